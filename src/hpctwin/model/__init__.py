@@ -1,0 +1,34 @@
+"""What everything else is about: workloads, clusters, units."""
+
+from hpctwin.model.cluster import (
+    Cluster,
+    Failures,
+    NodeGroup,
+    Outage,
+    Partition,
+    Reservation,
+)
+from hpctwin.model.dependencies import Dependencies, DependencyKind
+from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
+from hpctwin.model.workload import PER_NODE, Category, ReadNotes, State, Workload
+
+__all__ = [
+    "MS_PER_S",
+    "NEVER_MS",
+    "PER_NODE",
+    "Category",
+    "Cluster",
+    "Dependencies",
+    "DependencyKind",
+    "Failures",
+    "NodeGroup",
+    "Outage",
+    "Partition",
+    "ReadNotes",
+    "Reservation",
+    "State",
+    "Workload",
+    "format_duration",
+    "parse_duration_s",
+    "to_ms",
+]

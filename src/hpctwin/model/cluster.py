@@ -1,0 +1,266 @@
+"""The cluster: what a site writes in YAML, validated."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.units import parse_duration_s
+
+__all__ = [
+    "Cluster",
+    "Failures",
+    "NodeGroup",
+    "Outage",
+    "Partition",
+    "Reservation",
+    "parse_nodes",
+]
+
+Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
+"""Seconds, or text such as ``"2h"``."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NodeGroup(_Model):
+    """Nodes that are alike. Jobs get whole nodes.
+
+    Args:
+        name: the group's name.
+        count: how many nodes.
+        cores, gpus, memory_gb: what each has.
+        speed: relative to the machine the runtimes were measured on; a job on nodes of
+            several speeds runs at the slowest.
+    """
+
+    name: str
+    count: int = Field(ge=1)
+    cores: float = Field(default=1, ge=0)
+    gpus: float = Field(default=0, ge=0)
+    memory_gb: float = Field(default=0, ge=0)
+    speed: float = Field(default=1, gt=0)
+
+
+class Partition(_Model):
+    """Some node groups under common limits; what Slurm calls a partition and PBS a queue.
+
+    Args:
+        name: the name that jobs give.
+        groups: names of node groups; all if left out.
+        min_nodes, max_nodes: width of a job.
+        max_walltime: longest walltime, seconds or text such as ``"24h"``.
+        max_jobs_per_user: running at once.
+        priority: weight for orderings; larger is sooner.
+        default: jobs without a partition go here.
+    """
+
+    name: str
+    groups: tuple[str, ...] | None = None
+    min_nodes: int = Field(default=1, ge=1)
+    max_nodes: int | None = Field(default=None, ge=1)
+    max_walltime: Duration | None = Field(default=None, gt=0)
+    max_jobs_per_user: int | None = Field(default=None, ge=1)
+    priority: float = 0
+    default: bool = False
+
+
+class Reservation(_Model):
+    """Maintenance: nodes that are away from ``start`` to ``end``, known in advance.
+
+    Args:
+        name: the name.
+        start: seconds from time zero, or text such as ``"30d"``.
+        end: when they are back.
+        groups: whole node groups.
+        nodes: node numbers such as ``"0-127,512"``. With neither, all nodes.
+    """
+
+    name: str = "maintenance"
+    start: Duration = Field(ge=0)
+    end: Duration = Field(ge=0)
+    groups: tuple[str, ...] | None = None
+    nodes: str | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end <= self.start:
+            raise ValueError(f"reservation {self.name!r} ends at {self.end:g} s, not after start")
+        return self
+
+
+class Outage(_Model):
+    """One node failure: the node is away from ``start`` for ``duration``, known to nobody before.
+
+    Args:
+        node: node number.
+        start: seconds from time zero.
+        duration: seconds.
+    """
+
+    node: int = Field(ge=0)
+    start: Duration = Field(ge=0)
+    duration: Duration = Field(gt=0)
+
+
+class Failures(_Model):
+    """Node failures, recorded or drawn.
+
+    Args:
+        outages: recorded ones.
+        mtbf: mean time between failures of one node while it is up (exponential).
+        mttr: mean time to repair (exponential).
+        seed: of the draw.
+        then: what becomes of the job on the node: back into the queue, or ended.
+    """
+
+    outages: tuple[Outage, ...] = ()
+    mtbf: Duration | None = Field(default=None, gt=0)
+    mttr: Duration | None = Field(default=None, gt=0)
+    seed: int = Field(default=0, ge=0)
+    then: Literal["requeue", "fail"] = "requeue"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if (self.mtbf is None) != (self.mttr is None):
+            raise ValueError("mtbf and mttr belong together: give both or neither")
+        return self
+
+
+class Cluster(_Model):
+    """One system with one queue.
+
+    Args:
+        name: the name.
+        nodes: the node groups; nodes are numbered from 0 through the groups in order.
+        partitions: none means one partition of all nodes without limits, and the partition
+            that a job names is not looked at.
+        resources: cluster-wide amounts that jobs share: licences, I/O bandwidth, burst buffer.
+        reservations: maintenance.
+        failures: node failures.
+    """
+
+    name: str = "cluster"
+    nodes: tuple[NodeGroup, ...] = Field(min_length=1)
+    partitions: tuple[Partition, ...] = ()
+    resources: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    failures: Failures = Failures()
+
+    @classmethod
+    def uniform(cls, nodes: int, *, name: str = "cluster", **about: Any) -> Cluster:
+        """A cluster of equal nodes.
+
+        Args:
+            nodes: how many.
+            name: the cluster's name.
+            about: further fields of the cluster, for example ``resources={"licence": 10}``.
+
+        Raises:
+            ConfigError: a value is not valid.
+        """
+        return _validated(
+            cls, {"name": name, "nodes": [{"name": "node", "count": nodes}], **about}, "cluster"
+        )
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Cluster:
+        """Read a YAML file.
+
+        Raises:
+            ConfigError: the file cannot be read or is not valid; the message names the field.
+        """
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: not a text file ({error.reason})") from error
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: not YAML: {error}") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{path}: expected fields such as 'nodes:', found {content!r}")
+        return _validated(cls, content, str(path))
+
+    @property
+    def node_count(self) -> int:
+        """All nodes."""
+        return sum(group.count for group in self.nodes)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        groups = [group.name for group in self.nodes]
+        _distinct("node group", groups)
+        _distinct("partition", [partition.name for partition in self.partitions])
+        for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):
+            for owner in owners:
+                for name in owner.groups or ():
+                    if name not in groups:
+                        raise ValueError(
+                            f"{kind} {owner.name!r}: node group {name!r} is not there; "
+                            f"known: {', '.join(groups)}"
+                        )
+        if sum(partition.default for partition in self.partitions) > 1:
+            raise ValueError("more than one partition is the default")
+        for reservation in self.reservations:
+            if reservation.nodes is not None:
+                parse_nodes(reservation.nodes, self.node_count)
+        for outage in self.failures.outages:
+            if outage.node >= self.node_count:
+                raise ValueError(
+                    f"failures: node {outage.node} is not there; nodes are 0 to "
+                    f"{self.node_count - 1}"
+                )
+        return self
+
+
+def parse_nodes(text: str, count: int) -> list[int]:
+    """Node numbers of text such as ``"0-3,7"``, sorted.
+
+    Raises:
+        ValueError: the text cannot be read, or a number is not below ``count``.
+    """
+    numbers: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if not match:
+            raise ValueError(f"nodes {text!r}: {part!r} is not a number or a range such as 0-127")
+        first = int(match[1])
+        last = int(match[2] or match[1])
+        if last < first or last >= count:
+            raise ValueError(f"nodes {text!r}: {part.strip()} is not within 0 to {count - 1}")
+        numbers.update(range(first, last + 1))
+    return sorted(numbers)
+
+
+def _distinct(kind: str, names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{kind} {name!r} is there twice")
+
+
+def _validated(cls: type[Cluster], content: dict[str, Any], where: str) -> Cluster:
+    try:
+        return cls.model_validate(content)
+    except ValidationError as error:
+        faults = []
+        for fault in error.errors():
+            field = ".".join(str(part) for part in fault["loc"])
+            faults.append(f"{where}{', ' + field if field else ''}: {fault['msg']}")
+        raise ConfigError("\n".join(faults)) from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error

@@ -1,0 +1,104 @@
+"""Which job waits for which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+
+__all__ = ["Dependencies", "DependencyKind", "check_acyclic"]
+
+
+class DependencyKind(IntEnum):
+    """What must have happened to the other job. The names are Slurm's and PBS's."""
+
+    AFTER = 0  # it has started, or ended without starting
+    AFTERANY = 1  # it has ended, however
+    AFTEROK = 2  # it has completed
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """Edges between rows of a workload.
+
+    Args:
+        job: int64 rows of the jobs that wait.
+        on: int64 rows of the jobs they wait for.
+        kind: int8, `DependencyKind`.
+        delay_ms: int64, time that must pass after the event (SWF's think time).
+    """
+
+    job: npt.NDArray[np.int64]
+    on: npt.NDArray[np.int64]
+    kind: npt.NDArray[np.int8]
+    delay_ms: npt.NDArray[np.int64]
+
+    @classmethod
+    def none(cls) -> Dependencies:
+        """No dependencies."""
+        return cls.of([])
+
+    @classmethod
+    def of(cls, edges: list[tuple[int, int, DependencyKind, int]]) -> Dependencies:
+        """Make them of (job row, row it waits for, kind, delay in ms)."""
+        columns = list(zip(*edges, strict=True)) if edges else [(), (), (), ()]
+        return cls(
+            np.array(columns[0], np.int64),
+            np.array(columns[1], np.int64),
+            np.array(columns[2], np.int8),
+            np.array(columns[3], np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def reindexed(self, order: npt.NDArray[Any]) -> Dependencies:
+        """The edges after the rows were permuted or selected by ``order``."""
+        if not len(self):
+            return self
+        new_row = np.full(int(max(self.job.max(), self.on.max(), order.max(initial=0))) + 1, -1)
+        new_row[order] = np.arange(len(order))
+        job, on = new_row[self.job], new_row[self.on]
+        kept = (job >= 0) & (on >= 0)
+        return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
+
+
+def check_acyclic(dependencies: Dependencies, job_id: npt.NDArray[Any]) -> None:
+    """Check that no job waits for itself, however long the chain.
+
+    Raises:
+        WorkloadError: there is a cycle; the message names its jobs in order.
+    """
+    if not len(dependencies):
+        return
+    open_edges = np.bincount(dependencies.job, minlength=len(job_id))
+    by_on = np.argsort(dependencies.on, kind="stable")
+    first = np.searchsorted(dependencies.on[by_on], np.arange(len(job_id) + 1))
+    waiting = dependencies.job[by_on]
+    ready = list(np.flatnonzero(open_edges == 0))
+    while ready:
+        row = ready.pop()
+        for other in waiting[first[row] : first[row + 1]]:
+            open_edges[other] -= 1
+            if open_edges[other] == 0:
+                ready.append(other)
+    stuck = np.flatnonzero(open_edges > 0)
+    if not len(stuck):
+        return
+    in_cycle = set(stuck.tolist())
+    waits_for = {
+        int(job): int(on)
+        for job, on in zip(dependencies.job, dependencies.on, strict=True)
+        if int(on) in in_cycle and int(job) in in_cycle
+    }
+    path = [int(stuck[0])]
+    while waits_for[path[-1]] not in path:
+        path.append(waits_for[path[-1]])
+    cycle = path[path.index(waits_for[path[-1]]) :]
+    chain = " → ".join(str(job_id[row]) for row in [*cycle, cycle[0]])
+    raise WorkloadError(f"dependencies form a cycle: {chain} (each waits for the next)")

@@ -1,0 +1,170 @@
+"""A workload as a table: our own columns, for CSV, Parquet and data frames.
+
+======================  =========================================================================
+column                  meaning
+======================  =========================================================================
+``job_id``              integer or text, unique; default 1, 2, …
+``submit_s``            submit time, seconds (required)
+``runtime_s``           seconds (required)
+``walltime_s``          requested limit, seconds; default the runtime
+``nodes``               nodes requested (required)
+``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
+``priority``            larger is sooner
+``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
+``res_NAME``            amount of the cluster-wide resource NAME
+``depends``             ``afterok:12;afterany:13+600``: kind, id, seconds after it
+``recorded_start_s``    when it started in reality
+``recorded_nodes``      where it ran, as text
+``cancel_s``            when its user cancelled it
+======================  =========================================================================
+
+Other columns are not read. Empty cells are unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model.dependencies import Dependencies, DependencyKind
+from hpctwin.model.units import MS_PER_S, to_ms
+from hpctwin.model.workload import PER_NODE, Category, Workload
+
+__all__ = ["from_frame", "to_frame"]
+
+_LABELS = ("user", "account", "partition", "qos")
+_EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
+
+
+def to_frame(workload: Workload) -> pl.DataFrame:
+    """All columns of a workload; those in which nothing is known are left out."""
+    columns: dict[str, Any] = {
+        "job_id": workload.job_id,
+        "submit_s": workload.submit_ms / MS_PER_S,
+        "runtime_s": workload.runtime_ms / MS_PER_S,
+        "walltime_s": workload.walltime_ms / MS_PER_S,
+        "nodes": workload.nodes,
+    }
+    for name in _LABELS:
+        category: Category = getattr(workload, name)
+        if category.labels:
+            columns[name] = category.to_series(name)
+    if workload.priority.any():
+        columns["priority"] = workload.priority
+    columns |= {f"{name}_per_node": values for name, values in workload.per_node.items()}
+    columns |= {f"res_{name}": values for name, values in workload.resources.items()}
+    if len(workload.dependencies):
+        columns["depends"] = _depends_text(workload)
+    for name in ("recorded_start", "cancel"):
+        ms: npt.NDArray[np.int64] = getattr(workload, f"{name}_ms")
+        if (ms >= 0).any():
+            known = pl.Series(ms / MS_PER_S)
+            columns[f"{name}_s"] = known.set(pl.Series(ms < 0), None)
+    if workload.recorded_nodes is not None:
+        columns["recorded_nodes"] = pl.Series(workload.recorded_nodes, dtype=pl.String)
+    return pl.DataFrame(columns)
+
+
+def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
+    """Make a workload of a frame with the columns above; ``about``: name, header, notes, ….
+
+    Raises:
+        WorkloadError: a required column is missing, or a value is impossible.
+    """
+    for name in ("submit_s", "runtime_s", "nodes"):
+        if name not in frame.columns:
+            raise WorkloadError(
+                f"column {name} is missing; required are submit_s, runtime_s, nodes; "
+                f"found {', '.join(frame.columns)}"
+            )
+    ids = frame["job_id"].to_numpy() if "job_id" in frame.columns else None
+    row_ids = np.arange(1, len(frame) + 1) if ids is None else ids
+    return Workload.build(
+        job_id=ids,
+        submit_s=_numbers(frame, "submit_s", row_ids),
+        runtime_s=_numbers(frame, "runtime_s", row_ids),
+        walltime_s=_numbers(frame, "walltime_s", row_ids) if "walltime_s" in frame.columns else None,
+        nodes=_numbers(frame, "nodes", row_ids),
+        priority=_numbers(frame, "priority", row_ids, 0) if "priority" in frame.columns else None,
+        per_node={
+            name: _numbers(frame, f"{name}_per_node", row_ids, 0)
+            for name in PER_NODE
+            if f"{name}_per_node" in frame.columns
+        },
+        resources={
+            name.removeprefix("res_"): _numbers(frame, name, row_ids, 0)
+            for name in frame.columns
+            if name.startswith("res_")
+        },
+        dependencies=_dependencies(frame, row_ids),
+        recorded_start_s=_optional(frame, "recorded_start_s", row_ids),
+        recorded_nodes=(
+            frame["recorded_nodes"].cast(pl.String).to_list()
+            if "recorded_nodes" in frame.columns
+            else None
+        ),
+        cancel_s=_optional(frame, "cancel_s", row_ids),
+        **{name: Category.of(frame[name]) for name in _LABELS if name in frame.columns},
+        **about,
+    )
+
+
+def _numbers(
+    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any], missing: float | None = None
+) -> npt.NDArray[np.float64]:
+    column = frame[name]
+    numbers = column.cast(pl.Float64, strict=False)
+    wrong = numbers.is_null() & column.is_not_null()
+    if missing is None:
+        wrong |= column.is_null()
+    else:
+        numbers = numbers.fill_null(missing)
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        found = "empty" if column[row] is None else repr(column[row])
+        raise WorkloadError(f"job {ids[row]}: {name} is {found}, it must be a number")
+    return numbers.to_numpy()
+
+
+def _optional(
+    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any]
+) -> npt.NDArray[np.float64] | None:
+    return _numbers(frame, name, ids, -1) if name in frame.columns else None
+
+
+def _depends_text(workload: Workload) -> pl.Series:
+    texts: list[list[str]] = [[] for _ in range(len(workload))]
+    edges = workload.dependencies
+    for job, on, kind, delay in zip(edges.job, edges.on, edges.kind, edges.delay_ms, strict=True):
+        after = f"+{delay / MS_PER_S:g}" if delay else ""
+        texts[job].append(f"{DependencyKind(kind).name.lower()}:{workload.job_id[on]}{after}")
+    return pl.Series([";".join(t) or None for t in texts], dtype=pl.String)
+
+
+def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
+    if "depends" not in frame.columns:
+        return Dependencies.none()
+    row_of = {str(job): row for row, job in enumerate(ids)}
+    edges = []
+    for row, text in enumerate(frame["depends"].cast(pl.String)):
+        for part in (text or "").split(";"):
+            if not part.strip():
+                continue
+            match = _EDGE.fullmatch(part.strip())
+            if not match:
+                raise WorkloadError(
+                    f"job {ids[row]}: depends is {part.strip()!r}, expected for example "
+                    "'afterok:12' or 'afterany:12+600'"
+                )
+            kind, on, delay = match.groups()
+            if on not in row_of:
+                raise WorkloadError(f"job {ids[row]}: depends on job {on}, which is not there")
+            edges.append(
+                (row, row_of[on], DependencyKind[kind.upper()], to_ms(float(delay or 0)))
+            )
+    return Dependencies.of(edges)

@@ -1,0 +1,352 @@
+"""The workload: jobs as columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model.dependencies import Dependencies, check_acyclic
+from hpctwin.model.units import MS_PER_S
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PER_NODE", "Category", "ReadNotes", "State", "Workload"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+PER_NODE = ("cores", "gpus", "memory_gb")
+"""What a job may ask of each of its nodes; a node must have at least so much."""
+
+UNKNOWN = -1
+
+
+class State(IntEnum):
+    """What became of a job."""
+
+    PENDING = 0  # not submitted yet, or a dependency is open
+    WAITING = 1
+    RUNNING = 2
+    COMPLETED = 3
+    WALLTIME = 4  # ended at its walltime
+    NODE_FAILURE = 5
+    CANCELLED = 6
+    REJECTED = 7  # can never run on this cluster
+    DEPENDENCY = 8  # a job it depended on did not complete
+
+    @property
+    def label(self) -> str:
+        """The name as results show it."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """A column of labels, stored once each.
+
+    Args:
+        codes: int32, index into ``labels``; -1 where unknown.
+        labels: the distinct labels.
+    """
+
+    codes: npt.NDArray[np.int32]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def unknown(cls, size: int) -> Category:
+        """A column in which nothing is known."""
+        return cls(np.full(size, UNKNOWN, np.int32), ())
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | npt.NDArray[Any]) -> Category:
+        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are.
+
+        Raises:
+            WorkloadError: two labels differ only in type, such as 1 and "1".
+        """
+        import polars as pl
+
+        series = pl.Series(values)
+        if series.dtype.is_numeric():
+            series = series.cast(pl.Int64, strict=False)
+            series = series.set(series == UNKNOWN, None)
+            distinct = series.drop_nulls().unique().sort()
+        else:
+            series = series.cast(pl.String)
+            distinct = series.drop_nulls().unique().sort()
+        codes = series.replace_strict(
+            distinct, pl.Series(range(len(distinct)), dtype=pl.Int32), default=UNKNOWN
+        ).cast(pl.Int32)
+        return cls(codes.fill_null(UNKNOWN).to_numpy(), tuple(str(v) for v in distinct))
+
+    def take(self, index: npt.NDArray[Any]) -> Category:
+        """The rows at ``index``, with the same labels."""
+        return Category(self.codes[index], self.labels)
+
+    def to_series(self, name: str) -> pl.Series:
+        """As a Polars series of strings, null where unknown."""
+        import polars as pl
+
+        labels = pl.Series([*self.labels, None], dtype=pl.String)
+        codes = np.where(self.codes < 0, len(self.labels), self.codes)
+        return labels.gather(codes).alias(name)
+
+
+@dataclass(frozen=True)
+class ReadNotes:
+    """What a reader did with what it found: nothing is changed or dropped in silence.
+
+    Args:
+        counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
+        skipped: one message for each record that was left out.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+
+    def merged(self, **counts: int) -> ReadNotes:
+        """These notes and further counts (those above zero)."""
+        new = {name.replace("_", " "): n for name, n in counts.items() if n}
+        return dataclasses.replace(self, counts={**self.counts, **new})
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """Jobs as columns, sorted by submit time, then id. Made by `Workload.build` or a reader.
+
+    Args:
+        job_id: int64, or strings; unique.
+        submit_ms: submit time, ms from the workload's time zero.
+        runtime_ms: how long the job runs if nothing ends it; schedulers never see it.
+        walltime_ms: requested limit, > 0.
+        nodes: nodes requested, > 0.
+        user, account, partition, qos: labels.
+        priority: the trace's own priority, larger is sooner; 0 where unknown.
+        per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
+        resources: amounts of cluster-wide resources, by name; integers.
+        dependencies: which job waits for which.
+        recorded_start_ms: when the job started in reality; -1 where unknown.
+        recorded_nodes: the nodes it ran on, as text; None where unknown.
+        cancel_ms: when its user cancelled it; -1 for never.
+        name: for titles.
+        start_epoch_s: Unix time of time zero, where known.
+        header: comment lines of the file it came from.
+        nodes_hint: size of the machine as the file states it.
+        notes: what the reader changed or left out.
+    """
+
+    job_id: npt.NDArray[Any]
+    submit_ms: IntArray
+    runtime_ms: IntArray
+    walltime_ms: IntArray
+    nodes: IntArray
+    user: Category
+    account: Category
+    partition: Category
+    qos: Category
+    priority: FloatArray
+    per_node: Mapping[str, FloatArray]
+    resources: Mapping[str, IntArray]
+    dependencies: Dependencies
+    recorded_start_ms: IntArray
+    recorded_nodes: tuple[str | None, ...] | None
+    cancel_ms: IntArray
+    name: str = "workload"
+    start_epoch_s: float | None = None
+    header: tuple[str, ...] = ()
+    nodes_hint: int | None = None
+    notes: ReadNotes = field(default_factory=ReadNotes)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        submit_s: npt.ArrayLike,
+        runtime_s: npt.ArrayLike,
+        nodes: npt.ArrayLike,
+        walltime_s: npt.ArrayLike | None = None,
+        job_id: npt.ArrayLike | None = None,
+        user: Category | None = None,
+        account: Category | None = None,
+        partition: Category | None = None,
+        qos: Category | None = None,
+        priority: npt.ArrayLike | None = None,
+        per_node: Mapping[str, npt.ArrayLike] | None = None,
+        resources: Mapping[str, npt.ArrayLike] | None = None,
+        dependencies: Dependencies | None = None,
+        recorded_start_s: npt.ArrayLike | None = None,
+        recorded_nodes: Sequence[str | None] | None = None,
+        cancel_s: npt.ArrayLike | None = None,
+        name: str = "workload",
+        start_epoch_s: float | None = None,
+        header: Sequence[str] = (),
+        nodes_hint: int | None = None,
+        notes: ReadNotes | None = None,
+    ) -> Workload:
+        """Validate columns (times in seconds), sort them, and make the workload.
+
+        ``walltime_s`` defaults to the runtime (at least 1 ms), ``job_id`` to 1, 2, ….
+        Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and never.
+        Dependencies refer to rows as given here.
+
+        Raises:
+            WorkloadError: a column has the wrong length, a value is impossible, an id is not
+                unique, or dependencies form a cycle; the message names the job.
+        """
+        nodes_f = np.asarray(nodes, np.float64)
+        size = len(nodes_f)
+        ids = np.arange(1, size + 1) if job_id is None else np.asarray(job_id)
+        if ids.dtype.kind in "iu":
+            ids = ids.astype(np.int64)
+        elif ids.dtype.kind != "U":
+            ids = ids.astype(np.str_)
+        runtime = np.asarray(runtime_s, np.float64)
+        walltime = np.maximum(runtime, 1 / MS_PER_S) if walltime_s is None else walltime_s
+        times = {
+            "submit_s": np.asarray(submit_s, np.float64),
+            "runtime_s": runtime,
+            "walltime_s": np.asarray(walltime, np.float64),
+            "recorded_start_s": _or_unknown(recorded_start_s, size),
+            "cancel_s": _or_unknown(cancel_s, size),
+        }
+        amounts = {k: np.asarray(v, np.float64) for k, v in (resources or {}).items()}
+        per = {k: np.asarray(v, np.float64) for k, v in (per_node or {}).items()}
+        unknown = sorted(set(per) - set(PER_NODE))
+        if unknown:
+            raise WorkloadError(f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}")
+        prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
+        categories = {"user": user, "account": account, "partition": partition, "qos": qos}
+        labels = {k: v or Category.unknown(size) for k, v in categories.items()}
+        columns: dict[str, npt.NDArray[Any]] = {
+            "job_id": ids,
+            "nodes": nodes_f,
+            "priority": prio,
+            **times,
+            **{f"resource {k}": v for k, v in amounts.items()},
+            **{f"per-node {k}": v for k, v in per.items()},
+            **{k: v.codes for k, v in labels.items()},
+        }
+        for column, values in columns.items():
+            if values.shape != (size,):
+                raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
+        _check_values(ids, columns)
+        order = np.lexsort((ids, times["submit_s"]))
+        depends = dependencies or Dependencies.none()
+        check_acyclic(depends, ids)
+        return cls(
+            job_id=ids[order],
+            submit_ms=_ms(times["submit_s"])[order],
+            runtime_ms=np.maximum(_ms(times["runtime_s"]), 0)[order],
+            walltime_ms=np.maximum(_ms(times["walltime_s"]), 1)[order],
+            nodes=nodes_f.astype(np.int64)[order],
+            priority=prio[order],
+            per_node={k: v[order] for k, v in per.items()},
+            resources={k: v.astype(np.int64)[order] for k, v in amounts.items()},
+            dependencies=depends.reindexed(order),
+            recorded_start_ms=_ms(times["recorded_start_s"])[order],
+            recorded_nodes=(
+                None if recorded_nodes is None else tuple(recorded_nodes[i] for i in order)
+            ),
+            cancel_ms=_ms(times["cancel_s"])[order],
+            name=name,
+            start_epoch_s=start_epoch_s,
+            header=tuple(header),
+            nodes_hint=nodes_hint,
+            notes=notes or ReadNotes(),
+            **{k: v.take(order) for k, v in labels.items()},
+        )
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first submission to the last."""
+        return float(np.ptp(self.submit_ms)) / MS_PER_S if len(self) else 0.0
+
+    def take(self, rows: npt.NDArray[Any]) -> Workload:
+        """The jobs at ``rows`` (indices or a mask); dependencies on others are dropped."""
+        index = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
+        recorded = self.recorded_nodes
+        return dataclasses.replace(
+            self,
+            **{
+                name: getattr(self, name)[index]
+                for name in (
+                    "job_id", "submit_ms", "runtime_ms", "walltime_ms", "nodes",
+                    "priority", "recorded_start_ms", "cancel_ms",
+                )
+            },
+            **{
+                name: getattr(self, name).take(index)
+                for name in ("user", "account", "partition", "qos")
+            },
+            per_node={k: v[index] for k, v in self.per_node.items()},
+            resources={k: v[index] for k, v in self.resources.items()},
+            dependencies=self.dependencies.reindexed(index),
+            recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
+        )  # fmt: skip
+
+    def replace(self, **columns: Any) -> Workload:
+        """A copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``."""
+        return dataclasses.replace(self, **columns)
+
+    def to_frame(self) -> pl.DataFrame:
+        """All columns as a Polars frame; `Workload.from_frame` reads it back."""
+        from hpctwin.model.frame import to_frame
+
+        return to_frame(self)
+
+    @classmethod
+    def from_frame(cls, frame: pl.DataFrame, **about: Any) -> Workload:
+        """Make a workload of a Polars frame in our columns; see `hpctwin.model.frame`.
+
+        Raises:
+            WorkloadError: a required column is missing or a value is impossible.
+        """
+        from hpctwin.model.frame import from_frame
+
+        return from_frame(frame, **about)
+
+
+def _or_unknown(values: npt.ArrayLike | None, size: int) -> FloatArray:
+    return np.full(size, -1.0) if values is None else np.asarray(values, np.float64)
+
+
+def _ms(seconds: FloatArray) -> IntArray:
+    ms: IntArray = np.rint(seconds * MS_PER_S).astype(np.int64)
+    return np.where(seconds < 0, UNKNOWN, ms)
+
+
+def _check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    distinct, counts = np.unique(ids, return_counts=True)
+    if len(distinct) != len(ids):
+        raise WorkloadError(f"job id {distinct[counts > 1][0]} is used more than once")
+    for name, values in columns.items():
+        if values.dtype.kind != "f":
+            continue
+        must = "must be a finite number"
+        bad = ~np.isfinite(values)
+        if name == "nodes":
+            bad |= (values < 1) | (values != np.floor(values))
+            must = "must be a whole number above 0"
+        elif name == "walltime_s":
+            bad |= values <= 0
+            must = "must be above 0"
+        elif name.startswith("resource "):
+            bad |= (values < 0) | (values != np.floor(values))
+            must = "must be a whole number, 0 or more"
+        elif name in ("submit_s", "runtime_s") or name.startswith("per-node "):
+            bad |= values < 0
+            must = "must be 0 or more"
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {must}")
