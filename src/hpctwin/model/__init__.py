@@ -3,6 +3,7 @@
 from hpctwin.model.cluster import (
     Cluster,
     Failures,
+    FairShare,
     NodeGroup,
     Outage,
     Partition,
@@ -20,6 +21,7 @@ __all__ = [
     "Cluster",
     "Dependencies",
     "DependencyKind",
+    "FairShare",
     "Failures",
     "NodeGroup",
     "Outage",

@@ -21,6 +21,7 @@ from hpctwin.model.units import parse_duration_s
 
 __all__ = [
     "Cluster",
+    "FairShare",
     "Failures",
     "NodeGroup",
     "Outage",
@@ -43,16 +44,16 @@ class NodeGroup(_Model):
     Args:
         name: the group's name.
         count: how many nodes.
-        cores, gpus, memory_gb: what each has.
+        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
         speed: relative to the machine the runtimes were measured on; a job on nodes of
             several speeds runs at the slowest.
     """
 
     name: str
     count: int = Field(ge=1)
-    cores: float = Field(default=1, ge=0)
-    gpus: float = Field(default=0, ge=0)
-    memory_gb: float = Field(default=0, ge=0)
+    cores: float | None = Field(default=None, ge=0)
+    gpus: float | None = Field(default=None, ge=0)
+    memory_gb: float | None = Field(default=None, ge=0)
     speed: float = Field(default=1, gt=0)
 
 
@@ -141,6 +142,20 @@ class Failures(_Model):
         return self
 
 
+class FairShare(_Model):
+    """How past use counts in fair-share orderings.
+
+    Args:
+        by: whose use is added up.
+        half_life: after this time, use counts half.
+        shares: promised shares by label, in any unit; 1 for those not named.
+    """
+
+    by: Literal["user", "account"] = "user"
+    half_life: Duration = Field(default=7 * 86400, gt=0)
+    shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+
+
 class Cluster(_Model):
     """One system with one queue.
 
@@ -152,6 +167,8 @@ class Cluster(_Model):
         resources: cluster-wide amounts that jobs share: licences, I/O bandwidth, burst buffer.
         reservations: maintenance.
         failures: node failures.
+        qos: weight of each quality of service for orderings; 0 for those not named.
+        fairshare: how past use counts.
     """
 
     name: str = "cluster"
@@ -160,6 +177,8 @@ class Cluster(_Model):
     resources: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     failures: Failures = Failures()
+    qos: dict[str, float] = Field(default_factory=dict)
+    fairshare: FairShare = FairShare()
 
     @classmethod
     def uniform(cls, nodes: int, *, name: str = "cluster", **about: Any) -> Cluster:
