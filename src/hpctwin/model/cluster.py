@@ -54,7 +54,7 @@ class NodeGroup(_Model):
     cores: float | None = Field(default=None, ge=0)
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
-    speed: float = Field(default=1, gt=0)
+    speed: float = Field(default=1.0, gt=0)
 
 
 class Partition(_Model):

@@ -88,7 +88,9 @@ def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
         job_id=ids,
         submit_s=_numbers(frame, "submit_s", row_ids),
         runtime_s=_numbers(frame, "runtime_s", row_ids),
-        walltime_s=_numbers(frame, "walltime_s", row_ids) if "walltime_s" in frame.columns else None,
+        walltime_s=_numbers(frame, "walltime_s", row_ids)
+        if "walltime_s" in frame.columns
+        else None,
         nodes=_numbers(frame, "nodes", row_ids),
         priority=_numbers(frame, "priority", row_ids, 0) if "priority" in frame.columns else None,
         per_node={
@@ -164,7 +166,5 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
             kind, on, delay = match.groups()
             if on not in row_of:
                 raise WorkloadError(f"job {ids[row]}: depends on job {on}, which is not there")
-            edges.append(
-                (row, row_of[on], DependencyKind[kind.upper()], to_ms(float(delay or 0)))
-            )
+            edges.append((row, row_of[on], DependencyKind[kind.upper()], to_ms(float(delay or 0))))
     return Dependencies.of(edges)

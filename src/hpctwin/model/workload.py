@@ -221,7 +221,9 @@ class Workload:
         per = {k: np.asarray(v, np.float64) for k, v in (per_node or {}).items()}
         unknown = sorted(set(per) - set(PER_NODE))
         if unknown:
-            raise WorkloadError(f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}")
+            raise WorkloadError(
+                f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
+            )
         prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
         categories = {"user": user, "account": account, "partition": partition, "qos": qos}
         labels = {k: v or Category.unknown(size) for k, v in categories.items()}

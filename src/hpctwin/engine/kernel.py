@@ -1,0 +1,40 @@
+"""The compiled entry to the engine, and the compiled types of its arguments."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import float64, int64, types
+
+from hpctwin.engine import loop
+from hpctwin.engine.abi import JobView
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
+
+__all__ = ["ORDER_SIGNATURE", "advance", "reorder"]
+
+_VIEW = types.NamedUniTuple(float64, len(JobView._fields), JobView)
+ORDER_SIGNATURE = float64(float64, _VIEW)
+"""Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
+
+_ORDER = types.FunctionType(ORDER_SIGNATURE)
+_ELEMENTS = {"I64": np.int64, "I8": np.int8, "F64": np.float64}
+
+
+def _bundle(cls: type) -> types.NamedTuple:
+    """The compiled type of a bundle of arrays, from its annotations in `layout`."""
+    arrays = []
+    for annotation in cls.__annotations__.values():
+        element, _, dimensions = annotation.__forward_arg__.partition("x")
+        dtype = numba.from_dtype(np.dtype(_ELEMENTS[element]))
+        arrays.append(types.Array(dtype, int(dimensions or 1), "C"))
+    return types.NamedTuple(arrays, cls)
+
+
+_JOBS, _MACHINE, _SIM, _WORK = (_bundle(cls) for cls in (Jobs, Machine, Sim, Work))
+_RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
+
+advance = jit(int64(_ORDER, _ORDER, _JOBS, _MACHINE, _SIM, _RULES, _WORK, int64, int64))(
+    loop.advance
+)
+reorder = jit(types.void(_ORDER, _JOBS, _SIM, _RULES, _WORK))(loop.reorder)

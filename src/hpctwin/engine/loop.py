@@ -1,0 +1,299 @@
+"""From instant to instant: all events of one as a batch, then a scheduling pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctwin.engine.heap import heap_pop, heap_push
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import (
+    ALIVE,
+    ARRIVAL_END,
+    ARRIVED,
+    BAD_JOB,
+    CANCEL,
+    CANCELLED,
+    CANCELS_DONE,
+    COMPRESS,
+    DEAD,
+    DEPENDENCY,
+    DONE,
+    DOWN,
+    ELIGIBLE,
+    ENDS,
+    FREE,
+    GIVE_UP,
+    HELD,
+    INSTANTS,
+    LATER,
+    LOST,
+    MAINT_DONE,
+    MAINT_POOL,
+    MAINT_SIGN,
+    MAINT_TIME,
+    NEED_OUTAGES,
+    NEED_ROOM,
+    NEVER,
+    NODE_DOWN,
+    NODE_FAILURE,
+    NODE_JOB,
+    NODE_POOL,
+    NOT_A_NUMBER,
+    NOW,
+    ONLY_OUTAGES_SINCE,
+    OPEN,
+    OUTAGES_DONE,
+    OUTAGE_NODE,
+    OUTAGE_SIGN,
+    OUTAGE_TIME,
+    OUTCOME,
+    PASS_DUE,
+    PENDING,
+    QUEUE,
+    QUEUED,
+    REACHED,
+    REJECT,
+    REJECTED,
+    RELEASE,
+    RELEASES,
+    RETURN,
+    RUN,
+    RUNNING,
+    SEGMENTS,
+    STATE,
+    STEPPED,
+    STOP_JOB,
+    SUBMIT,
+    TAKE,
+    WAITING,
+)
+from hpctwin.engine.order import dequeue, enqueue
+from hpctwin.engine.passes import run_pass
+from hpctwin.engine.transitions import end_job, interrupt, settle, throw_back
+
+
+@jit()
+def next_time(jobs, machine, sim):
+    """The time of the next event, and of the next one that is not about nodes."""
+    count = sim.count
+    work_time = NEVER
+    if count[ENDS] > 0:
+        work_time = min(work_time, sim.running[0, 0])
+    if count[ARRIVED] < count[ARRIVAL_END]:
+        work_time = min(work_time, jobs.fixed[SUBMIT, jobs.by_submit[count[ARRIVED]]])
+    if count[CANCELS_DONE] < jobs.by_cancel.shape[0]:
+        work_time = min(work_time, jobs.fixed[CANCEL, jobs.by_cancel[count[CANCELS_DONE]]])
+    if count[RELEASES] > 0:
+        work_time = min(work_time, sim.releases[0, 0])
+    time = work_time
+    if count[MAINT_DONE] < machine.maint.shape[1]:
+        time = min(time, machine.maint[MAINT_TIME, count[MAINT_DONE]])
+        work_time = time
+    if count[OUTAGES_DONE] < sim.outage.shape[1]:
+        time = min(time, sim.outage[OUTAGE_TIME, count[OUTAGES_DONE]])
+    return time, work_time
+
+
+@jit()
+def submit_job(order, j, now, jobs, sim, rules, work):
+    """A job is submitted: it is rejected, waits for dependencies, or is eligible at once."""
+    sim.flag[STATE, j] = PENDING
+    if jobs.fixed[REJECT, j] != 0:
+        settle(j, REJECTED, now, jobs, sim, rules, work)
+    elif sim.flag[DEAD, j] == 1:
+        if rules.hold_dependents == 1:
+            sim.count[ALIVE] -= 1
+        else:
+            settle(j, DEPENDENCY, now, jobs, sim, rules, work)
+    elif sim.number[OPEN, j] == 0:
+        if sim.time.shape[0] > RELEASE and sim.time[RELEASE, j] > now:
+            heap_push(sim.releases, sim.count, RELEASES, sim.time[RELEASE, j], j)
+        else:
+            sim.time[ELIGIBLE, j] = now
+            enqueue(order, j, jobs, sim, rules, work)
+
+
+@jit()
+def cancel_job(j, now, jobs, machine, sim, rules, work):
+    """A user cancels a job that has not come to its end."""
+    state = sim.flag[STATE, j]
+    if state == RUNNING:
+        interrupt(j, now, jobs, sim)
+        end_job(j, CANCELLED, now, jobs, machine, sim, rules, work)
+    elif state == WAITING:
+        dequeue(j, sim)
+        if sim.time.shape[0] > HELD and sim.time[HELD, j] >= 0:
+            sim.time[HELD, j] = -1
+            sim.count[COMPRESS] = 1
+        settle(j, CANCELLED, now, jobs, sim, rules, work)
+    elif state == PENDING:
+        if sim.flag[DEAD, j] == 1:
+            sim.count[ALIVE] += 1  # held for ever, and so counted out before
+        settle(j, CANCELLED, now, jobs, sim, rules, work)
+
+
+@jit()
+def node_event(order, i, now, jobs, machine, sim, rules, work):
+    """A node fails or comes back."""
+    node = sim.outage[OUTAGE_NODE, i]
+    p = machine.node[NODE_POOL, node]
+    if sim.outage[OUTAGE_SIGN, i] > 0:
+        sim.node[NODE_DOWN, node] -= 1
+        if sim.node[NODE_DOWN, node] == 0:
+            sim.amount[DOWN, p] -= 1
+            sim.amount[FREE, p] += 1
+            sim.count[COMPRESS] = 1
+        return
+    sim.node[NODE_DOWN, node] += 1
+    if sim.node[NODE_DOWN, node] > 1:
+        return
+    j = sim.node[NODE_JOB, node]
+    if j >= 0:
+        interrupt(j, now, jobs, sim)
+        if rules.requeue == 1:
+            throw_back(order, j, now, jobs, machine, sim, rules, work)
+        else:
+            end_job(j, NODE_FAILURE, now, jobs, machine, sim, rules, work)
+    sim.amount[DOWN, p] += 1
+    sim.amount[FREE, p] -= 1
+
+
+@jit()
+def maintenance(now, sign, jobs, machine, sim):
+    """Maintenance windows start (-1) or end (+1)."""
+    while (
+        sim.count[MAINT_DONE] < machine.maint.shape[1]
+        and machine.maint[MAINT_TIME, sim.count[MAINT_DONE]] == now
+        and machine.maint[MAINT_SIGN, sim.count[MAINT_DONE]] == sign
+    ):
+        p = machine.maint[MAINT_POOL, sim.count[MAINT_DONE]]
+        sim.amount[FREE, p] += sign * machine.amount[p]
+        sim.count[MAINT_DONE] += 1
+
+
+@jit()
+def outages(order, now, sign, jobs, machine, sim, rules, work):
+    """Nodes fail (-1) or come back (+1)."""
+    while (
+        sim.count[OUTAGES_DONE] < sim.outage.shape[1]
+        and sim.outage[OUTAGE_TIME, sim.count[OUTAGES_DONE]] == now
+        and sim.outage[OUTAGE_SIGN, sim.count[OUTAGES_DONE]] == sign
+    ):
+        node_event(order, sim.count[OUTAGES_DONE], now, jobs, machine, sim, rules, work)
+        sim.count[OUTAGES_DONE] += 1
+
+
+@jit()
+def apply_events(order, now, jobs, machine, sim, rules, work):
+    """All events of the present instant, in the order of docs/engine.md."""
+    count = sim.count
+    while count[ENDS] > 0 and sim.running[0, 0] == now:
+        j = heap_pop(sim.running, count, ENDS)
+        end_job(j, np.int64(sim.flag[OUTCOME, j]), now, jobs, machine, sim, rules, work)
+    maintenance(now, TAKE, jobs, machine, sim)
+    outages(order, now, TAKE, jobs, machine, sim, rules, work)
+    maintenance(now, RETURN, jobs, machine, sim)
+    outages(order, now, RETURN, jobs, machine, sim, rules, work)
+    while (
+        count[ARRIVED] < count[ARRIVAL_END]
+        and jobs.fixed[SUBMIT, jobs.by_submit[count[ARRIVED]]] == now
+    ):
+        j = jobs.by_submit[count[ARRIVED]]
+        count[ARRIVED] += 1
+        submit_job(order, j, now, jobs, sim, rules, work)
+    cancels = jobs.by_cancel.shape[0]
+    while count[CANCELS_DONE] < cancels:
+        j = jobs.by_cancel[count[CANCELS_DONE]]
+        if jobs.fixed[CANCEL, j] > now:
+            break
+        count[CANCELS_DONE] += 1
+        cancel_job(j, now, jobs, machine, sim, rules, work)
+    while count[RELEASES] > 0 and sim.releases[0, 0] == now:
+        j = heap_pop(sim.releases, count, RELEASES)
+        if sim.flag[STATE, j] == PENDING:
+            sim.time[ELIGIBLE, j] = now
+            enqueue(order, j, jobs, sim, rules, work)
+
+
+@jit()
+def records_have_room(sim):
+    """Whether the records of one more instant certainly find room."""
+    if sim.node.shape[1] == 0:
+        return True
+    return (
+        sim.count[LOST] + sim.count[RUN] <= sim.lost.shape[1]
+        and sim.count[SEGMENTS] + sim.node.shape[1] <= sim.segment.shape[1]
+    )
+
+
+@jit()
+def plan_has_room(machine, sim, work):
+    """Whether the plan of this pass fits: two rows for each job and each maintenance window."""
+    busy = sim.count[RUN] + sim.count[QUEUED]
+    return 2 * busy + 2 * machine.windows.shape[1] + 8 <= work.time.shape[0]
+
+
+@jit()
+def hopeless(time, work_time, sim):
+    """Whether only node failures are left to happen, and for years, while jobs wait."""
+    if work_time < NEVER:
+        sim.count[ONLY_OUTAGES_SINCE] = -1
+        return False
+    if sim.count[ONLY_OUTAGES_SINCE] < 0:
+        sim.count[ONLY_OUTAGES_SINCE] = time
+    return time - sim.count[ONLY_OUTAGES_SINCE] > GIVE_UP
+
+
+def advance(order, candidate_order, jobs, machine, sim, rules, work, until, instants):
+    """Run until no event is left, a time is reached, or so many instants are done.
+
+    Args:
+        order: ordering, as a first-class function.
+        candidate_order: ordering of EASY's candidates.
+        jobs, machine, sim, rules, work: see `layout`.
+        until: ms; events at this time still happen.
+        instants: at most so many; negative for no limit.
+
+    Returns:
+        One of the codes in `layout`.
+    """
+    while True:
+        if sim.count[PASS_DUE] == 0:
+            time, work_time = next_time(jobs, machine, sim)
+            if time >= NEVER or sim.count[ALIVE] == 0:
+                return DONE
+            if time > until:
+                sim.count[NOW] = max(sim.count[NOW], until)
+                return REACHED
+            if instants == 0:
+                return STEPPED
+            if time >= rules.outage_horizon:
+                return NEED_OUTAGES
+            if not records_have_room(sim):
+                return NEED_ROOM
+            if hopeless(time, work_time, sim):
+                return DONE
+            instants -= 1
+            sim.count[NOW] = time
+            sim.count[INSTANTS] += 1
+            apply_events(order, time, jobs, machine, sim, rules, work)
+            sim.count[PASS_DUE] = 1
+        if not plan_has_room(machine, sim, work):
+            return NEED_ROOM
+        run_pass(order, candidate_order, jobs, machine, sim, rules, work)
+        sim.count[PASS_DUE] = 0
+        if sim.count[BAD_JOB] >= 0:
+            return NOT_A_NUMBER
+        stop = sim.count[STOP_JOB]
+        if stop >= 0 and sim.flag[STATE, stop] >= RUNNING:
+            return STEPPED
+
+
+def reorder(order, jobs, sim, rules, work):
+    """Put the queue into the order of another ordering."""
+    waiting = sim.count[QUEUED]
+    for i in range(waiting):
+        work.job[LATER, i] = sim.number[QUEUE, i]
+    sim.count[QUEUED] = 0
+    for i in range(waiting):
+        enqueue(order, work.job[LATER, i], jobs, sim, rules, work)

@@ -1,0 +1,27 @@
+"""What a schedule was worth: metrics of jobs, of the system over time, of fairness.
+
+Every definition, with unit and source, is in ``docs/metrics.md``.
+"""
+
+from hpctwin.metrics.breakdown import By, breakdown
+from hpctwin.metrics.fairness import jain, unfair_delay
+from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
+from hpctwin.metrics.replay import capacity_conflicts
+from hpctwin.metrics.series import resample, series, widths_s
+from hpctwin.metrics.summary import Summary, summarize
+
+__all__ = [
+    "TAU_S",
+    "By",
+    "Summary",
+    "breakdown",
+    "capacity_conflicts",
+    "jain",
+    "resample",
+    "series",
+    "served",
+    "summarize",
+    "unfair_delay",
+    "widths_s",
+    "with_job_metrics",
+]

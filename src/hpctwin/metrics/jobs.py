@@ -1,0 +1,58 @@
+"""How single jobs were served: waiting time, turnaround and the slowdowns.
+
+Sources: D. G. Feitelson, L. Rudolph, U. Schwiegelshohn, K. C. Sevcik, P. Wong, "Theory and
+practice in parallel job scheduling", JSSPP 1997 (bounded slowdown); D. Zotkin, P. J. Keleher,
+"Job-length estimation and performance in backfilling schedulers", HPDC 1999 (per processor).
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from hpctwin.errors import ConfigError
+
+__all__ = ["TAU_S", "served", "with_job_metrics"]
+
+TAU_S = 10.0
+"""Run times below this count as this in bounded slowdowns, seconds."""
+
+
+def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
+    """Add each job's metrics as columns; null where the job has no start or no end.
+
+    ``wait_s`` = start − submit; ``run_s`` = end − start; ``turnaround_s`` = end − submit;
+    ``slowdown`` = turnaround / run, null for jobs that ran for no time;
+    ``bounded_slowdown`` = max(1, turnaround / max(run, τ));
+    ``pp_bounded_slowdown`` = max(1, turnaround / (nodes · max(run, τ))).
+    For a job that ran again after a node failure, start and run are those of its last attempt.
+
+    Args:
+        jobs: a result's jobs.
+        tau_s: the bound τ, seconds.
+
+    Returns:
+        The jobs in the same order with these columns added.
+
+    Raises:
+        ConfigError: ``tau_s`` is not above 0.
+    """
+    if not tau_s > 0:
+        raise ConfigError(f"tau_s is {tau_s:g}, it must be above 0")
+    times = jobs.with_columns(pl.col("submit_s", "start_s", "end_s").cast(pl.Float64))
+    run = pl.col("end_s") - pl.col("start_s")
+    # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
+    turnaround = pl.when(run.is_not_null()).then(pl.col("end_s") - pl.col("submit_s"))
+    bounded_run = pl.max_horizontal(run, pl.lit(tau_s))
+    return times.with_columns(
+        wait_s=pl.col("start_s") - pl.col("submit_s"),
+        run_s=run,
+        turnaround_s=turnaround,
+        slowdown=pl.when(run > 0).then(turnaround / run),
+        bounded_slowdown=(turnaround / bounded_run).clip(lower_bound=1.0),
+        pp_bounded_slowdown=(turnaround / (pl.col("nodes") * bounded_run)).clip(lower_bound=1.0),
+    )
+
+
+def served(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The jobs that started and ended: those that time statistics are about."""
+    return jobs.filter(pl.col("start_s").is_not_null() & pl.col("end_s").is_not_null())

@@ -1,0 +1,107 @@
+"""Orderings written as a formula, such as ``-(wait/walltime)**3*nodes``."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import math
+from typing import Any
+
+from hpctwin.engine.abi import JobView
+from hpctwin.errors import PolicyError
+from hpctwin.policies.ordering import Ordering, ordering
+
+__all__ = ["FUNCTIONS", "PBS_NAMES", "formula", "is_formula"]
+
+PBS_NAMES = {
+    "eligible_time": "(now - job.eligible)",
+    "ncpus": "(max(job.cores, 1.0) * job.nodes)",
+    "ngpus": "(job.gpus * job.nodes)",
+    "mem": "(job.memory_gb * job.nodes)",
+    "nodect": "job.nodes",
+    "job_priority": "job.priority",
+    "queue_priority": "job.partition_priority",
+    "fairshare_factor": "job.fairshare",
+}
+"""Names of PBS's job_sort_formula and what they stand for; ``mem`` is in GB."""
+
+FUNCTIONS = {
+    **{
+        name: getattr(math, name)
+        for name in ("sqrt", "log", "log2", "log10", "exp", "floor", "ceil", "pow")
+    },
+    "min": min,
+    "max": max,
+    "abs": abs,
+}
+
+_ALLOWED = (
+    ast.Expression, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Compare, ast.BoolOp, ast.Call, ast.Name,
+    ast.Constant, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context,
+)  # fmt: skip
+
+
+def is_formula(text: str) -> bool:
+    """Whether a text can only be meant as a formula."""
+    if text.startswith("pbs:"):
+        return True
+    return any(sign in text for sign in "+*/()<>") or text.startswith("-")
+
+
+def formula(text: str) -> Ordering:
+    """Make an ordering of a formula.
+
+    Args:
+        text: an expression of the fields of `JobView`, ``now``, the names in `PBS_NAMES`, numbers,
+            ``+ - * / // % **``, comparisons, ``a if b else c`` and the functions in `FUNCTIONS`; the
+            smallest value comes first. With ``pbs:`` in front, the largest does, as in PBS.
+
+    Raises:
+        PolicyError: the text is not such a formula; the message points at what is wrong.
+    """
+    body = text.removeprefix("pbs:").strip()
+    try:
+        tree = ast.parse(body, mode="eval")
+    except SyntaxError as error:
+        at = f" at column {error.offset}" if error.offset else ""
+        raise PolicyError(f"formula {body!r} cannot be read{at}: {error.msg}") from error
+    for node in ast.walk(tree):
+        _check(node, body)
+    tree = ast.fix_missing_locations(_Names().visit(tree))
+    sign = "-" if text.startswith("pbs:") else ""
+    source = f"def score(now, job):\n    return float({sign}({ast.unparse(tree)}))\n"
+    scope: dict[str, Any] = dict(FUNCTIONS)
+    exec(compile(source, f"<formula {body}>", "exec"), scope)
+    return dataclasses.replace(ordering(scope["score"], name=text), summary=f"formula {text}")
+
+
+def _check(node: ast.AST, body: str) -> None:
+    if not isinstance(node, _ALLOWED):
+        raise PolicyError(
+            f"formula {body!r}: {ast.unparse(node)!r} is not allowed; use numbers, names, "
+            f"+ - * / // % **, comparisons, 'a if b else c' and {', '.join(FUNCTIONS)}"
+        )
+    if isinstance(node, ast.Constant) and not isinstance(node.value, (int, float)):
+        raise PolicyError(f"formula {body!r}: {node.value!r} is not a number")
+    if isinstance(node, ast.Call) and (
+        not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or node.keywords
+    ):
+        raise PolicyError(
+            f"formula {body!r}: {ast.unparse(node.func)!r} is not a function here; "
+            f"there are {', '.join(FUNCTIONS)}"
+        )
+    names = {*JobView._fields, *PBS_NAMES, *FUNCTIONS, "now"}
+    if isinstance(node, ast.Name) and node.id not in names:
+        fields = ", ".join((*JobView._fields, "now", *PBS_NAMES))
+        raise PolicyError(f"formula {body!r}: there is no {node.id!r}; there are {fields}")
+
+
+class _Names(ast.NodeTransformer):
+    """Write the fields of the job as ``job.field``, and PBS's names as what they stand for."""
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id in JobView._fields:
+            return ast.parse(f"job.{node.id}", mode="eval").body
+        if node.id in PBS_NAMES:
+            return ast.parse(PBS_NAMES[node.id], mode="eval").body
+        return node

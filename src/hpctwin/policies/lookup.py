@@ -1,0 +1,128 @@
+"""Finding policies by what a user writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from hpctwin.engine.abi import JobView
+from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
+from hpctwin.policies.formula import formula, is_formula
+from hpctwin.policies.multifactor import multifactor
+from hpctwin.policies.ordering import Ordering, ordering
+from hpctwin.policies.orderings import BUILT_IN
+
+__all__ = ["ENTRY_POINTS", "find_ordering", "ordering_names"]
+
+ENTRY_POINTS = "hpctwin.orderings"
+"""Entry-point group under which installed packages offer orderings."""
+
+OrderingLike = str | Ordering | Callable[[float, JobView], float]
+
+
+def find_ordering(what: OrderingLike) -> Ordering:
+    """The ordering a user means.
+
+    Args:
+        what: an `Ordering`; a Python function ``(now, job) -> score``; or text: a name such as ``wfp``;
+            ``multifactor:age=1000,size=500``; a formula such as ``-(wait/walltime)**3*nodes``; a
+            function in a file, ``my.py:my_order``; or the name of an installed plug-in.
+
+    Raises:
+        UnknownNameError: no ordering has that name; the message lists those there are.
+        PolicyError: the formula, file or function cannot be used.
+    """
+    if isinstance(what, Ordering):
+        return what
+    if callable(what):
+        made: Ordering = ordering(what)
+        return made
+    text = what.strip()
+    if text in BUILT_IN:
+        return BUILT_IN[text]
+    name, _, options = text.partition(":")
+    if name == "multifactor":
+        return _multifactor(options)
+    if name.endswith(".py"):
+        return _from_file(Path(name), options)
+    if is_formula(text):
+        return formula(text)
+    plugins = {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
+    if text in plugins:
+        return _usable(plugins[text].load(), text)
+    if text in JobView._fields:
+        return formula(text)
+    raise UnknownNameError("ordering", text, [*ordering_names(), *plugins])
+
+
+def ordering_names() -> list[str]:
+    """The names of the orderings that come with hpctwin."""
+    return sorted([*BUILT_IN, "multifactor"])
+
+
+def _multifactor(options: str) -> Ordering:
+    given: dict[str, Any] = {}
+    known = multifactor.__kwdefaults__ or {}
+    for option in filter(None, options.split(",")):
+        key, _, value = option.partition("=")
+        if key.strip() not in known:
+            raise UnknownNameError("option of multifactor", key.strip(), known)
+        if key.strip() == "max_age":
+            given["max_age"] = value
+        elif key.strip() == "favor_small":
+            given["favor_small"] = value.lower() in ("1", "true", "yes")
+        else:
+            try:
+                given[key.strip()] = float(value)
+            except ValueError as error:
+                raise ConfigError(f"multifactor: {key}={value!r} is not a number") from error
+    return multifactor(**given)
+
+
+def _from_file(path: Path, name: str) -> Ordering:
+    if not path.is_file():
+        raise PolicyError(f"{path}: there is no such file")
+    spec = importlib.util.spec_from_file_location(f"hpctwin_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise PolicyError(f"{path} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{path} fails when it is loaded: {error!r}") from error
+    found = {k: v for k, v in vars(module).items() if isinstance(v, Ordering)}
+    if name:
+        if not hasattr(module, name):
+            raise UnknownNameError(f"function in {path}", name, _functions(module, found))
+        return _usable(getattr(module, name), f"{path.name}:{name}")
+    if len(found) != 1:
+        raise PolicyError(
+            f"{path}: name the ordering, as in {path}:NAME; "
+            f"it has {', '.join(_functions(module, found)) or 'none'}"
+        )
+    return next(iter(found.values()))
+
+
+def _functions(module: Any, found: dict[str, Ordering]) -> list[str]:
+    own = [
+        k
+        for k, v in vars(module).items()
+        if getattr(v, "__module__", None) == module.__name__ and callable(v)
+    ]
+    return sorted({*found, *own})
+
+
+def _usable(what: Any, name: str) -> Ordering:
+    if isinstance(what, Ordering):
+        return what
+    if callable(what):
+        made: Ordering = ordering(what, name=name)
+        return made
+    raise PolicyError(f"{name} is {type(what).__name__}, not a function or an ordering")

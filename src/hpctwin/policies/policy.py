@@ -1,0 +1,111 @@
+"""A policy: ordering, backfill and placement together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.policies.lookup import OrderingLike, find_ordering, ordering_names
+from hpctwin.policies.ordering import Ordering
+
+__all__ = ["Backfill", "Placement", "Policy", "make_policy", "parse_policy"]
+
+Backfill = Literal["none", "first-fit", "easy", "conservative"]
+Placement = Literal["first-fit", "best-fit", "contiguous", "random", "spread"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which job comes first, who may pass it, and on which nodes.
+
+    Args:
+        order: the ordering.
+        backfill: the kind of backfilling.
+        reservations: jobs per partition that EASY protects.
+        candidates: EASY's ordering of those that may pass; None for the same.
+        placement: how nodes are chosen.
+    """
+
+    order: Ordering
+    backfill: Backfill = "easy"
+    reservations: int = 1
+    candidates: Ordering | None = None
+    placement: Placement = "first-fit"
+
+    @property
+    def name(self) -> str:
+        """Short text such as ``wfp+easy``; `parse_policy` reads it."""
+        text = f"{self.order.name}+{self.backfill}"
+        if self.backfill == "easy":
+            text += f":{self.reservations}" if self.reservations != 1 else ""
+            text += f"/{self.candidates.name}" if self.candidates else ""
+        return text if self.placement == "first-fit" else f"{text}@{self.placement}"
+
+
+def make_policy(
+    order: OrderingLike = "fcfs",
+    backfill: str = "easy",
+    *,
+    reservations: int = 1,
+    candidates: OrderingLike | None = None,
+    placement: str = "first-fit",
+) -> Policy:
+    """Make a policy of what a user writes.
+
+    Args:
+        order: see `find_ordering`.
+        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        reservations: jobs per partition that EASY protects, at least 1.
+        candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
+        placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
+
+    Raises:
+        UnknownNameError: a name is not known.
+        ConfigError: a number is out of range, or an option does not go with the backfill.
+    """
+    for kind, name, known in (
+        ("backfill", backfill, get_args(Backfill)),
+        ("placement", placement, get_args(Placement)),
+    ):
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+    if reservations < 1:
+        raise ConfigError(f"reservations is {reservations}, it must be at least 1")
+    if backfill != "easy" and (reservations != 1 or candidates is not None):
+        raise ConfigError(f"reservations and candidates go with backfill 'easy', not {backfill!r}")
+    return Policy(
+        order=find_ordering(order),
+        backfill=backfill,  # type: ignore[arg-type]
+        reservations=reservations,
+        candidates=None if candidates is None else find_ordering(candidates),
+        placement=placement,  # type: ignore[arg-type]
+    )
+
+
+def parse_policy(text: str) -> Policy:
+    """Read ``ORDER``, ``ORDER+BACKFILL``, ``ORDER+easy:2/sjf`` or ``ORDER+BACKFILL@PLACEMENT``.
+
+    Raises:
+        UnknownNameError, ConfigError, PolicyError: see `make_policy`.
+    """
+    rest, at, placement = text.rpartition("@")
+    if not at:
+        rest, placement = text, "first-fit"
+    # The ordering may be a formula with its own plus signs: what follows the last one is a backfill
+    # if it is named so, or if it can only be a misspelt one.
+    order, plus, tail = rest.rpartition("+")
+    head = tail.partition("/")[0].partition(":")[0].strip()
+    if not plus or (head not in get_args(Backfill) and order not in ordering_names()):
+        return make_policy(rest, placement=placement)
+    tail, _, candidates = tail.partition("/")
+    backfill, _, count = tail.partition(":")
+    if count and not count.isdigit():
+        raise ConfigError(f"policy {text!r}: {count!r} is not a number of reservations")
+    return make_policy(
+        order,
+        backfill.strip(),
+        reservations=int(count or 1),
+        candidates=candidates or None,
+        placement=placement,
+    )

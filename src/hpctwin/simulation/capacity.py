@@ -1,0 +1,83 @@
+"""How many nodes are up, over time."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine import layout
+from hpctwin.engine.layout import Machine
+from hpctwin.model import MS_PER_S
+
+__all__ = ["capacity_over_time"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def capacity_over_time(
+    machine: Machine, outages: tuple[IntArray, IntArray, IntArray]
+) -> pl.DataFrame:
+    """Nodes that are neither in maintenance nor failed, as a step function.
+
+    Args:
+        machine: pools and maintenance windows.
+        outages: node, start and end (ms) of each failure.
+
+    Returns:
+        ``time_s``, ``nodes``; the first row holds from the beginning.
+    """
+    node, start, end = outages
+    pools = len(machine.speed)
+    total = int(machine.amount[:pools].sum())
+    window_start, window_end, window_pool = machine.windows
+    away = [
+        (int(p), *span)
+        for p in range(pools)
+        for span in _union(
+            window_start[window_pool == p],
+            window_end[window_pool == p],
+        )
+    ]
+    times = [0]
+    changes = [total]
+    for p, begins, ends in away:
+        times += [begins, ends]
+        changes += [-int(machine.amount[p]), int(machine.amount[p])]
+    for one in np.unique(node):
+        pool = machine.node[layout.NODE_POOL, one]
+        gone = [(begins, ends) for p, begins, ends in away if p == pool]
+        mine = node == one
+        for begins, ends in _union(start[mine], end[mine]):
+            for free_from, free_to in _without(begins, ends, gone):
+                times += [free_from, free_to]
+                changes += [-1, 1]
+    order = np.argsort(times, kind="stable")
+    at, first = np.unique(np.array(times)[order], return_index=True)
+    level = np.add.reduceat(np.array(changes)[order], first).cumsum()
+    return pl.DataFrame({"time_s": at / MS_PER_S, "nodes": level})
+
+
+def _union(start: IntArray, end: IntArray) -> list[tuple[int, int]]:
+    """Spans that overlap or touch, made one; sorted."""
+    spans: list[tuple[int, int]] = []
+    for begins, ends in sorted(zip(start.tolist(), end.tolist(), strict=True)):
+        if spans and begins <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], ends))
+        else:
+            spans.append((begins, ends))
+    return spans
+
+
+def _without(begins: int, ends: int, gone: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The parts of a span outside sorted, separate other spans."""
+    parts = []
+    for gone_from, gone_to in gone:
+        if gone_to <= begins or gone_from >= ends:
+            continue
+        if gone_from > begins:
+            parts.append((begins, gone_from))
+        begins = gone_to
+    if begins < ends:
+        parts.append((begins, ends))
+    return parts

@@ -1,0 +1,295 @@
+"""From a workload and a cluster to the engine's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import (
+    CANCEL,
+    EXPECTED,
+    FACTS,
+    FACT_ACCOUNT,
+    FACT_CORES,
+    FACT_GPUS,
+    FACT_MEMORY,
+    FACT_PARTITION,
+    FACT_PARTITION_PRIORITY,
+    FACT_PRIORITY,
+    FACT_QOS,
+    FACT_QOS_PRIORITY,
+    FACT_USER,
+    FIXED,
+    Jobs,
+    KIND,
+    LIMIT,
+    MAINT_POOL,
+    MAINT_SIGN,
+    MAINT_TIME,
+    Machine,
+    NEVER,
+    NODES,
+    NODE_ID,
+    NODE_POOL,
+    RANK,
+    REJECT,
+    RUNTIME,
+    SHARE,
+    SUBMIT,
+    USER,
+    WINDOW_END,
+    WINDOW_POOL,
+    WINDOW_START,
+)
+from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.model import PER_NODE, Category, Cluster, Partition, Workload, to_ms
+from hpctwin.model.cluster import parse_nodes
+
+__all__ = ["lower"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def lower(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    expected_ms: IntArray | None = None,
+    tracked: bool = False,
+) -> tuple[Jobs, Machine]:
+    """Make the engine's arrays.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        expected_ms: what the scheduler expects jobs to run; default the walltimes.
+        tracked: whether nodes have identity.
+
+    Raises:
+        ConfigError: the workload asks for a resource the cluster does not have.
+        WorkloadError: a job names a partition the cluster does not have.
+    """
+    for name in workload.resources:
+        if name not in cluster.resources:
+            raise ConfigError(
+                f"jobs ask for resource {name!r}, which cluster {cluster.name!r} does not have; "
+                f"add it under 'resources:' (it has {', '.join(cluster.resources) or 'none'})"
+            )
+    group_of_node, pool_of_node = _pools(cluster)
+    first_of_pool = np.unique(pool_of_node, return_index=True)[1]
+    group_of_pool = group_of_node[first_of_pool]
+    partitions = cluster.partitions or (Partition(name="all", default=True),)
+    partition = _partition_of_jobs(workload, cluster)
+    kinds, kind = _kinds(workload, partition)
+    eligible = _eligible(kinds, partitions, cluster, group_of_pool)
+    pool_nodes = np.bincount(pool_of_node).astype(np.int64)
+    resources = np.zeros((len(workload), len(cluster.resources)), np.int64)
+    for column, name in enumerate(cluster.resources):
+        resources[:, column] = workload.resources.get(name, 0)
+    capacity = np.array(list(cluster.resources.values()), np.int64)
+    windows = _windows(cluster, pool_of_node, group_of_node)
+    labels = workload.user if cluster.fairshare.by == "user" else workload.account
+    cancel = np.where(
+        workload.cancel_ms < 0, NEVER, np.maximum(workload.cancel_ms, workload.submit_ms)
+    )
+    cancelled = np.flatnonzero(cancel < NEVER)
+    expected = workload.walltime_ms if expected_ms is None else expected_ms
+    fixed = np.zeros((FIXED, len(workload)), np.int64)
+    fixed[SUBMIT] = workload.submit_ms
+    fixed[RUNTIME] = workload.runtime_ms
+    fixed[LIMIT] = workload.walltime_ms
+    fixed[EXPECTED] = np.clip(expected, 1, workload.walltime_ms)
+    fixed[NODES] = workload.nodes
+    fixed[RANK] = np.argsort(np.argsort(workload.job_id, kind="stable"))
+    fixed[KIND] = kind
+    fixed[USER] = workload.user.codes + 1
+    fixed[SHARE] = np.where(labels.codes < 0, len(labels.labels), labels.codes)
+    fixed[CANCEL] = cancel
+    fixed[REJECT] = (
+        ((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
+        | (resources > capacity).any(axis=1)
+        | _breaks_limit(workload, partitions, partition)
+    )
+    edges = workload.dependencies
+    by_on = np.lexsort((edges.job, edges.on))
+    jobs = Jobs(
+        fixed=fixed,
+        resources=resources,
+        facts=_facts(workload, cluster, partitions, partition),
+        by_submit=np.argsort(workload.submit_ms, kind="stable"),
+        by_cancel=cancelled[np.argsort(cancel[cancelled], kind="stable")],
+        edge_first=np.searchsorted(edges.on[by_on], np.arange(len(workload) + 1)),
+        edges=np.stack([edges.job, edges.kind.astype(np.int64), edges.delay_ms])[:, by_on].copy(),
+    )
+    node = np.zeros((2, len(pool_of_node) if tracked else 0), np.int64)
+    if tracked:
+        node[NODE_ID] = np.argsort(pool_of_node, kind="stable")
+        node[NODE_POOL] = pool_of_node
+    machine = Machine(
+        amount=np.concatenate([pool_nodes, capacity]),
+        speed=np.array([cluster.nodes[g].speed for g in group_of_pool], np.float64),
+        pool_first=np.concatenate([[0], np.cumsum(pool_nodes)]).astype(np.int64),
+        node=node,
+        eligible=eligible,
+        partition=kinds[:, 0].astype(np.int64),
+        user_limit=np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
+        windows=windows,
+        maint=_maintenance(windows),
+        share=_shares(labels, cluster),
+    )
+    return jobs, machine
+
+
+def _pools(cluster: Cluster) -> tuple[IntArray, IntArray]:
+    """The group and the pool of each node: a pool is of one group and under the same maintenance."""
+    counts = [group.count for group in cluster.nodes]
+    group = np.repeat(np.arange(len(counts)), counts)
+    marks = [group]
+    marks += [_nodes_of(reservation, cluster, group) for reservation in cluster.reservations]
+    distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)
+    first = np.full(distinct.shape[1], len(pool))
+    np.minimum.at(first, pool.ravel(), np.arange(len(pool)))
+    place = np.argsort(np.argsort(first))
+    return group, place[pool.ravel()]
+
+
+def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArray[np.int64]:
+    """1 for each node a reservation covers, else 0."""
+    if reservation.groups is None and reservation.nodes is None:
+        return np.ones(len(group), np.int64)
+    covered = np.zeros(len(group), np.int64)
+    names = [g.name for g in cluster.nodes]
+    for name in reservation.groups or ():
+        covered[group == names.index(name)] = 1
+    if reservation.nodes is not None:
+        covered[parse_nodes(reservation.nodes, len(group))] = 1
+    return covered
+
+
+def _windows(cluster: Cluster, pool: IntArray, group: IntArray) -> IntArray:
+    """Start and end in ms, and pool, of each maintenance window [3, windows]."""
+    rows = [
+        (to_ms(reservation.start), to_ms(reservation.end), int(p))
+        for reservation in cluster.reservations
+        for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
+    ]
+    return np.array(rows, np.int64).reshape(-1, 3).T.copy()
+
+
+def _maintenance(windows: IntArray) -> IntArray:
+    """Starts and ends of windows in the order they are applied: at one time, starts first."""
+    away = np.stack([windows[WINDOW_START], windows[WINDOW_POOL], np.full(windows.shape[1], -1)])
+    back = np.stack(
+        [windows[WINDOW_END], windows[WINDOW_POOL], np.ones(windows.shape[1], np.int64)]
+    )
+    table = np.concatenate([away, back], axis=1)
+    order = np.lexsort((table[MAINT_POOL], table[MAINT_SIGN], table[MAINT_TIME]))
+    return table[:, order].copy()
+
+
+def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
+    size = len(workload)
+    if not cluster.partitions:
+        return np.zeros(size, np.int64)
+    names = [partition.name for partition in cluster.partitions]
+    default = next((i for i, p in enumerate(cluster.partitions) if p.default), -1)
+    labels = workload.partition.labels
+    number = np.array([names.index(x) if x in names else -1 for x in labels] + [default], np.int64)
+    found = number[workload.partition.codes]
+    if (found < 0).any():
+        row = int(np.flatnonzero(found < 0)[0])
+        code = workload.partition.codes[row]
+        asks = f"names partition {labels[code]!r}" if code >= 0 else "names no partition"
+        raise WorkloadError(
+            f"job {workload.job_id[row]} {asks}; cluster {cluster.name!r} has "
+            f"{', '.join(names)}{'' if code >= 0 else ', and none is the default'}"
+        )
+    return found
+
+
+def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.float64], IntArray]:
+    """The distinct (partition, per-node needs), and which each job has."""
+    size = len(workload)
+    needs = [np.asarray(workload.per_node.get(name, np.zeros(size))) for name in PER_NODE]
+    table = np.stack([partition.astype(np.float64), *needs], axis=1)
+    if size == 0:
+        return np.zeros((1, table.shape[1])), np.zeros(0, np.int64)
+    if not workload.per_node:
+        used, kind = np.unique(partition, return_inverse=True)
+        rows = np.zeros((len(used), table.shape[1]))
+        rows[:, 0] = used
+        return rows, kind
+    kinds, kind = np.unique(table, axis=0, return_inverse=True)
+    return kinds, kind.ravel()
+
+
+def _eligible(
+    kinds: npt.NDArray[np.float64],
+    partitions: Sequence[Partition],
+    cluster: Cluster,
+    group_of_pool: IntArray,
+) -> npt.NDArray[np.int8]:
+    eligible = np.zeros((len(kinds), len(group_of_pool)), np.int8)
+    for row, kind in enumerate(kinds):
+        groups = partitions[int(kind[0])].groups
+        for pool, index in enumerate(group_of_pool):
+            group = cluster.nodes[index]
+            has = [getattr(group, name) for name in PER_NODE]
+            enough = all(
+                amount is None or amount >= need for amount, need in zip(has, kind[1:], strict=True)
+            )
+            eligible[row, pool] = enough and (groups is None or group.name in groups)
+    return eligible
+
+
+def _breaks_limit(
+    workload: Workload, partitions: Sequence[Partition], partition: IntArray
+) -> npt.NDArray[np.bool_]:
+    least = np.array([p.min_nodes for p in partitions])
+    most = np.array([p.max_nodes or np.iinfo(np.int64).max for p in partitions])
+    longest = np.array(
+        [NEVER if p.max_walltime is None else to_ms(p.max_walltime) for p in partitions]
+    )
+    broken: npt.NDArray[np.bool_] = (
+        (workload.nodes < least[partition])
+        | (workload.nodes > most[partition])
+        | (workload.walltime_ms > longest[partition])
+    )
+    return broken
+
+
+def _facts(
+    workload: Workload, cluster: Cluster, partitions: Sequence[Partition], partition: IntArray
+) -> npt.NDArray[np.float64]:
+    facts = np.zeros((len(workload), FACTS))
+    for column, name in ((FACT_CORES, "cores"), (FACT_GPUS, "gpus"), (FACT_MEMORY, "memory_gb")):
+        facts[:, column] = workload.per_node.get(name, 0.0)
+    facts[:, FACT_USER] = workload.user.codes
+    facts[:, FACT_ACCOUNT] = workload.account.codes
+    facts[:, FACT_PARTITION] = partition
+    facts[:, FACT_QOS] = workload.qos.codes
+    weights = _relative([p.priority for p in partitions])
+    facts[:, FACT_PARTITION_PRIORITY] = weights[partition]
+    names = (*workload.qos.labels, None)
+    qos = [cluster.qos.get(name, 0.0) if name else 0.0 for name in names]
+    facts[:, FACT_QOS_PRIORITY] = _relative(qos, max(cluster.qos.values(), default=0))[
+        workload.qos.codes
+    ]
+    facts[:, FACT_PRIORITY] = workload.priority
+    return facts
+
+
+def _relative(weights: list[float], largest: float | None = None) -> npt.NDArray[np.float64]:
+    top = max(weights) if largest is None else largest
+    return np.array(weights) / top if top > 0 else np.zeros(len(weights))
+
+
+def _shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
+    """Promised shares of all labels and of the jobs without one, as parts of the whole."""
+    shares = [cluster.fairshare.shares.get(label, 1.0) for label in labels.labels]
+    shares.append(1.0 if (labels.codes < 0).any() or not shares else 0.0)
+    weights = np.array(shares) / sum(shares)
+    return np.maximum(weights, 1e-12)

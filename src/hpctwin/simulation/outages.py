@@ -1,0 +1,42 @@
+"""Node failures: the recorded ones, and those drawn block by block as time goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import NEVER
+from hpctwin.model import Cluster, to_ms
+
+__all__ = ["BLOCK_MS", "drawn_outages", "recorded_outages"]
+
+BLOCK_MS = 30 * 86_400_000
+"""Failures are drawn for so long a stretch at a time; each stretch has a generator of its own."""
+
+Outages = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+
+
+def recorded_outages(cluster: Cluster) -> Outages:
+    """Node, start and end (ms) of the recorded failures."""
+    outages = cluster.failures.outages
+    start = np.array([to_ms(o.start) for o in outages], np.int64)
+    length = np.array([max(1, to_ms(o.duration)) for o in outages], np.int64)
+    return np.array([o.node for o in outages], np.int64), start, start + length
+
+
+def drawn_outages(cluster: Cluster, block: int) -> tuple[Outages, int]:
+    """Node, start and end (ms) of the failures drawn for one block, and the end of the block.
+
+    Failures of all nodes together are a Poisson process, repairs exponential. A failure drawn for
+    a node that is away already lengthens its absence if it would last longer.
+    """
+    failures = cluster.failures
+    if failures.mtbf is None or failures.mttr is None:
+        empty = np.zeros(0, np.int64)
+        return (empty, empty, empty), NEVER
+    rng = np.random.Generator(np.random.PCG64([failures.seed, block]))
+    number = rng.poisson(cluster.node_count * BLOCK_MS / (failures.mtbf * 1000))
+    start = np.sort(rng.integers(block * BLOCK_MS, (block + 1) * BLOCK_MS, number))
+    node = rng.integers(0, cluster.node_count, number).astype(np.int64)
+    length = np.maximum(1, np.rint(rng.exponential(failures.mttr * 1000, number))).astype(np.int64)
+    return (node, start.astype(np.int64), start + length), (block + 1) * BLOCK_MS

@@ -1,0 +1,156 @@
+"""What a simulation gives: the jobs, figures over them, and how things went over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine import layout
+from hpctwin.engine.layout import Jobs, Machine, Sim
+from hpctwin.model import MS_PER_S, Cluster, State, Workload
+from hpctwin.simulation.capacity import capacity_over_time
+
+if TYPE_CHECKING:
+    from hpctwin.report.accessor import Plots
+    from hpctwin.simulation.simulation import Simulation
+
+__all__ = ["Result", "make_result"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The outcome of a simulation, or of the part of it that has been run.
+
+    Args:
+        jobs: one row per job, by submit time: ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``,
+            ``end_s``, ``wait_s``, ``turnaround_s``, ``nodes``, ``state``, … (docs/metrics.md).
+        lost: attempts cut off by node failures and run again: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
+        capacity: nodes that are up, over time: ``time_s``, ``nodes``.
+        node_map: where jobs ran, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
+            ``first_node``, ``count``; one row for each run of node numbers.
+        workload, cluster: what was simulated.
+        policy: the policy's name.
+        engine_s: seconds spent in the engine.
+        instants: event times worked off.
+    """
+
+    jobs: pl.DataFrame
+    lost: pl.DataFrame
+    capacity: pl.DataFrame
+    node_map: pl.DataFrame | None
+    workload: Workload
+    cluster: Cluster
+    policy: str
+    engine_s: float
+    instants: int
+
+    def summary(self) -> dict[str, Any]:
+        """All figures of the run in one flat dict; see docs/metrics.md."""
+        return {
+            "workload": self.workload.name,
+            "cluster": self.cluster.name,
+            "nodes": self.cluster.node_count,
+            "policy": self.policy,
+            **self._figures,
+            "engine_s": self.engine_s,
+            "instants": self.instants,
+        }
+
+    @cached_property
+    def _figures(self) -> dict[str, Any]:
+        from hpctwin.metrics import summarize
+
+        return summarize(self.jobs, self.lost, self.capacity, self.cluster.node_count)
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """Queue, running jobs and nodes over time, a row at each change."""
+        from hpctwin.metrics import series
+
+        return series(self.jobs, self.lost, self.capacity)
+
+    @property
+    def plot(self) -> Plots:
+        """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``."""
+        from hpctwin.report.accessor import Plots
+
+        return Plots(self)
+
+
+def make_result(simulation: Simulation, jobs: Jobs, machine: Machine, sim: Sim) -> Result:
+    """Read the result off the state of a simulation."""
+    workload = simulation.workload
+    eligible, start, end = sim.time[:3]
+    submit, nodes = jobs.fixed[layout.SUBMIT], jobs.fixed[layout.NODES]
+    state = sim.flag[layout.STATE].copy()
+    state[state == layout.UNSUBMITTED] = layout.PENDING
+    ended = (state >= layout.COMPLETED) & (end >= 0)
+    frame = pl.DataFrame(
+        {
+            "job_id": workload.job_id,
+            "submit_s": submit / MS_PER_S,
+            "eligible_s": _seconds(eligible, eligible >= 0),
+            "start_s": _seconds(start, start >= 0),
+            "end_s": _seconds(end, ended),
+            "wait_s": _seconds(start - submit, start >= 0),
+            "turnaround_s": _seconds(end - submit, ended & (start >= 0)),
+            "nodes": nodes,
+            "walltime_s": jobs.fixed[layout.LIMIT] / MS_PER_S,
+            "runtime_s": jobs.fixed[layout.RUNTIME] / MS_PER_S,
+            "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
+            "user": workload.user.to_series("user"),
+            "account": workload.account.to_series("account"),
+            "partition": workload.partition.to_series("partition"),
+            "requeues": sim.number[layout.REQUEUES].copy(),
+        }
+    )
+    lost_job, lost_start, lost_end = sim.lost[:, : sim.count[layout.LOST]]
+    lost_frame = pl.DataFrame(
+        {
+            "job_id": workload.job_id[lost_job],
+            "start_s": lost_start / MS_PER_S,
+            "end_s": lost_end / MS_PER_S,
+            "nodes": nodes[lost_job],
+        }
+    )
+    return Result(
+        jobs=frame,
+        lost=lost_frame,
+        capacity=capacity_over_time(machine, simulation.outages_so_far()),
+        node_map=_node_map(workload, sim) if machine.node.shape[1] else None,
+        workload=workload,
+        cluster=simulation.cluster,
+        policy=simulation.policy.name,
+        engine_s=simulation.engine_s,
+        instants=int(sim.count[layout.INSTANTS]),
+    )
+
+
+def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
+    return pl.Series(ms / MS_PER_S).set(pl.Series(~known), None)
+
+
+def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
+    job, start, first, count = sim.segment[:, : sim.count[layout.SEGMENTS]]
+    end = sim.time[layout.END, job].copy()
+    # What began before its job's last start was cut off by a failure, and is among the lost attempts.
+    lost = sim.lost[:, : sim.count[layout.LOST]]
+    ends = {(int(j), int(s)): int(e) for j, s, e in lost.T}
+    for row in np.flatnonzero(sim.time[layout.START, job] != start):
+        end[row] = ends[int(job[row]), int(start[row])]
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id[job],
+            "start_s": start / MS_PER_S,
+            "end_s": end / MS_PER_S,
+            "first_node": first,
+            "count": count,
+        }
+    )

@@ -1,0 +1,376 @@
+"""A simulation that can be stopped, looked at, forked, saved and gone on with."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine import layout
+from hpctwin.engine.layout import Rules
+from hpctwin.engine.state import (
+    fork_sim,
+    more_outages,
+    more_room,
+    new_sim,
+    new_work,
+    with_reservations,
+)
+from hpctwin.errors import ConfigError, PolicyError, SimulationError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.policies import OrderingLike, Policy, make_policy
+from hpctwin.simulation.lower import lower
+from hpctwin.simulation.outages import Outages, drawn_outages, recorded_outages
+from hpctwin.simulation.result import Result, make_result
+
+__all__ = ["Simulation", "simulate"]
+
+_BACKFILL = {
+    "none": layout.BACKFILL_NONE,
+    "first-fit": layout.BACKFILL_FIRST_FIT,
+    "easy": layout.BACKFILL_EASY,
+    "conservative": layout.BACKFILL_CONSERVATIVE,
+}
+_PLACEMENT = {
+    "first-fit": layout.FIRST_FIT,
+    "best-fit": layout.BEST_FIT,
+    "contiguous": layout.CONTIGUOUS,
+    "random": layout.RANDOM,
+    "spread": layout.SPREAD,
+}
+
+
+class Simulation:
+    """One workload on one cluster under one policy.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        order: ordering; see `hpctwin.policies.find_ordering` for what can be written.
+        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        reservations: jobs per partition that EASY protects.
+        candidates: EASY's ordering of those that may pass; the same if left out.
+        placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
+        policy: all of these in one, instead.
+        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+        on_dependency_failure: what becomes of a job whose ``afterok`` cannot come true.
+        expected_s: what the scheduler expects each job to run, seconds [jobs]; the walltimes if left out.
+        track_nodes: whether nodes have identity, for a map of who ran where; always so with node
+            failures and placements other than first and best fit.
+        seed: of random placement.
+
+    Raises:
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        cluster: Cluster,
+        order: OrderingLike = "fcfs",
+        backfill: str = "easy",
+        *,
+        reservations: int = 1,
+        candidates: OrderingLike | None = None,
+        placement: str = "first-fit",
+        policy: Policy | None = None,
+        overrun: Literal["terminate", "continue"] = "terminate",
+        on_dependency_failure: Literal["cancel", "hold"] = "cancel",
+        expected_s: npt.ArrayLike | None = None,
+        track_nodes: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.workload = workload
+        self.cluster = cluster
+        self.policy = policy or make_policy(
+            order,
+            backfill,
+            reservations=reservations,
+            candidates=candidates,
+            placement=placement,
+        )
+        for option, value, known in (
+            ("overrun", overrun, ("terminate", "continue")),
+            ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
+        ):
+            if value not in known:
+                raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
+        failures = cluster.failures
+        tracked = (
+            track_nodes
+            or bool(failures.outages)
+            or failures.mtbf is not None
+            or self.policy.placement not in ("first-fit", "best-fit")
+        )
+        self.overrun = overrun
+        self.on_dependency_failure = on_dependency_failure
+        self.engine_s = 0.0
+        self._jobs, self._machine = lower(
+            workload, cluster, expected_ms=_expected_ms(expected_s, workload), tracked=tracked
+        )
+        conservative = self.policy.backfill == "conservative"
+        self._sim = new_sim(self._jobs, self._machine, seed=seed, conservative=conservative)
+        self._blocks = 0
+        self._horizon = NEVER_MS if failures.mtbf is None else 0
+        self._outages: list[Outages] = []
+        self._add_outages(recorded_outages(cluster))
+        self._broken: str | None = None
+
+    @property
+    def now_s(self) -> float:
+        """The present instant, seconds."""
+        return int(self._sim.count[layout.NOW]) / MS_PER_S
+
+    @property
+    def done(self) -> bool:
+        """Whether every job has come to its end."""
+        return int(self._sim.count[layout.ALIVE]) == 0
+
+    def run(self, progress: Callable[[float], None] | None = None) -> Result:
+        """Run to the end.
+
+        Args:
+            progress: called now and then with the share of jobs submitted, 0 to 1.
+        """
+        if progress is None:
+            self.advance()
+            return self.result()
+        step = max(self.workload.span_s, 1.0) / 50
+        while self.advance(self.now_s + step) == "reached":
+            arrived = int(self._sim.count[layout.ARRIVED])
+            progress(arrived / max(1, len(self.workload)))
+        progress(1.0)
+        return self.result()
+
+    def advance(
+        self, until_s: float | None = None, *, instants: int | None = None
+    ) -> Literal["done", "reached", "stepped"]:
+        """Go on until a time (its events included), for so many instants, or to the end.
+
+        Args:
+            until_s: seconds; None for no limit.
+            instants: at most so many event times; None for no limit.
+
+        Returns:
+            ``done`` if nothing is left to happen, ``reached`` if ``until_s`` was, ``stepped`` if the
+            instants were used up.
+
+        Raises:
+            PolicyError: the ordering gave something that is not a number, or failed.
+            SimulationError: the simulation had failed before.
+        """
+        from hpctwin.engine.kernel import advance
+
+        if self._broken:
+            raise SimulationError(f"this simulation cannot go on: {self._broken}")
+        until = NEVER_MS if until_s is None else to_ms(until_s)
+        first = self._sim.count[layout.INSTANTS]
+        order, candidates = self._compiled()
+        rules = self._rules()
+        begin = time.perf_counter()
+        work = new_work(self._jobs, self._machine, self._sim)
+        while True:
+            left = -1
+            if instants is not None:
+                left = int(instants - (self._sim.count[layout.INSTANTS] - first))
+            try:
+                code = advance(
+                    order,
+                    candidates,
+                    self._jobs,
+                    self._machine,
+                    self._sim,
+                    rules,
+                    work,
+                    until,
+                    left,
+                )
+            except Exception as error:
+                self._broken = f"the ordering failed: {error!r}"
+                raise PolicyError(
+                    f"ordering {self.policy.order.name!r} failed: {error!r}"
+                ) from error
+            if code == layout.NEED_ROOM:
+                self._sim = more_room(self._sim)
+                work = new_work(self._jobs, self._machine, self._sim)
+            elif code == layout.NEED_OUTAGES:
+                self._draw_outages()
+                rules = self._rules()
+            else:
+                break
+        self.engine_s += time.perf_counter() - begin
+        if code == layout.NOT_A_NUMBER:
+            job = self.workload.job_id[self._sim.count[layout.BAD_JOB]]
+            self._broken = "the ordering gave something that is not a number"
+            raise PolicyError(
+                f"ordering {self.policy.order.name!r} gave NaN for job {job} at {self.now_s:g} s; "
+                "it must give a number for every waiting job"
+            )
+        names: dict[int, Literal["done", "reached", "stepped"]] = {
+            layout.DONE: "done",
+            layout.REACHED: "reached",
+            layout.STEPPED: "stepped",
+        }
+        return names[code]
+
+    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Simulation:
+        """A copy that goes its own way; nothing in it changes this simulation.
+
+        Args:
+            policy: what the copy goes on under; the same if left out.
+            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
+        """
+        twin = object.__new__(Simulation)
+        twin.__dict__.update(self.__dict__)
+        twin._sim = fork_sim(self._sim)
+        twin.engine_s = 0.0
+        if not arrivals:
+            twin._sim.count[layout.ARRIVAL_END] = twin._sim.count[layout.ARRIVED]
+        if policy is not None:
+            twin._change_policy(policy)
+        return twin
+
+    def run_until_started(self, row: int) -> float | None:
+        """Run until the job in a row of the workload has started; its start in seconds, or None."""
+        self._sim.count[layout.STOP_JOB] = row
+        self.advance()
+        self._sim.count[layout.STOP_JOB] = -1
+        start = int(self._sim.time[layout.START, row])
+        return None if start < 0 else start / MS_PER_S
+
+    def result(self) -> Result:
+        """What has happened so far."""
+        return make_result(self, self._jobs, self._machine, self._sim)
+
+    def outages_so_far(self) -> Outages:
+        """Node, start and end (ms) of all failures known of, whether they have come or not."""
+        columns = zip(*self._outages, strict=True) if self._outages else [[np.zeros(0, int)]] * 3
+        node, start, end = (np.concatenate(column) for column in columns)
+        return node, start, end
+
+    def snapshot(self) -> dict[str, Any]:
+        """The present state in plain values: time, free nodes, jobs waiting and running."""
+        sim = self._sim
+        waiting = sim.number[layout.QUEUE, : sim.count[layout.QUEUED]]
+        running = sim.running[layout.RUNS, : sim.count[layout.RUN]]
+        free = int(np.maximum(sim.amount[layout.FREE, : len(self._machine.speed)], 0).sum())
+        return {
+            "now_s": self.now_s,
+            "free_nodes": free,
+            "waiting": self.workload.job_id[np.sort(waiting)].tolist(),
+            "running": self.workload.job_id[np.sort(running)].tolist(),
+            "submitted": int(sim.count[layout.ARRIVED]),
+            "open": int(sim.count[layout.ALIVE]),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole simulation to a file that `load` goes on from."""
+        from hpctwin.simulation.saved import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+        """Read a simulation written by `save`.
+
+        Args:
+            path: the file.
+            policy: to go on under another; needed if the ordering was a Python function.
+
+        Raises:
+            SimulationError: the file is not such a file, or was written by another version.
+        """
+        from hpctwin.simulation.saved import load
+
+        return load(cls, Path(path), policy)
+
+    def _compiled(self) -> tuple[Any, Any]:
+        order = self.policy.order.compiled
+        candidates = self.policy.candidates
+        return order, order if candidates is None else candidates.compiled
+
+    def _rules(self) -> Rules:
+        policy = self.policy
+        candidates = policy.candidates
+        return Rules(
+            backfill=_BACKFILL[policy.backfill],
+            reservations=policy.reservations,
+            placement=_PLACEMENT[policy.placement],
+            terminate=int(self.overrun == "terminate"),
+            hold_dependents=int(self.on_dependency_failure == "hold"),
+            requeue=int(self.cluster.failures.then == "requeue"),
+            order_changes=int(policy.order.changes),
+            own_candidate_order=int(candidates is not None),
+            fairshare=int(
+                policy.order.fairshare or (candidates is not None and candidates.fairshare)
+            ),
+            outage_horizon=self._horizon,
+            machine_nodes=self.cluster.node_count,
+            decay=math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
+        )
+
+    def _change_policy(self, policy: Policy) -> None:
+        from hpctwin.engine.kernel import reorder
+
+        if policy.placement not in ("first-fit", "best-fit") and not self._machine.node.shape[1]:
+            raise SimulationError(
+                f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
+                "make the simulation with track_nodes=True"
+            )
+        self.policy = policy
+        if policy.backfill == "conservative":
+            self._sim = with_reservations(self._sim)
+        work = new_work(self._jobs, self._machine, self._sim)
+        reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
+
+    def _draw_outages(self) -> None:
+        outages, self._horizon = drawn_outages(self.cluster, self._blocks)
+        self._blocks += 1
+        self._add_outages(outages)
+
+    def _add_outages(self, outages: Outages) -> None:
+        if len(outages[0]):
+            self._sim = more_outages(self._sim, *outages)
+            self._outages = [*self._outages, outages]
+
+
+def simulate(
+    workload: Workload,
+    cluster: Cluster,
+    order: OrderingLike = "fcfs",
+    backfill: str = "easy",
+    **options: Any,
+) -> Result:
+    """Simulate a workload on a cluster to the end.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        order: ordering: a name, a formula, a function; see `hpctwin.policies.find_ordering`.
+        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        options: further arguments of `Simulation`.
+
+    Raises:
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+    """
+    return Simulation(workload, cluster, order, backfill, **options).run()
+
+
+def _expected_ms(
+    expected_s: npt.ArrayLike | None, workload: Workload
+) -> npt.NDArray[np.int64] | None:
+    if expected_s is None:
+        return None
+    expected = np.asarray(expected_s, np.float64)
+    if expected.shape != (len(workload),):
+        raise ConfigError(
+            f"expected_s has shape {expected.shape}, it must be ({len(workload)},): one per job"
+        )
+    if not np.isfinite(expected).all() or (expected <= 0).any():
+        raise ConfigError("expected_s must be finite and above 0 for every job")
+    return np.rint(expected * MS_PER_S).astype(np.int64)
