@@ -1,1 +1,74 @@
-"""hpctwin."""
+"""A digital twin for HPC batch scheduling.
+
+Everything a user needs is here; nothing heavy is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from hpctwin._version import __version__
+
+if TYPE_CHECKING:
+    from hpctwin.errors import HpctwinError
+    from hpctwin.formats import read_workload, write_workload
+    from hpctwin.generate import generate
+    from hpctwin.model import Cluster, Workload
+    from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
+    from hpctwin.simulation import Result, Simulation, replay, simulate
+    from hpctwin.sweep import compare
+
+__all__ = [
+    "Cluster",
+    "HpctwinError",
+    "Policy",
+    "Result",
+    "Simulation",
+    "Workload",
+    "__version__",
+    "compare",
+    "formula",
+    "generate",
+    "make_policy",
+    "multifactor",
+    "ordering",
+    "parse_policy",
+    "read_workload",
+    "replay",
+    "simulate",
+    "write_workload",
+]
+
+_HOME = {
+    "Cluster": "model",
+    "HpctwinError": "errors",
+    "Policy": "policies",
+    "Result": "simulation",
+    "Simulation": "simulation",
+    "Workload": "model",
+    "compare": "sweep",
+    "formula": "policies",
+    "generate": "generate",
+    "make_policy": "policies",
+    "multifactor": "policies",
+    "ordering": "policies",
+    "parse_policy": "policies",
+    "read_workload": "formats",
+    "replay": "simulation",
+    "simulate": "simulation",
+    "write_workload": "formats",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'hpctwin' has no attribute {name!r}")
+    # A room and a function in it may share a name (generate); the function is what is meant here.
+    value = getattr(importlib.import_module(f"hpctwin.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,6 +33,16 @@ class Policy:
     candidates: Ordering | None = None
     placement: Placement = "first-fit"
 
+    def compile(self) -> None:
+        """Compile the orderings now, rather than at first use.
+
+        Raises:
+            PolicyError: one cannot be compiled.
+        """
+        for order in (self.order, self.candidates):
+            if order is not None:
+                _ = order.compiled
+
     @property
     def name(self) -> str:
         """Short text such as ``wfp+easy``; `parse_policy` reads it."""

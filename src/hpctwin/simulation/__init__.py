@@ -1,6 +1,7 @@
 """Simulating one workload on one cluster under one policy."""
 
+from hpctwin.simulation.replay import Replay, replay
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation, simulate
 
-__all__ = ["Result", "Simulation", "simulate"]
+__all__ = ["Replay", "Result", "Simulation", "replay", "simulate"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hpctwin.report.accessor import Plots
     from hpctwin.simulation.simulation import Simulation
 
-__all__ = ["Result", "make_result"]
+__all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -88,41 +88,26 @@ def make_result(simulation: Simulation, jobs: Jobs, machine: Machine, sim: Sim) 
     """Read the result off the state of a simulation."""
     workload = simulation.workload
     eligible, start, end = sim.time[:3]
-    submit, nodes = jobs.fixed[layout.SUBMIT], jobs.fixed[layout.NODES]
     state = sim.flag[layout.STATE].copy()
     state[state == layout.UNSUBMITTED] = layout.PENDING
-    ended = (state >= layout.COMPLETED) & (end >= 0)
-    frame = pl.DataFrame(
-        {
-            "job_id": workload.job_id,
-            "submit_s": submit / MS_PER_S,
-            "eligible_s": _seconds(eligible, eligible >= 0),
-            "start_s": _seconds(start, start >= 0),
-            "end_s": _seconds(end, ended),
-            "wait_s": _seconds(start - submit, start >= 0),
-            "turnaround_s": _seconds(end - submit, ended & (start >= 0)),
-            "nodes": nodes,
-            "walltime_s": jobs.fixed[layout.LIMIT] / MS_PER_S,
-            "runtime_s": jobs.fixed[layout.RUNTIME] / MS_PER_S,
-            "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
-            "user": workload.user.to_series("user"),
-            "account": workload.account.to_series("account"),
-            "partition": workload.partition.to_series("partition"),
-            "requeues": sim.number[layout.REQUEUES].copy(),
-        }
-    )
     lost_job, lost_start, lost_end = sim.lost[:, : sim.count[layout.LOST]]
-    lost_frame = pl.DataFrame(
-        {
-            "job_id": workload.job_id[lost_job],
-            "start_s": lost_start / MS_PER_S,
-            "end_s": lost_end / MS_PER_S,
-            "nodes": nodes[lost_job],
-        }
-    )
     return Result(
-        jobs=frame,
-        lost=lost_frame,
+        jobs=job_frame(
+            workload,
+            eligible=eligible,
+            start=start,
+            end=np.where(state >= layout.COMPLETED, end, -1),
+            state=state,
+            requeues=sim.number[layout.REQUEUES],
+        ),
+        lost=pl.DataFrame(
+            {
+                "job_id": workload.job_id[lost_job],
+                "start_s": lost_start / MS_PER_S,
+                "end_s": lost_end / MS_PER_S,
+                "nodes": workload.nodes[lost_job],
+            }
+        ),
         capacity=capacity_over_time(machine, simulation.outages_so_far()),
         node_map=_node_map(workload, sim) if machine.node.shape[1] else None,
         workload=workload,
@@ -131,6 +116,43 @@ def make_result(simulation: Simulation, jobs: Jobs, machine: Machine, sim: Sim) 
         engine_s=simulation.engine_s,
         instants=int(sim.count[layout.INSTANTS]),
     )
+
+
+def job_frame(
+    workload: Workload,
+    *,
+    eligible: IntArray,
+    start: IntArray,
+    end: IntArray,
+    state: npt.NDArray[Any],
+    requeues: IntArray,
+) -> pl.DataFrame:
+    """The table of jobs; times in ms, -1 for what has not happened."""
+    submit = workload.submit_ms
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id,
+            "submit_s": submit / MS_PER_S,
+            "eligible_s": _seconds(eligible, eligible >= 0),
+            "start_s": _seconds(start, start >= 0),
+            "end_s": _seconds(end, end >= 0),
+            "wait_s": _seconds(start - submit, start >= 0),
+            "turnaround_s": _seconds(end - submit, (end >= 0) & (start >= 0)),
+            "nodes": workload.nodes,
+            "walltime_s": workload.walltime_ms / MS_PER_S,
+            "runtime_s": workload.runtime_ms / MS_PER_S,
+            "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
+            "user": workload.user.to_series("user"),
+            "account": workload.account.to_series("account"),
+            "partition": workload.partition.to_series("partition"),
+            "requeues": requeues.copy(),
+        }
+    )
+
+
+def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
+    """The table of lost attempts when there are none."""
+    return jobs.select("job_id", "start_s", "end_s", "nodes").clear()
 
 
 def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Rules
+from hpctwin.engine.layout import Rules, Sim
 from hpctwin.engine.state import (
     fork_sim,
     more_outages,
@@ -25,7 +25,7 @@ from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import OrderingLike, Policy, make_policy
 from hpctwin.simulation.lower import lower
-from hpctwin.simulation.outages import Outages, drawn_outages, recorded_outages
+from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.result import Result, make_result
 
 __all__ = ["Simulation", "simulate"]
@@ -101,7 +101,7 @@ class Simulation:
             if value not in known:
                 raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
         failures = cluster.failures
-        tracked = (
+        self.tracked = (
             track_nodes
             or bool(failures.outages)
             or failures.mtbf is not None
@@ -111,11 +111,11 @@ class Simulation:
         self.on_dependency_failure = on_dependency_failure
         self.engine_s = 0.0
         self._jobs, self._machine = lower(
-            workload, cluster, expected_ms=_expected_ms(expected_s, workload), tracked=tracked
+            workload, cluster, expected_ms=_expected_ms(expected_s, workload), tracked=self.tracked
         )
         conservative = self.policy.backfill == "conservative"
         self._sim = new_sim(self._jobs, self._machine, seed=seed, conservative=conservative)
-        self._blocks = 0
+        self.drawn = 0
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._outages: list[Outages] = []
         self._add_outages(recorded_outages(cluster))
@@ -247,6 +247,24 @@ class Simulation:
         """What has happened so far."""
         return make_result(self, self._jobs, self._machine, self._sim)
 
+    @property
+    def state(self) -> Sim:
+        """The engine's arrays; to be looked at, not changed."""
+        return self._sim
+
+    def expected_ms(self) -> npt.NDArray[np.int64]:
+        """What the scheduler expects each job to run, ms [jobs]."""
+        return self._jobs.fixed[layout.EXPECTED].copy()
+
+    def restore(self, state: Sim, outages: Outages, drawn: int, engine_s: float) -> None:
+        """Go on from a state that was read from a file."""
+        self._sim = state
+        self._outages = [outages]
+        self.drawn = drawn
+        if self.cluster.failures.mtbf is not None:
+            self._horizon = drawn * BLOCK_MS
+        self.engine_s = engine_s
+
     def outages_so_far(self) -> Outages:
         """Node, start and end (ms) of all failures known of, whether they have come or not."""
         columns = zip(*self._outages, strict=True) if self._outages else [[np.zeros(0, int)]] * 3
@@ -329,8 +347,8 @@ class Simulation:
         reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
 
     def _draw_outages(self) -> None:
-        outages, self._horizon = drawn_outages(self.cluster, self._blocks)
-        self._blocks += 1
+        outages, self._horizon = drawn_outages(self.cluster, self.drawn)
+        self.drawn += 1
         self._add_outages(outages)
 
     def _add_outages(self, outages: Outages) -> None:

@@ -1,0 +1,134 @@
+"""Replaying a trace: jobs start when they did in reality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import WorkloadError
+from hpctwin.metrics import capacity_conflicts
+from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
+from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.lower import lower
+from hpctwin.simulation.outages import recorded_outages
+from hpctwin.simulation.result import Result, job_frame, no_lost
+
+__all__ = ["Replay", "replay"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """A replayed trace.
+
+    Args:
+        result: as of a simulation.
+        conflicts: what could not have been so on this cluster: ``time_s``, ``job_id``, ``what`` (``nodes``, a
+            resource, ``submit`` or ``dependency``), ``asked``, ``free``; by time.
+        without_start: jobs of which no start is recorded; they stay pending.
+    """
+
+    result: Result
+    conflicts: pl.DataFrame
+    without_start: int
+
+
+def replay(workload: Workload, cluster: Cluster) -> Replay:
+    """Start every job when it really started, and report each conflict with the cluster.
+
+    Jobs run their runtime from there, however much the cluster has; walltimes do not end them.
+
+    Raises:
+        WorkloadError: no job has a recorded start.
+        ConfigError: the workload asks for a resource the cluster does not have.
+    """
+    start = workload.recorded_start_ms
+    known = start >= 0
+    if not known.any():
+        raise WorkloadError(
+            f"workload {workload.name!r} has no recorded start times, so there is nothing to replay"
+        )
+    jobs, machine = lower(workload, cluster, tracked=bool(cluster.failures.outages))
+    end = np.where(known, start + workload.runtime_ms, -1)
+    state = np.where(known, State.COMPLETED, State.PENDING)
+    frame = job_frame(
+        workload,
+        eligible=np.where(known, workload.submit_ms, -1),
+        start=start,
+        end=end,
+        state=state,
+        requeues=np.zeros(len(workload), np.int64),
+    )
+    capacity = capacity_over_time(machine, recorded_outages(cluster))
+    result = Result(
+        jobs=frame,
+        lost=no_lost(frame),
+        capacity=capacity,
+        node_map=None,
+        workload=workload,
+        cluster=cluster,
+        policy="replay",
+        engine_s=0.0,
+        instants=0,
+    )
+    tables = [_capacity(frame, cluster.node_count, capacity, "nodes")]
+    tables += [
+        _capacity(
+            frame.with_columns(pl.Series("nodes", workload.resources[name])).filter(
+                pl.col("nodes") > 0
+            ),
+            amount,
+            None,
+            name,
+        )
+        for name, amount in cluster.resources.items()
+        if name in workload.resources
+    ]
+    tables += [_too_early(workload, start, known), _broken_dependencies(workload, start, end)]
+    return Replay(result, pl.concat(tables).sort("time_s", maintain_order=True), int((~known).sum()))
+
+
+def _capacity(
+    frame: pl.DataFrame, amount: int, capacity: pl.DataFrame | None, what: str
+) -> pl.DataFrame:
+    found = capacity_conflicts(frame, amount, capacity)
+    return found.select(
+        "time_s",
+        "job_id",
+        pl.lit(what).alias("what"),
+        pl.col("nodes").cast(pl.Float64).alias("asked"),
+        pl.col("free_nodes").cast(pl.Float64).alias("free"),
+    )
+
+
+def _too_early(workload: Workload, start: IntArray, known: npt.NDArray[np.bool_]) -> pl.DataFrame:
+    rows = np.flatnonzero(known & (start < workload.submit_ms))
+    return _times(workload, rows, start[rows], "submit", workload.submit_ms[rows])
+
+
+def _broken_dependencies(workload: Workload, start: IntArray, end: IntArray) -> pl.DataFrame:
+    edges = workload.dependencies
+    reference = np.where(edges.kind == DependencyKind.AFTER, start[edges.on], end[edges.on])
+    allowed = np.where(reference >= 0, reference + edges.delay_ms, -1)
+    broken = (start[edges.job] >= 0) & (allowed > start[edges.job])
+    rows = edges.job[broken]
+    return _times(workload, rows, start[rows], "dependency", allowed[broken])
+
+
+def _times(
+    workload: Workload, rows: IntArray, start: IntArray, what: str, allowed: IntArray
+) -> pl.DataFrame:
+    """Conflicts in time: asked is the recorded start, free the earliest possible one."""
+    return pl.DataFrame(
+        {
+            "time_s": start / MS_PER_S,
+            "job_id": workload.job_id[rows],
+            "what": pl.Series([what] * len(rows), dtype=pl.String),
+            "asked": start / MS_PER_S,
+            "free": allowed / MS_PER_S,
+        }
+    )

@@ -1,0 +1,107 @@
+"""A simulation in a file: all arrays of the state, and what they belong to."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import polars as pl
+
+from hpctwin._version import __version__
+from hpctwin.engine.layout import Sim
+from hpctwin.errors import HpctwinError, SimulationError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy, parse_policy
+
+if TYPE_CHECKING:
+    from hpctwin.simulation.simulation import Simulation
+
+__all__ = ["load", "save"]
+
+_FORMAT = 1
+
+S = TypeVar("S", bound="Simulation")
+
+
+def save(simulation: Simulation, path: Path) -> None:
+    """Write a simulation, all or nothing.
+
+    Raises:
+        SimulationError: the file cannot be written.
+    """
+    table = io.BytesIO()
+    simulation.workload.to_frame().write_parquet(table)
+    expected = simulation.expected_ms()
+    about = {
+        "format": _FORMAT,
+        "version": __version__,
+        "policy": simulation.policy.name,
+        "overrun": simulation.overrun,
+        "on_dependency_failure": simulation.on_dependency_failure,
+        "track_nodes": simulation.tracked,
+        "cluster": simulation.cluster.model_dump(mode="json"),
+        "workload": simulation.workload.name,
+        "outages": [[int(n) for n in row] for row in zip(*simulation.outages_so_far(), strict=True)],
+        "drawn": simulation.drawn,
+        "engine_s": simulation.engine_s,
+    }
+    arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state._asdict().items()}
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
+    arrays["expected_ms"] = expected
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            np.savez_compressed(file, **arrays)
+        Path(name).replace(path)
+    except OSError as error:
+        raise SimulationError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def load(cls: type[S], path: Path, policy: Policy | None) -> S:
+    """Read a simulation.
+
+    Raises:
+        SimulationError: the file is not one, or comes from another version of the format.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(arrays["about"].tobytes())
+        frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
+        state = Sim(**{name: arrays[f"sim_{name}"] for name in Sim._fields})
+    except FileNotFoundError as error:
+        raise SimulationError(f"{path}: there is no such file") from error
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+        raise SimulationError(f"{path}: not a simulation saved by hpctwin ({error})") from error
+    if about["format"] != _FORMAT:
+        raise SimulationError(
+            f"{path}: saved in format {about['format']} by hpctwin {about['version']}; "
+            f"this is {__version__} with format {_FORMAT}"
+        )
+    try:
+        was = policy or parse_policy(about["policy"])
+    except HpctwinError as error:
+        raise SimulationError(
+            f"{path}: its policy {about['policy']!r} cannot be found again; give policy="
+        ) from error
+    made = cls(
+        Workload.from_frame(frame, name=about["workload"]),
+        Cluster.model_validate(about["cluster"]),
+        policy=was,
+        overrun=about["overrun"],
+        on_dependency_failure=about["on_dependency_failure"],
+        expected_s=arrays["expected_ms"] / 1000,
+        track_nodes=about["track_nodes"],
+    )
+    outages = np.array(about["outages"], np.int64).reshape(-1, 3).T
+    made.restore(state, tuple(outages), about["drawn"], about["engine_s"])
+    if policy is not None and policy.name != about["policy"]:
+        return made.fork(policy)  # type: ignore[return-value]
+    return made

@@ -1,0 +1,63 @@
+"""Several policies on one workload."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation import Result, Simulation
+
+__all__ = ["compare"]
+
+
+def compare(
+    workload: Workload,
+    cluster: Cluster,
+    policies: Iterable[str | Policy],
+    *,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> dict[str, Result]:
+    """Simulate a workload under several policies; in threads, since the engine holds no lock.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        policies: policies, or texts such as ``wfp+easy``.
+        threads: at most so many at once; default the cores there are.
+        progress: called with the name of each policy that is done.
+        options: further arguments of `Simulation`.
+
+    Returns:
+        Results by the policy's name, in the order given.
+
+    Raises:
+        ConfigError: no policy, or one twice.
+        UnknownNameError, PolicyError: a policy is not right.
+    """
+    pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
+    names = [policy.name for policy in pool]
+    if not pool:
+        raise ConfigError("no policy to compare; give at least one, such as 'fcfs+easy'")
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"policy {name!r} is there twice")
+    # Made here, in order: lowering and compiling hold the interpreter, running does not.
+    simulations = [Simulation(workload, cluster, policy=policy, **options) for policy in pool]
+    for policy in pool:
+        policy.compile()
+
+    def run(simulation: Simulation) -> Result:
+        simulation.advance()
+        if progress is not None:
+            progress(simulation.policy.name)
+        return simulation.result()
+
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as executor:
+        return dict(zip(names, executor.map(run, simulations), strict=True))

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from hypothesis import given
+from metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
+
+from hpctwin.metrics import series, summarize
+
+Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+
+
+def test_a_worked_example() -> None:
+    # Four nodes. Job 1 takes three from 0 to 10; job 2 (two nodes) waits from 4 to 10.
+    jobs = frame(job(0, 0, 10, 3, user="ada"), job(4, 10, 20, 2, user="bob"))
+    summary = summarize(jobs, NO_LOST, capacity((0, 4)), 4)
+    assert summary["jobs"] == summary["jobs_completed"] == 2
+    assert summary["mean_wait_s"] == 3
+    assert summary["median_wait_s"] == 3
+    assert summary["p95_wait_s"] == pytest.approx(0.95 * 6)
+    assert summary["p99_wait_s"] == pytest.approx(0.99 * 6)
+    assert summary["max_wait_s"] == 6
+    assert summary["mean_turnaround_s"] == 13
+    assert summary["mean_slowdown"] == pytest.approx(1.3)
+    assert summary["max_bounded_slowdown"] == pytest.approx(1.6)
+    assert summary["mean_pp_bounded_slowdown"] == 1
+    assert summary["makespan_s"] == 20
+    assert summary["throughput_jobs_per_h"] == 360
+    assert summary["nodes"] == 4
+    assert summary["availability"] == 1
+    assert summary["utilization"] == (30 + 20) / 80
+    # The queue is not empty from 4 to 10, when three of four nodes are used.
+    assert summary["utilization_loaded"] == 0.75
+    assert summary["loaded_share"] == 0.3
+    assert summary["fragmentation_loss"] == 6 / 80
+    assert summary["mean_queue_length"] == 0.3
+    assert summary["max_queue_length"] == 1
+    assert summary["mean_queued_nodes"] == 0.6
+    assert summary["area_weighted_response_time_s"] == (30 * 10 + 20 * 16) / 50
+    assert summary["lost_node_s"] == 0
+    assert summary["jain_fairness_user"] == pytest.approx(2.6**2 / (2 * (1 + 1.6**2)))
+
+
+def test_lost_attempts_use_nodes_and_are_counted_as_lost() -> None:
+    jobs = frame(job(0, 10, 20, 2, requeues=1))
+    summary = summarize(jobs, lost_attempts((1, 0, 6, 2)), capacity((0, 4)), 4)
+    assert summary["lost_node_s"] == 12
+    assert summary["utilization"] == (12 + 20) / 80
+    assert summary["fragmentation_loss"] == 4 * 4 / 80
+
+
+def test_nodes_that_are_away_are_not_capacity() -> None:
+    jobs = frame(job(0, 0, 10, 2))
+    summary = summarize(jobs, NO_LOST, capacity((0, 4), (5, 2)), 4)
+    assert summary["utilization"] == 20 / 30
+    assert summary["availability"] == 0.75
+
+
+def test_nodes_kept_into_a_maintenance_count_as_capacity() -> None:
+    summary = summarize(frame(job(0, 0, 10, 2)), NO_LOST, capacity((0, 4), (5, 0)), 4)
+    assert summary["utilization"] == 20 / 30
+
+
+def test_only_jobs_that_started_and_ended_count_in_time_statistics() -> None:
+    jobs = frame(
+        job(0, 2, 12),
+        job(0, 50),
+        job(0),
+        job(0, None, 40, state="cancelled"),
+        job(0, None, 0, state="rejected"),
+    )
+    summary = summarize(jobs, NO_LOST, capacity((0, 4)), 4)
+    assert summary["max_wait_s"] == 2
+    assert summary["makespan_s"] == 12
+    counts = {name: count for name, count in summary.items() if name.startswith("jobs_")}
+    assert counts == {
+        "jobs_cancelled": 1,
+        "jobs_completed": 1,
+        "jobs_rejected": 1,
+        "jobs_running": 1,
+        "jobs_waiting": 1,
+    }
+
+
+def test_a_job_that_still_runs_uses_its_nodes_up_to_the_last_end() -> None:
+    summary = summarize(frame(job(0, 0, 10), job(0, 5)), NO_LOST, capacity((0, 2)), 2)
+    assert summary["utilization"] == 15 / 20
+
+
+def test_without_jobs_metrics_are_none() -> None:
+    summary = summarize(frame(), NO_LOST, capacity((0, 4)), 4)
+    assert summary["jobs"] == 0
+    assert summary["mean_wait_s"] is None
+    assert summary["makespan_s"] is None
+    assert summary["utilization"] is None
+    assert summary["lost_node_s"] == 0
+
+
+def test_jobs_that_all_wait_give_none_and_no_error() -> None:
+    summary = summarize(frame(job(5), job(6)), NO_LOST, capacity((0, 0)), 4)
+    assert summary["jobs_waiting"] == 2
+    assert summary["throughput_jobs_per_h"] is None
+
+
+def test_a_run_of_no_time_has_no_rates() -> None:
+    summary = summarize(frame(job(5, 5, 5)), NO_LOST, capacity((0, 4)), 4)
+    assert summary["makespan_s"] == 0
+    assert summary["throughput_jobs_per_h"] is None
+    assert summary["mean_slowdown"] is None
+    assert summary["mean_bounded_slowdown"] == 1
+
+
+def test_an_empty_queue_has_no_loaded_utilization() -> None:
+    summary = summarize(frame(job(0, 0, 5)), NO_LOST, capacity((0, 4)), 4)
+    assert summary["utilization_loaded"] is None
+    assert summary["fragmentation_loss"] == 0
+
+
+def test_fairness_over_users_needs_two_of_them() -> None:
+    jobs = frame(job(0, 0, 5, user="ada"), job(0, 0, 5))
+    assert summarize(jobs, NO_LOST, capacity((0, 4)), 4)["jain_fairness_user"] is None
+
+
+def test_a_series_that_is_there_already_gives_the_same() -> None:
+    jobs, up = frame(job(0, 0, 10, 3), job(4, 10, 20, 2)), capacity((0, 4))
+    steps = series(jobs, NO_LOST, up, until_s=100)
+    assert summarize(jobs, NO_LOST, up, 4, steps=steps) == summarize(jobs, NO_LOST, up, 4)
+
+
+@given(results())
+def test_values_can_be_written_as_json_and_shares_are_shares(result: Result) -> None:
+    summary = summarize(*result, 200)
+    json.dumps(summary, allow_nan=False)
+    for name in ("utilization", "utilization_loaded", "fragmentation_loss", "jain_fairness_user"):
+        value = summary[name]
+        assert value is None or 0 <= value <= 1 + 1e-12
+    if summary["utilization"] is not None:
+        assert summary["utilization"] + summary["fragmentation_loss"] <= 1 + 1e-12  # type: ignore[operator]
