@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from metric_frames import frame, job
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics import breakdown
+from tests.metrics.metric_frames import frame, job
 
 
 def test_sizes_form_classes_up_to_powers_of_two() -> None:

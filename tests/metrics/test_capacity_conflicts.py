@@ -3,9 +3,9 @@ from __future__ import annotations
 import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_frames import capacity, frame, job
 
 from hpctwin.metrics import capacity_conflicts
+from tests.metrics.metric_frames import capacity, frame, job
 
 
 def test_a_start_beyond_the_nodes_is_reported() -> None:

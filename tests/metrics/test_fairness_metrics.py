@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_frames import frame, job
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import jain, unfair_delay
+from tests.metrics.metric_frames import frame, job
 
 
 def test_equal_shares_are_fair() -> None:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from metric_frames import frame, job
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
+from tests.metrics.metric_frames import frame, job
 
 
 def test_metrics_of_a_job_that_waited_60_s_and_ran_20_s_on_2_nodes() -> None:

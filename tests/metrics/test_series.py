@@ -5,10 +5,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import resample, series, widths_s
+from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 

@@ -5,9 +5,9 @@ import json
 import polars as pl
 import pytest
 from hypothesis import given
-from metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 from hpctwin.metrics import series, summarize
+from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
 

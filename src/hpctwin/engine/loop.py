@@ -42,10 +42,10 @@ from hpctwin.engine.layout import (
     NOW,
     ONLY_OUTAGES_SINCE,
     OPEN,
-    OUTAGES_DONE,
     OUTAGE_NODE,
     OUTAGE_SIGN,
     OUTAGE_TIME,
+    OUTAGES_DONE,
     OUTCOME,
     PASS_DUE,
     PENDING,
@@ -65,6 +65,7 @@ from hpctwin.engine.layout import (
     STOP_JOB,
     SUBMIT,
     TAKE,
+    TIMER,
     WAITING,
 )
 from hpctwin.engine.order import dequeue, enqueue
@@ -85,6 +86,7 @@ def next_time(jobs, machine, sim):
         work_time = min(work_time, jobs.fixed[CANCEL, jobs.by_cancel[count[CANCELS_DONE]]])
     if count[RELEASES] > 0:
         work_time = min(work_time, sim.releases[0, 0])
+    work_time = min(work_time, count[TIMER])
     time = work_time
     if count[MAINT_DONE] < machine.maint.shape[1]:
         time = min(time, machine.maint[MAINT_TIME, count[MAINT_DONE]])
@@ -228,9 +230,9 @@ def records_have_room(sim):
 
 @jit()
 def plan_has_room(machine, sim, work):
-    """Whether the plan of this pass fits: two rows for each job and each maintenance window."""
+    """Whether the plan of this pass fits: a job can add four rows, a maintenance window two."""
     busy = sim.count[RUN] + sim.count[QUEUED]
-    return 2 * busy + 2 * machine.windows.shape[1] + 8 <= work.time.shape[0]
+    return 4 * busy + 2 * machine.windows.shape[1] + 8 <= work.time.shape[0]
 
 
 @jit()

@@ -15,6 +15,7 @@ from hpctwin.engine.layout import (
     HELD,
     KIND,
     LATER,
+    NEVER,
     NODES,
     NOW,
     ORDER,
@@ -26,6 +27,7 @@ from hpctwin.engine.layout import (
     RUNS,
     STATE,
     TAKE,
+    TIMER,
     USER,
     WAITING,
     WINDOW_END,
@@ -88,6 +90,7 @@ def may_start(jobs, machine, sim):
 @jit()
 def run_pass(order, candidate_order, jobs, machine, sim, rules, work):
     """One scheduling pass at the present instant."""
+    sim.count[TIMER] = NEVER
     if sim.count[QUEUED] == 0:
         return
     conservative = rules.backfill == BACKFILL_CONSERVATIVE
@@ -421,6 +424,9 @@ def pass_conservative(order, jobs, machine, sim, rules, work):
             if pools > 1:
                 for p in range(pools):
                     sim.take[j, p] = work.take[p]
-        if sim.time[HELD, j] == now and sim.flag[STATE, j] == WAITING:
+        if sim.time[HELD, j] == now:
             load_take(j, pools, jobs, sim, work)
             start_job(j, now, jobs, machine, sim, rules, work)
+        else:
+            # No other event need come then: those it waited for may have moved to earlier times.
+            sim.count[TIMER] = min(sim.count[TIMER], sim.time[HELD, j])

@@ -12,11 +12,11 @@ from hpctwin.engine.layout import (
     NODE_NEXT,
     RANDOM,
     RNG,
-    SEGMENTS,
     SEGMENT_FIRST,
     SEGMENT_JOB,
     SEGMENT_NODES,
     SEGMENT_START,
+    SEGMENTS,
     SPREAD,
     START,
 )

@@ -24,6 +24,7 @@ def new_sim(jobs: Jobs, machine: Machine, *, seed: int, conservative: bool) -> S
     count[layout.ALIVE] = size
     count[layout.ARRIVAL_END] = size
     count[layout.RNG] = seed
+    count[layout.TIMER] = layout.NEVER
     count[[layout.STOP_JOB, layout.BAD_JOB, layout.ONLY_OUTAGES_SINCE]] = -1
     flag = np.zeros((4, size), np.int8)
     flag[layout.STATE] = layout.UNSUBMITTED
@@ -111,7 +112,7 @@ def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
     size = jobs.fixed.shape[1]
     width = sim.amount.shape[1]
     busy = int(sim.count[layout.RUN] + sim.count[layout.QUEUED])
-    rows = 4 * busy + 2 * machine.windows.shape[1] + 256
+    rows = 8 * busy + 2 * machine.windows.shape[1] + 256
     return Work(
         size=np.zeros(1, np.int64),
         time=np.empty(rows, np.int64),

@@ -89,7 +89,9 @@ def replay(workload: Workload, cluster: Cluster) -> Replay:
         if name in workload.resources
     ]
     tables += [_too_early(workload, start, known), _broken_dependencies(workload, start, end)]
-    return Replay(result, pl.concat(tables).sort("time_s", maintain_order=True), int((~known).sum()))
+    return Replay(
+        result, pl.concat(tables).sort("time_s", maintain_order=True), int((~known).sum())
+    )
 
 
 def _capacity(

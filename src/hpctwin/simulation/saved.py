@@ -47,7 +47,9 @@ def save(simulation: Simulation, path: Path) -> None:
         "track_nodes": simulation.tracked,
         "cluster": simulation.cluster.model_dump(mode="json"),
         "workload": simulation.workload.name,
-        "outages": [[int(n) for n in row] for row in zip(*simulation.outages_so_far(), strict=True)],
+        "outages": [
+            [int(n) for n in row] for row in zip(*simulation.outages_so_far(), strict=True)
+        ],
         "drawn": simulation.drawn,
         "engine_s": simulation.engine_s,
     }

@@ -343,6 +343,9 @@ class Simulation:
         self.policy = policy
         if policy.backfill == "conservative":
             self._sim = with_reservations(self._sim)
+        # The new policy has its say at once, and the old one's reservations are void.
+        self._sim.count[layout.PASS_DUE] = 1
+        self._sim.count[layout.TIMER] = NEVER_MS
         work = new_work(self._jobs, self._machine, self._sim)
         reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
 

@@ -1,0 +1,49 @@
+# `make run` simulates a year of a 4,360-node machine; `make test` runs every check.
+# Both set up what they need in .venv first. PYTHON chooses the interpreter (3.11 or later).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Real traces and other simulators' outputs, where this machine has them.
+SHARED := ../shared
+export HPCTWIN_TRACES ?= $(if $(wildcard $(SHARED)/data),$(abspath $(SHARED)/data))
+export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/golden))
+
+.PHONY: run test lint unit bounds bench docs clean
+
+run: $(VENV)/run
+	$(BIN)/hpctwin demo --html out/theta-year.html
+
+test: lint unit bounds
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+unit: $(VENV)/dev
+	$(BIN)/python -m pytest -q -n 2
+
+# The engine once more, with array bounds checked at each access.
+bounds: $(VENV)/dev
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q tests/engine
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/engine.py
+
+docs: $(VENV)/dev
+	$(BIN)/pip install -q -e '.[docs]'
+	$(BIN)/sphinx-build -q -W docs docs/_build
+
+$(VENV)/run: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/dev: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) out build dist docs/_build

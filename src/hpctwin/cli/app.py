@@ -1,0 +1,63 @@
+"""The command ``hpctwin``: its parts, and how faults are shown."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cyclopts import App, CycloptsError
+
+from hpctwin._version import __version__
+from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
+
+__all__ = ["app", "main"]
+
+app = App(
+    name="hpctwin",
+    help="A digital twin for HPC batch scheduling.",
+    version=__version__,
+    version_flags=["--version"],
+)
+for name, target, summary in (
+    ("simulate", "simulate:simulate_command", "Simulate a trace under one policy."),
+    ("compare", "compare:compare_command", "Simulate a trace under several policies."),
+    ("replay", "replay:replay_command", "Replay a trace at its recorded starts."),
+    ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
+    ("policy", "policy:policy_app", "List policies, check one's own."),
+    ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
+    ("demo", "demo:demo_command", "Simulate a year of Theta under a handful of policies."),
+    ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
+):
+    app.command(f"hpctwin.cli.{target}", name=name, help=summary)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line.
+
+    Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+    """
+    try:
+        outcome = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        _complain(str(error))
+        sys.exit(2)
+    except (ConfigError, PolicyError, UnknownNameError) as error:
+        _complain(str(error))
+        sys.exit(2)
+    except HpctwinError as error:
+        _complain(str(error))
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output went away (as `head` does); there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        sys.exit(130)
+    sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _complain(message: str) -> None:
+    print(f"hpctwin: {message}", file=sys.stderr)

@@ -1,0 +1,43 @@
+"""``hpctwin cluster``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+__all__ = ["cluster_app"]
+
+cluster_app = App(name="cluster", help="Check a cluster's YAML.")
+
+
+@cluster_app.command
+def check(path: Path) -> int:
+    """Check a cluster's YAML file and say what it describes.
+
+    Args:
+        path: the file.
+    """
+    from hpctwin.model import Cluster
+
+    cluster = Cluster.from_yaml(path)
+    print(f"{path}: fine; {cluster.name} has {cluster.node_count:,} nodes")
+    for group in cluster.nodes:
+        print(f"  {group.name}: {group.count:,} nodes, speed {group.speed:g}")
+    for partition in cluster.partitions:
+        print(f"  partition {partition.name}{' (default)' if partition.default else ''}")
+    for name, amount in cluster.resources.items():
+        print(f"  resource {name}: {amount:,}")
+    for reservation in cluster.reservations:
+        print(f"  reservation {reservation.name}: {reservation.start:g} s to {reservation.end:g} s")
+    return 0
+
+
+@cluster_app.command
+def schema() -> int:
+    """Print the JSON Schema of a cluster's YAML, for editors."""
+    from hpctwin.cli.output import print_json
+    from hpctwin.model import Cluster
+
+    print_json(Cluster.model_json_schema())
+    return 0

@@ -1,0 +1,79 @@
+"""``hpctwin compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options import ClusterOptions, RunOptions, TraceOptions
+
+__all__ = ["compare_command"]
+
+
+def compare_command(
+    trace: Path,
+    *,
+    policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"], group="Policy")] = (
+        "fcfs+easy",
+        "sjf+easy",
+        "wfp+easy",
+        "fcfs+conservative",
+    ),
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    run: RunOptions = RunOptions(),  # noqa: B008
+    threads: Annotated[int | None, Parameter(group="Run")] = None,
+    html: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+) -> int:
+    """Simulate a trace under several policies and compare them.
+
+    Args:
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
+        policy: give it once per policy: ORDER+BACKFILL, for example wfp+easy, sjf+none,
+            fcfs+easy:4/sjf (four reservations, candidates shortest first), fcfs+easy@contiguous.
+        threads: policies simulated at once; default the cores there are.
+        html: file for a report with plots.
+        json: print the summaries as JSON.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import note_reading, print_json, progress_bar
+    from hpctwin.policies import parse_policy
+    from hpctwin.report import compare_table
+    from hpctwin.report.accessor import report_results
+    from hpctwin.sweep import compare
+
+    policies = [parse_policy(text) for text in policy]
+    workload = reading.read(trace)
+    note_reading(workload)
+    cluster = machine.make(workload)
+    done: list[str] = []
+    with progress_bar(f"{workload.name}, {len(policies)} policies") as progress:
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            progress(len(done) / len(policies))
+
+        results = compare(
+            workload, cluster, policies, threads=threads, progress=one_more, **run.as_dict()
+        )
+    if html is not None:
+        report_results(html, results)
+    if json:
+        print_json([result.summary() for result in results.values()])
+        return 0
+    console = Console()
+    console.print(
+        compare_table(
+            {
+                name: {**result.summary(), "engine_ms": 1000 * result.engine_s}
+                for name, result in results.items()
+            }
+        )
+    )
+    if html is not None:
+        console.print(f"report: {html}")
+    return 0

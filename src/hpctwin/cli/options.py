@@ -1,0 +1,104 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpctwin.model import Cluster, Workload
+
+__all__ = ["ClusterOptions", "RunOptions", "TraceOptions"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TraceOptions:
+    """How the trace is read."""
+
+    format: Annotated[str | None, Parameter(group="Trace")] = None
+    """swf, spars, batsim, csv or parquet; read off the file's name if left out."""
+    skip_invalid: Annotated[bool, Parameter(group="Trace", negative=())] = False
+    """Leave out malformed records, and say which."""
+    no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
+    """Jobs without a requested time: 'runtime' takes the run time, 'drop' leaves them out, or a duration."""
+    cancelled: Annotated[Literal["keep", "drop"], Parameter(group="Trace")] = "drop"
+    """Jobs cancelled before they started."""
+    procs_per_node: Annotated[int, Parameter(group="Trace")] = 1
+    """Processors that make one node."""
+    partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
+        "none"
+    )
+    """SWF field that names the partition."""
+
+    def read(self, path: Path) -> Workload:
+        """Read a trace with these options."""
+        from hpctwin.formats import SwfRules, read_workload
+        from hpctwin.model import parse_duration_s
+
+        walltime: Any = self.no_walltime
+        if walltime not in ("runtime", "drop"):
+            walltime = parse_duration_s(walltime)
+        rules = SwfRules(
+            no_walltime=walltime,
+            cancelled=self.cancelled,
+            procs_per_node=self.procs_per_node,
+            partition_field=self.partition_field,
+        )
+        return read_workload(path, format=self.format, rules=rules, skip_invalid=self.skip_invalid)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ClusterOptions:
+    """The machine."""
+
+    nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
+    """Equal nodes; what the trace says of its machine if left out."""
+    cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
+    """A cluster's YAML file."""
+
+    def make(self, workload: Workload) -> Cluster:
+        """The cluster meant.
+
+        Raises:
+            ConfigError: both or neither was given, or the file is not valid.
+        """
+        from hpctwin.model import Cluster
+
+        if self.nodes is not None and self.cluster is not None:
+            raise ConfigError("give --nodes or --cluster, not both")
+        if self.cluster is not None:
+            return Cluster.from_yaml(self.cluster)
+        nodes = self.nodes if self.nodes is not None else workload.nodes_hint
+        if nodes is None:
+            raise ConfigError(
+                f"the size of the machine is not known: {workload.name} does not say it; give --nodes N"
+            )
+        return Cluster.uniform(nodes=nodes)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class RunOptions:
+    """How the simulation runs."""
+
+    overrun: Annotated[Literal["terminate", "continue"], Parameter(group="Run")] = "terminate"
+    """Whether a walltime ends a job."""
+    on_dependency_failure: Annotated[Literal["cancel", "hold"], Parameter(group="Run")] = "cancel"
+    """What becomes of a job whose afterok dependency failed."""
+    seed: Annotated[int, Parameter(group="Run")] = 0
+    """Of random placement."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As arguments of `Simulation`."""
+        return {
+            "overrun": self.overrun,
+            "on_dependency_failure": self.on_dependency_failure,
+            "seed": self.seed,
+        }

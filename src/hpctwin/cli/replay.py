@@ -1,0 +1,66 @@
+"""``hpctwin replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options import ClusterOptions, TraceOptions
+
+__all__ = ["replay_command"]
+
+
+def replay_command(
+    trace: Path,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+) -> int:
+    """Start every job when it really started, and say what could not have been so.
+
+    Args:
+        trace: a trace with recorded start times.
+        conflicts: CSV file for all conflicts with the cluster.
+        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
+        json: print the summary as JSON.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import note_reading, print_json, write_result
+    from hpctwin.formats import write_atomically
+    from hpctwin.report import summary_table
+    from hpctwin.simulation import replay
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    found = replay(workload, machine.make(workload))
+    by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
+    if conflicts is not None:
+        with write_atomically(conflicts) as file:
+            found.conflicts.write_csv(file)
+    if out is not None:
+        write_result(found.result, out, {})
+    summary = {
+        **found.result.summary(),
+        "without_recorded_start": found.without_start,
+        "conflicts": by_kind,
+    }
+    if json:
+        print_json(summary)
+        return 0
+    console = Console()
+    console.print(summary_table(found.result.summary()))
+    console.print(f"jobs without a recorded start: {found.without_start:,}")
+    told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"
+    console.print(f"conflicts with the cluster: {told}")
+    for row in found.conflicts.head(5).iter_rows(named=True):
+        console.print(
+            f"  at {row['time_s']:,.0f} s job {row['job_id']}: {row['what']}, "
+            f"asked {row['asked']:,.0f}, possible {row['free']:,.0f}"
+        )
+    return 0

@@ -1,0 +1,101 @@
+"""``hpctwin simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options import ClusterOptions, RunOptions, TraceOptions
+
+__all__ = ["simulate_command"]
+
+
+def simulate_command(
+    trace: Path,
+    *,
+    order: Annotated[str, Parameter(name=["--order", "-o"], group="Policy")] = "fcfs",
+    backfill: Annotated[str, Parameter(name=["--backfill", "-b"], group="Policy")] = "easy",
+    reservations: Annotated[int, Parameter(group="Policy")] = 1,
+    candidates: Annotated[str | None, Parameter(group="Policy")] = None,
+    placement: Annotated[str, Parameter(group="Policy")] = "first-fit",
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    run: RunOptions = RunOptions(),  # noqa: B008
+    by: Annotated[str | None, Parameter(group="Output")] = None,
+    fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    out: Annotated[Path | None, Parameter(group="Output")] = None,
+    plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+) -> int:
+    """Simulate a trace on a cluster under one policy, and show how it went.
+
+    Args:
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
+        order: ordering: a name (see `hpctwin policy list`), a formula such as
+            "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
+        backfill: none, first-fit, easy or conservative.
+        reservations: jobs per partition that EASY protects.
+        candidates: EASY's ordering of candidates, for example sjf.
+        placement: first-fit, best-fit, contiguous, random or spread.
+        by: break the figures down by size, walltime, user, account, partition or state.
+        fairness: also find how much later jobs started than had nobody come after them (slow).
+        out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
+        plot: file for a figure, .png, .svg or .pdf: the nodes in use, or the queue or a Gantt chart if its name
+            contains "queue" or "gantt".
+        json: print the summary as JSON.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import note_reading, print_json, progress_bar, write_result
+    from hpctwin.policies import make_policy
+    from hpctwin.simulation import Simulation
+
+    policy = make_policy(
+        order, backfill, reservations=reservations, candidates=candidates, placement=placement
+    )
+    workload = reading.read(trace)
+    note_reading(workload)
+    cluster = machine.make(workload)
+    options = run.as_dict()
+    gantt = plot is not None and "gantt" in plot.stem
+    simulation = Simulation(workload, cluster, policy=policy, track_nodes=gantt, **options)
+    with progress_bar(f"{workload.name} under {policy.name}") as progress:
+        result = simulation.run(progress)
+    summary = result.summary()
+    if fairness:
+        from hpctwin.metrics import unfair_delay
+        from hpctwin.sweep import fair_starts
+
+        with progress_bar("fair start times") as progress:
+            fresh = Simulation(workload, cluster, policy=policy, **options)
+            summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
+    if out is not None:
+        write_result(result, out, options)
+    if plot is not None:
+        from hpctwin.report.accessor import save_figure
+
+        save_figure(
+            result.plot.gantt()
+            if gantt
+            else result.plot.queue()
+            if "queue" in plot.stem
+            else result.plot.utilization(),
+            plot,
+        )
+    if json:
+        if by is not None:
+            from hpctwin.metrics import breakdown
+
+            summary["by"] = breakdown(result.jobs, by).to_dicts()  # type: ignore[arg-type]
+        print_json(summary)
+        return 0
+    from hpctwin.report import summary_table
+    from hpctwin.report.accessor import breakdown_table
+
+    console = Console()
+    console.print(summary_table(summary))
+    if by is not None:
+        console.print(breakdown_table(result.jobs, by))
+    return 0

@@ -1,0 +1,1 @@
+"""Experiments, each a configuration and a function."""

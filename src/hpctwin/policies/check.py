@@ -1,0 +1,57 @@
+"""Checking an ordering before it is used."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+from hpctwin.engine.abi import JobView
+from hpctwin.errors import PolicyError
+from hpctwin.policies.ordering import Ordering
+
+__all__ = ["check_ordering"]
+
+
+def check_ordering(order: Ordering) -> str:
+    """Compile an ordering and try it on jobs at the edges of what there can be.
+
+    Returns:
+        What was found, in a few lines.
+
+    Raises:
+        PolicyError: it cannot be compiled, fails, or gives NaN; the message shows for which job.
+    """
+    begin = time.perf_counter()
+    compiled = order.compiled
+    took = time.perf_counter() - begin
+    for job, now in _edge_cases():
+        try:
+            score = compiled(now, job)
+        except Exception as error:
+            raise PolicyError(
+                f"ordering {order.name!r} fails at {now:g} s for {job}: {error!r}"
+            ) from error
+        if math.isnan(score):
+            raise PolicyError(f"ordering {order.name!r} gives NaN at {now:g} s for {job}")
+    kept = (
+        "scored in every pass"
+        if order.changes
+        else "does not change with time: the queue stays sorted"
+    )
+    return f"{order.name}: fine; {kept}; compiled in {took:.2f} s"
+
+
+def _edge_cases() -> list[tuple[JobView, float]]:
+    cases = []
+    for wait, walltime, nodes, share, submit in itertools.product(
+        (0.0, 1.0, 1e7), (0.001, 3600.0, 1e6), (1.0, 160_000.0), (1e-9, 1.0), (0.0, 1e9)
+    ):
+        job = JobView(
+            submit=submit, eligible=submit, wait=wait, walltime=walltime, expected=walltime,
+            nodes=nodes, cores=0.0, gpus=0.0, memory_gb=0.0, user=-1.0, account=-1.0, partition=0.0,
+            qos=-1.0, partition_priority=0.0, qos_priority=0.0, priority=0.0, fairshare=share,
+            usage=0.0, machine_nodes=160_000.0, requeues=0.0,
+        )  # fmt: skip
+        cases.append((job, submit + wait))
+    return cases

@@ -1,0 +1,130 @@
+"""``result.plot``, and reports of whole results."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.table import Table
+
+from hpctwin.errors import ConfigError
+from hpctwin.metrics import breakdown
+from hpctwin.report.columns import format_metric, metric_name
+from hpctwin.report.gantt import plot_gantt
+from hpctwin.report.html import Entry, write_report
+from hpctwin.report.timeline import plot_queue, plot_utilization
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+    from hpctwin.metrics import By
+    from hpctwin.simulation import Result
+
+__all__ = ["Plots", "breakdown_table", "report_results", "save_figure"]
+
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class Plots:
+    """Figures of one result. Each takes the options of the function of the same name in `hpctwin.report`."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    def gantt(self, **options: Any) -> Figure:
+        """Jobs on nodes; true node numbers where the simulation tracked them."""
+        result = self._result
+        return plot_gantt(
+            result.jobs,
+            result.node_map,
+            lost=result.lost,
+            nodes=result.cluster.node_count,
+            **{"start_epoch_s": result.workload.start_epoch_s, **options},
+        )
+
+    def utilization(self, **options: Any) -> Figure:
+        """Nodes in use over time."""
+        return plot_utilization({self._result.policy: self._result.series}, **self._dated(options))
+
+    def queue(self, **options: Any) -> Figure:
+        """Waiting jobs over time."""
+        return plot_queue({self._result.policy: self._result.series}, **self._dated(options))
+
+    def _dated(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {"start_epoch_s": self._result.workload.start_epoch_s, **options}
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure, all or nothing; the format follows the suffix.
+
+    Raises:
+        ConfigError: the suffix is not one of .png, .svg and .pdf, or the file cannot be written.
+    """
+    if path.suffix not in _SUFFIXES:
+        raise ConfigError(f"{path}: a figure is written as {', '.join(_SUFFIXES)}")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            figure.savefig(file, format=path.suffix[1:], dpi=150)
+        Path(name).replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def report_results(
+    path: Path, results: Mapping[str, Result], *, title: str | None = None, intro: str = ""
+) -> Path:
+    """Write an HTML report that compares results by policy.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    some = next(iter(results.values()))
+    workload = some.workload
+    entries = [
+        Entry(
+            label=name,
+            jobs=result.jobs,
+            series=result.series,
+            summary=_figures(result),
+            node_map=result.node_map,
+            lost=result.lost,
+        )
+        for name, result in results.items()
+    ]
+    try:
+        return write_report(
+            path,
+            title=title or f"{workload.name}: {len(results)} policies compared",
+            entries=entries,
+            intro=intro,
+            workload_name=workload.name,
+            workload=workload,
+            nodes=some.cluster.node_count,
+            start_epoch_s=workload.start_epoch_s,
+        )
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _figures(result: Result) -> dict[str, float | int | None]:
+    summary = result.summary()
+    numbers = {k: v for k, v in summary.items() if v is None or isinstance(v, int | float)}
+    return {**numbers, "engine_ms": 1000 * result.engine_s}
+
+
+def breakdown_table(jobs: pl.DataFrame, by: By) -> Table:
+    """A table of a result's figures by class of jobs."""
+    found = breakdown(jobs, by)
+    table = Table(box=box.SIMPLE_HEAD, title=f"by {by}")
+    for column in found.columns:
+        heading = by if column == "bin" else metric_name(column)
+        table.add_column(heading, justify="left" if column == "bin" else "right")
+    for row in found.iter_rows(named=True):
+        table.add_row(*(str(v) if k == "bin" else format_metric(k, v) for k, v in row.items()))
+    return table

@@ -1,0 +1,104 @@
+"""Metrics for people: their names, their units, which is better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hpctwin.metrics import Summary
+from hpctwin.model.units import format_duration
+
+__all__ = ["COLUMNS", "Column", "best_labels", "format_metric", "metric_name", "shown_columns"]
+
+_SHARES = ("utilization", "availability", "loss", "share", "delayed")
+_NAMES = {
+    "makespan_s": "makespan",
+    "throughput_jobs_per_h": "throughput (jobs/h)",
+    "utilization_loaded": "utilization while jobs wait",
+    "loaded_share": "share of time with jobs waiting",
+    "fragmentation_loss": "idle while jobs wait",
+    "area_weighted_response_time_s": "area-weighted response time",
+    "lost_node_s": "lost to node failures",
+    "jain_fairness_user": "fairness of users (Jain)",
+    "pp": "per-processor",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric as a column of a comparison.
+
+    Args:
+        key: in the summary.
+        header: above the column.
+        better: which end of the scale is good; None if neither.
+        short: header where there is little room, if another.
+    """
+
+    key: str
+    header: str
+    better: Literal["low", "high"] | None
+    short: str = ""
+
+
+COLUMNS = (
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("median_wait_s", "median wait", "low"),
+    Column("p95_wait_s", "p95 wait", "low"),
+    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
+    Column("utilization", "utilization", "high", short="util."),
+    Column("makespan_s", "makespan", "low"),
+    Column("engine_ms", "engine ms", None),
+)
+
+
+def shown_columns(summaries: Iterable[Summary]) -> list[Column]:
+    """The columns that at least one summary has."""
+    summaries = list(summaries)
+    return [column for column in COLUMNS if any(column.key in summary for summary in summaries)]
+
+
+def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
+    """Who has the best value of a column; nobody if all are equal or there is none.
+
+    Values that look the same in the table count as equal.
+    """
+    values = {
+        label: value
+        for label, summary in summaries.items()
+        if (value := summary.get(column.key)) is not None
+    }
+    texts = {label: format_metric(column.key, value) for label, value in values.items()}
+    if column.better is None or len(set(texts.values())) < 2:
+        return set()
+    best = min(values.values()) if column.better == "low" else max(values.values())
+    best_text = format_metric(column.key, best)
+    return {label for label, text in texts.items() if text == best_text}
+
+
+def format_metric(key: str, value: float | int | None) -> str:
+    """A metric's value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for none."""
+    if value is None:
+        return "–"
+    if key.endswith("_node_s"):
+        return f"{value / 3600:,.1f} node-hours"
+    if key.endswith("_s"):
+        return format_duration(value)
+    if key.startswith(_SHARES) or key.endswith(_SHARES):
+        return f"{value * 100:.1f} %"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if "fairness" in key:
+        return f"{value:.3f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def metric_name(key: str) -> str:
+    """A metric's name in words: ``mean wait``, ``p95 bounded slowdown``."""
+    if key in _NAMES:
+        return _NAMES[key]
+    if key.startswith("jobs_"):
+        return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
+    words = key.removesuffix("_s").split("_")
+    return " ".join(_NAMES.get(word, word) for word in words)

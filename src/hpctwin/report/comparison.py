@@ -1,0 +1,236 @@
+"""Figures that set policies side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.figure import Figure
+
+from hpctwin.metrics import Summary, breakdown, served, with_job_metrics
+from hpctwin.report.axes import empty_note, log_durations, new_figure
+from hpctwin.report.columns import Column, best_labels, format_metric
+from hpctwin.report.style import FADED, INK, LINES, PALETTE, color, styled
+
+__all__ = ["plot_compare_bars", "plot_radar", "plot_wait_by_size", "plot_wait_cdf"]
+
+_BARS = (
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("p95_wait_s", "p95 wait", "low"),
+    Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
+    Column("utilization", "utilization", "high"),
+)
+_RADAR = (
+    Column("max_wait_s", "max wait", "low"),
+    Column("mean_wait_s", "mean wait", "low"),
+    Column("max_slowdown", "max slowdown", "low"),
+    Column("mean_slowdown", "mean slowdown", "low"),
+    Column("utilization", "utilization", "high"),
+)
+_POINTS = 1000
+_MARKERS = "osD^vPX*"
+
+
+@styled
+def plot_wait_cdf(jobs: Mapping[str, pl.DataFrame], *, title: str = "Waiting times") -> Figure:
+    """Draw the share of jobs that waited at most so long.
+
+    Args:
+        jobs: results' jobs by label, one or more. Jobs that started and ended count.
+        title: above the figure.
+
+    Returns:
+        The figure; waits on a logarithmic scale, so that curves begin at the share of jobs that
+        waited a second or less.
+    """
+    figure = new_figure(3.8)
+    ax = figure.subplots()
+    ax.set_title(title)
+    longest = 60.0
+    for index, (label, frame) in enumerate(jobs.items()):
+        wait = np.sort(with_job_metrics(served(frame))["wait_s"].to_numpy())
+        if not len(wait):
+            continue
+        longest = max(longest, float(wait[-1]))
+        # Even steps in share are enough for a curve; every job would be too many for a file.
+        share = np.linspace(0, 1, min(_POINTS, len(wait) + 1))
+        at = np.quantile(wait, share, method="inverted_cdf")
+        ax.step(np.maximum(at, 1.0), share, where="post", label=label, **_line(index))
+    log_durations(ax, "x", 1.0, longest)
+    ax.set_xlim(1.0, longest)
+    ax.set_ylim(0, 1.02)
+    ax.yaxis.set_major_formatter(lambda share, _: f"{share * 100:.0f} %")
+    ax.set_xlabel("wait from submission to start (up to 1 s at the left edge)")
+    ax.set_ylabel("jobs that waited at most so long")
+    _legend_or_note(figure, bool(ax.lines), len(jobs))
+    return figure
+
+
+@styled
+def plot_compare_bars(
+    summaries: Mapping[str, Summary],
+    columns: Sequence[Column] = _BARS,
+    *,
+    title: str = "Comparison",
+) -> Figure:
+    """Draw a panel of bars for each metric; the best value is set off.
+
+    Args:
+        summaries: by label, one or more.
+        columns: the metrics.
+        title: above the figure.
+
+    Returns:
+        The figure, two panels to a row.
+    """
+    rows = -(-len(columns) // 2)
+    figure = new_figure(0.6 + rows * (0.75 + 0.3 * len(summaries)))
+    figure.suptitle(title, x=0.01, ha="left")
+    panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
+    labels = list(summaries)
+    for ax, column in zip(panels.flat, columns, strict=False):
+        values = [summaries[label].get(column.key) for label in labels]
+        best = best_labels(column, summaries)
+        bars = ax.barh(
+            labels,
+            [value or 0.0 for value in values],
+            color=[PALETTE[2] if label in best else FADED for label in labels],
+            height=0.7,
+        )
+        texts = [
+            format_metric(column.key, value) + (" (best)" if label in best else "")
+            for label, value in zip(labels, values, strict=True)
+        ]
+        ax.bar_label(bars, texts, padding=4, fontsize=8.5, color=INK)
+        arrow = {"low": "lower is better", "high": "higher is better", None: ""}[column.better]
+        ax.set_title(column.header, fontsize=10)
+        ax.set_xlabel(arrow, fontsize=8.5)
+        ax.set_xticks([])
+        ax.grid(visible=False)
+        ax.spines.bottom.set_visible(False)
+        # Room for the numbers right of the longest bar.
+        ax.set_xlim(0, max([value or 0.0 for value in values], default=0.0) * 1.38 or 1.0)
+        ax.tick_params(axis="y", length=0)
+    panels[0, 0].invert_yaxis()
+    for ax in panels.flat[len(columns) :]:
+        ax.set_visible(False)
+    return figure
+
+
+@styled
+def plot_radar(
+    summaries: Mapping[str, Summary],
+    columns: Sequence[Column] = _RADAR,
+    *,
+    title: str = "Policies on several metrics (outer is better)",
+) -> Figure:
+    """Draw a Kiviat diagram as in fig. 3 of the SchedTwin paper (Zhang et al. 2025).
+
+    Each metric is scaled over the policies compared: the best lies on the rim, the worst in the
+    centre, and all lie on the rim if they are equal. So the figure shows ranks and relative
+    distances among these policies only; another policy added changes it. The area of a
+    polygon depends on the order of the axes and must not be read as a score.
+
+    Args:
+        summaries: by label; two or more to say anything.
+        columns: the axes. Those that a summary does not have are left out.
+        title: above the figure.
+
+    Returns:
+        The figure.
+    """
+    axes = [
+        column
+        for column in columns
+        if summaries and all(summary.get(column.key) is not None for summary in summaries.values())
+    ]
+    figure = new_figure(5.2, 7.5)
+    figure.suptitle(title, x=0.01, ha="left")
+    ax = figure.add_subplot(projection="polar")
+    if len(axes) < 3:
+        ax.set_axis_off()
+        empty_note(ax, "fewer than three metrics are known of every policy")
+        return figure
+    raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
+    score = _scaled(raw, np.array([column.better == "high" for column in axes]))
+    angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
+    around = np.append(angle, angle[0])
+    for index, label in enumerate(summaries):
+        values = np.append(score[index], score[index][0])
+        ax.plot(around, values, label=label, marker=_MARKERS[index % 8], ms=4, **_line(index))
+        ax.fill(around, values, color=color(index), alpha=0.07)
+    # Matplotlib types polar axes as plain ones.
+    ax.set_theta_offset(np.pi / 2)  # type: ignore[attr-defined]
+    ax.set_theta_direction(-1)  # type: ignore[attr-defined]
+    ax.set_xticks(angle, [column.header for column in axes])
+    ax.tick_params(axis="x", pad=14)
+    ax.set_yticks([0.25, 0.5, 0.75, 1.0], [])
+    ax.set_ylim(0, 1.03)
+    ax.spines["polar"].set_visible(False)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+@styled
+def plot_wait_by_size(
+    jobs: Mapping[str, pl.DataFrame], *, title: str = "Mean wait by job size"
+) -> Figure:
+    """Draw the mean wait of each size class.
+
+    Args:
+        jobs: results' jobs by label, one or more, of the same workload.
+        title: above the figure.
+
+    Returns:
+        The figure; waits on a logarithmic scale, those below a second at its foot.
+    """
+    tables = {
+        label: breakdown(frame, "size").filter(pl.col("ran_jobs") > 0)
+        for label, frame in jobs.items()
+    }
+    bins = sorted(
+        {name for table in tables.values() for name in table["bin"]},
+        key=lambda name: int(name.split("–")[0]),
+    )
+    figure = new_figure(3.8)
+    ax = figure.subplots()
+    ax.set_title(title)
+    longest = 60.0
+    for index, (label, table) in enumerate(tables.items()):
+        wait = table["mean_wait_s"].to_numpy()
+        if not len(wait):
+            continue
+        longest = max(longest, float(wait.max()))
+        at = [bins.index(name) for name in table["bin"]]
+        ax.plot(
+            at, np.maximum(wait, 1.0), label=label, marker=_MARKERS[index % 8], ms=5, **_line(index)
+        )
+    log_durations(ax, "y", 1.0, longest * 1.5)
+    ax.set_ylim(0.8, longest * 1.5)
+    ax.set_xticks(range(len(bins)), bins)
+    ax.set_xlabel("nodes requested")
+    ax.set_ylabel("mean wait")
+    _legend_or_note(figure, bool(ax.lines), len(jobs))
+    return figure
+
+
+def _scaled(raw: np.ndarray, higher_is_better: np.ndarray) -> np.ndarray:
+    low, high = raw.min(axis=0), raw.max(axis=0)
+    # Differences of rounding must not be blown up to the whole axis.
+    differ = high - low > 1e-9 * np.abs(high)
+    score = np.where(higher_is_better, raw - low, high - raw) / np.where(differ, high - low, 1.0)
+    return np.where(differ, score, 1.0)
+
+
+def _line(index: int) -> dict[str, Any]:
+    style = LINES[index // len(PALETTE) % len(LINES)]
+    return {"color": color(index), "linestyle": style}
+
+
+def _legend_or_note(figure: Figure, drawn: bool, labels: int) -> None:
+    if not drawn:
+        empty_note(figure.axes[0])
+    elif labels > 1:
+        figure.legend(loc="outside right upper")

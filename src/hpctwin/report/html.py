@@ -1,0 +1,275 @@
+"""The report as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from hpctwin.metrics import Summary
+from hpctwin.model import Workload
+from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
+from hpctwin.report.embed import image_tag
+from hpctwin.report.plots import (
+    plot_compare_bars,
+    plot_gantt,
+    plot_queue,
+    plot_radar,
+    plot_utilization,
+    plot_wait_by_size,
+    plot_wait_cdf,
+    plot_workload,
+)
+
+__all__ = ["Entry", "write_report"]
+
+_GANTT_SPAN_S = 7 * 86400.0
+
+_CSS = """
+:root { color-scheme: light dark; --ink: #1d2329; --paper: #ffffff; --line: #d9dee3;
+  --soft: #f4f6f8; --faded: #5b6670; --best: #00734f; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e3e8ec; --paper: #14181c; --line: #343c44; --soft: #1d2329;
+    --faded: #9aa6b1; --best: #3ecf9b; }
+  img { filter: invert(0.92) hue-rotate(180deg); }
+}
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
+  color: var(--ink); font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .3rem; }
+h2 { font-size: 1.2rem; margin: 2.4rem 0 .6rem; }
+p { max-width: 44rem; }
+.about, figcaption, .note { color: var(--faded); font-size: .9rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .35rem .8rem; text-align: right; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+thead th { border-bottom: 2px solid var(--line); font-weight: 600; white-space: normal; }
+tbody th { font-weight: 600; }
+tbody tr:hover { background: var(--soft); }
+.best { color: var(--best); font-weight: 700; }
+figure { margin: 0 0 1.6rem; overflow-x: auto; }
+img { display: block; width: 100%; height: auto; background: #ffffff; }
+@media (max-width: 40rem) { img { min-width: 34rem; } body { padding: 1rem .8rem 3rem; } }
+details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem;
+  padding: .5rem .8rem; }
+summary { cursor: pointer; font-weight: 600; }
+"""
+
+
+class Entry(NamedTuple):
+    """One run in a report.
+
+    Args:
+        label: of the policy.
+        jobs: the result's jobs.
+        series: their `hpctwin.metrics.series`.
+        summary: their `hpctwin.metrics.summarize`.
+        node_map: where jobs ran, if known; see `plot_gantt`.
+        lost: attempts that node failures cut off.
+    """
+
+    label: str
+    jobs: pl.DataFrame
+    series: pl.DataFrame
+    summary: Summary
+    node_map: pl.DataFrame | None = None
+    lost: pl.DataFrame | None = None
+
+
+def write_report(
+    path: str | Path,
+    *,
+    title: str,
+    entries: Sequence[Entry],
+    intro: str = "",
+    workload_name: str = "",
+    workload: Workload | None = None,
+    nodes: int | None = None,
+    start_epoch_s: float | None = None,
+) -> Path:
+    """Write a report that compares runs, or describes one.
+
+    The file holds its style and its figures, runs no script and fetches nothing. It is written
+    beside its place first and then moved there, so that there is never half a report.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        title: heading.
+        entries: the runs, one or more, in the order to show; labels are distinct.
+        intro: plain text under the heading; an empty line begins a new paragraph.
+        workload_name: what was simulated.
+        workload: to show its distributions too.
+        nodes: size of the machine.
+        start_epoch_s: Unix time of time zero, to show dates.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    entries = [Entry(*entry) for entry in entries]
+    summaries = {entry.label: entry.summary for entry in entries}
+    sections = [
+        _heading(title, intro, workload_name, nodes, entries),
+        _section("Results", _comparison(summaries), _policy_figures(entries, summaries)),
+        _section("Over time", _time_figures(entries, start_epoch_s)),
+        _section("Jobs on nodes", _gantt_figures(entries, nodes, start_epoch_s)),
+    ]
+    if workload is not None:
+        sections.append(_section("Workload", [_figure(plot_workload(workload), "Distributions")]))
+    sections.append(_section("All metrics", [_details(e.label, e.summary) for e in entries]))
+    page = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n<body>\n"
+        + "\n".join(sections)
+        + "\n</body>\n</html>\n"
+    )
+    return _write_whole(Path(path), page)
+
+
+def _heading(
+    title: str, intro: str, workload_name: str, nodes: int | None, entries: Sequence[Entry]
+) -> str:
+    jobs = max((len(entry.jobs) for entry in entries), default=0)
+    machine = f"{nodes:,} nodes" if nodes is not None else ""
+    about = " · ".join(part for part in (workload_name, f"{jobs:,} jobs", machine) if part)
+    paragraphs = [text.strip() for text in re.split(r"\n\s*\n", intro) if text.strip()]
+    return "\n".join(
+        [
+            f"<h1>{escape(title)}</h1>",
+            f'<p class="about">{escape(about)}</p>',
+            *(f"<p>{escape(text)}</p>" for text in paragraphs),
+        ]
+    )
+
+
+def _section(heading: str, *parts: Sequence[str]) -> str:
+    content = "\n".join(text for part in parts for text in part)
+    return f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>"
+
+
+def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
+    columns = shown_columns(summaries.values())
+    best = {column.key: best_labels(column, summaries) for column in columns}
+    head = "".join(f'<th scope="col">{escape(column.header)}</th>' for column in columns)
+    rows = []
+    for label, summary in summaries.items():
+        cells = []
+        for column in columns:
+            text = escape(format_metric(column.key, summary.get(column.key)))
+            marked = label in best[column.key]
+            cells.append(f'<td class="best">★ {text}</td>' if marked else f"<td>{text}</td>")
+        rows.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>')
+    table = (
+        f'<div class="scroll"><table><thead><tr><th scope="col">policy</th>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+    return [table, '<p class="note">★ best of its column</p>'] if any(best.values()) else [table]
+
+
+def _policy_figures(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list[str]:
+    jobs = {entry.label: entry.jobs for entry in entries}
+    figures = []
+    if len(entries) > 1:
+        figures.append(_figure(plot_compare_bars(summaries), "Main metrics, policy by policy"))
+        figures.append(
+            _figure(
+                plot_radar(summaries),
+                "Scaled over the policies shown: best on the rim, worst in the centre. The area "
+                "depends on the order of the axes and is no score.",
+            )
+        )
+    figures.append(_figure(plot_wait_cdf(jobs), "Jobs that waited at most so long"))
+    figures.append(_figure(plot_wait_by_size(jobs), "Who waits: narrow jobs or wide ones"))
+    return figures
+
+
+def _time_figures(entries: Sequence[Entry], start_epoch_s: float | None) -> list[str]:
+    series = {entry.label: entry.series for entry in entries}
+    used = plot_utilization(series, start_epoch_s=start_epoch_s)
+    queue = plot_queue(series, start_epoch_s=start_epoch_s)
+    return [
+        _figure(used, "Nodes in use; the line shows the nodes that are up"),
+        _figure(queue, "Waiting jobs and the nodes they ask for"),
+    ]
+
+
+def _gantt_figures(
+    entries: Sequence[Entry], nodes: int | None, start_epoch_s: float | None
+) -> list[str]:
+    start, end = _busiest_window(entries)
+    figures = []
+    for entry in entries:
+        figure = plot_gantt(
+            entry.jobs,
+            entry.node_map,
+            lost=entry.lost,
+            nodes=nodes,
+            title=entry.label,
+            color_by="wait",
+            start_s=start,
+            end_s=end,
+            start_epoch_s=start_epoch_s,
+        )
+        caption = f"{entry.label}: who ran when, coloured by how long they had waited"
+        figures.append(_figure(figure, caption))
+    return figures
+
+
+def _busiest_window(entries: Sequence[Entry]) -> tuple[float, float]:
+    """The same week for all, around the longest queue of the first run: a year is unreadable."""
+    times = [entry.series["time_s"] for entry in entries if len(entry.series)]
+    if not times:
+        return 0.0, 0.0
+    first, last = min(float(t[0]) for t in times), max(float(t[-1]) for t in times)
+    if last - first <= 1.5 * _GANTT_SPAN_S:
+        return first, last
+    leader = next(entry.series for entry in entries if len(entry.series))
+    peak = float(leader["time_s"][leader["queue_length"].arg_max() or 0])
+    start = min(max(peak - _GANTT_SPAN_S / 2, first), last - _GANTT_SPAN_S)
+    return start, start + _GANTT_SPAN_S
+
+
+def _details(label: str, summary: Summary) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(metric_name(key))}</th>'
+        f"<td>{escape(format_metric(key, value))}</td></tr>"
+        for key, value in summary.items()
+    )
+    return (
+        f"<details><summary>{escape(label)}</summary>"
+        f'<div class="scroll"><table><tbody>{rows}</tbody></table></div></details>'
+    )
+
+
+def _figure(figure: Figure, caption: str) -> str:
+    return (
+        f"<figure>{image_tag(figure, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _write_whole(path: Path, text: str) -> Path:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        # Temporary files are private; a report is as readable as other new files.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,43 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# Compiling and a busy machine make single examples slow without anything being wrong.
+hypothesis.settings.register_profile(
+    "hpctwin",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("hpctwin")
+
+
+def _folder(variable: str, remedy: str) -> Path:
+    value = os.environ.get(variable)
+    if value and Path(value).is_dir():
+        return Path(value)
+    message = f"{variable} is {value!r}, which is no folder: {remedy}"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real traces."""
+    return _folder(
+        "HPCTWIN_TRACES",
+        "set it to a folder with swf/…; `hpctwin workload download NAME` gets public logs",
+    )
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder of other simulators' outputs."""
+    return _folder("HPCTWIN_GOLDEN", "set it to the folder of other simulators' outputs")

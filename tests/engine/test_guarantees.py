@@ -1,0 +1,197 @@
+"""What the engine promises, on random workloads."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
+from hpctwin.engine import layout
+
+NODES = 8
+POLICIES = [
+    "fcfs+none", "fcfs+first-fit", "fcfs+easy", "fcfs+easy:3", "fcfs+easy/sjf", "fcfs+conservative",
+    "wfp+none", "wfp+first-fit", "wfp+easy", "wfp+easy:2/sjf", "wfp+conservative", "sjf+easy",
+    "expansion+easy", "fairshare+easy", "multifactor:size=500+conservative",
+]  # fmt: skip
+
+
+@st.composite
+def workloads(draw: st.DrawFn, size: int = 25) -> Workload:
+    """Jobs with many ties, zero-length and full-machine jobs, and runs past the walltime."""
+    jobs = draw(st.integers(1, size))
+    small = st.integers(0, 12)
+
+    def column(values: st.SearchStrategy[int]) -> list[int]:
+        return draw(st.lists(values, min_size=jobs, max_size=jobs))
+
+    return Workload.build(
+        submit_s=column(small),
+        runtime_s=column(small),
+        walltime_s=column(st.integers(1, 12)),
+        nodes=column(st.integers(1, NODES)),
+    )
+
+
+def same(one: Simulation, other: Simulation) -> bool:
+    """Whether two simulations are in the same state, bit for bit (``now`` apart)."""
+    for name in layout.Sim._fields:
+        a, b = getattr(one.state, name).copy(), getattr(other.state, name).copy()
+        if name == "count":
+            a[layout.NOW] = b[layout.NOW] = 0
+        if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+            return False
+    return True
+
+
+def most_used(jobs: pl.DataFrame) -> int:
+    """The most nodes in use at any time."""
+    run = jobs.filter((pl.col("start_s").is_not_null()) & (pl.col("end_s") > pl.col("start_s")))
+    changes = sorted(
+        [(end, -nodes) for end, nodes in run.select("end_s", "nodes").iter_rows()]
+        + [(start, nodes) for start, nodes in run.select("start_s", "nodes").iter_rows()]
+    )
+    used = most = 0
+    for _, change in changes:
+        used += change
+        most = max(most, used)
+    return most
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workload=workloads())
+def test_capacity_is_never_exceeded_and_nobody_starts_before_submission(
+    policy: str, workload: Workload
+) -> None:
+    jobs = simulate(workload, Cluster.uniform(nodes=NODES), policy=parse_policy(policy)).jobs
+    assert most_used(jobs) <= NODES
+    assert (jobs["start_s"] >= jobs["submit_s"]).all()
+    assert jobs["state"].is_in(["completed", "walltime"]).all()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workload=workloads(), stops=st.lists(st.integers(0, 150), max_size=6))
+def test_advancing_in_pieces_gives_the_same_state_as_one_run(
+    policy: str, workload: Workload, stops: list[int]
+) -> None:
+    cluster = Cluster.uniform(nodes=NODES)
+    whole = Simulation(workload, cluster, policy=parse_policy(policy))
+    whole.advance()
+    pieces = Simulation(workload, cluster, policy=parse_policy(policy))
+    for stop in sorted(stops):
+        pieces.advance(stop)
+    while pieces.advance(instants=1) != "done":
+        pass
+    assert same(whole, pieces)
+
+
+@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative"])
+@given(workload=workloads(), at=st.integers(0, 60), other=st.sampled_from(POLICIES))
+def test_a_fork_changes_nothing_in_its_parent(
+    policy: str, workload: Workload, at: int, other: str
+) -> None:
+    cluster = Cluster.uniform(nodes=NODES)
+    parent = Simulation(workload, cluster, policy=parse_policy(policy))
+    parent.advance(at)
+    before = parent.fork()
+    parent.fork(parse_policy(other)).advance()
+    parent.fork(arrivals=False).advance()
+    assert same(parent, before)
+    parent.advance()
+    before.advance()
+    assert same(parent, before)
+
+
+@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative"])
+@given(workload=workloads(), at=st.integers(0, 60))
+def test_a_fork_under_another_policy_starts_from_the_same_machine(
+    policy: str, workload: Workload, at: int
+) -> None:
+    """A fork under a policy, taken before anything happened, is a simulation under that policy."""
+    cluster = Cluster.uniform(nodes=NODES)
+    forked = Simulation(workload, cluster, "sjf", "none").fork(parse_policy(policy))
+    forked.advance(at)
+    direct = Simulation(workload, cluster, policy=parse_policy(policy))
+    direct.advance(at)
+    assert forked.result().jobs.equals(direct.result().jobs)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workload=workloads(), seed=st.integers(0, 2**32 - 1))
+def test_shuffling_records_changes_nothing(policy: str, workload: Workload, seed: int) -> None:
+    frame = workload.to_frame()
+    shuffled = Workload.from_frame(frame.sample(fraction=1, shuffle=True, seed=seed))
+    cluster = Cluster.uniform(nodes=NODES)
+    one = simulate(workload, cluster, policy=parse_policy(policy)).jobs
+    other = simulate(shuffled, cluster, policy=parse_policy(policy)).jobs
+    assert one.equals(other)
+
+
+@given(workload=workloads(size=40))
+def test_easy_never_delays_the_head_jobs_reservation(workload: Workload) -> None:
+    """Under FCFS the head stays head: it starts no later than the reservation it had first."""
+    simulation = Simulation(workload, Cluster.uniform(nodes=NODES), "fcfs", "easy")
+    promised: dict[int, int] = {}
+    while simulation.advance(instants=1) != "done":
+        state = simulation.state
+        waiting = state.number[layout.QUEUE, : state.count[layout.QUEUED]]
+        if len(waiting):
+            head = int(waiting[0])
+            promised.setdefault(head, reservation(simulation, head))
+    start = simulation.state.time[layout.START]
+    for job, time in promised.items():
+        assert start[job] <= time
+
+
+def reservation(simulation: Simulation, job: int) -> int:
+    """When enough nodes are free for a job by planned ends, ms; reckoned here, not by the engine."""
+    state, workload = simulation.state, simulation.workload
+    running = np.flatnonzero(state.flag[layout.STATE] == layout.RUNNING)
+    free = NODES - int(workload.nodes[running].sum())
+    time = int(state.count[layout.NOW])
+    ends = sorted(
+        (int(state.time[layout.START, j] + workload.walltime_ms[j]), int(workload.nodes[j]))
+        for j in running
+    )
+    for end, nodes in ends:
+        if free >= workload.nodes[job]:
+            break
+        free += nodes
+        time = end
+    return time
+
+
+@pytest.mark.parametrize("order", ["fcfs", "wfp", "sjf"])
+@given(workload=workloads(size=40))
+def test_conservative_never_delays_anyones_reservation(order: str, workload: Workload) -> None:
+    simulation = Simulation(workload, Cluster.uniform(nodes=NODES), order, "conservative")
+    promised: dict[int, int] = {}
+    while simulation.advance(instants=1) != "done":
+        held = simulation.state.time[layout.HELD]
+        for job in np.flatnonzero(held >= 0):
+            assert held[job] <= promised.get(int(job), held[job])
+            promised[int(job)] = int(held[job])
+    start = simulation.state.time[layout.START]
+    for job, time in promised.items():
+        assert start[job] <= time
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(workload=workloads())
+def test_the_same_seed_gives_the_same_bytes_however_many_threads(
+    policy: str, workload: Workload
+) -> None:
+    from hpctwin import compare
+
+    cluster = Cluster.uniform(nodes=NODES)
+    chosen = parse_policy(f"{policy}@random")
+    one = Simulation(workload, cluster, policy=chosen, seed=7)
+    other = Simulation(workload, cluster, policy=chosen, seed=7)
+    one.advance()
+    other.advance()
+    assert same(one, other)
+    several = compare(workload, cluster, [chosen, "lcfs+easy"], threads=2, seed=7)
+    assert several[chosen.name].jobs.equals(one.result().jobs)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from hpctwin.metrics import Summary
+from hpctwin.report import compare_table, summary_table
+from hpctwin.report.columns import COLUMNS, best_labels, format_metric, metric_name
+from tests.report.report_runs import entries
+
+WAIT = COLUMNS[0]
+UTILIZATION = next(column for column in COLUMNS if column.key == "utilization")
+
+
+def printed(table: Table, width: int = 80) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("mean_wait_s", 12240.0, "3.4 h"),
+        ("mean_wait_s", None, "–"),
+        ("utilization", 0.8421, "84.2 %"),
+        ("utilization_loaded", 1.0, "100.0 %"),
+        ("fragmentation_loss", 0.05, "5.0 %"),
+        ("share_unfairly_delayed", 0.5, "50.0 %"),
+        ("lost_node_s", 7200.0, "2.0 node-hours"),
+        ("jobs", 24123, "24,123"),
+        ("max_slowdown", 12345.6, "12,346"),
+        ("mean_bounded_slowdown", 5.678, "5.68"),
+        ("jain_fairness_user", 0.98765, "0.988"),
+    ],
+)
+def test_values_have_units_for_people(key: str, value: float | None, text: str) -> None:
+    assert format_metric(key, value) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("mean_wait_s", "mean wait"),
+        ("p95_pp_bounded_slowdown", "p95 per-processor bounded slowdown"),
+        ("jobs_node_failure", "jobs node failure"),
+        ("makespan_s", "makespan"),
+    ],
+)
+def test_metrics_have_names_in_words(key: str, name: str) -> None:
+    assert metric_name(key) == name
+
+
+def test_the_best_is_the_lowest_wait_and_the_highest_utilization() -> None:
+    summaries: dict[str, Summary] = {
+        "a": {"mean_wait_s": 5.0, "utilization": 0.9},
+        "b": {"mean_wait_s": 3.0, "utilization": 0.8},
+        "c": {"mean_wait_s": None},
+    }
+    assert best_labels(WAIT, summaries) == {"b"}
+    assert best_labels(UTILIZATION, summaries) == {"a"}
+
+
+def test_values_that_look_the_same_share_the_mark_or_have_none() -> None:
+    summaries: dict[str, Summary] = {
+        "a": {"utilization": 0.90001},
+        "b": {"utilization": 0.90002},
+        "c": {"utilization": 0.5},
+    }
+    assert best_labels(UTILIZATION, summaries) == {"a", "b"}
+    del summaries["c"]
+    assert best_labels(UTILIZATION, summaries) == set()
+
+
+def test_policies_are_rows_and_the_best_is_marked_without_colours() -> None:
+    text = printed(compare_table({e.label: e.summary for e in entries()}, title="Two policies"))
+    assert "Two policies" in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert "*" in rows["easy"]
+    assert "*" not in rows["fcfs"]
+    assert "* best of its column" in text
+
+
+def test_the_comparison_fits_80_columns() -> None:
+    summary = {**entries()[0].summary, "engine_ms": 123.0}
+    text = printed(compare_table({"conservative": summary, "easy": entries()[1].summary}))
+    assert "…" not in text
+    assert "conservati" in text
+    assert "engine" in text
+
+
+def test_engine_time_is_a_column_only_where_it_is_known() -> None:
+    assert "engine" not in printed(compare_table({"easy": entries()[0].summary}))
+
+
+def test_labels_are_no_markup() -> None:
+    assert "[red]x" in printed(compare_table({"[red]x": entries()[0].summary}))
+
+
+def test_nothing_to_compare_is_an_empty_table() -> None:
+    assert "policy" in printed(compare_table({}))
+
+
+def test_a_summary_has_a_row_for_each_metric() -> None:
+    summary = entries()[0].summary
+    table = summary_table(summary, title="fcfs")
+    assert table.row_count == len(summary)
+    assert "utilization while jobs wait" in printed(table)
