@@ -141,7 +141,7 @@ def test_a_window_outside_the_series_shows_nothing() -> None:
 
 
 def test_the_gantt_chart_has_a_box_for_each_job() -> None:
-    figure = plot_gantt(JOBS["fcfs"], nodes=NODES)
+    figure = plot_gantt(JOBS["fcfs"], nodes=NODES, end_s=1e6)
     assert boxes(figure) == 40
     ax = figure.axes[0]
     assert ax.get_ylabel() == "nodes in use (stacked)"
@@ -176,8 +176,14 @@ def test_the_gantt_window_leaves_out_other_jobs() -> None:
     figure = plot_gantt(run, start_s=start, end_s=end)
     assert boxes(figure) == 3
     assert "no job ran in this window" in [
-        text.get_text() for text in plot_gantt(run, start_s=1e8, end_s=2e8).axes[0].texts
+        text.get_text() for text in plot_gantt(run, start_s=-200, end_s=-100).axes[0].texts
     ]
+
+
+def test_a_job_that_still_runs_reaches_to_the_end_of_the_window() -> None:
+    figure = plot_gantt(JOBS["fcfs"], start_s=9e5, end_s=1e6)
+    (box,) = figure.axes[0].collections[0].get_paths()
+    assert box.vertices[:, 0].max() == pytest.approx(1e6 / 3600)
 
 
 def test_waits_have_a_scale_beside_the_gantt_chart() -> None:
@@ -186,7 +192,7 @@ def test_waits_have_a_scale_beside_the_gantt_chart() -> None:
 
 
 def test_a_gantt_chart_of_many_jobs_is_pixels() -> None:
-    figure = plot_gantt(jobs(count=4000))
+    figure = plot_gantt(jobs(count=4000), end_s=1e8)
     boxes_drawn = figure.axes[0].collections[0]
     assert boxes_drawn.get_rasterized()
     assert boxes(figure) == 4000

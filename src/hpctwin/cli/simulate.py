@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -23,7 +23,10 @@ def simulate_command(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
-    by: Annotated[str | None, Parameter(group="Output")] = None,
+    by: Annotated[
+        Literal["size", "walltime", "user", "account", "partition", "state"] | None,
+        Parameter(group="Output"),
+    ] = None,
     fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -42,8 +45,8 @@ def simulate_command(
         by: break the figures down by size, walltime, user, account, partition or state.
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
-        plot: file for a figure, .png, .svg or .pdf: the nodes in use, or the queue or a Gantt chart if its name
-            contains "queue" or "gantt".
+        plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
+            name has "queue" or "gantt" in it.
         json: print the summary as JSON.
     """
     from rich.console import Console
@@ -88,7 +91,7 @@ def simulate_command(
         if by is not None:
             from hpctwin.metrics import breakdown
 
-            summary["by"] = breakdown(result.jobs, by).to_dicts()  # type: ignore[arg-type]
+            summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary)
         return 0
     from hpctwin.report import summary_table

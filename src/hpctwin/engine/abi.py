@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["ABI_VERSION", "CHANGING", "JobView"]
+__all__ = ["ABI_VERSION", "CHANGING", "JobView", "Order"]
 
 ABI_VERSION = 1
 
@@ -53,3 +54,7 @@ class JobView(NamedTuple):
     usage: float
     machine_nodes: float
     requeues: float
+
+
+Order = Callable[[float, JobView], float]
+"""An ordering: ``(now in seconds, job) -> score``, smallest first."""

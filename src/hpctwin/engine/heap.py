@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
+    I64,
     ZERO,
+    I64x2,
 )
 
 TIME, JOB = 0, 1
 
 
 @jit()
-def heap_push(table, count, row, time, job):
+def heap_push(table: I64x2, count: I64, row: int, time: int, job: int) -> None:
     """Add an entry."""
     i = count[row]
     count[row] = i + 1
@@ -30,7 +32,7 @@ def heap_push(table, count, row, time, job):
 
 
 @jit()
-def _sink(table, n, i, time, job):
+def _sink(table: I64x2, n: int, i: int, time: int, job: int) -> None:
     while True:
         child = 2 * i + 1
         if child >= n:
@@ -51,7 +53,7 @@ def _sink(table, n, i, time, job):
 
 
 @jit()
-def heap_pop(table, count, row):
+def heap_pop(table: I64x2, count: I64, row: int) -> int:
     """Take the smallest entry off and return its job."""
     top = table[JOB, 0]
     n = count[row] - 1
@@ -62,7 +64,7 @@ def heap_pop(table, count, row):
 
 
 @jit()
-def heap_remove(table, count, row, job):
+def heap_remove(table: I64x2, count: I64, row: int, job: int) -> None:
     """Take one job's entry off, wherever it is; rare, hence a plain search."""
     n = count[row] - 1
     i = 0

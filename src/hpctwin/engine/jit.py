@@ -19,12 +19,16 @@ import numba
 
 __all__ = ["CACHE_DIR", "jit", "kept_on_disk"]
 
+# Numba's own hints leave out its settings and some options.
+_config: Any = numba.config
+_njit: Any = numba.njit
+
 
 def _cache_dir() -> Path | None:
     base = os.environ.get("NUMBA_CACHE_DIR")
     if base is None:
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    digest = hashlib.sha256(f"{numba.__version__} {numba.config.BOUNDSCHECK}".encode())
+    digest = hashlib.sha256(f"{numba.__version__} {_config.BOUNDSCHECK}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
     folder = Path(base) / "hpctwin" / f"engine-{digest.hexdigest()[:16]}"
@@ -53,12 +57,12 @@ def kept_on_disk() -> Iterator[bool]:
     if CACHE_DIR is None:
         yield False
         return
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_DIR)
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(CACHE_DIR)
     try:
         yield True
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 def jit(signature: Any = None) -> Callable[[Callable[..., Any]], Any]:
@@ -71,7 +75,7 @@ def jit(signature: Any = None) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         with kept_on_disk() as kept:
             entry = signature is not None
-            decorator = numba.njit(
+            decorator = _njit(
                 signature,
                 cache=kept and entry,
                 nogil=True,

@@ -117,7 +117,7 @@ class Machine(NamedTuple):
 class Sim(NamedTuple):
     """The state of a simulation."""
 
-    count: I64  # [COUNTS] numbers, see the names of the rows above
+    count: I64  # type: ignore[assignment]  # [COUNTS] numbers, see the names of the rows above
     # When the job became eligible, started, ended (or will, while it runs); start of its reservation
     # (conservative only); latest time one of its dependencies came true. ms, -1 for not yet.
     time: I64x2  # [3 to 5, J]

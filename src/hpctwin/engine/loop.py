@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpctwin.engine.abi import Order
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
@@ -67,6 +68,11 @@ from hpctwin.engine.layout import (
     TAKE,
     TIMER,
     WAITING,
+    Jobs,
+    Machine,
+    Rules,
+    Sim,
+    Work,
 )
 from hpctwin.engine.order import dequeue, enqueue
 from hpctwin.engine.passes import run_pass
@@ -74,7 +80,7 @@ from hpctwin.engine.transitions import end_job, interrupt, settle, throw_back
 
 
 @jit()
-def next_time(jobs, machine, sim):
+def next_time(jobs: Jobs, machine: Machine, sim: Sim) -> tuple[int, int]:
     """The time of the next event, and of the next one that is not about nodes."""
     count = sim.count
     work_time = NEVER
@@ -97,7 +103,9 @@ def next_time(jobs, machine, sim):
 
 
 @jit()
-def submit_job(order, j, now, jobs, sim, rules, work):
+def submit_job(
+    order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
+) -> None:
     """A job is submitted: it is rejected, waits for dependencies, or is eligible at once."""
     sim.flag[STATE, j] = PENDING
     if jobs.fixed[REJECT, j] != 0:
@@ -116,7 +124,9 @@ def submit_job(order, j, now, jobs, sim, rules, work):
 
 
 @jit()
-def cancel_job(j, now, jobs, machine, sim, rules, work):
+def cancel_job(
+    j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """A user cancels a job that has not come to its end."""
     state = sim.flag[STATE, j]
     if state == RUNNING:
@@ -135,7 +145,9 @@ def cancel_job(j, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def node_event(order, i, now, jobs, machine, sim, rules, work):
+def node_event(
+    order: Order, i: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """A node fails or comes back."""
     node = sim.outage[OUTAGE_NODE, i]
     p = machine.node[NODE_POOL, node]
@@ -161,7 +173,7 @@ def node_event(order, i, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def maintenance(now, sign, jobs, machine, sim):
+def maintenance(now: int, sign: int, jobs: Jobs, machine: Machine, sim: Sim) -> None:
     """Maintenance windows start (-1) or end (+1)."""
     while (
         sim.count[MAINT_DONE] < machine.maint.shape[1]
@@ -174,7 +186,16 @@ def maintenance(now, sign, jobs, machine, sim):
 
 
 @jit()
-def outages(order, now, sign, jobs, machine, sim, rules, work):
+def outages(
+    order: Order,
+    now: int,
+    sign: int,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> None:
     """Nodes fail (-1) or come back (+1)."""
     while (
         sim.count[OUTAGES_DONE] < sim.outage.shape[1]
@@ -186,7 +207,9 @@ def outages(order, now, sign, jobs, machine, sim, rules, work):
 
 
 @jit()
-def apply_events(order, now, jobs, machine, sim, rules, work):
+def apply_events(
+    order: Order, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """All events of the present instant, in the order of docs/engine.md."""
     count = sim.count
     while count[ENDS] > 0 and sim.running[0, 0] == now:
@@ -218,7 +241,7 @@ def apply_events(order, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def records_have_room(sim):
+def records_have_room(sim: Sim) -> bool:
     """Whether the records of one more instant certainly find room."""
     if sim.node.shape[1] == 0:
         return True
@@ -229,14 +252,14 @@ def records_have_room(sim):
 
 
 @jit()
-def plan_has_room(machine, sim, work):
+def plan_has_room(machine: Machine, sim: Sim, work: Work) -> bool:
     """Whether the plan of this pass fits: a job can add four rows, a maintenance window two."""
     busy = sim.count[RUN] + sim.count[QUEUED]
     return 4 * busy + 2 * machine.windows.shape[1] + 8 <= work.time.shape[0]
 
 
 @jit()
-def hopeless(time, work_time, sim):
+def hopeless(time: int, work_time: int, sim: Sim) -> bool:
     """Whether only node failures are left to happen, and for years, while jobs wait."""
     if work_time < NEVER:
         sim.count[ONLY_OUTAGES_SINCE] = -1
@@ -246,7 +269,17 @@ def hopeless(time, work_time, sim):
     return time - sim.count[ONLY_OUTAGES_SINCE] > GIVE_UP
 
 
-def advance(order, candidate_order, jobs, machine, sim, rules, work, until, instants):
+def advance(
+    order: Order,
+    candidate_order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+    until: int,
+    instants: int,
+) -> int:
     """Run until no event is left, a time is reached, or so many instants are done.
 
     Args:
@@ -291,7 +324,7 @@ def advance(order, candidate_order, jobs, machine, sim, rules, work, until, inst
             return STEPPED
 
 
-def reorder(order, jobs, sim, rules, work):
+def reorder(order: Order, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """Put the queue into the order of another ordering."""
     waiting = sim.count[QUEUED]
     for i in range(waiting):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.abi import JobView, Order
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     BAD_JOB,
@@ -39,11 +39,16 @@ from hpctwin.engine.layout import (
     USED_NODES,
     WAITING,
     ZERO,
+    Jobs,
+    Machine,
+    Rules,
+    Sim,
+    Work,
 )
 
 
 @jit()
-def decayed(label, now, sim, rules):
+def decayed(label: int, now: int, sim: Sim, rules: Rules) -> float:
     """Node-ms that a label has used, decayed to ``now``; exact while its nodes do not change."""
     elapsed = now - sim.usage[USED_AT, label]
     rate = rules.decay
@@ -52,7 +57,7 @@ def decayed(label, now, sim, rules):
 
 
 @jit()
-def fairshare_factors(now, machine, sim, rules, work):
+def fairshare_factors(now: int, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
     """Fill ``work.current`` (decayed use) and ``work.factor`` (2^-(use/share)) for all labels."""
     labels = machine.share.shape[0]
     total = decayed(labels, now, sim, rules)
@@ -65,7 +70,7 @@ def fairshare_factors(now, machine, sim, rules, work):
 
 
 @jit()
-def score(order, j, now, jobs, sim, rules, work):
+def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> float:
     """What the ordering gives a waiting job."""
     submit = jobs.fixed[SUBMIT, j] / 1000.0
     seconds = now / 1000.0
@@ -102,7 +107,7 @@ def score(order, j, now, jobs, sim, rules, work):
 
 
 @jit()
-def before(score_a, a, score_b, b, jobs):
+def before(score_a: float, a: int, score_b: float, b: int, jobs: Jobs) -> bool:
     """Whether job a comes before job b: by score, then submit time, then id."""
     if score_a != score_b:
         return score_a < score_b
@@ -112,7 +117,7 @@ def before(score_a, a, score_b, b, jobs):
 
 
 @jit()
-def enqueue(order, j, jobs, sim, rules, work):
+def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """Put a job into the queue; the queue is sorted where the ordering does not change."""
     sim.flag[STATE, j] = WAITING
     n = sim.count[QUEUED]
@@ -139,7 +144,7 @@ def enqueue(order, j, jobs, sim, rules, work):
 
 
 @jit()
-def dequeue(j, sim):
+def dequeue(j: int, sim: Sim) -> None:
     """Take one job out of the queue."""
     i = 0
     while sim.number[QUEUE, i] != j:
@@ -151,7 +156,7 @@ def dequeue(j, sim):
 
 
 @jit()
-def drop_started(sim):
+def drop_started(sim: Sim) -> None:
     """Take all jobs that no longer wait out of the queue."""
     kept = 0
     for i in range(sim.count[QUEUED]):
@@ -163,7 +168,7 @@ def drop_started(sim):
 
 
 @jit()
-def sift(work, n, i, jobs):
+def sift(work: Work, n: int, i: int, jobs: Jobs) -> None:
     """Sink entry ``i`` of the order heap of ``n`` jobs to its place."""
     j = work.job[ORDER, i]
     own = work.score[i]
@@ -190,14 +195,14 @@ def sift(work, n, i, jobs):
 
 
 @jit()
-def heap_order(n, work, jobs):
+def heap_order(n: int, work: Work, jobs: Jobs) -> None:
     """Make a heap of the first ``n`` entries of the order."""
     for i in range(n // 2 - 1, -1, -1):
         sift(work, n, i, jobs)
 
 
 @jit()
-def pop_order(n, work, jobs):
+def pop_order(n: int, work: Work, jobs: Jobs) -> int:
     """Take the first job off the order heap of ``n`` jobs."""
     first = work.job[ORDER, 0]
     work.job[ORDER, 0] = work.job[ORDER, n - 1]
@@ -207,7 +212,7 @@ def pop_order(n, work, jobs):
 
 
 @jit()
-def order_queue(order, now, jobs, sim, rules, work):
+def order_queue(order: Order, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> int:
     """Heap the whole queue in the ordering's order; returns its length."""
     n = sim.count[QUEUED]
     for i in range(n):
@@ -226,7 +231,16 @@ def order_queue(order, now, jobs, sim, rules, work):
 
 
 @jit()
-def order_candidates(order, candidate_order, later, now, jobs, sim, rules, work):
+def order_candidates(
+    order: Order,
+    candidate_order: Order,
+    later: int,
+    now: int,
+    jobs: Jobs,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> None:
     """Heap the ``later`` jobs in ``work.later`` in the candidates' order."""
     for i in range(later):
         j = work.job[LATER, i]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.abi import Order
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     BACKFILL_CONSERVATIVE,
@@ -25,13 +26,16 @@ from hpctwin.engine.layout import (
     RETURN,
     RUN,
     RUNS,
-    STATE,
     TAKE,
     TIMER,
     USER,
-    WAITING,
     WINDOW_END,
     ZERO,
+    Jobs,
+    Machine,
+    Rules,
+    Sim,
+    Work,
 )
 from hpctwin.engine.order import (
     drop_started,
@@ -56,7 +60,7 @@ from hpctwin.engine.transitions import start_job
 
 
 @jit()
-def is_skipped(j, jobs, machine, sim):
+def is_skipped(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> bool:
     """Whether the pass goes by a job: more nodes than are up, or its user's limit is reached."""
     kind = jobs.fixed[KIND, j]
     up = 0
@@ -73,7 +77,7 @@ def is_skipped(j, jobs, machine, sim):
 
 
 @jit()
-def may_start(jobs, machine, sim):
+def may_start(jobs: Jobs, machine: Machine, sim: Sim) -> bool:
     """Whether any waiting job is narrow enough for what is free now."""
     free = 0
     for p in range(machine.speed.shape[0]):
@@ -88,7 +92,15 @@ def may_start(jobs, machine, sim):
 
 
 @jit()
-def run_pass(order, candidate_order, jobs, machine, sim, rules, work):
+def run_pass(
+    order: Order,
+    candidate_order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> None:
     """One scheduling pass at the present instant."""
     sim.count[TIMER] = NEVER
     if sim.count[QUEUED] == 0:
@@ -113,7 +125,7 @@ def run_pass(order, candidate_order, jobs, machine, sim, rules, work):
 
 
 @jit()
-def is_plain(now, jobs, machine, sim, rules):
+def is_plain(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> bool:
     """Whether counting alone decides: one pool, no resources, no maintenance ahead, none overdue."""
     if machine.speed.shape[0] > 1 or jobs.resources.shape[1] > 0:
         return False
@@ -130,7 +142,15 @@ def is_plain(now, jobs, machine, sim, rules):
 
 
 @jit()
-def pass_plain(order, candidate_order, jobs, machine, sim, rules, work):
+def pass_plain(
+    order: Order,
+    candidate_order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> None:
     """None, first-fit or EASY with one reservation, where counting alone decides.
 
     EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
@@ -193,7 +213,7 @@ def pass_plain(order, candidate_order, jobs, machine, sim, rules, work):
 
 
 @jit()
-def reservation_of(head, jobs, sim):
+def reservation_of(head: int, jobs: Jobs, sim: Sim) -> tuple[int, int]:
     """When enough nodes are free for the head job, by planned ends; and how many are spare then."""
     free = sim.amount[FREE, 0]
     r = 0
@@ -207,7 +227,7 @@ def reservation_of(head, jobs, sim):
 
 
 @jit()
-def start_now(j, jobs, machine, sim, rules, work):
+def start_now(j: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
     """Start a job that fits the plan now (``work.low``), and take it out of the plan."""
     now = sim.count[NOW]
     choose_pools(j, rules.placement, machine.eligible[jobs.fixed[KIND, j]], jobs, work)
@@ -217,7 +237,9 @@ def start_now(j, jobs, machine, sim, rules, work):
 
 
 @jit()
-def pass_none(order, jobs, machine, sim, rules, work):
+def pass_none(
+    order: Order, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """No backfilling: a job that does not fit blocks what it asks for."""
     now = sim.count[NOW]
     pools = machine.speed.shape[0]
@@ -259,7 +281,7 @@ def pass_none(order, jobs, machine, sim, rules, work):
 
 
 @jit()
-def fits_at_once(j, jobs, machine, sim, work):
+def fits_at_once(j: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> bool:
     """Whether a job fits what is free at this moment, the plan apart."""
     for c in range(work.low.shape[0]):
         work.low[c] = sim.amount[FREE, c]
@@ -267,7 +289,9 @@ def fits_at_once(j, jobs, machine, sim, work):
 
 
 @jit()
-def pass_first_fit(order, jobs, machine, sim, rules, work):
+def pass_first_fit(
+    order: Order, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """Everyone that fits starts, in order."""
     now = sim.count[NOW]
     plan_build(now, jobs, machine, sim, rules, work)
@@ -296,7 +320,15 @@ def pass_first_fit(order, jobs, machine, sim, rules, work):
 
 
 @jit()
-def pass_easy(order, candidate_order, jobs, machine, sim, rules, work):
+def pass_easy(
+    order: Order,
+    candidate_order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> None:
     """EASY: the first ``k`` jobs of each partition that cannot start get a reservation."""
     now = sim.count[NOW]
     pools = machine.speed.shape[0]
@@ -355,7 +387,7 @@ def pass_easy(order, candidate_order, jobs, machine, sim, rules, work):
 
 
 @jit()
-def load_reservations(jobs, machine, sim, work):
+def load_reservations(jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> bool:
     """Take all reservations out of the plan; False if they do not fit it."""
     pools = machine.speed.shape[0]
     for i in range(sim.count[QUEUED]):
@@ -380,7 +412,9 @@ def load_reservations(jobs, machine, sim, work):
 
 
 @jit()
-def pass_conservative(order, jobs, machine, sim, rules, work):
+def pass_conservative(
+    order: Order, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """Conservative backfilling: every job holds a reservation that never moves to a later time."""
     now = sim.count[NOW]
     pools = machine.speed.shape[0]

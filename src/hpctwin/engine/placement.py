@@ -19,17 +19,20 @@ from hpctwin.engine.layout import (
     SEGMENTS,
     SPREAD,
     START,
+    Machine,
+    Sim,
+    Work,
 )
 
 
 @jit()
-def is_free(node, sim):
+def is_free(node: int, sim: Sim) -> bool:
     """Whether a node is up and nobody has it."""
     return sim.node[NODE_JOB, node] < 0 and sim.node[NODE_DOWN, node] == 0
 
 
 @jit()
-def draw(bound, sim):
+def draw(bound: int, sim: Sim) -> int:
     """A whole number below ``bound``, from the simulation's own generator (splitmix64)."""
     # The same constants as in Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
     state = sim.count[RNG] + -7046029254386353131
@@ -42,7 +45,7 @@ def draw(bound, sim):
 
 
 @jit()
-def claim(j, node, sim):
+def claim(j: int, node: int, sim: Sim) -> None:
     """Give a node to a job."""
     sim.node[NODE_JOB, node] = j
     sim.node[NODE_NEXT, node] = sim.number[FIRST_NODE, j]
@@ -50,7 +53,7 @@ def claim(j, node, sim):
 
 
 @jit()
-def place(j, placement, machine, sim, work):
+def place(j: int, placement: int, machine: Machine, sim: Sim, work: Work) -> None:
     """Choose the nodes of a starting job: ``work.take`` from each pool, and note them down."""
     for p in range(machine.speed.shape[0]):
         wanted = work.take[p]
@@ -65,7 +68,7 @@ def place(j, placement, machine, sim, work):
 
 
 @jit()
-def _claim_lowest(j, p, wanted, machine, sim):
+def _claim_lowest(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> None:
     i = machine.pool_first[p]
     while wanted > 0:
         node = machine.node[NODE_ID, i]
@@ -76,7 +79,7 @@ def _claim_lowest(j, p, wanted, machine, sim):
 
 
 @jit()
-def _claim_some(j, p, wanted, placement, machine, sim):
+def _claim_some(j: int, p: int, wanted: int, placement: int, machine: Machine, sim: Sim) -> None:
     free = 0
     for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
         if is_free(machine.node[NODE_ID, i], sim):
@@ -99,7 +102,7 @@ def _claim_some(j, p, wanted, placement, machine, sim):
 
 
 @jit()
-def _claim_runs(j, p, wanted, machine, sim):
+def _claim_runs(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> None:
     while wanted > 0:
         best = -1
         best_length = 0
@@ -131,7 +134,7 @@ def _claim_runs(j, p, wanted, machine, sim):
 
 
 @jit()
-def release_nodes(j, sim):
+def release_nodes(j: int, sim: Sim) -> None:
     """Take all nodes from a job."""
     node = sim.number[FIRST_NODE, j]
     while node >= 0:
@@ -143,7 +146,7 @@ def release_nodes(j, sim):
 
 
 @jit()
-def note_segments(j, sim):
+def note_segments(j: int, sim: Sim) -> None:
     """Note where a job that just started runs, as runs of node numbers."""
     node = sim.number[FIRST_NODE, j]
     last = -1

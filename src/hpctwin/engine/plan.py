@@ -11,6 +11,7 @@ from hpctwin.engine.layout import (
     BEST_FIT,
     EXPECTED,
     FREE,
+    I8,
     LIMIT,
     NEVER,
     NODES,
@@ -24,11 +25,16 @@ from hpctwin.engine.layout import (
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
+    Jobs,
+    Machine,
+    Rules,
+    Sim,
+    Work,
 )
 
 
 @jit()
-def planned_end(j, now, jobs, sim, rules):
+def planned_end(j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules) -> int:
     """When a running job is expected to end, after now."""
     planned = sim.time[START, j] + jobs.fixed[EXPECTED, j]
     if planned > now:
@@ -42,7 +48,7 @@ def planned_end(j, now, jobs, sim, rules):
 
 
 @jit()
-def plan_split(work, time):
+def plan_split(work: Work, time: int) -> int:
     """The row that begins at ``time``, made if there is none; ``time`` is not before the plan."""
     n = work.size[0]
     low = 0
@@ -68,7 +74,9 @@ def plan_split(work, time):
 
 
 @jit()
-def plan_change(j, start, end, sign, pools, jobs, work):
+def plan_change(
+    j: int, start: int, end: int, sign: int, pools: int, jobs: Jobs, work: Work
+) -> None:
     """Take a job's ``work.take`` nodes and resources out of a span (-1) or put them back (+1)."""
     first = plan_split(work, start)
     last = work.size[0] if end >= NEVER else plan_split(work, end)
@@ -80,7 +88,7 @@ def plan_change(j, start, end, sign, pools, jobs, work):
 
 
 @jit()
-def load_take(j, pools, jobs, sim, work):
+def load_take(j: int, pools: int, jobs: Jobs, sim: Sim, work: Work) -> None:
     """Put the nodes a job holds, or holds a reservation for, into ``work.take``."""
     if pools == 1:
         work.take[0] = jobs.fixed[NODES, j]
@@ -90,7 +98,7 @@ def load_take(j, pools, jobs, sim, work):
 
 
 @jit()
-def plan_build(now, jobs, machine, sim, rules, work):
+def plan_build(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
     """The plan from running jobs and maintenance alone."""
     pools = machine.speed.shape[0]
     width = work.amount.shape[1]
@@ -135,7 +143,7 @@ def plan_build(now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def holds(j, row_of_pools, jobs, work):
+def holds(j: int, row_of_pools: I8, jobs: Jobs, work: Work) -> bool:
     """Whether a job fits amounts of ``work.low``."""
     pools = row_of_pools.shape[0]
     for c in range(jobs.resources.shape[1]):
@@ -149,7 +157,7 @@ def holds(j, row_of_pools, jobs, work):
 
 
 @jit()
-def plan_fits(j, first, duration, row_of_pools, jobs, work):
+def plan_fits(j: int, first: int, duration: int, row_of_pools: I8, jobs: Jobs, work: Work) -> int:
     """Whether a job fits from row ``first`` on; leaves the least free amounts in ``work.low``.
 
     Returns -1 if it fits, else the row at which the amounts so far became too small.
@@ -174,7 +182,7 @@ def plan_fits(j, first, duration, row_of_pools, jobs, work):
 
 
 @jit()
-def plan_earliest(j, duration, row_of_pools, jobs, work):
+def plan_earliest(j: int, duration: int, row_of_pools: I8, jobs: Jobs, work: Work) -> int:
     """The first row from which a job fits; -1 if there is none."""
     pools = row_of_pools.shape[0]
     first = 0
@@ -189,7 +197,7 @@ def plan_earliest(j, duration, row_of_pools, jobs, work):
 
 
 @jit()
-def choose_pools(j, placement, row_of_pools, jobs, work):
+def choose_pools(j: int, placement: int, row_of_pools: I8, jobs: Jobs, work: Work) -> None:
     """Divide a job's nodes over the pools, given the least free amounts in ``work.low``."""
     pools = row_of_pools.shape[0]
     left = jobs.fixed[NODES, j]
@@ -222,7 +230,7 @@ def choose_pools(j, placement, row_of_pools, jobs, work):
 
 
 @jit()
-def _spread(nodes, pools, work):
+def _spread(nodes: int, pools: int, work: Work) -> None:
     """One node at a time from the fullest pool, done at once: cut all pools to one level."""
     low = 0
     high = 0

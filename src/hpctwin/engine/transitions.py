@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from hpctwin.engine.abi import Order
 from hpctwin.engine.heap import heap_push, heap_remove
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
@@ -54,6 +55,11 @@ from hpctwin.engine.layout import (
     USED_NODES,
     USER,
     WALLTIME,
+    Jobs,
+    Machine,
+    Rules,
+    Sim,
+    Work,
 )
 from hpctwin.engine.order import decayed, enqueue
 from hpctwin.engine.placement import note_segments, place, release_nodes
@@ -61,7 +67,7 @@ from hpctwin.engine.plan import load_take
 
 
 @jit()
-def duration(j, jobs, machine, work):
+def duration(j: int, jobs: Jobs, machine: Machine, work: Work) -> int:
     """How long a job runs on the nodes in ``work.take`` if nothing ends it, ms."""
     speed = math.inf
     for p in range(machine.speed.shape[0]):
@@ -73,7 +79,9 @@ def duration(j, jobs, machine, work):
 
 
 @jit()
-def account(j, sign, now, jobs, machine, sim, rules):
+def account(
+    j: int, sign: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules
+) -> None:
     """Bring the fair-share usage of a job's label up to now; its nodes change by ``sign``."""
     everyone = machine.share.shape[0]
     for label in (jobs.fixed[SHARE, j], everyone):
@@ -83,7 +91,7 @@ def account(j, sign, now, jobs, machine, sim, rules):
 
 
 @jit()
-def run_insert(j, planned, sim):
+def run_insert(j: int, planned: int, sim: Sim) -> None:
     """Add a job to the running ones, sorted by planned end."""
     n = sim.count[RUN]
     i = n
@@ -97,7 +105,7 @@ def run_insert(j, planned, sim):
 
 
 @jit()
-def run_remove(j, planned, sim):
+def run_remove(j: int, planned: int, sim: Sim) -> None:
     """Take a job out of the running ones."""
     n = sim.count[RUN]
     low = 0
@@ -117,7 +125,9 @@ def run_remove(j, planned, sim):
 
 
 @jit()
-def start_job(j, now, jobs, machine, sim, rules, work):
+def start_job(
+    j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """Start a waiting job on ``work.take`` nodes of each pool."""
     pools = machine.speed.shape[0]
     length = duration(j, jobs, machine, work)
@@ -153,7 +163,9 @@ def start_job(j, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def give_back(j, now, jobs, machine, sim, rules, work):
+def give_back(
+    j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """Return the nodes and resources of a running job."""
     pools = machine.speed.shape[0]
     load_take(j, pools, jobs, sim, work)
@@ -173,20 +185,24 @@ def give_back(j, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def end_job(j, state, now, jobs, machine, sim, rules, work):
+def end_job(
+    j: int, state: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """A running job ends; its entry is off the heap of ends already."""
     give_back(j, now, jobs, machine, sim, rules, work)
     settle(j, state, now, jobs, sim, rules, work)
 
 
 @jit()
-def interrupt(j, now, jobs, sim):
+def interrupt(j: int, now: int, jobs: Jobs, sim: Sim) -> None:
     """Take the end of a running job, which comes otherwise, off the heap of ends."""
     heap_remove(sim.running, sim.count, ENDS, j)
 
 
 @jit()
-def throw_back(order, j, now, jobs, machine, sim, rules, work):
+def throw_back(
+    order: Order, j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
     """A running job whose node failed waits again, as if it had never started."""
     give_back(j, now, jobs, machine, sim, rules, work)
     n = sim.count[LOST]
@@ -201,7 +217,7 @@ def throw_back(order, j, now, jobs, machine, sim, rules, work):
 
 
 @jit()
-def come_true(j, time, jobs, sim):
+def come_true(j: int, time: int, jobs: Jobs, sim: Sim) -> None:
     """One dependency of a job comes true at ``time``."""
     sim.number[OPEN, j] -= 1
     if time > sim.time[RELEASE, j]:
@@ -211,7 +227,7 @@ def come_true(j, time, jobs, sim):
 
 
 @jit()
-def settle(j, state, now, jobs, sim, rules, work):
+def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """A job has come to its end in a state; tell those that wait for it, and theirs."""
     sim.flag[STATE, j] = state
     sim.time[END, j] = now

@@ -21,8 +21,8 @@ from hpctwin.model.units import parse_duration_s
 
 __all__ = [
     "Cluster",
-    "FairShare",
     "Failures",
+    "FairShare",
     "NodeGroup",
     "Outage",
     "Partition",

@@ -83,6 +83,9 @@ def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
                 f"found {', '.join(frame.columns)}"
             )
     ids = frame["job_id"].to_numpy() if "job_id" in frame.columns else None
+    labels: dict[str, Any] = {
+        name: Category.of(frame[name]) for name in _LABELS if name in frame.columns
+    }
     row_ids = np.arange(1, len(frame) + 1) if ids is None else ids
     return Workload.build(
         job_id=ids,
@@ -111,7 +114,7 @@ def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
             else None
         ),
         cancel_s=_optional(frame, "cancel_s", row_ids),
-        **{name: Category.of(frame[name]) for name in _LABELS if name in frame.columns},
+        **labels,
         **about,
     )
 

@@ -66,12 +66,8 @@ class Category:
         return cls(np.full(size, UNKNOWN, np.int32), ())
 
     @classmethod
-    def of(cls, values: Sequence[Any] | npt.NDArray[Any]) -> Category:
-        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are.
-
-        Raises:
-            WorkloadError: two labels differ only in type, such as 1 and "1".
-        """
+    def of(cls, values: Sequence[Any] | npt.NDArray[Any] | pl.Series) -> Category:
+        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are."""
         import polars as pl
 
         series = pl.Series(values)

@@ -72,7 +72,8 @@ def formula(text: str) -> Ordering:
     source = f"def score(now, job):\n    return float({sign}({ast.unparse(tree)}))\n"
     scope: dict[str, Any] = dict(FUNCTIONS)
     exec(compile(source, f"<formula {body}>", "exec"), scope)
-    return dataclasses.replace(ordering(scope["score"], name=text), summary=f"formula {text}")
+    made: Ordering = ordering(scope["score"], name=text)
+    return dataclasses.replace(made, summary=f"formula {text}")
 
 
 def _check(node: ast.AST, body: str) -> None:

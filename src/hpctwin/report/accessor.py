@@ -31,7 +31,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 class Plots:
-    """Figures of one result. Each takes the options of the function of the same name in `hpctwin.report`."""
+    """Figures of one result; each takes the options of its namesake in `hpctwin.report`."""
 
     def __init__(self, result: Result) -> None:
         self._result = result

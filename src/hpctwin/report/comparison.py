@@ -146,7 +146,7 @@ def plot_radar(
         for column in columns
         if summaries and all(summary.get(column.key) is not None for summary in summaries.values())
     ]
-    figure = new_figure(5.2, 7.5)
+    figure = new_figure(4.7, 7.0)
     figure.suptitle(title, x=0.01, ha="left")
     ax = figure.add_subplot(projection="polar")
     if len(axes) < 3:

@@ -26,8 +26,8 @@ _OUTLINED = 1500
 _NAMED = 60
 """Up to so many pieces are labelled with their job."""
 
-_SHORT_WAIT_S = 10.0
-"""Waits below this have the colour of this."""
+_WAITS_S = (10.0, 7 * 86400.0)
+"""Ends of the colour scale of waits: always the same, so that figures can be compared."""
 
 
 @styled
@@ -184,10 +184,8 @@ def _name_boxes(ax: Axes, rows: pl.DataFrame, corners: FloatArray, top: int) -> 
 
 
 def _color_by_wait(figure: Figure, ax: Axes, boxes: PolyCollection, wait: pl.Series) -> None:
-    known = wait.fill_null(0.0).to_numpy()
-    longest = max(float(known.max(initial=0.0)), 600.0)
-    boxes.set_array(np.maximum(known, _SHORT_WAIT_S))
+    boxes.set_array(np.clip(wait.fill_null(0.0).to_numpy(), *_WAITS_S))
     boxes.set_cmap("viridis")
-    boxes.set_norm(LogNorm(_SHORT_WAIT_S, longest))
-    bar = figure.colorbar(boxes, ax=ax, label="wait (up to 10 s at the foot)", pad=0.01)
-    log_durations(bar.ax, "y", _SHORT_WAIT_S, longest)
+    boxes.set_norm(LogNorm(*_WAITS_S))
+    bar = figure.colorbar(boxes, ax=ax, label="wait (beyond the ends: as the ends)", pad=0.01)
+    log_durations(bar.ax, "y", *_WAITS_S)

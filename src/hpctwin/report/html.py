@@ -57,8 +57,11 @@ tbody th { font-weight: 600; }
 tbody tr:hover { background: var(--soft); }
 .best { color: var(--best); font-weight: 700; }
 figure { margin: 0 0 1.6rem; overflow-x: auto; }
-img { display: block; width: 100%; height: auto; background: #ffffff; }
-@media (max-width: 40rem) { img { min-width: 34rem; } body { padding: 1rem .8rem 3rem; } }
+img { display: block; max-width: 100%; height: auto; background: #ffffff; }
+@media (max-width: 40rem) {
+  img { max-width: none; width: 34rem; }
+  body { padding: 1rem .8rem 3rem; }
+}
 details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem;
   padding: .5rem .8rem; }
 summary { cursor: pointer; font-weight: 600; }

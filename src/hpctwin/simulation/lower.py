@@ -11,7 +11,6 @@ import numpy.typing as npt
 from hpctwin.engine.layout import (
     CANCEL,
     EXPECTED,
-    FACTS,
     FACT_ACCOUNT,
     FACT_CORES,
     FACT_GPUS,
@@ -22,18 +21,17 @@ from hpctwin.engine.layout import (
     FACT_QOS,
     FACT_QOS_PRIORITY,
     FACT_USER,
+    FACTS,
     FIXED,
-    Jobs,
     KIND,
     LIMIT,
     MAINT_POOL,
     MAINT_SIGN,
     MAINT_TIME,
-    Machine,
     NEVER,
-    NODES,
     NODE_ID,
     NODE_POOL,
+    NODES,
     RANK,
     REJECT,
     RUNTIME,
@@ -43,6 +41,8 @@ from hpctwin.engine.layout import (
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
+    Jobs,
+    Machine,
 )
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Partition, Workload, to_ms

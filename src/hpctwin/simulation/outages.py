@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import NEVER
-from hpctwin.model import Cluster, to_ms
+from hpctwin.model import NEVER_MS, Cluster, to_ms
 
 __all__ = ["BLOCK_MS", "drawn_outages", "recorded_outages"]
 
@@ -33,7 +32,7 @@ def drawn_outages(cluster: Cluster, block: int) -> tuple[Outages, int]:
     failures = cluster.failures
     if failures.mtbf is None or failures.mttr is None:
         empty = np.zeros(0, np.int64)
-        return (empty, empty, empty), NEVER
+        return (empty, empty, empty), NEVER_MS
     rng = np.random.Generator(np.random.PCG64([failures.seed, block]))
     number = rng.poisson(cluster.node_count * BLOCK_MS / (failures.mtbf * 1000))
     start = np.sort(rng.integers(block * BLOCK_MS, (block + 1) * BLOCK_MS, number))

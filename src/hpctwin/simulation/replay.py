@@ -52,7 +52,7 @@ def replay(workload: Workload, cluster: Cluster) -> Replay:
         raise WorkloadError(
             f"workload {workload.name!r} has no recorded start times, so there is nothing to replay"
         )
-    jobs, machine = lower(workload, cluster, tracked=bool(cluster.failures.outages))
+    _, machine = lower(workload, cluster, tracked=bool(cluster.failures.outages))
     end = np.where(known, start + workload.runtime_ms, -1)
     state = np.where(known, State.COMPLETED, State.PENDING)
     frame = job_frame(

@@ -102,8 +102,8 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         expected_s=arrays["expected_ms"] / 1000,
         track_nodes=about["track_nodes"],
     )
-    outages = np.array(about["outages"], np.int64).reshape(-1, 3).T
-    made.restore(state, tuple(outages), about["drawn"], about["engine_s"])
+    node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
+    made.restore(state, (node, start, end), about["drawn"], about["engine_s"])
     if policy is not None and policy.name != about["policy"]:
         return made.fork(policy)  # type: ignore[return-value]
     return made

@@ -254,7 +254,8 @@ class Simulation:
 
     def expected_ms(self) -> npt.NDArray[np.int64]:
         """What the scheduler expects each job to run, ms [jobs]."""
-        return self._jobs.fixed[layout.EXPECTED].copy()
+        expected: npt.NDArray[np.int64] = self._jobs.fixed[layout.EXPECTED].copy()
+        return expected
 
     def restore(self, state: Sim, outages: Outages, drawn: int, engine_s: float) -> None:
         """Go on from a state that was read from a file."""
@@ -394,4 +395,5 @@ def _expected_ms(
         )
     if not np.isfinite(expected).all() or (expected <= 0).any():
         raise ConfigError("expected_s must be finite and above 0 for every job")
-    return np.rint(expected * MS_PER_S).astype(np.int64)
+    ms: npt.NDArray[np.int64] = np.rint(expected * MS_PER_S).astype(np.int64)
+    return ms

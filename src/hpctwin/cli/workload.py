@@ -1,0 +1,213 @@
+"""``hpctwin workload``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.options import TraceOptions
+
+__all__ = ["workload_app"]
+
+workload_app = App(name="workload", help="Describe, convert, filter, generate, download traces.")
+
+
+@workload_app.command
+def describe(
+    trace: Path,
+    *,
+    nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"])] = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    plot: Path | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Show size, span, offered load and distributions of a trace.
+
+    Args:
+        trace: the trace.
+        nodes: size of the machine, for the load; what the trace says if left out.
+        plot: file for a figure of the distributions, .png, .svg or .pdf.
+        json: print it as JSON.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import note_reading, print_json
+    from hpctwin.metrics.describe import describe as describe_workload
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    if plot is not None:
+        from hpctwin.report import plot_workload
+        from hpctwin.report.accessor import save_figure
+
+        save_figure(plot_workload(workload), plot)
+    found = describe_workload(workload, nodes)
+    if json:
+        print_json(found.to_dict())
+        return 0
+    from hpctwin.report.describe import description_tables
+
+    console = Console()
+    for table in description_tables(found):
+        console.print(table)
+    return 0
+
+
+@workload_app.command
+def convert(
+    source: Path,
+    target: Path,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+) -> int:
+    """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
+
+    Args:
+        source: the trace.
+        target: the file to write.
+    """
+    from hpctwin.cli.output import note_reading
+    from hpctwin.formats import write_workload
+
+    workload = reading.read(source)
+    note_reading(workload)
+    write_workload(workload, target)
+    print(f"{target}: {len(workload):,} jobs")
+    return 0
+
+
+@workload_app.command(name="filter")
+def filter_jobs(
+    source: Path,
+    target: Path,
+    *,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    first: int | None = None,
+    after: str | None = None,
+    before: str | None = None,
+    min_nodes: int | None = None,
+    max_nodes: int | None = None,
+    user: tuple[str, ...] = (),
+    partition: tuple[str, ...] = (),
+    every: int | None = None,
+) -> int:
+    """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
+
+    Args:
+        source: the trace.
+        target: the file to write.
+        first: the first so many jobs.
+        after: submitted at or after this time since the first submission, such as 30d.
+        before: submitted before this time.
+        min_nodes: of at least so many nodes.
+        max_nodes: of at most so many nodes.
+        user: of these users.
+        partition: in these partitions.
+        every: every so-manieth of what is left.
+    """
+    import numpy as np
+
+    from hpctwin.cli.output import note_reading
+    from hpctwin.formats import write_workload
+    from hpctwin.model import parse_duration_s, to_ms
+
+    workload = reading.read(source)
+    note_reading(workload)
+    since = workload.submit_ms - workload.submit_ms.min(initial=0)
+    kept = np.ones(len(workload), bool)
+    if after is not None:
+        kept &= since >= to_ms(parse_duration_s(after))
+    if before is not None:
+        kept &= since < to_ms(parse_duration_s(before))
+    if min_nodes is not None:
+        kept &= workload.nodes >= min_nodes
+    if max_nodes is not None:
+        kept &= workload.nodes <= max_nodes
+    for labels, column in ((user, workload.user), (partition, workload.partition)):
+        if labels:
+            known = np.array([label in labels for label in column.labels] + [False])
+            kept &= known[column.codes]
+    rows = np.flatnonzero(kept)[:: every or 1][:first]
+    chosen = workload.take(rows)
+    write_workload(chosen, target)
+    lost = len(workload.dependencies) - len(chosen.dependencies)
+    dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
+    print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
+    return 0
+
+
+@workload_app.command
+def generate(
+    name: str,
+    target: Path,
+    *options: str,
+) -> int:
+    """Generate a workload and write it.
+
+    Args:
+        name: poisson, lublin, four-phase, pas or theta-year.
+        target: the file to write: .swf, .json, .csv, .parquet; .gz too.
+        options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.formats import write_workload
+    from hpctwin.generate import generate as generate_workload
+
+    given: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise ConfigError(f"option {option!r}: write NAME=VALUE, for example seed=7")
+        given[key.replace("-", "_")] = _number(value)
+    workload = generate_workload(name, **given)
+    write_workload(workload, target)
+    print(f"{target}: {len(workload):,} jobs")
+    return 0
+
+
+@workload_app.command
+def download(
+    name: str | None = None,
+    *,
+    folder: Path | None = None,
+    sha256: str | None = None,
+) -> int:
+    """Get a log of the Parallel Workloads Archive; a broken download goes on where it stopped.
+
+    Args:
+        name: the log; without, those known are listed.
+        folder: where to put it; default the folder in HPCTWIN_TRACES, else ./traces.
+        sha256: what the file's checksum must be, where you know it.
+    """
+    import os
+
+    from hpctwin.cli.output import progress_bar
+    from hpctwin.formats import archive
+
+    if name is None:
+        for log in archive.LOGS.values():
+            print(f"{log.name:35} {log.machine}")
+        return 0
+    target = folder or Path(os.environ.get("HPCTWIN_TRACES") or "traces")
+    print(archive.LICENCE)
+    with progress_bar(name) as progress:
+
+        def share(done: int, total: int | None) -> None:
+            progress(done / total if total else 0.0)
+
+        path = archive.download(name, target, sha256=sha256, progress=share)
+    print(path)
+    return 0
+
+
+def _number(text: str) -> int | float | str | bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,133 @@
+"""Files: read whole, decompressed and decoded with faults named; written all or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import secrets
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from hpctwin.errors import TraceError, WorkloadError
+
+__all__ = ["decode", "read_bytes", "read_json", "stem", "write_atomically", "write_bytes"]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file; what starts as gzip does is decompressed, whatever its name.
+
+    Raises:
+        TraceError: the file cannot be opened, is empty, or its gzip data is cut off or corrupt.
+    """
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        raise TraceError(path, _cause(error)) from error
+    if content.startswith(_GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error, struct.error) as error:
+            raise TraceError(path, f"the gzip file is cut off or corrupt ({error})") from error
+    if not content.strip():
+        raise TraceError(path, "the file is empty")
+    return content
+
+
+def decode(path: Path, content: bytes) -> str:
+    """Decode UTF-8, with or without byte order mark.
+
+    Raises:
+        TraceError: the bytes are not UTF-8; the message gives the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise TraceError(
+            path,
+            f"found the byte 0x{error.object[error.start]:02x}, expected UTF-8 text",
+            line=line,
+        ) from error
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        TraceError: the file is not JSON; the message gives line and column.
+    """
+    text = decode(path, read_bytes(path))
+
+    def not_a_number(constant: str) -> NoReturn:
+        raise TraceError(path, f"found {constant}, expected a finite number")
+
+    try:
+        return json.loads(text, parse_constant=not_a_number)
+    except json.JSONDecodeError as error:
+        raise TraceError(
+            path, f"not JSON: {error.msg} (column {error.colno})", line=error.lineno
+        ) from error
+    except RecursionError as error:
+        raise TraceError(path, "the JSON is nested too deeply for a workload") from error
+    except TraceError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise TraceError(path, f"not a usable JSON number: {error}") from error
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing bytes; it takes its name only when all has gone well.
+
+    Whoever reads the path meanwhile sees the old file or none, never half of the new one.
+
+    Raises:
+        WorkloadError: the file cannot be written.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        temporary.replace(path)
+    except OSError as error:
+        raise WorkloadError(f"{path}: cannot be written: {_cause(error)}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, compressed if its name ends in ``.gz``.
+
+    Raises:
+        WorkloadError: the file cannot be written.
+    """
+    if path.name.lower().endswith(".gz"):
+        packed = io.BytesIO()
+        # No name and time inside: the same workload gives the same file.
+        with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
+            file.write(content)
+        content = packed.getvalue()
+    with write_atomically(path) as target:
+        target.write(content)
+
+
+def stem(path: Path) -> str:
+    """The file's name without the endings that tell its format."""
+    name = path.name
+    for suffix in (".gz", ".swf", ".json", ".csv", ".parquet", ".txt"):
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            name = name[: -len(suffix)]
+    return name
+
+
+def _cause(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

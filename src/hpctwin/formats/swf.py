@@ -1,0 +1,312 @@
+"""The Standard Workload Format, version 2.2, as the Parallel Workloads Archive defines it.
+
+Each line is a job with 18 fields; further fields are not read. Comment lines start with a semicolon.
+Jobs get: user of field 12, account of field 13 (group), nodes of field 8 or 5, the walltime of
+field 9, the recorded start of submit and wait time, and a dependency (``afterany``) on the preceding
+job of field 17 with the think time of field 18 as delay.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats._files import read_bytes, stem
+from hpctwin.formats.swf_records import (
+    Records,
+    parse_fast,
+    parse_lines,
+    split_comments,
+    unify_line_ends,
+)
+from hpctwin.formats.swf_rules import SwfRules
+from hpctwin.formats.swf_write import write_swf
+from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, ReadNotes, Workload
+
+__all__ = ["SwfRules", "read_swf", "write_swf"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+_CANCELLED = 5
+_PARTS = (2, 3, 4)  # a line for each part of a job that was checkpointed or swapped out
+_UNIX_TIMES_FROM = 1e9
+_LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
+_WHOLE_FIELDS = (
+    "allocated processors",
+    "requested processors",
+    "status",
+    "user",
+    "group",
+    "queue",
+    "partition",
+)
+_KEY = re.compile(r";\s*(\w+)\s*:\s*(\d+(?:\.\d+)?)")
+
+
+def read_swf(
+    path: str | Path, rules: SwfRules | None = None, *, skip_invalid: bool = False
+) -> Workload:
+    """Read an SWF log, compressed or not.
+
+    Args:
+        path: the file.
+        rules: what to do where the log leaves something open.
+        skip_invalid: leave malformed lines out and list them in the read notes.
+
+    Raises:
+        TraceError: the file cannot be read, a line is malformed, or dependencies form a cycle.
+    """
+    path = Path(path)
+    rules = rules or SwfRules()
+    content = unify_line_ends(read_bytes(path))
+    header, body = split_comments(content)
+    records = parse_fast(body)
+    del body
+    if records is not None:
+        counts, kept = _choose(records, rules)
+        if _faults(records, kept):
+            records = None
+    if records is None:
+        records = parse_lines(path, content, skip_invalid=skip_invalid)
+        counts, kept = _choose(records, rules)
+        records, kept = _without_faults(path, records, kept, skip_invalid=skip_invalid)
+    del content
+    return _workload(path, header, records, kept, counts, rules)
+
+
+def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArray]:
+    """Which lines become jobs, and how many did not by which rule."""
+    column = records.columns
+    status = column["status"]
+    never_ran = (status == _CANCELLED) & (column["run time"] <= 0)
+    wait_unknown = column["wait time"] < 0
+    kept = np.ones(len(records), np.bool_)
+    counts: dict[str, int] = {}
+
+    def drop(which: BoolArray, why: str) -> None:
+        nonlocal kept
+        counts[why] = int((which & kept).sum())
+        kept = kept & ~which
+
+    part = np.isin(status, _PARTS)
+    if part.any():
+        part &= np.isin(column["job number"], column["job number"][~part])
+    drop(part, "line about a part of a job (status 2, 3 or 4), left out: the job has its own")
+    if rules.cancelled == "drop":
+        drop(never_ran, "job cancelled before it started, left out")
+    else:
+        drop(
+            never_ran & wait_unknown,
+            "job cancelled before it started, left out: when is not known",
+        )
+    if rules.no_runtime == "drop":
+        drop((column["run time"] < 0) & ~never_ran, "job without run time, left out")
+    if rules.no_walltime == "drop":
+        drop(column["requested time"] <= 0, "job without requested time, left out")
+    if rules.no_nodes == "drop":
+        drop(column["requested processors"] <= 0, "job without requested processors, left out")
+    return counts, kept
+
+
+def _faults(records: Records, kept: BoolArray) -> dict[int, tuple[str, str]]:
+    """Field and reason for each row that cannot become a job."""
+    column = records.columns
+    faults: dict[int, tuple[str, str]] = {}
+
+    def fault(field: str, which: BoolArray, expected: str) -> None:
+        for row in np.flatnonzero(which & kept):
+            faults.setdefault(int(row), (field, f"found {column[field][row]:.15g}, {expected}"))
+
+    jobs = column["job number"]
+    fault("job number", jobs < 0, "expected a whole number, 0 or more")
+    fault("submit time", column["submit time"] < 0, "expected a number of seconds, 0 or more")
+    for field in _WHOLE_FIELDS:
+        fault(field, column[field] != np.floor(column[field]), "expected a whole number or -1")
+    for field in ("submit time", "wait time", "run time", "requested time", "think time"):
+        fault(field, column[field] > _LIMIT, f"expected a number of seconds below {_LIMIT:g}")
+    for field in _WHOLE_FIELDS:
+        fault(field, column[field] > _LIMIT, f"expected a whole number below {_LIMIT:g}")
+    fault(
+        "requested processors",
+        (column["requested processors"] <= 0) & (column["allocated processors"] <= 0),
+        "expected a number above 0 here or in field allocated processors",
+    )
+    for row in _repeated(jobs, kept):
+        faults.setdefault(row, ("job number", f"job {jobs[row]} is in the file already"))
+    return faults
+
+
+def _repeated(jobs: npt.NDArray[np.int64], kept: BoolArray) -> list[int]:
+    rows = np.flatnonzero(kept)
+    ids = jobs[rows]
+    if (np.diff(ids) > 0).all():
+        return []
+    order = np.argsort(ids, kind="stable")
+    again = np.flatnonzero(np.diff(ids[order]) == 0) + 1
+    return [int(row) for row in rows[order[again]]]
+
+
+def _without_faults(
+    path: Path, records: Records, kept: BoolArray, *, skip_invalid: bool
+) -> tuple[Records, BoolArray]:
+    """The records and rows to keep, without those that cannot become jobs.
+
+    Raises:
+        TraceError: there is one, and ``skip_invalid`` is false.
+    """
+    assert records.line is not None
+    faults = [
+        TraceError(path, reason, line=int(records.line[row]), field=field)
+        for row, (field, reason) in sorted(_faults(records, kept).items())
+    ]
+    if faults and not skip_invalid:
+        raise faults[0]
+    kept = kept & ~np.isin(records.line, [fault.line for fault in faults])
+    skipped = (*records.skipped, *(str(fault) for fault in faults))
+    return Records(records.columns, records.wider, records.line, skipped), kept
+
+
+def _workload(
+    path: Path,
+    header: tuple[str, ...],
+    records: Records,
+    kept: BoolArray,
+    counts: dict[str, int],
+    rules: SwfRules,
+) -> Workload:
+    column: dict[str, npt.NDArray[Any]] = {
+        field: values[kept] for field, values in records.columns.items()
+    }
+    submit, wait = column["submit time"], column["wait time"]
+    runtime, walltime = column["run time"], column["requested time"]
+    never_ran = (column["status"] == _CANCELLED) & (runtime <= 0)
+    strange = np.zeros(len(submit), np.bool_)
+    for field in ("wait time", "run time", "requested time", "requested processors"):
+        strange |= (column[field] < 0) & (column[field] != -1)
+    counts["job with a number below 0 other than -1, taken as unknown"] = int(strange.sum())
+
+    unknown_runtime = (runtime < 0) & ~never_ran
+    counts["job without run time, given 0 s"] = int(unknown_runtime.sum())
+    counts["job cancelled before it started, kept"] = int(never_ran.sum())
+    runtime = np.where(never_ran, np.maximum(walltime, 0), np.maximum(runtime, 0))
+    walltime = _walltime(walltime, runtime, rules, counts)
+    over = runtime > walltime
+    if rules.overrun == "cut":
+        counts["run time cut to the requested time"] = int(over.sum())
+        runtime = np.minimum(runtime, walltime)
+
+    zero, epoch_s = _time_zero(header, submit, rebase=rules.rebase)
+    submit = submit - zero
+    left_queue = np.where(wait >= 0, submit + wait, -1)
+    dependencies = _dependencies(column, counts)
+    counts["line with more than 18 fields, the others not read"] = records.wider
+    partition = column[rules.partition_field] if rules.partition_field != "none" else None
+    try:
+        return Workload.build(
+            job_id=column["job number"],
+            submit_s=submit,
+            runtime_s=runtime,
+            walltime_s=walltime,
+            nodes=_nodes(column, rules, counts),
+            user=_category(column["user"]),
+            account=_category(column["group"]),
+            partition=None if partition is None else _category(partition),
+            dependencies=dependencies,
+            recorded_start_s=np.where(never_ran, -1, left_queue),
+            cancel_s=np.where(never_ran, left_queue, -1),
+            name=stem(path),
+            start_epoch_s=epoch_s,
+            header=header,
+            nodes_hint=_nodes_hint(header, rules.procs_per_node),
+            notes=ReadNotes({why: n for why, n in counts.items() if n}, records.skipped),
+        )
+    except WorkloadError as error:
+        raise TraceError(path, str(error)) from error
+
+
+def _walltime(
+    requested: FloatArray, runtime: FloatArray, rules: SwfRules, counts: dict[str, int]
+) -> FloatArray:
+    missing = requested <= 0
+    if rules.no_walltime == "runtime":
+        instead: Any = np.maximum(runtime, 1 / MS_PER_S)
+        why = "job without requested time, given its run time"
+    else:
+        instead = rules.no_walltime
+        why = f"job without requested time, given {instead} s"
+    counts[why] = int(missing.sum())
+    return np.where(missing, instead, requested)
+
+
+def _nodes(
+    column: dict[str, npt.NDArray[Any]], rules: SwfRules, counts: dict[str, int]
+) -> FloatArray:
+    missing = column["requested processors"] <= 0
+    counts["job without requested processors, given the allocated ones"] = int(missing.sum())
+    processors = np.where(missing, column["allocated processors"], column["requested processors"])
+    nodes: FloatArray = np.ceil(processors / rules.procs_per_node)
+    return nodes
+
+
+def _time_zero(
+    header: tuple[str, ...], submit: FloatArray, *, rebase: bool
+) -> tuple[float, float | None]:
+    """The submit time that becomes zero, and the Unix time of zero where it is known."""
+    first = float(submit.min(initial=np.inf))
+    zero = first if rebase and len(submit) else 0.0
+    if len(submit) and first > _UNIX_TIMES_FROM:
+        return zero, zero
+    began = _header_number(header, "UnixStartTime")
+    return zero, began + zero if began else None
+
+
+def _nodes_hint(header: tuple[str, ...], procs_per_node: int) -> int | None:
+    processors = _header_number(header, "MaxProcs")
+    if processors:
+        return -int(-processors // procs_per_node)
+    nodes = _header_number(header, "MaxNodes")
+    return int(nodes) if nodes else None
+
+
+def _header_number(header: tuple[str, ...], key: str) -> float | None:
+    for line in header:
+        match = _KEY.match(line)
+        if match and match[1].lower() == key.lower() and float(match[2]) < _LIMIT:
+            return float(match[2])
+    return None
+
+
+def _category(numbers: FloatArray) -> Category:
+    known = numbers >= 0
+    if not known.any():
+        return Category.unknown(len(numbers))
+    return Category.of(np.where(known, numbers, -1).astype(np.int64))
+
+
+def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -> Dependencies:
+    jobs, preceding = column["job number"], column["preceding job"]
+    waiting = np.flatnonzero(preceding >= 0)
+    if not len(waiting):
+        return Dependencies.none()
+    # Some converters fill the column with one number; then that job would wait for itself.
+    if len(waiting) == len(jobs) > 1 and (jobs == preceding[0]).any() and not np.ptp(preceding):
+        counts["preceding job not read: all jobs name the same, one of them itself"] = len(jobs)
+        return Dependencies.none()
+    order = np.argsort(jobs)
+    place = np.searchsorted(jobs[order], preceding[waiting])
+    on = order[np.minimum(place, len(order) - 1)]
+    found = jobs[on] == preceding[waiting]
+    counts["job whose preceding job is not there, dependency not read"] = int((~found).sum())
+    delay = np.maximum(column["think time"][waiting][found], 0)
+    return Dependencies(
+        job=waiting[found].astype(np.int64),
+        on=on[found].astype(np.int64),
+        kind=np.full(int(found.sum()), DependencyKind.AFTERANY, np.int8),
+        delay_ms=np.rint(delay * MS_PER_S).astype(np.int64),
+    )

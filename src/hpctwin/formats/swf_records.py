@@ -1,0 +1,246 @@
+"""SWF lines as columns of numbers: all at once where every line is in order, else line by line."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import TraceError
+
+__all__ = ["FIELDS", "Records", "parse_fast", "parse_lines", "split_comments", "unify_line_ends"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+FIELDS = (
+    "job number",
+    "submit time",
+    "wait time",
+    "run time",
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested processors",
+    "requested time",
+    "requested memory",
+    "status",
+    "user",
+    "group",
+    "executable",
+    "queue",
+    "partition",
+    "preceding job",
+    "think time",
+)
+"""The fields of SWF 2.2, in the order of the columns."""
+
+_WHOLE = ("job number", "preceding job")
+_TIMES = ("submit time", "wait time", "run time", "average CPU time", "requested time")
+_OTHER_BLANKS = b"\t\v\f"
+_NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The lines of a log.
+
+    Args:
+        columns: one array for each of `FIELDS`: int64 for job numbers, else float64.
+        wider: how many lines have more than 18 fields.
+        line: line numbers, from 1; None if they were not kept.
+        skipped: one message for each line left out.
+    """
+
+    columns: dict[str, npt.NDArray[Any]]
+    wider: int
+    line: IntArray | None = None
+    skipped: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.columns["job number"])
+
+
+def unify_line_ends(content: bytes) -> bytes:
+    """End every line with a line feed and take a byte order mark away."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return content
+
+
+def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes]:
+    """Take comment lines out of a log, wherever they are.
+
+    Args:
+        content: the log, with line feeds.
+
+    Returns:
+        The comment lines, from their semicolon on, and all other lines.
+    """
+    comments: list[bytes] = []
+    others: list[bytes] = []
+    begin = 0
+    found = content.find(b";")
+    while found >= 0:
+        start = content.rfind(b"\n", 0, found) + 1
+        end = content.find(b"\n", found)
+        end = len(content) if end < 0 else end
+        if not content[start:found].strip():
+            comments.append(content[found:end].rstrip())
+            others.append(content[begin:start])
+            begin = end + 1
+        found = content.find(b";", end)
+    others.append(content[begin:])
+    return tuple(_text(comment) for comment in comments), b"".join(others)
+
+
+def parse_fast(body: bytes) -> Records | None:
+    """Parse lines without comments, all at once.
+
+    Returns:
+        The records; None if any line is not in order, without saying which.
+    """
+    body = _squeezed(body)
+    if not body:
+        return _empty()
+    schema: dict[str, Any] = {
+        field: pl.Int64 if field in _WHOLE else pl.Float64 for field in FIELDS
+    }
+    try:
+        frame = pl.read_csv(
+            body,
+            has_header=False,
+            schema={**schema, "more": pl.String},
+            separator=" ",
+            quote_char=None,
+            truncate_ragged_lines=True,
+        )
+    except pl.exceptions.PolarsError:
+        return None
+    wider = len(frame) - frame["more"].null_count()
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for field in FIELDS:
+        series = frame[field]
+        if series.null_count():
+            return None
+        columns[field] = series.to_numpy()
+        if field not in _WHOLE and not np.isfinite(columns[field]).all():
+            return None
+    return Records(columns, wider)
+
+
+def parse_lines(path: Path, content: bytes, *, skip_invalid: bool) -> Records:
+    """Parse a log line by line.
+
+    Args:
+        path: for messages.
+        content: the whole log with its comments, with line feeds.
+        skip_invalid: leave malformed lines out, with a message for each.
+
+    Raises:
+        TraceError: a line is malformed and ``skip_invalid`` is false.
+    """
+    whole = {field: array("q") for field in _WHOLE}
+    numbers = array("d")
+    lines = array("q")
+    skipped: list[str] = []
+    wider = 0
+    for line, tokens in _token_lines(content):
+        try:
+            values, job, preceding = _parse_line(path, line, tokens)
+        except TraceError as error:
+            if not skip_invalid:
+                raise
+            skipped.append(str(error))
+            continue
+        whole["job number"].append(job)
+        whole["preceding job"].append(preceding)
+        numbers.extend(values)
+        lines.append(line)
+        wider += len(tokens) > len(FIELDS)
+    table = np.frombuffer(numbers, np.float64).reshape(-1, len(FIELDS)) if numbers else _no_rows()
+    columns: dict[str, npt.NDArray[Any]] = {
+        field: np.ascontiguousarray(table[:, column]) for column, field in enumerate(FIELDS)
+    }
+    columns |= {field: np.array(values, np.int64) for field, values in whole.items()}
+    return Records(columns, wider, np.array(lines, np.int64), tuple(skipped))
+
+
+def _token_lines(content: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        tokens = line.split()
+        if tokens and not tokens[0].startswith(b";"):
+            yield number, tokens
+
+
+def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float], int, int]:
+    if len(tokens) < len(FIELDS):
+        raise TraceError(
+            path,
+            f"found {len(tokens)} columns, expected {len(FIELDS)}; the line starts with "
+            f"{_text(b' '.join(tokens))[:40]!r}",
+            line=line,
+        )
+    values = []
+    for field, token in zip(FIELDS, tokens, strict=False):
+        value = float(token) if _NUMBER.fullmatch(token) else math.nan
+        if not math.isfinite(value):
+            unit = " of seconds" if field in _TIMES else ""
+            kind = "a whole number" if field in _WHOLE else "a number"
+            unknown = "" if field in ("job number", "submit time") else " or -1"
+            raise TraceError(
+                path,
+                f"found {_text(token)[:40]!r}, expected {kind}{unit}{unknown}",
+                line=line,
+                field=field,
+            )
+        values.append(value)
+    job, preceding = (_whole(path, line, field, tokens[FIELDS.index(field)]) for field in _WHOLE)
+    return values, job, preceding
+
+
+def _whole(path: Path, line: int, field: str, token: bytes) -> int:
+    value = float(token)
+    if value.is_integer() and abs(value) < 2**62:
+        # Through float, job numbers beyond 2**53 would lose their last digits.
+        return int(token) if token.lstrip(b"+-").isdigit() else int(value)
+    raise TraceError(path, f"found {_text(token)!r}, expected a whole number", line=line, field=field)
+
+
+def _squeezed(body: bytes) -> bytes:
+    """One space between fields, none around them, no empty lines."""
+    if any(blank in body for blank in (b"\t", b"\v", b"\f")):
+        body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS)))
+    while b"  " in body:
+        body = body.replace(b"    ", b" ").replace(b"  ", b" ")
+    body = body.replace(b"\n ", b"\n").replace(b" \n", b"\n")
+    while b"\n\n" in body:
+        body = body.replace(b"\n\n", b"\n")
+    return body.strip()
+
+
+def _text(raw: bytes) -> str:
+    """Text of a comment: UTF-8 or, as in many old logs, Latin-1, which any bytes are."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _no_rows() -> FloatArray:
+    return np.empty((0, len(FIELDS)))
+
+
+def _empty() -> Records:
+    return Records(
+        {field: np.empty(0, np.int64 if field in _WHOLE else np.float64) for field in FIELDS}, 0
+    )

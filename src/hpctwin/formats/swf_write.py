@@ -1,0 +1,189 @@
+"""Writing SWF."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import WorkloadError
+from hpctwin.formats._files import write_bytes
+from hpctwin.formats._losses import lost_by
+from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
+
+__all__ = ["write_swf"]
+
+IntArray = npt.NDArray[np.int64]
+
+_CANCELLED = 5
+_CARRIED = frozenset(
+    {
+        "user", "account", "partition", "dependencies", "recorded_start", "cancel",
+        "header", "start_epoch_s", "nodes_hint",
+    }
+)  # fmt: skip
+
+
+def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
+    """Write an SWF log, compressed if the name ends in ``.gz``, all of it or nothing.
+
+    The partition goes to both field 15 (queue) and 16. Ids and labels that are not whole numbers
+    are numbered, and comments say which is which. Comment lines on the size of the machine and
+    the time of its start are brought in line with the workload. Jobs that left the queue
+    unstarted are written with status 5; all others with status -1, unknown.
+
+    Returns:
+        What the format could not carry, a sentence each.
+
+    Raises:
+        WorkloadError: a job has dependencies that SWF cannot express (it knows one ``afterany``
+            for a job), or the file cannot be written.
+    """
+    size = len(workload)
+    lost = list(lost_by("SWF", workload, _CARRIED))
+    key: list[str] = []
+    numbers = _job_numbers(workload, key)
+    preceding, think_ms = _preceding(workload, numbers)
+    started = workload.recorded_start_ms >= 0
+    wait_ms = np.where(started, workload.recorded_start_ms - workload.submit_ms, -1)
+    early = started & (wait_ms < 0)
+    if early.any():
+        lost.append(f"SWF cannot carry a start before the submission: {early.sum()} jobs")
+    wait_ms[early] = -1
+    cancelled = workload.cancel_ms >= 0
+    unstarted = cancelled & ~started & (workload.cancel_ms >= workload.submit_ms)
+    if (cancelled & ~unstarted).any():
+        lost.append(
+            "SWF cannot carry when a job was cancelled that had started or was not submitted: "
+            f"{(cancelled & ~unstarted).sum()} jobs"
+        )
+    shorter = unstarted & (workload.runtime_ms != workload.walltime_ms)
+    if shorter.any():
+        lost.append(f"SWF cannot carry the run time of cancelled jobs: {shorter.sum()} jobs")
+    wait_ms[unstarted] = (workload.cancel_ms - workload.submit_ms)[unstarted]
+    unknown = np.full(size, -1, np.int64)
+    partition = _label_numbers("partition", workload.partition, key)
+    table = pl.DataFrame(
+        {
+            "job": numbers,
+            "submit": _seconds(workload.submit_ms),
+            "wait": _seconds(wait_ms),
+            "run": _seconds(np.where(unstarted, -1, workload.runtime_ms)),
+            "allocated": np.where(started, workload.nodes, -1),
+            "cpu": unknown,
+            "memory": unknown,
+            "nodes": workload.nodes,
+            "walltime": _seconds(workload.walltime_ms),
+            "requested_memory": unknown,
+            "status": np.where(unstarted, _CANCELLED, -1),
+            "user": _label_numbers("user", workload.user, key),
+            "group": _label_numbers("group", workload.account, key),
+            "executable": unknown,
+            "queue": partition,
+            "partition": partition,
+            "preceding": preceding,
+            "think": _seconds(think_ms),
+        }
+    )
+    header = _header(workload) + key
+    comments = "".join(f"{line}\n" for line in header)
+    lines = table.write_csv(separator=" ", include_header=False, quote_style="never")
+    write_bytes(Path(path), (comments + lines).encode())
+    return tuple(lost)
+
+
+def _seconds(ms: IntArray) -> pl.Series:
+    """Seconds as short as they can be written exactly; -1 stays."""
+    series = pl.Series("ms", ms, dtype=pl.Int64)
+    whole, rest = series // MS_PER_S, series % MS_PER_S
+    if not rest.any():
+        return whole
+    frame = pl.DataFrame({"ms": series, "whole": whole, "rest": rest})
+    fraction = pl.col("rest").cast(pl.String).str.zfill(3).str.strip_chars_end("0")
+    return frame.select(
+        pl.when(pl.col("ms") < 0)
+        .then(pl.lit("-1"))
+        .when(pl.col("rest") == 0)
+        .then(pl.col("whole").cast(pl.String))
+        .otherwise(pl.col("whole").cast(pl.String) + "." + fraction)
+        .alias("seconds")
+    )["seconds"]
+
+
+def _job_numbers(workload: Workload, key: list[str]) -> IntArray:
+    ids = workload.job_id
+    if ids.dtype.kind == "i" and (ids >= 0).all():
+        return ids
+    numbers = np.arange(1, len(ids) + 1)
+    key += [f"; Note: job {n} is {_one_line(job)}" for n, job in zip(numbers, ids, strict=True)]
+    return numbers
+
+
+def _label_numbers(kind: str, category: Category, key: list[str]) -> IntArray:
+    labels = category.labels
+    if all(re.fullmatch(r"0|[1-9]\d{0,11}", label) for label in labels):
+        numbers = [int(label) for label in labels]
+    else:
+        numbers = list(range(1, len(labels) + 1))
+        key += [
+            f"; Note: {kind} {n} is {_one_line(label)}"
+            for n, label in zip(numbers, labels, strict=True)
+        ]
+    return np.array([*numbers, -1], np.int64)[category.codes]
+
+
+def _one_line(label: Any) -> str:
+    return " ".join(str(label).split())
+
+
+def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArray]:
+    edges = workload.dependencies
+    preceding = np.full(len(workload), -1, np.int64)
+    think_ms = np.full(len(workload), -1, np.int64)
+    other = np.flatnonzero(edges.kind != DependencyKind.AFTERANY)
+    if len(other):
+        kind = DependencyKind(int(edges.kind[other[0]])).name.lower()
+        raise WorkloadError(
+            f"job {workload.job_id[edges.job[other[0]]]} has a dependency {kind}; "
+            "SWF can only express afterany"
+        )
+    rows, times = np.unique(edges.job, return_counts=True)
+    if (times > 1).any():
+        row = rows[times > 1][0]
+        raise WorkloadError(
+            f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; "
+            "SWF can only express one"
+        )
+    preceding[edges.job] = numbers[edges.on]
+    think_ms[edges.job] = edges.delay_ms
+    return preceding, think_ms
+
+
+def _header(workload: Workload) -> list[str]:
+    """The comment lines, with what they say of size and start as the workload has it."""
+    start = workload.start_epoch_s
+    values: dict[str, str | None] = {
+        "MaxProcs": None if workload.nodes_hint is None else str(workload.nodes_hint),
+        "UnixStartTime": None if start is None else np.format_float_positional(start, trim="-"),
+    }
+    if workload.nodes_hint is None:
+        values["MaxNodes"] = None
+    kept: list[str] = []
+    said = set()
+    for line in workload.header:
+        match = re.match(r"\s*;\s*(\w+)\s*:\s*(\S*)", line)
+        key = next((k for k in values if match and match[1].lower() == k.lower()), None)
+        if key is None:
+            kept.append(line if line.lstrip().startswith(";") else f"; {line}")
+        elif values[key] is not None and key not in said:
+            same = match is not None and match[2] == values[key]
+            kept.append(line if same else f"; {key}: {values[key]}")
+            said.add(key)
+    kept += [f"; {k}: {value}" for k, value in values.items() if value and k not in said]
+    if not kept and not len(workload):
+        kept.append("; MaxJobs: 0")
+    return kept
