@@ -7,6 +7,7 @@
     ├── WorkloadError (ValueError)      a workload that cannot be right
     │   └── TraceError                  a file that cannot be read as the trace it claims to be
     ├── UnknownNameError (LookupError)  a name that no policy, generator, … has
+    ├── DownloadError (OSError)         a file that could not be fetched, or came damaged
     ├── PolicyError (ValueError)        a policy written by the user that does not work
     └── SimulationError (RuntimeError)  a simulation asked for what it cannot do
 
@@ -20,6 +21,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "ConfigError",
+    "DownloadError",
     "HpctwinError",
     "PolicyError",
     "SimulationError",
@@ -83,6 +85,20 @@ class UnknownNameError(HpctwinError, LookupError):
         self.kind = kind
         self.name = name
         self.known = names
+
+
+class DownloadError(HpctwinError, OSError):
+    """A file could not be fetched, or what came is not what was asked for.
+
+    Args:
+        url: where it was asked for.
+        reason: what happened.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url}: {reason}")
+        self.url = url
+        self.reason = reason
 
 
 class PolicyError(HpctwinError, ValueError):

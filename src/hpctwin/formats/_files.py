@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.errors import HpctwinError, TraceError, WorkloadError
 
 __all__ = ["decode", "read_bytes", "read_json", "stem", "write_atomically", "write_bytes"]
 
@@ -97,6 +97,8 @@ def write_atomically(path: Path) -> Iterator[BinaryIO]:
         with temporary.open("xb") as file:
             yield file
         temporary.replace(path)
+    except HpctwinError:
+        raise
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be written: {_cause(error)}") from error
     finally:

@@ -161,13 +161,15 @@ def _without_faults(
         TraceError: there is one, and ``skip_invalid`` is false.
     """
     assert records.line is not None
+    rows = _faults(records, kept)
     faults = [
         TraceError(path, reason, line=int(records.line[row]), field=field)
-        for row, (field, reason) in sorted(_faults(records, kept).items())
+        for row, (field, reason) in sorted(rows.items())
     ]
     if faults and not skip_invalid:
         raise faults[0]
-    kept = kept & ~np.isin(records.line, [fault.line for fault in faults])
+    kept = kept.copy()
+    kept[list(rows)] = False
     skipped = (*records.skipped, *(str(fault) for fault in faults))
     return Records(records.columns, records.wider, records.line, skipped), kept
 

@@ -112,21 +112,14 @@ def parse_fast(body: bytes) -> Records | None:
     body = _squeezed(body)
     if not body:
         return _empty()
+    body, wider = _cut_to_fields(body)
     schema: dict[str, Any] = {
         field: pl.Int64 if field in _WHOLE else pl.Float64 for field in FIELDS
     }
     try:
-        frame = pl.read_csv(
-            body,
-            has_header=False,
-            schema={**schema, "more": pl.String},
-            separator=" ",
-            quote_char=None,
-            truncate_ragged_lines=True,
-        )
+        frame = pl.read_csv(body, has_header=False, schema=schema, separator=" ", quote_char=None)
     except pl.exceptions.PolarsError:
         return None
-    wider = len(frame) - frame["more"].null_count()
     columns: dict[str, npt.NDArray[Any]] = {}
     for field in FIELDS:
         series = frame[field]
@@ -213,7 +206,9 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
     if value.is_integer() and abs(value) < 2**62:
         # Through float, job numbers beyond 2**53 would lose their last digits.
         return int(token) if token.lstrip(b"+-").isdigit() else int(value)
-    raise TraceError(path, f"found {_text(token)!r}, expected a whole number", line=line, field=field)
+    raise TraceError(
+        path, f"found {_text(token)!r}, expected a whole number", line=line, field=field
+    )
 
 
 def _squeezed(body: bytes) -> bytes:
@@ -226,6 +221,16 @@ def _squeezed(body: bytes) -> bytes:
     while b"\n\n" in body:
         body = body.replace(b"\n\n", b"\n")
     return body.strip()
+
+
+def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
+    """Squeezed lines without what follows the 18 fields, and how many lines had more."""
+    lines = body.count(b"\n") + 1
+    if body.count(b" ") == lines * (len(FIELDS) - 1):
+        return body, 0
+    parts = [line.split(b" ", len(FIELDS)) for line in body.split(b"\n")]
+    wider = sum(len(part) > len(FIELDS) for part in parts)
+    return b"\n".join(b" ".join(part[: len(FIELDS)]) for part in parts), wider
 
 
 def _text(raw: bytes) -> str:

@@ -73,7 +73,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         SimulationError: the file is not one, or comes from another version of the format.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays["about"].tobytes())
         frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))

@@ -1,0 +1,5 @@
+"""``python -m hpctwin``."""
+
+from hpctwin.cli import main
+
+main()

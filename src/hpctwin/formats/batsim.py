@@ -1,0 +1,161 @@
+"""Batsim workloads: ``{"nb_res": …, "jobs": […], "profiles": {…}}``.
+
+A job names a profile, which says what it does. Two types can be read: ``delay`` (runs that many
+seconds) and ``parallel_homogeneous`` without communication (computes that many flops on each node,
+at a speed that the platform, not the workload, knows).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hpctwin.errors import ConfigError, TraceError, WorkloadError
+from hpctwin.formats._files import read_json, stem
+from hpctwin.formats._json_jobs import (
+    JobRecord,
+    job_ids,
+    machine_size,
+    plain_seconds,
+    read_jobs,
+    write_json,
+)
+from hpctwin.formats._losses import lost_by
+from hpctwin.model import ReadNotes, Workload
+
+__all__ = ["FLOPS_PER_S", "is_batsim", "read_batsim", "read_batsim_document", "write_batsim"]
+
+FLOPS_PER_S = 1e9
+"""Speed of a node unless another is given."""
+
+_CARRIED = frozenset({"nodes_hint"})
+_SHORTEST_S = 0.001
+_SUPPORTED = "delay, parallel_homogeneous"
+
+
+def is_batsim(document: Any) -> bool:
+    """Whether a JSON document looks like a Batsim workload."""
+    return isinstance(document, dict) and "jobs" in document and "profiles" in document
+
+
+def read_batsim(
+    path: str | Path, *, flops_per_s: float = FLOPS_PER_S, skip_invalid: bool = False
+) -> Workload:
+    """Read a Batsim workload, compressed or not.
+
+    Jobs without walltime (left out or -1) get their run time as walltime.
+
+    Args:
+        path: the file.
+        flops_per_s: speed of a node, for ``parallel_homogeneous`` profiles.
+        skip_invalid: leave faulty jobs out and list them in the read notes.
+
+    Raises:
+        TraceError: the file cannot be read, a job is faulty, or its profile is not supported.
+        ConfigError: the speed is not above 0.
+    """
+    path = Path(path)
+    return read_batsim_document(
+        path, read_json(path), flops_per_s=flops_per_s, skip_invalid=skip_invalid
+    )
+
+
+def read_batsim_document(
+    path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool
+) -> Workload:
+    """Read a Batsim workload whose JSON has been read; otherwise as `read_batsim`."""
+    if not (flops_per_s > 0 and math.isfinite(flops_per_s)):
+        raise ConfigError(f"flops_per_s is {flops_per_s!r}, expected a number above 0")
+    profiles = document.get("profiles") if isinstance(document, dict) else None
+    if not isinstance(profiles, dict):
+        raise TraceError(path, "expected an object with an object 'profiles'", field="profiles")
+
+    def read_one(job: JobRecord) -> tuple[float, float, float, float | None]:
+        limited = job.has("walltime") and job.values["walltime"] != -1
+        return (
+            job.number("subtime"),
+            job.number("res", least=1, whole=True),
+            _runtime_s(job, profiles, flops_per_s),
+            job.number("walltime", least=_SHORTEST_S) if limited else None,
+        )
+
+    ids, jobs, skipped = read_jobs(path, document, "id", read_one, skip_invalid=skip_invalid)
+    without = sum(walltime is None for *_, walltime in jobs)
+    counts = {"job without walltime, given its run time": without} if without else {}
+    try:
+        return Workload.build(
+            job_id=job_ids(ids),
+            submit_s=[submit for submit, *_ in jobs],
+            nodes=[nodes for _, nodes, *_ in jobs],
+            runtime_s=[runtime for *_, runtime, _ in jobs],
+            walltime_s=[
+                max(runtime, _SHORTEST_S) if walltime is None else walltime
+                for *_, runtime, walltime in jobs
+            ],
+            name=stem(path),
+            nodes_hint=machine_size(path, document),
+            notes=ReadNotes(counts, skipped),
+        )
+    except WorkloadError as error:
+        raise error if isinstance(error, TraceError) else TraceError(path, str(error)) from error
+
+
+def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
+    """Write a Batsim workload with a ``delay`` profile for each run time, atomically.
+
+    Returns:
+        What the format could not carry, a sentence each.
+
+    Raises:
+        WorkloadError: the file cannot be written.
+    """
+    delays = {ms: plain_seconds(ms) for ms in sorted(set(workload.runtime_ms.tolist()))}
+    jobs = [
+        {
+            "id": job_id,
+            "subtime": plain_seconds(int(workload.submit_ms[row])),
+            "walltime": plain_seconds(int(workload.walltime_ms[row])),
+            "res": int(workload.nodes[row]),
+            "profile": f"delay_{delays[int(workload.runtime_ms[row])]}",
+        }
+        for row, job_id in enumerate(workload.job_id.tolist())
+    ]
+    profiles = {f"delay_{delay}": {"type": "delay", "delay": delay} for delay in delays.values()}
+    size = workload.nodes_hint or int(workload.nodes.max(initial=1))
+    write_json(Path(path), {"nb_res": size, "profiles": profiles, "jobs": jobs})
+    return lost_by("Batsim", workload, _CARRIED)
+
+
+def _runtime_s(job: JobRecord, profiles: Mapping[str, Any], flops_per_s: float) -> float:
+    name = job.values.get("profile")
+    if not isinstance(name, str) or name not in profiles:
+        found = "is missing" if name is None else f"{name!r:.40} is none of the file's profiles"
+        raise job.fault("profile", f"{found}, expected the name of one")
+    values = profiles[name]
+    if not isinstance(values, dict):
+        raise job.fault("profile", f"{name!r} is {values!r:.40}, expected an object")
+    profile = JobRecord(job.path, f"{job.where}, profile {name!r}", values)
+    kind = values.get("type")
+    if kind == "delay":
+        return profile.number("delay")
+    if kind == "parallel_homogeneous":
+        if profile.has("com") and profile.number("com") > 0:
+            raise profile.fault("com", f"is {values['com']}, communication is not supported")
+        return JobRecord(job.path, profile.where, {"cpu": _flops(profile) / flops_per_s}).number(
+            "cpu"
+        )
+    raise profile.fault("type", f"is {kind!r:.40}, supported are {_SUPPORTED}")
+
+
+def _flops(profile: JobRecord) -> float:
+    # Flops are beyond any bound that is sensible for times, so only the kind is checked here.
+    value = profile.values.get("cpu")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        found = "is missing" if value is None else f"is {value!r:.40}"
+        raise profile.fault("cpu", f"{found}, expected a number of flops, 0 or more")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,297 @@
+"""Workloads as CSV and Parquet in our own columns (`hpctwin.model.frame` lists them).
+
+The jobs come back as they were written. What describes the workload as a whole, its header, start
+date and machine size, has no place in a table; the name is the file's.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hpctwin.errors import TraceError, WorkloadError
+from hpctwin.formats._files import decode, read_bytes, stem, write_atomically, write_bytes
+from hpctwin.model import PER_NODE, ReadNotes, Workload
+
+__all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
+
+_REQUIRED = ("submit_s", "runtime_s", "nodes")
+_TEXTS = ("job_id", "user", "account", "partition", "qos")
+_LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
+_PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What a column of numbers must hold."""
+
+    least: float | None = None
+    whole: bool = False
+    required: bool = False
+
+    @property
+    def expected(self) -> str:
+        kind = "a whole number" if self.whole else "a number"
+        return kind if self.least is None else f"{kind}, {self.least:g} or more"
+
+
+_NUMBERS = {
+    "submit_s": _Rule(0, required=True),
+    "runtime_s": _Rule(0, required=True),
+    "walltime_s": _Rule(0.001),
+    "nodes": _Rule(1, whole=True, required=True),
+    "priority": _Rule(),
+    **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
+    "recorded_start_s": _Rule(-1),
+    "cancel_s": _Rule(-1),
+}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows of text or typed values, and the line of each where the file has lines."""
+
+    frame: pl.DataFrame
+    line: tuple[int, ...] | None
+    skipped: tuple[str, ...] = ()
+
+
+def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
+    """Read a CSV file with a header line, compressed or not.
+
+    Args:
+        path: the file, UTF-8, separated by commas.
+        skip_invalid: leave malformed rows out and list them in the read notes.
+
+    Raises:
+        TraceError: the file cannot be read, a required column is missing or a row is malformed.
+    """
+    path = Path(path)
+    text = decode(path, read_bytes(path))
+    table = _csv_at_once(text)
+    if table is not None and not _faults(table.frame):
+        return _workload(path, table)
+    # Something is not in order: read row by row, to say where.
+    return _checked(path, _csv_by_rows(path, text, skip_invalid), skip_invalid)
+
+
+def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
+    """Read a Parquet file.
+
+    Args:
+        path: the file.
+        skip_invalid: leave malformed rows out and list them in the read notes.
+
+    Raises:
+        TraceError: the file cannot be read, a required column is missing, has a type that does
+            not fit, or a row is malformed.
+    """
+    path = Path(path)
+    content = read_bytes(path)
+    if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
+        raise TraceError(path, "not a Parquet file, or cut off")
+    try:
+        frame = pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise TraceError(path, f"a corrupt Parquet file ({error})") from error
+    return _checked(path, _Table(frame, None), skip_invalid)
+
+
+def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
+    """Write a CSV file, compressed if the name ends in ``.gz``, all of it or nothing.
+
+    Returns:
+        What the format could not carry, a sentence each.
+
+    Raises:
+        WorkloadError: the file cannot be written.
+    """
+    write_bytes(Path(path), workload.to_frame().write_csv().encode())
+    return _lost("CSV", workload)
+
+
+def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
+    """Write a Parquet file, all of it or nothing.
+
+    Returns:
+        What the format could not carry, a sentence each.
+
+    Raises:
+        WorkloadError: the file cannot be written.
+    """
+    with write_atomically(Path(path)) as file:
+        workload.to_frame().write_parquet(file)
+    return _lost("Parquet", workload)
+
+
+def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
+    in_use = {
+        "header": workload.header,
+        "start date": workload.start_epoch_s is not None,
+        "machine size": workload.nodes_hint is not None,
+    }
+    return tuple(f"{format_name} has no place for the {k}" for k, used in in_use.items() if used)
+
+
+def _csv_at_once(text: str) -> _Table | None:
+    """The rows as text; None if rows differ in length or nothing sure can be said."""
+    header, _, body = text.partition("\n")
+    columns = header.rstrip("\r").split(",")
+    rows = body.rstrip("\n").count("\n") + 1
+    # With quotes, commas do not tell how many cells a row has; nor do empty lines hold rows.
+    if '"' in text or "\n\n" in text or "\r" in text or len(set(columns)) != len(columns):
+        return None
+    if body.count(",") != rows * (len(columns) - 1) or len(columns) == 1:
+        return None
+    try:
+        frame = pl.read_csv(text.encode(), infer_schema=False, quote_char=None, null_values="")
+    except pl.exceptions.PolarsError:
+        return None
+    return _Table(frame, None)
+
+
+def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> _Table:
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[list[str | None]] = []
+    lines: list[int] = []
+    skipped: list[str] = []
+    columns: list[str] = []
+    try:
+        for cells in reader:
+            line = reader.line_num
+            if not cells:
+                continue
+            if not columns:
+                columns = [cell.strip() for cell in cells]
+                continue
+            if len(cells) != len(columns):
+                fault = TraceError(
+                    path, f"found {len(cells)} cells, expected {len(columns)}", line=line
+                )
+                if not skip_invalid:
+                    raise fault
+                skipped.append(str(fault))
+                continue
+            rows.append([cell or None for cell in cells])
+            lines.append(line)
+    except csv.Error as error:
+        raise TraceError(path, f"not CSV: {error}", line=reader.line_num) from error
+    twice = [column for column in columns if columns.count(column) > 1]
+    if twice:
+        raise TraceError(path, "two columns have this name", line=1, field=twice[0])
+    frame = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+    return _Table(frame, tuple(lines), tuple(skipped))
+
+
+def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
+    """The workload without rows that are malformed.
+
+    Raises:
+        TraceError: a column is missing or does not fit, or a row is malformed and
+            ``skip_invalid`` is false.
+    """
+    for name in _REQUIRED:
+        if name not in table.frame.columns:
+            raise TraceError(
+                path,
+                f"the column is missing; required are {', '.join(_REQUIRED)}, found "
+                f"{', '.join(table.frame.columns)[:200]}",
+                field=name,
+            )
+    _check_types(path, table.frame)
+    faults = _faults(table.frame)
+    messages = []
+    for row, (field, reason) in sorted(faults.items()):
+        line = table.line[row] if table.line else None
+        where = "" if table.line else f"row {row + 1}: "
+        error = TraceError(path, where + reason, line=line, field=field)
+        if not skip_invalid:
+            raise error
+        messages.append(str(error))
+    good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
+    return _workload(path, _Table(table.frame.filter(good), None, (*table.skipped, *messages)))
+
+
+def _check_types(path: Path, frame: pl.DataFrame) -> None:
+    for name, dtype in frame.schema.items():
+        if _rule(name) is not None:
+            fits, expected = dtype.is_numeric() or dtype in (pl.String, pl.Null), "numbers"
+        elif name in (*_TEXTS, "depends", "recorded_nodes"):
+            fits = dtype.is_numeric() or dtype in (pl.String, pl.Categorical, pl.Null)
+            expected = "numbers or text"
+        else:
+            continue
+        if not fits:
+            raise TraceError(path, f"the column holds {dtype}, expected {expected}", field=name)
+
+
+def _rule(name: str) -> _Rule | None:
+    return _Rule(0, whole=True) if name.startswith("res_") else _NUMBERS.get(name)
+
+
+def _faults(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
+    """Field and reason for each row that cannot become a job."""
+    faults: dict[int, tuple[str, str]] = {}
+    for name in frame.columns:
+        column = frame[name]
+        rule = _rule(name)
+        if rule is not None:
+            value = column.cast(pl.Float64, strict=False)
+            bad = column.is_not_null() & (value.is_null() | ~value.is_finite())
+            bad |= (value.abs() > _LIMIT).fill_null(False)
+            if rule.least is not None:
+                bad |= (value < rule.least).fill_null(False)
+            if rule.whole:
+                bad |= (value != value.floor()).fill_null(False)
+            if rule.required:
+                bad |= column.is_null()
+            expected = f"{rule.expected}, up to {_LIMIT:g}"
+        elif name == "job_id":
+            bad = column.is_null() | ~column.is_first_distinct()
+            expected = "an id that no other row has"
+        else:
+            continue
+        for row in bad.fill_null(True).arg_true():
+            found = "nothing" if column[row] is None else repr(column[row])[:40]
+            faults.setdefault(row, (name, f"found {found}, expected {expected}"))
+    return faults
+
+
+def _workload(path: Path, table: _Table) -> Workload:
+    frame = table.frame
+    missing = [name for name in _REQUIRED if name not in frame.columns]
+    if missing:
+        return _checked(path, table, skip_invalid=False)
+    counts: dict[str, int] = {}
+    frame = frame.with_columns(
+        frame[name].cast(pl.Float64) for name in frame.columns if _rule(name) is not None
+    ).with_columns(_whole_or_text(frame[name]) for name in _TEXTS if name in frame.columns)
+    if "walltime_s" in frame.columns:
+        empty = frame["walltime_s"].is_null()
+        counts["job without walltime, given its run time"] = int(empty.sum())
+        instead = pl.max_horizontal(pl.col("runtime_s"), pl.lit(0.001))
+        frame = frame.with_columns(pl.col("walltime_s").fill_null(instead))
+    ours = {*_NUMBERS, *_TEXTS, "depends", "recorded_nodes"}
+    for name in frame.columns:
+        if name not in ours and not name.startswith("res_"):
+            counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
+    notes = ReadNotes({why: n for why, n in counts.items() if n}, table.skipped)
+    try:
+        return Workload.from_frame(frame, name=stem(path), notes=notes)
+    except WorkloadError as error:
+        raise TraceError(path, str(error)) from error
+
+
+def _whole_or_text(column: pl.Series) -> pl.Series:
+    """Whole numbers where all are and nothing is lost by it (007 stays text), else text."""
+    if column.dtype.is_float() and (column.drop_nulls() % 1 == 0).all():
+        return column.cast(pl.Int64, strict=False)
+    text = column.cast(pl.String)
+    whole = text.cast(pl.Int64, strict=False)
+    same: Any = whole.cast(pl.String).eq_missing(text).all()
+    return whole if same else text

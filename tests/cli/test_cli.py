@@ -1,0 +1,135 @@
+"""The command line as its users meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from hpctwin import Workload, generate, write_workload
+from hpctwin.cli import main
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    write_workload(generate("poisson", jobs=200, nodes=32, seed=1), path)
+    return path
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code or 0)
+
+
+def test_simulate_prints_its_summary_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("simulate", trace, "--nodes", 32, "--order", "fcfs", "--backfill", "easy", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["jobs"] == 200
+    assert {"mean_wait_s", "makespan_s", "utilization", "engine_s"} <= set(summary)
+
+
+def test_simulate_writes_a_folder_that_repeats_the_run(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert run("simulate", trace, "-n", 32, "-o", "-(wait/walltime)**3*nodes", "--out", out) == 0
+    assert len(pl.read_parquet(out / "jobs.parquet")) == 200
+    assert pl.read_parquet(out / "series.parquet")["used_nodes"].max() <= 32
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert manifest["policy"] == "-(wait/walltime)**3*nodes+easy"
+    assert json.loads((out / "summary.json").read_text())["jobs"] == 200
+
+
+@pytest.mark.parametrize("name", ["nodes.png", "queue.svg", "gantt.pdf"])
+def test_simulate_draws_figures(trace: Path, tmp_path: Path, name: str) -> None:
+    assert run("simulate", trace, "-n", 32, "--plot", tmp_path / name, "--by", "size") == 0
+    assert (tmp_path / name).stat().st_size > 1000
+
+
+def test_compare_marks_policies_and_writes_a_report(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.html"
+    chosen = ["-p", "fcfs+none", "-p", "wfp+easy"]
+    assert run("compare", trace, "-n", 32, *chosen, "--html", report, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [summary["policy"] for summary in found] == ["fcfs+none", "wfp+easy"]
+    assert "wfp+easy" in report.read_text()
+
+
+def test_replay_counts_conflicts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = Workload.build(
+        submit_s=[0, 0], runtime_s=[9, 9], nodes=[3, 3], recorded_start_s=[0, 1]
+    )
+    write_workload(workload, tmp_path / "w.swf")
+    assert run("replay", tmp_path / "w.swf", "-n", 4, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["conflicts"] == {"nodes": 1}
+
+
+def test_workload_commands_convert_filter_describe_and_generate(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "small.parquet"
+    assert run("workload", "convert", trace, table) == 0
+    assert len(pl.read_parquet(table)) == 200
+    wide = tmp_path / "wide.csv"
+    assert run("workload", "filter", table, wide, "--min-nodes", 4, "--first", 10) == 0
+    assert pl.read_csv(wide)["nodes"].min() >= 4
+    capsys.readouterr()
+    assert run("workload", "describe", trace, "-n", 32, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == 200
+    assert run("workload", "describe", trace, "--plot", tmp_path / "w.png") == 0
+    made = tmp_path / "made.csv.gz"
+    assert run("workload", "generate", "four-phase", made, "seed=3") == 0
+    assert len(pl.read_csv(made)) == 150
+
+
+def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("nodes: [{name: a, count: 4}]\nreservations: [{start: 2d, end: 1d}]\n")
+    assert run("cluster", "check", path) == 2
+    assert "ends at 86400 s, not after start" in capsys.readouterr().err
+    path.write_text("nodes: [{name: a, count: 4, corez: 3}]\n")
+    assert run("cluster", "check", path) == 2
+    assert "nodes.0.corez" in capsys.readouterr().err
+    path.write_text("nodes: [{name: a, count: 4}]\n")
+    assert run("cluster", "check", path) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["simulate", "none.swf", "-n", "4"], 1, "none.swf"),
+        (["simulate", "{trace}", "-n", "4", "-o", "wfpp"], 2, "Did you mean 'wfp'"),
+        (["simulate", "{trace}", "-n", "4", "-b", "eazy"], 2, "Did you mean 'easy'"),
+        (["simulate", "{trace}", "-n", "four"], 2, "--nodes"),
+        (["simulate", "{trace}", "-n", "0"], 2, "greater than or equal to 1"),
+        (["simulate", "{trace}", "-n", "4", "--plot", "x.bmp"], 2, ".png, .svg, .pdf"),
+        (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),
+        (["workload", "generate", "poison", "x.swf"], 2, "Did you mean 'poisson'"),
+        (["workload", "generate", "poisson", "x.swf", "jobz=3"], 2, "jobz"),
+        (["workload", "convert", "{trace}", "x.doc"], 1, ".doc"),
+        (["polcy"], 2, "polcy"),
+        (["policy", "check", "0*wait/0"], 2, "NaN"),
+    ],
+)
+def test_faults_are_told_in_a_line_without_a_traceback(
+    trace: Path,
+    arguments: list[str],
+    code: int,
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(*(a.replace("{trace}", str(trace)) for a in arguments)) == code
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert "Traceback" not in shown
+
+
+def test_policies_are_listed_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("policy", "list", "--json") == 0
+    assert "wfp" in json.loads(capsys.readouterr().out)["order"]
+    assert run("policy", "check", "wfp+easy/sjf") == 0
+    assert "sjf: fine" in capsys.readouterr().out
