@@ -76,7 +76,7 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.order import dequeue, enqueue
 from hpctwin.engine.passes import run_pass
-from hpctwin.engine.transitions import end_job, interrupt, settle, throw_back
+from hpctwin.engine.transitions import end_job, hold_for_ever, interrupt, settle, throw_back
 
 
 @jit()
@@ -112,7 +112,7 @@ def submit_job(
         settle(j, REJECTED, now, jobs, sim, rules, work)
     elif sim.flag[DEAD, j] == 1:
         if rules.hold_dependents == 1:
-            sim.count[ALIVE] -= 1
+            hold_for_ever(j, jobs, sim)
         else:
             settle(j, DEPENDENCY, now, jobs, sim, rules, work)
     elif sim.number[OPEN, j] == 0:
@@ -139,8 +139,6 @@ def cancel_job(
             sim.count[COMPRESS] = 1
         settle(j, CANCELLED, now, jobs, sim, rules, work)
     elif state == PENDING:
-        if sim.flag[DEAD, j] == 1:
-            sim.count[ALIVE] += 1  # held for ever, and so counted out before
         settle(j, CANCELLED, now, jobs, sim, rules, work)
 
 

@@ -72,7 +72,8 @@ def is_skipped(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> bool:
     if sim.user_running.shape[1] > 0:
         partition = machine.partition[kind]
         limit = machine.user_limit[partition]
-        return limit > 0 and sim.user_running[partition, jobs.fixed[USER, j]] >= limit
+        user = jobs.fixed[USER, j]
+        return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
     return False
 
 

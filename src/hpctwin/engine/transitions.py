@@ -11,6 +11,7 @@ from hpctwin.engine.layout import (
     AFTER,
     AFTEROK,
     ALIVE,
+    CANCEL,
     COMPLETED,
     COMPRESS,
     DEAD,
@@ -29,6 +30,7 @@ from hpctwin.engine.layout import (
     LOST_END,
     LOST_JOB,
     LOST_START,
+    NEVER,
     NODES,
     OPEN,
     OUTCOME,
@@ -227,6 +229,13 @@ def come_true(j: int, time: int, jobs: Jobs, sim: Sim) -> None:
 
 
 @jit()
+def hold_for_ever(j: int, jobs: Jobs, sim: Sim) -> None:
+    """A job whose dependency failed stays pending; nothing waits for it unless it is cancelled."""
+    if jobs.fixed[CANCEL, j] >= NEVER:
+        sim.count[ALIVE] -= 1
+
+
+@jit()
 def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """A job has come to its end in a state; tell those that wait for it, and theirs."""
     sim.flag[STATE, j] = state
@@ -253,7 +262,7 @@ def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wor
             if sim.flag[STATE, other] == UNSUBMITTED:
                 continue
             if rules.hold_dependents == 1:
-                sim.count[ALIVE] -= 1
+                hold_for_ever(other, jobs, sim)
             else:
                 sim.flag[STATE, other] = DEPENDENCY
                 sim.time[END, other] = now

@@ -63,6 +63,7 @@ def read_workload(
         TraceError: the file cannot be read as what it claims to be; the message says what was
             found, where (line and field where known), and what was expected.
         UnknownNameError: there is no such format.
+        ConfigError: ``flops_per_s`` is not above 0.
     """
     path = Path(path)
     kind = _format_of(path, format)

@@ -110,12 +110,7 @@ def read_jobs(
 
 
 def job_ids(ids: list[int | str]) -> npt.NDArray[Any]:
-    """Ids as a column: integers if all are, else text.
-
-    Raises:
-        WorkloadError: not by this function; two ids that become the same text fail later, in
-            `Workload.build`.
-    """
+    """Ids as a column: integers if all are, else text."""
     if all(isinstance(job, int) for job in ids):
         return np.array(ids, np.int64)
     return np.array([str(job) for job in ids], np.str_)
@@ -151,9 +146,10 @@ def write_json(path: Path, document: Any) -> None:
 
 def _job_id(record: JobRecord, key: str) -> int | str:
     value = record.values.get(key)
-    if isinstance(value, str) and value:
+    # JSON can spell half a character (\\ud800), which no file can be written with.
+    if isinstance(value, str) and value and value.isprintable():
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62:
         return value
     found = "is missing" if value is None else f"is {value!r:.40}"
-    raise record.fault(key, f"{found}, expected a whole number or text")
+    raise record.fault(key, f"{found}, expected a whole number or printable text")

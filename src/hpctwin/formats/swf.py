@@ -235,13 +235,15 @@ def _workload(
 def _walltime(
     requested: FloatArray, runtime: FloatArray, rules: SwfRules, counts: dict[str, int]
 ) -> FloatArray:
+    if rules.no_walltime == "drop":
+        return requested
     missing = requested <= 0
     if rules.no_walltime == "runtime":
         instead: Any = np.maximum(runtime, 1 / MS_PER_S)
         why = "job without requested time, given its run time"
     else:
         instead = rules.no_walltime
-        why = f"job without requested time, given {instead} s"
+        why = f"job without requested time, given {instead:g} s"
     counts[why] = int(missing.sum())
     return np.where(missing, instead, requested)
 

@@ -98,20 +98,14 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
 def _seconds(ms: IntArray) -> pl.Series:
     """Seconds as short as they can be written exactly; -1 stays."""
-    series = pl.Series("ms", ms, dtype=pl.Int64)
-    whole, rest = series // MS_PER_S, series % MS_PER_S
-    if not rest.any():
+    whole = pl.Series("whole", np.where(ms < 0, -1, ms // MS_PER_S), dtype=pl.Int64)
+    rest = pl.Series("rest", np.where(ms < 0, 0, ms % MS_PER_S), dtype=pl.Int64)
+    if not (rest != 0).any():
         return whole
-    frame = pl.DataFrame({"ms": series, "whole": whole, "rest": rest})
-    fraction = pl.col("rest").cast(pl.String).str.zfill(3).str.strip_chars_end("0")
-    return frame.select(
-        pl.when(pl.col("ms") < 0)
-        .then(pl.lit("-1"))
-        .when(pl.col("rest") == 0)
-        .then(pl.col("whole").cast(pl.String))
-        .otherwise(pl.col("whole").cast(pl.String) + "." + fraction)
-        .alias("seconds")
-    )["seconds"]
+    digits = pl.col("rest").cast(pl.String).str.zfill(3).str.strip_chars_end("0")
+    fraction = pl.when(pl.col("rest") == 0).then(pl.lit("")).otherwise("." + digits)
+    text = pl.col("whole").cast(pl.String) + fraction
+    return pl.DataFrame([whole, rest]).select(text.alias("seconds"))["seconds"]
 
 
 def _job_numbers(workload: Workload, key: list[str]) -> IntArray:

@@ -144,6 +144,8 @@ def _csv_at_once(text: str) -> _Table | None:
     columns = header.rstrip("\r").split(",")
     rows = body.rstrip("\n").count("\n") + 1
     # With quotes, commas do not tell how many cells a row has; nor do empty lines hold rows.
+    if any(column != column.strip() for column in columns):
+        return None
     if '"' in text or "\n\n" in text or "\r" in text or len(set(columns)) != len(columns):
         return None
     if body.count(",") != rows * (len(columns) - 1) or len(columns) == 1:

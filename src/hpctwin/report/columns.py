@@ -77,10 +77,12 @@ def best_labels(column: Column, summaries: Mapping[str, Summary]) -> set[str]:
     return {label for label, text in texts.items() if text == best_text}
 
 
-def format_metric(key: str, value: float | int | None) -> str:
-    """A metric's value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for none."""
+def format_metric(key: str, value: float | int | str | None) -> str:
+    """A metric's value with its unit: ``3.4 h``, ``84.2 %``, ``1,234``; ``–`` for none; texts as is."""
     if value is None:
         return "–"
+    if isinstance(value, str):
+        return value
     if key.endswith("_node_s"):
         return f"{value / 3600:,.1f} node-hours"
     if key.endswith("_s"):

@@ -269,7 +269,7 @@ def _facts(
         facts[:, column] = workload.per_node.get(name, 0.0)
     facts[:, FACT_USER] = workload.user.codes
     facts[:, FACT_ACCOUNT] = workload.account.codes
-    facts[:, FACT_PARTITION] = partition
+    facts[:, FACT_PARTITION] = workload.partition.codes
     facts[:, FACT_QOS] = workload.qos.codes
     weights = _relative([p.priority for p in partitions])
     facts[:, FACT_PARTITION_PRIORITY] = weights[partition]

@@ -1,0 +1,109 @@
+"""The engine against the plain reference simulator, job by job, on random workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload
+from hpctwin.engine import layout
+from hpctwin.engine.abi import JobView
+from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy, multifactor
+from tests import strategies
+from tests.reference import simulate_reference
+
+ORDERINGS = {
+    **BUILT_IN,
+    "multifactor": multifactor(size=700, partition=300, qos=200),
+    "formula": formula("nodes - wait/walltime"),
+}
+BACKFILLS: list[dict[str, Any]] = [
+    {"backfill": "none"},
+    {"backfill": "first-fit"},
+    {"backfill": "easy"},
+    {"backfill": "easy", "reservations": 2},
+    {"backfill": "easy", "reservations": 3, "candidates": "smallest"},
+    {"backfill": "easy", "candidates": "wfp"},
+    {"backfill": "conservative"},
+]
+
+
+def as_reference(order: Ordering | None) -> Any:
+    """The same compiled function, so that rounding is the same too."""
+    if order is None:
+        return None
+    return lambda now, job: order.compiled(
+        now, JobView(*(float(getattr(job, name)) for name in JobView._fields))
+    )
+
+
+def compared(
+    workload: Workload, cluster: Cluster, order: Ordering, policy: dict[str, Any], **options: Any
+) -> None:
+    placement = options.pop("placement", "first-fit")
+    chosen = make_policy(order, **policy, placement=placement)
+    expected = options.pop("expected_ms", None)
+    simulation = Simulation(
+        workload,
+        cluster,
+        policy=chosen,
+        expected_s=None if expected is None else [ms / 1000 for ms in expected],
+        **options,
+    )
+    simulation.advance()
+    reference = simulate_reference(
+        workload,
+        cluster,
+        order=as_reference(chosen.order),
+        backfill=chosen.backfill,
+        reservations=chosen.reservations,
+        candidate_order=as_reference(chosen.candidates),
+        placement=placement.replace("-", "_"),
+        expected_ms=expected,
+        **options,
+    )
+    state = simulation.state
+    names = ("state", "eligible", "start", "end", "requeues")
+    for row, job in enumerate(reference):
+        flag = int(state.flag[layout.STATE, row])
+        eligible, start, end = (int(t) for t in state.time[:3, row])
+        mine = (
+            0 if flag == layout.UNSUBMITTED else flag,
+            eligible,
+            start,
+            end if flag >= layout.COMPLETED else -1,
+            int(state.number[layout.REQUEUES, row]),
+        )
+        ended = int(job.state) >= layout.COMPLETED
+        theirs = (int(job.state), job.eligible_ms, job.start_ms, job.end_ms if ended else -1, job.requeues)
+        assert dict(zip(names, mine, strict=True)) == dict(zip(names, theirs, strict=True)), (
+            f"job {workload.job_id[row]} of {[workload.job_id[i] for i in range(len(workload))]}"
+        )
+
+
+@pytest.mark.parametrize("policy", BACKFILLS, ids=lambda p: "-".join(map(str, p.values())))
+@pytest.mark.parametrize("order", sorted(ORDERINGS))
+@settings(max_examples=15)
+@given(workload=strategies.simple_workloads())
+def test_every_ordering_and_backfill_on_a_uniform_cluster(
+    order: str, policy: dict[str, Any], workload: Workload
+) -> None:
+    compared(workload, Cluster.uniform(nodes=8), ORDERINGS[order], policy)
+
+
+@pytest.mark.parametrize("policy", BACKFILLS, ids=lambda p: "-".join(map(str, p.values())))
+@settings(max_examples=100)
+@given(data=st.data())
+def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None:
+    """Groups, partitions, resources, maintenance, failures, dependencies, cancellations, predictions."""
+    cluster = data.draw(strategies.clusters())
+    workload = data.draw(strategies.workloads(cluster))
+    rules = data.draw(strategies.rules(cluster))
+    options = {name: rules[name] for name in ("overrun", "on_dependency_failure")}
+    options["placement"] = rules["placement"].replace("_", "-")
+    options["expected_ms"] = data.draw(strategies.expectations(workload))
+    order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor"]))
+    compared(workload, cluster, ORDERINGS[order], policy, **options)

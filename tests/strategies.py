@@ -1,0 +1,303 @@
+"""Hypothesis strategies for clusters, workloads and the rules of a simulation.
+
+Times are small whole seconds, so that events coincide often. Everything is drawn as plain integers
+and choices from short lists with the simplest first, so that failures shrink to cases that can be
+followed by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hpctwin.model import (
+    MS_PER_S,
+    Category,
+    Cluster,
+    Dependencies,
+    DependencyKind,
+    Workload,
+)
+
+__all__ = ["clusters", "expectations", "orders", "rules", "simple_workloads", "workloads"]
+
+USERS = ("ada", "ben", "cyd")
+ACCOUNTS = ("chem", "phys")
+QOS = ("high", "low")
+SPEEDS = (1.0, 2.0, 0.5, 1.5, 3.0)
+ORDERS = {
+    "fcfs": lambda now, job: job.submit,
+    "lcfs": lambda now, job: -job.submit,
+    "sjf": lambda now, job: job.expected,
+    "ljf": lambda now, job: -job.expected,
+    "smallest": lambda now, job: job.nodes,
+    "largest": lambda now, job: -job.nodes,
+    "priority": lambda now, job: -job.priority - job.partition_priority - job.qos_priority,
+    # Halves are exact, so that equal scores are equal in every implementation.
+    "aging": lambda now, job: job.nodes - 0.5 * job.wait,
+    "requeued_first": lambda now, job: -job.requeues,
+}
+"""Orderings whose scores are exact: ties are not decided by rounding."""
+
+
+def times(longest: int = 50) -> st.SearchStrategy[int]:
+    """Seconds; some values more often, so that things happen together."""
+    return st.one_of(st.just(0), st.sampled_from((10, 20, 30)), st.integers(0, longest))
+
+
+def orders() -> st.SearchStrategy[str]:
+    """Names of `ORDERS`."""
+    return st.sampled_from(list(ORDERS))
+
+
+def _labels(values: Sequence[str | None]) -> Category:
+    """A category without Polars, which takes longer than the simulation."""
+    known = sorted({value for value in values if value is not None})
+    codes = [-1 if value is None else known.index(value) for value in values]
+    return Category(np.array(codes, np.int32), tuple(known))
+
+
+# --- clusters ----------------------------------------------------------------------------------
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn,
+    *,
+    max_nodes: int = 16,
+    groups: bool = True,
+    partitions: bool = True,
+    resources: bool = True,
+    maintenance: bool = True,
+    outages: bool = True,
+) -> Cluster:
+    """Clusters with any of several groups, partitions, resources, maintenance, outages.
+
+    What is given as False is left out. ``then`` of the failures is drawn if there are outages.
+    """
+    count = draw(st.integers(1, 3)) if groups else 1
+    nodes = []
+    for number in range(count):
+        group: dict[str, Any] = {
+            "name": f"g{number}",
+            "count": draw(st.integers(1 if number else 2, max(2, max_nodes // count))),
+        }
+        if groups:
+            group["speed"] = draw(st.sampled_from(SPEEDS))
+            group["cores"] = draw(st.sampled_from((None, 8, 4)))
+            group["gpus"] = draw(st.sampled_from((None, 2, 0)))
+            group["memory_gb"] = draw(st.sampled_from((None, 32, 16)))
+        nodes.append(group)
+    names = [group["name"] for group in nodes]
+    total = sum(group["count"] for group in nodes)
+    content: dict[str, Any] = {"nodes": nodes}
+    if partitions:
+        content["partitions"] = draw(_partitions(names, total))
+    if resources:
+        content["resources"] = draw(
+            st.dictionaries(st.sampled_from(("licence", "buffer")), st.integers(0, 4), max_size=2)
+        )
+    if maintenance:
+        content["reservations"] = draw(st.lists(_maintenance(names, total), max_size=2))
+    if outages:
+        content["failures"] = {
+            "outages": draw(st.lists(_outage(total), max_size=3)),
+            "then": draw(st.sampled_from(("requeue", "fail"))),
+        }
+    content["qos"] = {"high": 2}
+    content["fairshare"] = {
+        "by": draw(st.sampled_from(("user", "account"))),
+        "half_life": 20,
+        "shares": draw(st.sampled_from(({}, {"ada": 2}, {"phys": 3}))),
+    }
+    return Cluster.model_validate(content)
+
+
+@st.composite
+def _partitions(draw: st.DrawFn, groups: list[str], total: int) -> list[dict[str, Any]]:
+    result = []
+    for number in range(draw(st.integers(0, 3))):
+        some = st.lists(st.sampled_from(groups), min_size=1, max_size=len(groups), unique=True)
+        result.append(
+            {
+                "name": f"p{number}",
+                "groups": draw(st.one_of(st.none(), some)),
+                "min_nodes": draw(st.sampled_from((1, 1, 1, 1, 2))),
+                "max_nodes": draw(st.sampled_from((None, None, total, max(1, total // 2)))),
+                "max_walltime": draw(st.sampled_from((None, None, None, 40))),
+                "max_jobs_per_user": draw(st.sampled_from((None, 1, 2))),
+                "priority": draw(st.integers(0, 2)),
+                # Jobs without a partition need a place to go.
+                "default": number == 0,
+            }
+        )
+    for partition in result:  # limits that contradict each other would only reject everything
+        if partition["max_nodes"] is not None:
+            partition["min_nodes"] = min(partition["min_nodes"], partition["max_nodes"])
+    return result
+
+
+@st.composite
+def _maintenance(draw: st.DrawFn, groups: list[str], total: int) -> dict[str, Any]:
+    start = draw(times())
+    result: dict[str, Any] = {"start": start, "end": start + draw(st.integers(1, 30))}
+    where = draw(st.sampled_from(("all", "groups", "nodes")))
+    if where == "groups":
+        result["groups"] = draw(st.lists(st.sampled_from(groups), min_size=1, unique=True))
+    elif where == "nodes":
+        first = draw(st.integers(0, total - 1))
+        last = draw(st.integers(first, total - 1))
+        single = draw(st.integers(0, total - 1))
+        result["nodes"] = draw(st.sampled_from((f"{first}-{last}", f"{first}-{last},{single}")))
+    return result
+
+
+@st.composite
+def _outage(draw: st.DrawFn, total: int) -> dict[str, int]:
+    return {
+        "node": draw(st.integers(0, total - 1)),
+        "start": draw(times()),
+        "duration": draw(st.sampled_from((1, 5, 10, 30, 1000))),
+    }
+
+
+# --- workloads ---------------------------------------------------------------------------------
+
+
+@st.composite
+def workloads(
+    draw: st.DrawFn,
+    cluster: Cluster,
+    *,
+    max_jobs: int = 30,
+    dependencies: bool = True,
+    cancellations: bool = True,
+    resources: bool = True,
+    per_node: bool = True,
+) -> Workload:
+    """Workloads for a cluster, with all that jobs can ask for; what is given as False is left out.
+
+    Submit times tie often; there are jobs without length, of the whole machine, too wide, and with
+    a runtime above their walltime.
+    """
+    total = cluster.node_count
+    size = draw(st.integers(1, max_jobs))
+    per_job = range(size)
+
+    def column(values: st.SearchStrategy[Any]) -> list[Any]:
+        return [draw(values) for _ in per_job]
+
+    smallest = min(group.count for group in cluster.nodes)
+    width = st.one_of(
+        st.integers(1, smallest),  # narrow enough for any partition
+        st.integers(1, total),
+        st.sampled_from((1, 2, smallest, smallest, total, total + 1)),
+    )
+    runtime = column(times())
+    slack = column(st.sampled_from((0, 0, 1, 5, 10, 30, -1, -10)))
+    places = [None, *(partition.name for partition in cluster.partitions)]
+    names = list(cluster.resources)
+    return Workload.build(
+        submit_s=column(times()),
+        runtime_s=runtime,
+        walltime_s=[max(1, r + s) for r, s in zip(runtime, slack, strict=True)],
+        nodes=column(width),
+        user=_labels(column(st.sampled_from((*USERS, None)))),
+        account=_labels(column(st.sampled_from((*ACCOUNTS, None)))),
+        partition=_labels(column(st.sampled_from(places))),
+        qos=_labels(column(st.sampled_from((None, *QOS)))),
+        priority=column(st.integers(0, 2)),
+        per_node={
+            "cores": column(st.sampled_from((0, 0, 0, 0, 4, 8))),
+            "gpus": column(st.sampled_from((0, 0, 0, 0, 0, 1))),
+            "memory_gb": column(st.sampled_from((0, 0, 0, 0, 16, 32))),
+        }
+        if per_node and draw(st.booleans())
+        else None,
+        resources={
+            name: column(st.integers(0, cluster.resources[name] + draw(st.sampled_from((0, 0, 1)))))
+            for name in names
+        }
+        if resources
+        else None,
+        dependencies=draw(_edges(size)) if dependencies else None,
+        cancel_s=column(st.sampled_from((*[-1] * 12, 0, 5, 10, 20, 30, 60)))
+        if cancellations and draw(st.booleans())
+        else None,
+    )
+
+
+@st.composite
+def _edges(draw: st.DrawFn, size: int) -> Dependencies:
+    """Each job may wait for jobs of lower rows, so that there is no cycle.
+
+    The rows are those before sorting by submit time: a job may well be submitted before the one
+    that it waits for.
+    """
+    if size < 2:
+        return Dependencies.none()
+    edges = []
+    for _ in range(draw(st.integers(0, min(size, 8)))):
+        job = draw(st.integers(1, size - 1))
+        on = draw(st.integers(0, job - 1))
+        kind = draw(st.sampled_from(DependencyKind))
+        delay = draw(st.sampled_from((0, 0, 5, 10)))
+        edges.append((job, on, kind, delay * MS_PER_S))
+    return Dependencies.of(edges)
+
+
+@st.composite
+def simple_workloads(draw: st.DrawFn, nodes: int = 8, max_jobs: int = 60) -> Workload:
+    """Workloads without extras, for `Cluster.uniform` of so many nodes; no job is too wide."""
+    # Tuples in one list shrink by whole jobs.
+    job = st.tuples(
+        times(),
+        times(),
+        st.sampled_from((0, 0, 1, 5, 10, 30, -1, -10)),
+        st.one_of(st.integers(1, nodes), st.sampled_from((1, nodes))),
+    )
+    jobs = draw(st.lists(job, min_size=1, max_size=max_jobs))
+    submit, runtime, slack, width = zip(*jobs, strict=True)
+    return Workload.build(
+        submit_s=submit,
+        runtime_s=runtime,
+        walltime_s=[max(1, r + s) for r, s in zip(runtime, slack, strict=True)],
+        nodes=width,
+    )
+
+
+# --- how to simulate ---------------------------------------------------------------------------
+
+
+@st.composite
+def rules(draw: st.DrawFn, cluster: Cluster | None = None) -> dict[str, Any]:
+    """Keyword arguments for the reference, but for the orderings (`orders`) and predictions.
+
+    ``spread`` and outages do not come together: which nodes of a pool ``spread`` takes is not
+    written down to the single node, and an outage would make it matter.
+    """
+    placements = ["first_fit", "best_fit"]
+    if cluster is None or not cluster.failures.outages:
+        placements.append("spread")
+    backfill = draw(st.sampled_from(("easy", "none", "first-fit", "conservative")))
+    return {
+        "backfill": backfill,
+        "reservations": draw(st.sampled_from((1, 2, 5))) if backfill == "easy" else 1,
+        "placement": draw(st.sampled_from(placements)),
+        "overrun": draw(st.sampled_from(("terminate", "continue"))),
+        "on_dependency_failure": draw(st.sampled_from(("cancel", "hold"))),
+    }
+
+
+@st.composite
+def expectations(draw: st.DrawFn, workload: Workload) -> list[int] | None:
+    """Predicted runtimes in ms, at most the walltime; None for no predictor."""
+    if not draw(st.booleans()):
+        return None
+    return [
+        min(int(walltime), draw(st.sampled_from((1, 2, 5, 10, 20, 30))) * MS_PER_S)
+        for walltime in workload.walltime_ms
+    ]
