@@ -684,7 +684,10 @@ class _Simulation:
                     other.doomed = True
 
     def end_doomed(self) -> None:
-        """End jobs whose `afterok` has failed, and those that wait for them, and so on."""
+        """End jobs whose `afterok` has failed, and those that wait for them, and so on.
+
+        Read: "those that wait for it" are those with `afterok`; to the others it has ended.
+        """
         if self.hold:
             return
         while fallen := [
@@ -698,7 +701,7 @@ class _Simulation:
         self.share.change(job.share_label, self.now, -job.width)
         for node in job.nodes:
             self.machine.job_on[node] = None
-        if self.now != job.planned_end:
+        if self.now != job.start + job.expected:
             self.came_back = True
 
     def lose(self, job: _Job) -> None:

@@ -194,7 +194,7 @@ def workloads(
     width = st.one_of(
         st.integers(1, smallest),  # narrow enough for any partition
         st.integers(1, total),
-        st.sampled_from((1, 2, smallest, smallest, total, total + 1)),
+        st.sampled_from((1, 2, smallest, smallest, smallest, total, total + 1)),
     )
     runtime = column(times())
     slack = column(st.sampled_from((0, 0, 1, 5, 10, 30, -1, -10)))
@@ -218,7 +218,10 @@ def workloads(
         if per_node and draw(st.booleans())
         else None,
         resources={
-            name: column(st.integers(0, cluster.resources[name] + draw(st.sampled_from((0, 0, 1)))))
+            # One more than there is, now and then.
+            name: column(st.integers(0, cluster.resources[name]))
+            if draw(st.integers(0, 4))
+            else column(st.integers(0, cluster.resources[name] + 1))
             for name in names
         }
         if resources

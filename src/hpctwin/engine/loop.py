@@ -76,7 +76,16 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.order import dequeue, enqueue
 from hpctwin.engine.passes import run_pass
-from hpctwin.engine.transitions import end_job, hold_for_ever, interrupt, settle, throw_back
+from hpctwin.engine.transitions import (
+    close,
+    end_job,
+    give_back,
+    hold_for_ever,
+    interrupt,
+    settle,
+    tell,
+    throw_back,
+)
 
 
 @jit()
@@ -131,15 +140,16 @@ def cancel_job(
     state = sim.flag[STATE, j]
     if state == RUNNING:
         interrupt(j, now, jobs, sim)
-        end_job(j, CANCELLED, now, jobs, machine, sim, rules, work)
+        give_back(j, now, jobs, machine, sim, rules, work)
+        close(j, CANCELLED, now, sim)
     elif state == WAITING:
         dequeue(j, sim)
         if sim.time.shape[0] > HELD and sim.time[HELD, j] >= 0:
             sim.time[HELD, j] = -1
             sim.count[COMPRESS] = 1
-        settle(j, CANCELLED, now, jobs, sim, rules, work)
+        close(j, CANCELLED, now, sim)
     elif state == PENDING:
-        settle(j, CANCELLED, now, jobs, sim, rules, work)
+        close(j, CANCELLED, now, sim)
 
 
 @jit()
@@ -205,6 +215,23 @@ def outages(
 
 
 @jit()
+def apply_cancellations(
+    now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
+    """All cancellations of the instant, and only then what they mean for other jobs."""
+    first = sim.count[CANCELS_DONE]
+    last = first
+    while last < jobs.by_cancel.shape[0] and jobs.fixed[CANCEL, jobs.by_cancel[last]] <= now:
+        cancel_job(jobs.by_cancel[last], now, jobs, machine, sim, rules, work)
+        last += 1
+    sim.count[CANCELS_DONE] = last
+    for i in range(first, last):
+        j = jobs.by_cancel[i]
+        if sim.flag[STATE, j] == CANCELLED:
+            tell(j, now, jobs, sim, rules, work)
+
+
+@jit()
 def apply_events(
     order: Order, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> None:
@@ -224,13 +251,7 @@ def apply_events(
         j = jobs.by_submit[count[ARRIVED]]
         count[ARRIVED] += 1
         submit_job(order, j, now, jobs, sim, rules, work)
-    cancels = jobs.by_cancel.shape[0]
-    while count[CANCELS_DONE] < cancels:
-        j = jobs.by_cancel[count[CANCELS_DONE]]
-        if jobs.fixed[CANCEL, j] > now:
-            break
-        count[CANCELS_DONE] += 1
-        cancel_job(j, now, jobs, machine, sim, rules, work)
+    apply_cancellations(now, jobs, machine, sim, rules, work)
     while count[RELEASES] > 0 and sim.releases[0, 0] == now:
         j = heap_pop(sim.releases, count, RELEASES)
         if sim.flag[STATE, j] == PENDING:

@@ -236,11 +236,23 @@ def hold_for_ever(j: int, jobs: Jobs, sim: Sim) -> None:
 
 
 @jit()
-def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
-    """A job has come to its end in a state; tell those that wait for it, and theirs."""
+def close(j: int, state: int, now: int, sim: Sim) -> None:
+    """A job has come to its end in a state; those that wait for it are not told yet."""
     sim.flag[STATE, j] = state
     sim.time[END, j] = now
     sim.count[ALIVE] -= 1
+
+
+@jit()
+def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
+    """A job has come to its end in a state; tell those that wait for it, and theirs."""
+    close(j, state, now, sim)
+    tell(j, now, jobs, sim, rules, work)
+
+
+@jit()
+def tell(j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
+    """Tell those that wait for a job that it has ended; some may end by that, and so on."""
     if jobs.edges.shape[1] == 0:
         return
     work.job[STACK, 0] = j
@@ -264,8 +276,6 @@ def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wor
             if rules.hold_dependents == 1:
                 hold_for_ever(other, jobs, sim)
             else:
-                sim.flag[STATE, other] = DEPENDENCY
-                sim.time[END, other] = now
-                sim.count[ALIVE] -= 1
+                close(other, DEPENDENCY, now, sim)
                 work.job[STACK, depth] = other
                 depth += 1

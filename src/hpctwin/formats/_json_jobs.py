@@ -146,7 +146,7 @@ def write_json(path: Path, document: Any) -> None:
 
 def _job_id(record: JobRecord, key: str) -> int | str:
     value = record.values.get(key)
-    # JSON can spell half a character (\\ud800), which no file can be written with.
+    # JSON can spell half a character (\ud800), which no file can be written with.
     if isinstance(value, str) and value and value.isprintable():
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62:

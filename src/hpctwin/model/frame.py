@@ -142,11 +142,16 @@ def _optional(
     return _numbers(frame, name, ids, -1) if name in frame.columns else None
 
 
+def _decimal(ms: int) -> str:
+    """Seconds, to the millisecond, without an exponent."""
+    return f"{ms // MS_PER_S}.{ms % MS_PER_S:03}".rstrip("0").rstrip(".")
+
+
 def _depends_text(workload: Workload) -> pl.Series:
     texts: list[list[str]] = [[] for _ in range(len(workload))]
     edges = workload.dependencies
     for job, on, kind, delay in zip(edges.job, edges.on, edges.kind, edges.delay_ms, strict=True):
-        after = f"+{delay / MS_PER_S:g}" if delay else ""
+        after = f"+{_decimal(int(delay))}" if delay else ""
         texts[job].append(f"{DependencyKind(kind).name.lower()}:{workload.job_id[on]}{after}")
     return pl.Series([";".join(t) or None for t in texts], dtype=pl.String)
 
