@@ -145,14 +145,12 @@ def test_easy_with_two_reservations_also_protects_the_second_job(k, expected):
 
 
 def test_easy_hands_out_reservations_by_partition():
-    workload = jobs(
-        *[(0, 10, 10, 2)] * 5, partition=labels("a", "a", "a", "b", "b")
-    )  # fmt: skip
+    workload = jobs(*[(0, 10, 10, 2)] * 6, partition=labels("a", "a", "a", "b", "b", "b"))
     passes: list[Pass] = []
     result = run(workload, three_groups(), log=passes)
     # Job 2 is a candidate of partition a, while job 4 has the reservation of partition b.
     assert passes[0] == Pass(0, (0, 3), ((1, 10_000), (4, 10_000)))
-    assert starts(result) == [0, 10, 20, 0, 10]
+    assert starts(result) == [0, 10, 20, 0, 10, 20]
 
 
 @pytest.mark.parametrize(
@@ -257,6 +255,14 @@ def test_conservative_moves_reservations_up_when_a_job_with_one_is_cancelled():
     workload = jobs((0, 10, 10, 1), (0, 10, 10, 1), (0, 10, 10, 1), cancel_s=[-1, 5, -1])
     result = run(workload, 1, backfill="conservative")
     assert starts(result) == [0, -1, 10]
+
+
+def test_conservative_moves_reservations_up_when_a_node_is_repaired():
+    workload = jobs((0, 20, 20, 1), (0, 10, 10, 1))
+    passes: list[Pass] = []
+    result = run(workload, 2, backfill="conservative", outages=[(1, 0, 5_000)], log=passes)
+    assert passes[0].reservations == ((0, 0), (1, 20_000))
+    assert starts(result) == [0, 5]
 
 
 def test_conservative_makes_all_anew_when_a_job_is_overdue():

@@ -67,6 +67,7 @@ from hpctwin.engine.layout import (
     SUBMIT,
     TAKE,
     TIMER,
+    UNSUBMITTED,
     WAITING,
     Jobs,
     Machine,
@@ -112,24 +113,48 @@ def next_time(jobs: Jobs, machine: Machine, sim: Sim) -> tuple[int, int]:
 
 
 @jit()
-def submit_job(
+def release_submitted(
     order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
 ) -> None:
-    """A job is submitted: it is rejected, waits for dependencies, or is eligible at once."""
+    """A job that was submitted and may come to run: it is eligible, or waits for others."""
     sim.flag[STATE, j] = PENDING
-    if jobs.fixed[REJECT, j] != 0:
-        settle(j, REJECTED, now, jobs, sim, rules, work)
-    elif sim.flag[DEAD, j] == 1:
-        if rules.hold_dependents == 1:
-            hold_for_ever(j, jobs, sim)
-        else:
-            settle(j, DEPENDENCY, now, jobs, sim, rules, work)
-    elif sim.number[OPEN, j] == 0:
-        if sim.time.shape[0] > RELEASE and sim.time[RELEASE, j] > now:
-            heap_push(sim.releases, sim.count, RELEASES, sim.time[RELEASE, j], j)
-        else:
-            sim.time[ELIGIBLE, j] = now
-            enqueue(order, j, jobs, sim, rules, work)
+    if sim.flag[DEAD, j] == 1:
+        hold_for_ever(j, jobs, sim)
+    elif sim.number[OPEN, j] > 0:
+        return
+    elif sim.time.shape[0] > RELEASE and sim.time[RELEASE, j] > now:
+        heap_push(sim.releases, sim.count, RELEASES, sim.time[RELEASE, j], j)
+    else:
+        sim.time[ELIGIBLE, j] = now
+        enqueue(order, j, jobs, sim, rules, work)
+
+
+@jit()
+def apply_submissions(
+    order: Order, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
+) -> None:
+    """All submissions of the instant: first those that will never run, then what that leaves."""
+    first = sim.count[ARRIVED]
+    last = first
+    while last < sim.count[ARRIVAL_END] and jobs.fixed[SUBMIT, jobs.by_submit[last]] == now:
+        last += 1
+    sim.count[ARRIVED] = last
+    for i in range(first, last):
+        j = jobs.by_submit[i]
+        if jobs.fixed[REJECT, j] != 0:
+            settle(j, REJECTED, now, jobs, sim, rules, work)
+    fallen = jobs.edges.shape[1] > 0 and rules.hold_dependents == 0
+    while fallen:
+        fallen = False
+        for i in range(first, last):
+            j = jobs.by_submit[i]
+            if sim.flag[DEAD, j] == 1 and sim.flag[STATE, j] == UNSUBMITTED:
+                settle(j, DEPENDENCY, now, jobs, sim, rules, work)
+                fallen = True
+    for i in range(first, last):
+        j = jobs.by_submit[i]
+        if sim.flag[STATE, j] == UNSUBMITTED:
+            release_submitted(order, j, now, jobs, sim, rules, work)
 
 
 @jit()
@@ -244,13 +269,7 @@ def apply_events(
     outages(order, now, TAKE, jobs, machine, sim, rules, work)
     maintenance(now, RETURN, jobs, machine, sim)
     outages(order, now, RETURN, jobs, machine, sim, rules, work)
-    while (
-        count[ARRIVED] < count[ARRIVAL_END]
-        and jobs.fixed[SUBMIT, jobs.by_submit[count[ARRIVED]]] == now
-    ):
-        j = jobs.by_submit[count[ARRIVED]]
-        count[ARRIVED] += 1
-        submit_job(order, j, now, jobs, sim, rules, work)
+    apply_submissions(order, now, jobs, sim, rules, work)
     apply_cancellations(now, jobs, machine, sim, rules, work)
     while count[RELEASES] > 0 and sim.releases[0, 0] == now:
         j = heap_pop(sim.releases, count, RELEASES)
