@@ -25,8 +25,13 @@ def run(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
-def test_simulate_prints_its_summary_as_json(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("simulate", trace, "--nodes", 32, "--order", "fcfs", "--backfill", "easy", "--json") == 0
+def test_simulate_prints_its_summary_as_json(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run("simulate", trace, "--nodes", 32, "--order", "fcfs", "--backfill", "easy", "--json")
+        == 0
+    )
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs"] == 200
     assert {"mean_wait_s", "makespan_s", "utilization", "engine_s"} <= set(summary)

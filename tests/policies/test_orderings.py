@@ -106,13 +106,13 @@ def test_a_wrong_formula_is_refused_with_what_is_wrong(text: str, told: str) -> 
 
 
 def test_multifactor_is_the_weighted_sum_of_its_factors() -> None:
-    made = multifactor(
-        age=1000, size=100, fairshare=10, partition=4, qos=2, trace=1, max_age=1780
-    )
+    made = multifactor(age=1000, size=100, fairshare=10, partition=4, qos=2, trace=1, max_age=1780)
     assert made(NOW, job()) == pytest.approx(-(500 + 25 + 2.5 + 2 + 2 + 5))
     small = multifactor(age=0, fairshare=0, size=100, favor_small=True)
     assert small(NOW, job()) == pytest.approx(-75)
-    assert find_ordering("multifactor:size=500,max_age=2d").name == "multifactor:size=500.0,max_age=2d"
+    assert (
+        find_ordering("multifactor:size=500,max_age=2d").name == "multifactor:size=500.0,max_age=2d"
+    )
 
 
 def test_wrong_options_of_multifactor_are_refused() -> None:
@@ -148,7 +148,11 @@ def test_a_function_becomes_an_ordering_that_knows_what_it_reads() -> None:
         return hash(job)
 
     assert isinstance(by_width, Ordering)
-    assert (by_width.name, by_width.changes, by_width.summary) == ("by-width", False, "Widest first.")
+    assert (by_width.name, by_width.changes, by_width.summary) == (
+        "by-width",
+        False,
+        "Widest first.",
+    )
     assert (other.name, other.changes, other.fairshare) == ("aged", True, False)
     assert find_ordering(handed_on).changes
     assert find_ordering(handed_on).fairshare

@@ -47,7 +47,9 @@ def test_progress_is_reported_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative", "fairshare+easy@random"])
-def test_a_saved_simulation_goes_on_as_if_it_had_not_been_saved(policy: str, tmp_path: Path) -> None:
+def test_a_saved_simulation_goes_on_as_if_it_had_not_been_saved(
+    policy: str, tmp_path: Path
+) -> None:
     from hpctwin import parse_policy
 
     cluster = Cluster.uniform(nodes=32, failures={"mtbf": "1d", "mttr": "1h", "seed": 3})

@@ -1,0 +1,49 @@
+"""Workloads made by models, each with a seed: the same seed gives the same jobs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from hpctwin.model import Workload
+
+__all__ = ["GENERATORS", "generate"]
+
+GENERATORS = {
+    "poisson": "poisson",
+    "lublin": "lublin",
+    "four-phase": "four_phase",
+    "pas": "pas",
+    "theta-year": "theta_year",
+}
+"""Generators by name, and the module each is in, as the function of the module's name."""
+
+
+def generate(name: str, **options: Any) -> Workload:
+    """Generate a workload.
+
+    Args:
+        name: ``poisson``, ``lublin``, ``four-phase``, ``pas`` or ``theta-year``.
+        options: of that generator, among them ``seed``.
+
+    Raises:
+        UnknownNameError: there is no such generator, or it has no such option.
+        ConfigError: an option has a value it cannot have.
+    """
+    if name not in GENERATORS:
+        raise UnknownNameError("workload generator", name, GENERATORS)
+    module = GENERATORS[name]
+    function = getattr(importlib.import_module(f"hpctwin.generate.{module}"), module)
+    known = inspect.signature(function).parameters
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of generator {name!r}", option, known)
+    try:
+        made: Workload = function(**options)
+    except TypeError as error:
+        raise ConfigError(f"generator {name!r}: an option has the wrong type ({error})") from error
+    return made

@@ -1,0 +1,86 @@
+"""What the generators share: checks of options, and a few distributions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError
+
+__all__ = ["above_zero", "count_of", "gamma_cdf", "generator", "quantile_draw", "within"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def generator(seed: int) -> np.random.Generator:
+    """The random numbers of a seed.
+
+    Raises:
+        ConfigError: the seed is not a whole number, 0 or more.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"seed is {seed!r}, it must be a whole number, 0 or more")
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def count_of(name: str, value: int) -> int:
+    """Check a number of things.
+
+    Raises:
+        ConfigError: it is not a whole number of at least 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} is {value!r}, it must be a whole number of at least 1")
+    return value
+
+
+def above_zero(name: str, value: float) -> float:
+    """Check a quantity.
+
+    Raises:
+        ConfigError: it is not a finite number above 0.
+    """
+    if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise ConfigError(f"{name} is {value!r}, it must be a number above 0")
+    return float(value)
+
+
+def within(name: str, value: float, low: float, high: float) -> float:
+    """Check a number that lies between two others.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if not isinstance(value, int | float) or not low <= value <= high:
+        raise ConfigError(f"{name} is {value!r}, it must be between {low:g} and {high:g}")
+    return float(value)
+
+
+def gamma_cdf(x: FloatArray, shape: float, scale: float) -> FloatArray:
+    """The gamma distribution's cumulative probability, to about 1e-6, without SciPy."""
+    grid = np.linspace(0, max(float(x.max()), 1.0), 20_001)
+    log_density = (
+        (shape - 1) * np.log(np.maximum(grid, 1e-300)) - grid / scale
+        - math.lgamma(shape) - shape * math.log(scale)
+    )  # fmt: skip
+    density = np.exp(log_density)
+    steps = (density[1:] + density[:-1]) / 2 * np.diff(grid)
+    return np.interp(x, grid, np.concatenate([[0.0], np.cumsum(steps)]))
+
+
+def quantile_draw(
+    rng: np.random.Generator, size: int, quantiles: tuple[float, ...], least: float = 0.0
+) -> FloatArray:
+    """Draw from a distribution given by evenly spaced quantiles, straight on a log scale between them.
+
+    Args:
+        rng: random numbers.
+        size: how many.
+        quantiles: from the minimum to the maximum.
+        least: added before the logarithm is taken, for distributions that reach 0.
+    """
+    at = np.linspace(0, 1, len(quantiles))
+    logs = np.log(np.array(quantiles) + least)
+    return np.exp(np.interp(rng.random(size), at, logs)) - least

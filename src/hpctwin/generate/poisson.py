@@ -1,0 +1,77 @@
+"""Poisson arrivals; the plain workload to try things on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from hpctwin.errors import ConfigError
+from hpctwin.generate.draws import above_zero, count_of, generator, within
+from hpctwin.model import Category, Workload
+
+__all__ = ["poisson"]
+
+
+def poisson(
+    *,
+    jobs: int = 1000,
+    nodes: int = 128,
+    load: float = 0.8,
+    mean_runtime_s: float = 3600.0,
+    runtimes: Literal["exponential", "lognormal"] = "lognormal",
+    sigma: float = 1.2,
+    power_of_two: float = 0.75,
+    overestimate: float = 3.0,
+    users: int = 32,
+    seed: int = 0,
+) -> Workload:
+    """Jobs that arrive independently of each other.
+
+    Args:
+        jobs: how many.
+        nodes: of the machine; widths are log-uniform from 1 to all of them.
+        load: offered load, sum(runtime · nodes) / (nodes · span).
+        mean_runtime_s: mean runtime, seconds; runtimes are at least 1 s.
+        runtimes: their distribution.
+        sigma: of the logarithm of lognormal runtimes.
+        power_of_two: share of the jobs whose width is rounded to a power of two.
+        overestimate: f of the f-model: walltimes are uniform in [1, 1 + f] times the runtime
+            (Mu'alem and Feitelson, TPDS 2001), rounded up to whole minutes; 0 for exact ones.
+        users: how many, the k-th about 1/k as busy as the first.
+        seed: of all that is drawn.
+
+    Raises:
+        ConfigError: an option has a value it cannot have.
+    """
+    rng = generator(seed)
+    size = count_of("jobs", jobs)
+    widest = count_of("nodes", nodes)
+    if runtimes not in ("exponential", "lognormal"):
+        raise ConfigError(f"runtimes is {runtimes!r}, it must be exponential or lognormal")
+    mean = above_zero("mean_runtime_s", mean_runtime_s)
+    log_width = rng.uniform(0, np.log2(widest + 1), size)
+    rounded = rng.random(size) < within("power_of_two", power_of_two, 0, 1)
+    width = np.where(rounded, 2.0 ** np.floor(log_width), np.floor(2.0**log_width))
+    width = np.clip(width, 1, widest)
+    if runtimes == "exponential":
+        runtime = rng.exponential(mean, size)
+    else:
+        spread = above_zero("sigma", sigma)
+        runtime = rng.lognormal(np.log(mean) - spread**2 / 2, spread, size)
+    runtime = np.maximum(np.rint(runtime), 1)
+    gap = (width * runtime).mean() / (widest * above_zero("load", load))
+    submit = np.floor(np.cumsum(rng.exponential(gap, size)))
+    factor = 1 + rng.random(size) * within("overestimate", overestimate, 0, 1e6)
+    walltime = np.ceil(runtime * factor / 60) * 60 if overestimate else runtime
+    busy = 1 / np.arange(1, count_of("users", users) + 1)
+    user = rng.choice(users, size, p=busy / busy.sum()) + 1
+    return Workload.build(
+        submit_s=submit - submit[0],
+        runtime_s=runtime,
+        walltime_s=walltime,
+        nodes=width,
+        user=Category.of(user),
+        name="poisson",
+        nodes_hint=widest,
+    )

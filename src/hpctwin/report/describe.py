@@ -1,0 +1,69 @@
+"""A workload's description as tables for the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.table import Table
+
+from hpctwin.metrics.describe import Description
+from hpctwin.model import format_duration
+
+__all__ = ["description_tables"]
+
+
+def description_tables(found: Description) -> list[Table]:
+    """The figures, the distributions, and the jobs by width and by hour."""
+    return [_figures(found), _distributions(found), _widths(found), _hours(found)]
+
+
+def _figures(found: Description) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    for name, value in found.figures.items():
+        if name == "nodes_are" or value is None:
+            continue
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        if name == "nodes":
+            shown += f" ({found.figures['nodes_are']})"
+        elif name.endswith("_s"):
+            shown = format_duration(value)
+        elif name.startswith("share_"):
+            shown = f"{100 * value:.1f} %"
+        elif isinstance(value, float):
+            shown = f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        table.add_row(name.removesuffix("_s").replace("_", " "), shown)
+    for what, count in found.notes.items():
+        if count:
+            table.add_row(what, f"{count:,}")
+    return table
+
+
+def _distributions(found: Description) -> Table:
+    columns = ["min", "p5", "p25", "median", "mean", "p75", "p95", "p99", "max"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for name, values in found.distributions.items():
+        if not values:
+            continue
+        write = format_duration if name.endswith("_s") else "{:.3g}".format
+        table.add_row(
+            name.removesuffix("_s").replace("_", " "),
+            *(write(values[column]) for column in columns),
+        )
+    return table
+
+
+def _widths(found: Description) -> Table:
+    table = Table("nodes up to", "jobs", "node-hours", box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in found.by_width:
+        table.add_row(f"{row['nodes']:,}", f"{row['jobs']:,}", f"{row['node_hours']:,.0f}")
+    return table
+
+
+def _hours(found: Description) -> Table:
+    table = Table("hour of submission", "jobs", box=box.SIMPLE_HEAD, pad_edge=False)
+    most = max(max(found.by_hour), 1)
+    for hour, jobs in enumerate(found.by_hour):
+        table.add_row(f"{hour:02}:00", f"{'█' * round(24 * jobs / most):24} {jobs:,}")
+    return table
