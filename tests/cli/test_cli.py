@@ -39,7 +39,9 @@ def test_simulate_prints_its_summary_as_json(
 
 def test_simulate_writes_a_folder_that_repeats_the_run(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert run("simulate", trace, "-n", 32, "-o", "-(wait/walltime)**3*nodes", "--out", out) == 0
+    assert (
+        run("simulate", trace, "-n", 32, "--order", "-(wait/walltime)**3*nodes", "--out", out) == 0
+    )
     assert len(pl.read_parquet(out / "jobs.parquet")) == 200
     assert pl.read_parquet(out / "series.parquet")["used_nodes"].max() <= 32
     manifest = json.loads((out / "manifest.json").read_text())
@@ -109,7 +111,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["simulate", "none.swf", "-n", "4"], 1, "none.swf"),
         (["simulate", "{trace}", "-n", "4", "-o", "wfpp"], 2, "Did you mean 'wfp'"),
         (["simulate", "{trace}", "-n", "4", "-b", "eazy"], 2, "Did you mean 'easy'"),
-        (["simulate", "{trace}", "-n", "four"], 2, "--nodes"),
+        (["simulate", "{trace}", "-n", "four"], 2, '"four" into int'),
         (["simulate", "{trace}", "-n", "0"], 2, "greater than or equal to 1"),
         (["simulate", "{trace}", "-n", "4", "--plot", "x.bmp"], 2, ".png, .svg, .pdf"),
         (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),

@@ -15,7 +15,10 @@ __all__ = ["compare_command"]
 def compare_command(
     trace: Path,
     *,
-    policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"], group="Policy")] = (
+    policy: Annotated[
+        tuple[str, ...],
+        Parameter(name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True),
+    ] = (
         "fcfs+easy",
         "sjf+easy",
         "wfp+easy",

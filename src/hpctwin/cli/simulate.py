@@ -15,10 +15,12 @@ __all__ = ["simulate_command"]
 def simulate_command(
     trace: Path,
     *,
-    order: Annotated[str, Parameter(name=["--order", "-o"], group="Policy")] = "fcfs",
+    order: Annotated[
+        str, Parameter(name=["--order", "-o"], group="Policy", allow_leading_hyphen=True)
+    ] = "fcfs",
     backfill: Annotated[str, Parameter(name=["--backfill", "-b"], group="Policy")] = "easy",
     reservations: Annotated[int, Parameter(group="Policy")] = 1,
-    candidates: Annotated[str | None, Parameter(group="Policy")] = None,
+    candidates: Annotated[str | None, Parameter(group="Policy", allow_leading_hyphen=True)] = None,
     placement: Annotated[str, Parameter(group="Policy")] = "first-fit",
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008

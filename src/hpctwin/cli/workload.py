@@ -184,7 +184,7 @@ def download(
     import os
 
     from hpctwin.cli.output import progress_bar
-    from hpctwin.formats import archive
+    import hpctwin.formats.archive as archive
 
     if name is None:
         for log in archive.LOGS.values():

@@ -67,7 +67,8 @@ def gamma_cdf(x: FloatArray, shape: float, scale: float) -> FloatArray:
     )  # fmt: skip
     density = np.exp(log_density)
     steps = (density[1:] + density[:-1]) / 2 * np.diff(grid)
-    return np.interp(x, grid, np.concatenate([[0.0], np.cumsum(steps)]))
+    probability: FloatArray = np.interp(x, grid, np.concatenate([[0.0], np.cumsum(steps)]))
+    return probability
 
 
 def quantile_draw(
@@ -83,4 +84,5 @@ def quantile_draw(
     """
     at = np.linspace(0, 1, len(quantiles))
     logs = np.log(np.array(quantiles) + least)
-    return np.exp(np.interp(rng.random(size), at, logs)) - least
+    drawn: FloatArray = np.exp(np.interp(rng.random(size), at, logs)) - least
+    return drawn

@@ -80,7 +80,8 @@ def _runtimes(rng: np.random.Generator, width: FloatArray) -> FloatArray:
             rng.gamma(RUNTIME_A1, RUNTIME_B1, len(wrong)),
             rng.gamma(RUNTIME_A2, RUNTIME_B2, len(wrong)),
         )
-    return np.exp(logs)
+    runtime: FloatArray = np.exp(logs)
+    return runtime
 
 
 def _arrivals(rng: np.random.Generator, size: int) -> FloatArray:
@@ -91,9 +92,11 @@ def _arrivals(rng: np.random.Generator, size: int) -> FloatArray:
     points = np.cumsum(np.exp(logs) / RUSH_TO_ALL)
     # A bucket of the day is worth points in proportion to the jobs that arrive in it.
     bucket = np.arange(DAY_BEGINS, DAY_BEGINS + BUCKETS)
-    share = gamma_cdf(bucket + 0.5, DAILY_A, DAILY_B) - gamma_cdf(bucket - 0.5, DAILY_A, DAILY_B)
+    edges = np.arange(DAY_BEGINS, DAY_BEGINS + BUCKETS + 1, dtype=np.float64) - 0.5
+    share = np.diff(gamma_cdf(edges, DAILY_A, DAILY_B))
     worth = np.empty(BUCKETS)
     worth[bucket % BUCKETS] = share / share.mean() * BUCKET_S
     paid = np.concatenate([[0.0], np.cumsum(worth)])
     days, rest = np.divmod(points, paid[-1])
-    return days * 86_400 + np.interp(rest, paid, np.arange(BUCKETS + 1) * BUCKET_S)
+    submit: FloatArray = days * 86_400 + np.interp(rest, paid, np.arange(BUCKETS + 1) * BUCKET_S)
+    return submit

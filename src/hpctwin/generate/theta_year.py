@@ -98,4 +98,5 @@ def _submissions(rng: np.random.Generator, size: int, span: float) -> np.ndarray
     progress = np.cumsum(gaps) - gaps[0]
     share = progress / max(progress[-1], 1e-9)
     times: np.ndarray = np.interp(share * done[-1], done, np.linspace(0, span, len(done)))
-    return np.floor(times)
+    whole: np.ndarray = np.floor(times)
+    return whole

@@ -21,10 +21,10 @@ class Description:
     """A workload in figures.
 
     Args:
-        figures: flat: jobs, span_s, nodes, nodes_are (where that number comes from), offered_load, dates, counts
-            of users, accounts and partitions, and shares of all jobs.
-        distributions: of ``nodes``, ``runtime_s``, ``walltime_s``, ``interarrival_s`` and ``walltime_accuracy``
-            (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99, max.
+        figures: flat: jobs, span_s, nodes, nodes_are (where that number comes from), offered_load,
+            dates, counts of users, accounts and partitions, and shares of all jobs.
+        distributions: of ``nodes``, ``runtime_s``, ``walltime_s``, ``interarrival_s`` and
+            ``walltime_accuracy`` (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99, max.
         by_width: ``nodes`` (upper end of the class), ``jobs``, ``node_hours``.
         by_hour: jobs by hour of the day, 24 numbers; UTC if the date is known, else since time zero.
         top_users: ``user``, ``jobs``, ``node_hours``, at most ten.
@@ -129,7 +129,7 @@ def _distribution(values: npt.NDArray[np.float64]) -> dict[str, float]:
 
 
 def _by_width(workload: Workload, work: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Jobs and node-hours by width: 1, 2, up to 4, up to 8, …"""
+    """Jobs and node-hours by width: 1, 2, up to 4, up to 8, and so on."""
     order = np.ceil(np.log2(np.maximum(workload.nodes, 1))).astype(np.int64)
     jobs = np.bincount(order)
     hours = np.bincount(order, weights=work) / 3600

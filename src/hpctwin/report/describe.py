@@ -38,18 +38,18 @@ def _figures(found: Description) -> Table:
 
 
 def _distributions(found: Description) -> Table:
-    columns = ["min", "p5", "p25", "median", "mean", "p75", "p95", "p99", "max"]
+    shown = {name: values for name, values in found.distributions.items() if values}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for name, values in found.distributions.items():
-        if not values:
-            continue
-        write = format_duration if name.endswith("_s") else "{:.3g}".format
+    for name in shown:
+        table.add_column(name.removesuffix("_s").replace("_", " "), justify="right")
+    for row in ("min", "p5", "p25", "median", "mean", "p75", "p95", "p99", "max"):
         table.add_row(
-            name.removesuffix("_s").replace("_", " "),
-            *(write(values[column]) for column in columns),
+            row,
+            *(
+                format_duration(values[row]) if name.endswith("_s") else f"{values[row]:,.4g}"
+                for name, values in shown.items()
+            ),
         )
     return table
 
