@@ -31,16 +31,14 @@ def traces() -> Path:
 
 def run(workload: Any, nodes: int, policy: str, repeats: int = 1) -> dict[str, Any]:
     """Simulate it; the engine's least time of some repeats, and what surrounds it once."""
-    from hpctwin import Cluster, Simulation, parse_policy
+    from hpctwin import Cluster, parse_policy, simulate
 
     chosen = parse_policy(policy)
     chosen.compile()
     times = []
     for _ in range(repeats):
-        simulation = Simulation(workload, Cluster.uniform(nodes=nodes), policy=chosen)
-        simulation.advance()
-        times.append(simulation.engine_s)
-    result = simulation.result()
+        result = simulate(workload, Cluster.uniform(nodes=nodes), policy=chosen)
+        times.append(result.engine_s)
     return {
         "jobs": len(workload),
         "nodes": nodes,

@@ -68,6 +68,7 @@ def simulate_command(
     simulation = Simulation(workload, cluster, policy=policy, track_nodes=gantt, **options)
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         result = simulation.run(progress)
+    del simulation  # its memory is better used by what follows
     summary = result.summary()
     if fairness:
         from hpctwin.metrics import unfair_delay

@@ -183,8 +183,8 @@ def download(
     """
     import os
 
-    from hpctwin.cli.output import progress_bar
     import hpctwin.formats.archive as archive
+    from hpctwin.cli.output import progress_bar
 
     if name is None:
         for log in archive.LOGS.values():

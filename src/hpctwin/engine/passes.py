@@ -26,6 +26,7 @@ from hpctwin.engine.layout import (
     RETURN,
     RUN,
     RUNS,
+    STARTS,
     TAKE,
     TIMER,
     USER,
@@ -106,23 +107,29 @@ def run_pass(
     sim.count[TIMER] = NEVER
     if sim.count[QUEUED] == 0:
         return
-    conservative = rules.backfill == BACKFILL_CONSERVATIVE
-    if not conservative and not may_start(jobs, machine, sim):
-        return
     now = sim.count[NOW]
-    if rules.fairshare == 1:
-        fairshare_factors(now, machine, sim, rules, work)
-    if conservative:
-        pass_conservative(order, jobs, machine, sim, rules, work)
-    elif is_plain(now, jobs, machine, sim, rules):
-        pass_plain(order, candidate_order, jobs, machine, sim, rules, work)
-    elif rules.backfill == BACKFILL_NONE:
-        pass_none(order, jobs, machine, sim, rules, work)
-    elif rules.backfill == BACKFILL_FIRST_FIT:
-        pass_first_fit(order, jobs, machine, sim, rules, work)
+    started = sim.count[STARTS]
+    conservative = rules.backfill == BACKFILL_CONSERVATIVE
+    plain = not conservative and is_plain(now, jobs, machine, sim, rules)
+    if plain and rules.order_changes == 0 and rules.own_candidate_order == 0:
+        pass_sorted(jobs, machine, sim, rules, work)
     else:
-        pass_easy(order, candidate_order, jobs, machine, sim, rules, work)
-    drop_started(sim)
+        if not conservative and not may_start(jobs, machine, sim):
+            return
+        if rules.fairshare == 1:
+            fairshare_factors(now, machine, sim, rules, work)
+        if conservative:
+            pass_conservative(order, jobs, machine, sim, rules, work)
+        elif plain:
+            pass_plain(order, candidate_order, jobs, machine, sim, rules, work)
+        elif rules.backfill == BACKFILL_NONE:
+            pass_none(order, jobs, machine, sim, rules, work)
+        elif rules.backfill == BACKFILL_FIRST_FIT:
+            pass_first_fit(order, jobs, machine, sim, rules, work)
+        else:
+            pass_easy(order, candidate_order, jobs, machine, sim, rules, work)
+    if sim.count[STARTS] > started:
+        drop_started(sim)
 
 
 @jit()
@@ -140,6 +147,37 @@ def is_plain(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> 
         if machine.windows[WINDOW_END, m] > now:
             return False
     return True
+
+
+@jit()
+def pass_sorted(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
+    """As `pass_plain`, for a queue that is kept in the order of jobs and candidates: one walk."""
+    now = sim.count[NOW]
+    shadow = NEVER
+    spare = NEVER
+    head = False
+    for i in range(sim.count[QUEUED]):
+        if sim.amount[FREE, 0] <= 0:
+            return
+        j = sim.number[QUEUE, i]
+        nodes = jobs.fixed[NODES, j]
+        ends = now + jobs.fixed[EXPECTED, j]
+        if nodes <= sim.amount[FREE, 0]:
+            if ends > shadow and nodes > spare:
+                continue
+            if is_skipped(j, jobs, machine, sim):
+                continue
+            if ends > shadow:
+                spare -= nodes
+            work.take[0] = nodes
+            start_job(j, now, jobs, machine, sim, rules, work)
+        elif not head and rules.backfill != BACKFILL_FIRST_FIT:
+            if is_skipped(j, jobs, machine, sim):
+                continue
+            if rules.backfill == BACKFILL_NONE:
+                return
+            head = True
+            shadow, spare = reservation_of(j, jobs, sim)
 
 
 @jit()
@@ -190,16 +228,9 @@ def pass_plain(
         ):
             work.job[LATER, later] = j
             later += 1
-    if rules.own_candidate_order == 1 or not sorted_already:
-        order_candidates(order, candidate_order, later, now, jobs, sim, rules, work)
-    else:
-        for i in range(later):
-            work.job[ORDER, i] = work.job[LATER, i]
+    order_candidates(order, candidate_order, later, now, jobs, sim, rules, work)
     for i in range(later):
-        if sorted_already and rules.own_candidate_order == 0:
-            j = work.job[ORDER, i]
-        else:
-            j = pop_order(later - i, work, jobs)
+        j = pop_order(later - i, work, jobs)
         nodes = jobs.fixed[NODES, j]
         if nodes > sim.amount[FREE, 0] or is_skipped(j, jobs, machine, sim):
             continue

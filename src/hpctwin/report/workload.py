@@ -59,7 +59,7 @@ def _sizes(ax: Axes, nodes: npt.NDArray[np.int64]) -> None:
     power = np.ceil(np.log2(nodes)).astype(np.int64)
     counts = np.bincount(power)
     ax.bar(np.arange(len(counts)), counts, width=0.85, color=ACCENT)
-    every = -(-len(counts) // 7)
+    every = -(-len(counts) // 5)
     at = np.arange(0, len(counts), every)
     ax.set_xticks(at, [f"≤ {2**k:,}" if k > 1 else f"{2**k}" for k in at.tolist()], fontsize=7.5)
 
