@@ -1,0 +1,40 @@
+"""The examples of the README and the guides run as they stand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from hpctwin import Cluster
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    # From a file: an ordering's source must be found, as it is when a user writes a script.
+    script = tmp_path / "example.py"
+    script.write_text(code)
+    exec(compile(code, str(script), "exec"), {"__name__": "example"})
+
+
+def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/cluster.md").read_text(), re.DOTALL)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    assert Cluster.from_yaml(path).node_count == 128
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
