@@ -195,3 +195,25 @@ def test_the_same_seed_gives_the_same_bytes_however_many_threads(
     assert same(one, other)
     several = compare(workload, cluster, [chosen, "lcfs+easy"], threads=2, seed=7)
     assert several[chosen.name].jobs.equals(one.result().jobs)
+
+
+def test_an_index_out_of_bounds_is_caught_where_bounds_are_checked() -> None:
+    """Else the run of these tests with bounds checking would prove nothing."""
+    import os
+    import subprocess
+    import sys
+
+    code = (
+        "import numpy as np\nfrom numba import int64\nfrom hpctwin.engine import jit\n"
+        "jit.CACHE_DIR = None\n"
+        "read = jit.jit(int64(int64[::1], int64))(lambda values, i: values[i])\n"
+        "try:\n    read(np.zeros(3, np.int64), 7)\nexcept IndexError:\n    print('caught')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_BOUNDSCHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "caught\n", done.stderr

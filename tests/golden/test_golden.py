@@ -142,7 +142,9 @@ def test_accasims_backfilling_breaks_the_head_jobs_reservation(
     assert theirs[head] > promised
 
 
-@pytest.mark.parametrize("scheduler", ["fcfs", "easy", "fcfs_psus", "easy_psus"])
+@pytest.mark.parametrize(
+    "scheduler", ["fcfs", "easy", "fcfs_psus", "easy_psus", "fcfs_psas", "easy_psas"]
+)
 def test_spars_waits_only_for_nodes_that_are_switched_off(golden: Path, scheduler: str) -> None:
     """Nodes always on, nobody waits; SPARS's first job to wait does so for a node to boot."""
     table = pl.read_csv(golden / f"spars_nasa20_t1200_{scheduler}.csv").sort("submit", "job_id")

@@ -213,3 +213,15 @@ def test_a_policy_without_backfill_is_easy_even_if_its_formula_has_plus_signs() 
         make_policy("fcfs", "none", reservations=2)
     with pytest.raises(ConfigError, match="at least 1"):
         make_policy("fcfs", reservations=0)
+
+
+def test_an_installed_plug_in_offers_orderings_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    point = metadata.EntryPoint(
+        "from-elsewhere", "hpctwin.policies.orderings:ljf", "hpctwin.orderings"
+    )
+    monkeypatch.setattr(metadata, "entry_points", lambda group: metadata.EntryPoints([point]))
+    found = find_ordering("from-elsewhere")
+    assert found.name == "from-elsewhere"
+    assert found(NOW, job()) == -1800.0

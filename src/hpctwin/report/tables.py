@@ -40,7 +40,7 @@ def compare_table(summaries: Mapping[str, Summary], *, title: str | None = None)
         collapse_padding=True,
     )
     longest = max((len(label) for label in summaries), default=0)
-    table.add_column("policy", style="bold", overflow="fold", min_width=min(longest, 18))
+    table.add_column("policy", style="bold", overflow="fold", min_width=min(longest, 10))
     for column in columns:
         # Words below each other, so that the table fits a terminal of 80 columns.
         header = (column.short or column.header).replace(" ", "\n")
