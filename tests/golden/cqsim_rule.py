@@ -1,10 +1,10 @@
-"""CQSim's scheduling rule, written down plainly, with a switch for each point where it departs from ours.
+"""CQSim's scheduling rule, written anew and plainly, with a switch for each departure from ours.
 
-Source of the rule: CQSim's behaviour as described in its papers and seen in its outputs. Two points
-depart from docs/engine.md: candidates and the head job are planned with their true run times while
-running jobs are planned with their walltimes (``clairvoyant``); and a pass follows each single event
-instead of all events of an instant (``single_events``). Conservative backfilling is planned anew in each
-pass (``replan``), so its promises are not kept.
+Source: the behaviour of CQSim (github.com/SPEAR-UIC/CQSim), facts only. Two points depart from
+docs/engine.md and can be switched off: candidates and the head job are planned with their true run
+times, while running jobs are planned with their walltimes (``clairvoyant``); and a pass follows each
+single event instead of all events of an instant (``single_events``). Conservative backfilling is planned
+anew in each pass, so its promises are not kept.
 """
 
 from __future__ import annotations
