@@ -1,0 +1,1 @@
+"""Resource managers: events in, snapshot in, actions out."""

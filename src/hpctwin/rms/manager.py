@@ -1,0 +1,79 @@
+"""The one interface to resource managers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.records import Snapshot
+
+__all__ = ["Capability", "Outcome", "ResourceManager", "UnreachableError"]
+
+Capability = Literal["start", "hold", "release", "set_priority", "take_scheduling"]
+
+
+class UnreachableError(HpctwinError):
+    """The resource manager does not answer, or not in time."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an action.
+
+    Args:
+        result: ``done``; ``refused``: it certainly did not happen; ``unknown``: the answer was
+            lost, and only events or a snapshot will tell.
+        reason: why not, in the resource manager's words.
+    """
+
+    result: Literal["done", "refused", "unknown"]
+    reason: str = ""
+
+
+class ResourceManager(Protocol):
+    """What the twin asks of a resource manager. All calls have a time limit of their own."""
+
+    @property
+    def cluster(self) -> str:
+        """The cluster's name."""
+
+    def capabilities(self) -> frozenset[Capability]:
+        """What can be done here, with the rights that we have."""
+
+    def snapshot(self) -> Snapshot:
+        """Everything it knows now.
+
+        Raises:
+            UnreachableError: no answer.
+        """
+
+    def start(self, job_id: str) -> Outcome:
+        """Start a waiting job now; refused if it does not wait or does not fit."""
+
+    def hold(self, job_id: str) -> Outcome:
+        """Keep a waiting job from starting."""
+
+    def release(self, job_id: str) -> Outcome:
+        """Undo `hold`."""
+
+    def set_priority(self, job_id: str, priority: float) -> Outcome:
+        """Change a waiting job's priority; larger is sooner."""
+
+    def take_scheduling(self) -> Outcome:
+        """Ask it to start no job by itself from now on, as long as heartbeats come."""
+
+    def give_scheduling(self) -> Outcome:
+        """Let it schedule by itself again."""
+
+    def heartbeat(self, seq: int) -> None:
+        """Show that the twin lives and has dealt with all events up to ``seq``.
+
+        When heartbeats stay away for the time agreed, the resource manager schedules by itself again.
+
+        Raises:
+            UnreachableError: no answer.
+        """
+
+    def close(self) -> None:
+        """Give back connections."""
