@@ -48,7 +48,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
 
-__all__ = ["lower"]
+__all__ = ["lower", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -78,7 +78,7 @@ def lower(
                 f"jobs ask for resource {name!r}, which cluster {cluster.name!r} does not have; "
                 f"add it under 'resources:' (it has {', '.join(cluster.resources) or 'none'})"
             )
-    group_of_node, pool_of_node = _pools(cluster)
+    group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
     first_of_pool = np.unique(pool_of_node, return_index=True)[1]
     group_of_pool = group_of_node[first_of_pool]
     partitions = cluster.partitions or (Partition(name="all", default=True),)
@@ -143,10 +143,16 @@ def lower(
     return jobs, machine
 
 
-def _pools(cluster: Cluster) -> tuple[IntArray, IntArray]:
-    """The group and the pool of each node: a pool is of one group and under the same maintenance."""
+def pool_of_nodes(cluster: Cluster) -> IntArray:
+    """The pool of each node: a pool is of one group and under the same maintenance [nodes]."""
+    return _group_and_pool_of_nodes(cluster)[1]
+
+
+def _group_and_pool_of_nodes(cluster: Cluster) -> tuple[IntArray, IntArray]:
     counts = [group.count for group in cluster.nodes]
     group = np.repeat(np.arange(len(counts)), counts)
+    if not cluster.reservations:
+        return group, group
     marks = [group]
     marks += [_nodes_of(reservation, cluster, group) for reservation in cluster.reservations]
     distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)

@@ -1,0 +1,287 @@
+"""From what a resource manager tells to a simulation that begins now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine import layout
+from hpctwin.model import MS_PER_S, Category, Cluster, Dependencies, DependencyKind, Reservation, Workload
+from hpctwin.policies import Policy
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.present import Running, begin_at
+
+__all__ = ["Present", "id_key", "present"]
+
+
+
+@dataclass(frozen=True)
+class Present:
+    """A cluster as it is now, as a simulation.
+
+    Args:
+        simulation: begins now; its rows are ``ids``.
+        ids: job ids by row.
+        submit_s: when each was submitted [jobs].
+        waiting: rows of the jobs that wait and may start, now or later [waiting].
+        now_ms: the present.
+    """
+
+    simulation: Simulation
+    ids: tuple[str, ...]
+    submit_s: npt.NDArray[np.float64]
+    waiting: npt.NDArray[np.int64]
+    now_ms: int
+
+    def starts(self, simulation: Simulation | None = None) -> list[str]:
+        """Ids of the jobs that are started now, in order of submission.
+
+        Args:
+            simulation: a fork that has run from now on; this one, run for the present instant
+                only, if left out.
+        """
+        if simulation is None:
+            simulation = self.simulation.fork()
+            simulation.advance(self.now_ms / MS_PER_S)
+        start = simulation.state.time[layout.START]
+        rows = self.waiting[start[self.waiting] == self.now_ms]
+        return [self.ids[row] for row in rows]
+
+
+def present(
+    machine: Cluster,
+    jobs: Sequence[JobRecord],
+    nodes: Sequence[NodeRecord],
+    reservations: Sequence[NodeReservation],
+    now_s: float,
+    policy: Policy,
+    *,
+    runtime_s: Mapping[str, float] | None = None,
+    arrivals: Sequence[JobSpec] = (),
+) -> Present:
+    """Make the simulation that begins now.
+
+    Held jobs are left out, and jobs that wait for a job which is not there: nothing says when they
+    may start. A running job is expected to end after its runtime; where that has passed, see
+    `remaining_end_ms`. The scheduler in the simulation plans with walltimes.
+
+    Args:
+        machine: the cluster's node groups, partitions and resources.
+        jobs: all jobs that have not ended.
+        nodes: the nodes in the order of their numbers.
+        reservations: those that have not ended.
+        now_s: the present, seconds since the epoch.
+        policy: what the simulation starts jobs by.
+        runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
+        arrivals: jobs that will be submitted, with ids of their own.
+
+    Raises:
+        ConfigError, WorkloadError: the jobs do not go with the machine.
+    """
+    now_ms = round(now_s * MS_PER_S)
+    known = {job.spec.id for job in jobs}
+    runs = [job for job in jobs if job.start_s is not None]
+    waits = [job for job in jobs if job.start_s is None and not _is_stuck(job, known)]
+    specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
+    submit_ms = np.array(
+        [round(job.spec.submit_s * MS_PER_S) for job in runs]
+        + [_due_ms(job.spec, now_ms) for job in waits]
+        + [max(now_ms + 1, round(spec.submit_s * MS_PER_S)) for spec in arrivals],
+        np.int64,
+    )
+    np.minimum(submit_ms[: len(runs)], now_ms, out=submit_ms[: len(runs)])
+    rank = _ranks(specs)
+    order = np.lexsort((rank, submit_ms))
+    workload = _workload(specs, submit_ms, rank, runtime_s or {}, order, {j.spec.id for j in runs})
+    cluster = _with_reservations(_at_one_speed(machine), nodes, reservations)
+    simulation = Simulation(workload, cluster, policy=policy)
+    place = np.argsort(order)
+    number = {node.name: i for i, node in enumerate(nodes)}
+    held = tuple(
+        np.array([number[name] for name in job.node_names], np.int64) for job in runs
+    )
+    start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in runs], np.int64)
+    rows = place[: len(runs)]
+    running = Running(
+        rows=rows,
+        start_ms=start_ms,
+        end_ms=remaining_end_ms(
+            now_ms, start_ms, workload.runtime_ms[rows], workload.walltime_ms[rows]
+        ),
+        nodes=held,
+    )
+    unusable = np.array([node.state != "up" for node in nodes], bool)
+    used = np.zeros(len(nodes), bool)
+    for numbers in held:
+        used[numbers] = True
+    begin_at(
+        simulation, now_ms, running, np.flatnonzero(unusable & ~used), np.flatnonzero(unusable & used)
+    )
+    return Present(
+        simulation=simulation,
+        ids=tuple(specs[i].id for i in order),
+        submit_s=np.array([specs[i].submit_s for i in order]),
+        waiting=np.sort(place[len(runs) : len(runs) + len(waits)]),
+        now_ms=now_ms,
+    )
+
+
+CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000
+"""Added to an expected runtime that has passed (Tsafrir, Etsion, Feitelson 2007, §4.2)."""
+
+
+def remaining_end_ms(
+    now_ms: int,
+    start_ms: npt.NDArray[np.int64],
+    runtime_ms: npt.NDArray[np.int64],
+    walltime_ms: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """When running jobs are expected to end, after now [jobs].
+
+    After the expected runtime; if that has passed, after the first of `CORRECTIONS_MS` more that
+    has not, but not after the walltime; if that has passed too (clean-up, or a limit that is not
+    enforced), at the next whole minute after the walltime.
+    """
+    expected = start_ms + runtime_ms
+    late = np.maximum(now_ms - expected, 0)
+    step = np.minimum(np.searchsorted(CORRECTIONS_MS, late, side="right"), len(CORRECTIONS_MS) - 1)
+    corrected = np.where(expected > now_ms, expected, expected + CORRECTIONS_MS[step])
+    limit = start_ms + walltime_ms
+    corrected = np.minimum(corrected, limit)
+    minutes = np.maximum(now_ms - limit, 0) // 60_000 + 1
+    end: npt.NDArray[np.int64] = np.where(corrected > now_ms, corrected, limit + minutes * 60_000)
+    return end
+
+
+def id_key(job_id: str) -> list[Any]:
+    """Sorts job ids as people do: ``9.pbs`` before ``10.pbs``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
+
+
+def _ranks(specs: Sequence[JobSpec]) -> npt.NDArray[np.int64]:
+    """The place of each id among all: ids that are equally written are compared as numbers."""
+    ids = [spec.id for spec in specs]
+    if all(i.isdigit() and len(i) < 19 for i in ids):
+        return np.argsort(np.argsort(np.array(ids, np.int64), kind="stable"), kind="stable")
+    order = sorted(range(len(ids)), key=lambda i: id_key(ids[i]))
+    rank = np.empty(len(ids), np.int64)
+    rank[order] = np.arange(len(ids))
+    return rank
+
+
+def _is_stuck(job: JobRecord, known: set[str]) -> bool:
+    """Whether nothing that we know of lets a waiting job start."""
+    return job.spec.held or any(edge.on not in known for edge in job.spec.dependencies)
+
+
+def _due_ms(spec: JobSpec, now_ms: int) -> int:
+    """When a waiting job joins the queue: it has, unless it asks for a later time."""
+    if spec.not_before_s is not None and round(spec.not_before_s * MS_PER_S) > now_ms:
+        return round(spec.not_before_s * MS_PER_S)
+    return min(now_ms, round(spec.submit_s * MS_PER_S))
+
+
+def _workload(
+    specs: Sequence[JobSpec],
+    submit_ms: npt.NDArray[np.int64],
+    rank: npt.NDArray[np.int64],
+    runtime_s: Mapping[str, float],
+    order: npt.NDArray[np.int64],
+    running: set[str],
+) -> Workload:
+    # The records were validated when they came in, so the columns are put together directly.
+    size = len(specs)
+    walltime_ms = np.array([round(s.walltime_s * MS_PER_S) for s in specs], np.int64)
+    runtime_ms = walltime_ms.copy()
+    if runtime_s:
+        expected = np.array([runtime_s.get(s.id, s.walltime_s) for s in specs])
+        runtime_ms = np.clip(np.rint(expected * MS_PER_S).astype(np.int64), 0, walltime_ms)
+    unknown = np.full(size, -1, np.int64)
+    per_node = {
+        name: np.array([getattr(s, name) for s in specs])[order]
+        for name in ("cores", "gpus", "memory_gb")
+        if any(getattr(s, name) for s in specs)
+    }
+    resources = {name: np.zeros(size, np.int64) for s in specs for name in s.resources}
+    for i, spec in enumerate(specs):
+        for name, amount in spec.resources.items():
+            resources[name][i] = amount
+    return Workload(
+        job_id=rank[order],
+        submit_ms=submit_ms[order],
+        runtime_ms=runtime_ms[order],
+        walltime_ms=walltime_ms[order],
+        nodes=np.array([s.nodes for s in specs], np.int64)[order],
+        user=_labels([s.user for s in specs], order),
+        account=_labels([s.account for s in specs], order),
+        partition=_labels([s.partition for s in specs], order),
+        qos=_labels([s.qos for s in specs], order),
+        priority=np.array([s.priority for s in specs], np.float64)[order],
+        per_node=per_node,
+        resources={name: amounts[order] for name, amounts in resources.items()},
+        dependencies=_dependencies(specs, order, running),
+        recorded_start_ms=unknown,
+        recorded_nodes=None,
+        cancel_ms=unknown,
+        name="present",
+    )
+
+
+def _labels(values: list[str], order: npt.NDArray[np.int64]) -> Category:
+    labels = sorted(set(values) - {""})
+    code = {label: i for i, label in enumerate(labels)}
+    codes = np.array([code.get(value, -1) for value in values], np.int32)
+    return Category(codes[order], tuple(labels))
+
+
+def _dependencies(
+    specs: Sequence[JobSpec], order: npt.NDArray[np.int64], running: set[str]
+) -> Dependencies:
+    edges = [
+        (i, edge.on, edge.kind, edge.delay_s)
+        for i, spec in enumerate(specs)
+        for edge in spec.dependencies
+        if not (edge.kind == "after" and edge.on in running)
+    ]
+    if not edges:
+        return Dependencies.none()
+    row = {specs[i].id: place for place, i in enumerate(order)}
+    place = np.argsort(order)
+    return Dependencies(
+        job=np.array([place[i] for i, *_ in edges], np.int64),
+        on=np.array([row[on] for _, on, *_ in edges], np.int64),
+        kind=np.array([DependencyKind[kind.upper()] for *_, kind, _ in edges], np.int8),
+        delay_ms=np.array([round(delay * MS_PER_S) for *_, delay in edges], np.int64),
+    )
+
+
+def _at_one_speed(machine: Cluster) -> Cluster:
+    """What is expected of a job is expected on this cluster: no speed is to be applied again."""
+    if all(group.speed == 1 for group in machine.nodes):
+        return machine
+    groups = tuple(group.model_copy(update={"speed": 1.0}) for group in machine.nodes)
+    return machine.model_copy(update={"nodes": groups})
+
+
+def _with_reservations(
+    machine: Cluster, nodes: Sequence[NodeRecord], reservations: Sequence[NodeReservation]
+) -> Cluster:
+    if not reservations:
+        return machine
+    number = {node.name: i for i, node in enumerate(nodes)}
+    windows = tuple(
+        Reservation(
+            name=r.name,
+            start=r.start_s,
+            end=r.end_s,
+            nodes=",".join(str(number[name]) for name in r.node_names) or None,
+        )
+        for r in reservations
+    )
+    return machine.model_copy(update={"reservations": windows})

@@ -1,0 +1,131 @@
+"""A simulation made of what a resource manager tells goes on as the cluster would."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Simulation, make_policy
+from hpctwin.engine import layout
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.rms.present import CORRECTIONS_MS, id_key, present, remaining_end_ms
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from tests import strategies
+from tests.rms.present_cases import EPOCH_S, node_name, records_of
+
+UP = [NodeRecord(name=node_name(n)) for n in range(4)]
+FCFS = make_policy("fcfs")
+
+
+def waiting(job_id: str, nodes: int = 1, walltime_s: float = 100, **spec: object) -> JobRecord:
+    return JobRecord(
+        spec=JobSpec(id=job_id, submit_s=0, nodes=nodes, walltime_s=walltime_s, **spec)
+    )
+
+
+def running(job_id: str, names: list[str], start_s: float = 0, walltime_s: float = 100):
+    job = waiting(job_id, len(names), walltime_s)
+    return JobRecord(spec=job.spec, start_s=start_s, node_names=tuple(names))
+
+
+def starts(jobs, nodes=UP, reservations=(), now_s=10.0, policy=FCFS):
+    machine = Cluster.uniform(len(nodes))
+    return present(machine, jobs, nodes, reservations, now_s, policy).starts()
+
+
+@given(st.data())
+def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.DataObject) -> None:
+    cluster = data.draw(strategies.clusters(maintenance=False, outages=False))
+    groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
+    cluster = cluster.model_copy(update={"nodes": groups})
+    workload = data.draw(strategies.workloads(cluster, cancellations=False))
+    # Conservative reservations and fair-share usage have a memory that records do not tell of.
+    backfill = data.draw(st.sampled_from(["none", "first-fit", "easy"]))
+    order = strategies.ORDERS[data.draw(strategies.orders())]
+    policy = make_policy(order, backfill)
+    whole = Simulation(workload, cluster, policy=policy, track_nodes=True)
+    stop_s = data.draw(st.integers(0, 80))
+    whole.advance(stop_s)
+    # Jobs that depend on one not submitted yet are known to the engine, not to a resource manager.
+    edges = workload.dependencies
+    unsubmitted = whole.state.flag[layout.STATE] == layout.UNSUBMITTED
+    if unsubmitted[edges.on].any() or len(edges) and (edges.delay_ms > 0).any():
+        return
+    jobs, nodes, reservations, runtime_s = records_of(whole)
+    if any(job.start_s is not None and not job.node_names for job in jobs):
+        return
+    now = present(
+        cluster, jobs, nodes, reservations, EPOCH_S + stop_s, policy, runtime_s=runtime_s
+    )
+    whole = whole.fork(arrivals=False)
+    whole.advance()
+    now.simulation.advance()
+    expected = {
+        str(i): (start, end)
+        for i, start, end in zip(
+            workload.job_id.tolist(),
+            whole.state.time[layout.START].tolist(),
+            whole.state.time[layout.END].tolist(),
+            strict=True,
+        )
+    }
+    offset = round(EPOCH_S * MS_PER_S)
+    for row, job_id in enumerate(now.ids):
+        start = now.simulation.state.time[layout.START, row]
+        assert (start - offset if start >= 0 else -1) == expected[job_id][0]
+
+
+def test_held_jobs_and_jobs_that_wait_for_an_unknown_one_do_not_start() -> None:
+    unknown = {"on": "99", "kind": "afterok"}
+    jobs = [waiting("1", held=True), waiting("2", dependencies=(unknown,)), waiting("3")]
+    assert starts(jobs) == ["3"]
+
+
+def test_a_job_that_asks_for_a_later_start_does_not_start_before() -> None:
+    jobs = [waiting("1", not_before_s=20.0)]
+    assert starts(jobs, now_s=19.0) == []
+    assert starts(jobs, now_s=20.0) == ["1"]
+
+
+def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_other() -> None:
+    nodes = [NodeRecord(name=node_name(n), state=s) for n, s in enumerate(["up", "down", "up"])]
+    assert starts([waiting("1", 3)], nodes) == []
+    assert starts([waiting("1", 2)], nodes) == ["1"]
+    drained = [NodeRecord(name=node_name(0), state="drained"), *UP[1:3]]
+    run = running("1", [node_name(0), node_name(1)])
+    now = present(Cluster.uniform(3), [run, waiting("2", 3)], drained, (), 10.0, FCFS)
+    now.simulation.advance()
+    assert now.simulation.state.time[layout.START].tolist()[1] == -1
+    now = present(Cluster.uniform(3), [run, waiting("2", 2)], drained, (), 10.0, FCFS)
+    now.simulation.advance()
+    assert now.simulation.state.time[layout.START].tolist()[1] == 100_000
+
+
+def test_no_job_starts_that_would_run_into_a_reservation() -> None:
+    reservation = NodeReservation(name="r", start_s=50, end_s=80, node_names=(node_name(0),))
+    assert starts([waiting("1", 4)], reservations=(reservation,)) == []
+    assert starts([waiting("1", 3)], reservations=(reservation,)) == ["1"]
+    assert starts([waiting("1", 4, 40)], reservations=(reservation,)) == ["1"]
+    assert starts([waiting("1", 4)], reservations=(reservation,), now_s=80.0) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("now_s", "end_s"),
+    [(30, 60), (60, 120), (119, 120), (120, 360), (361, 960), (999, 1000), (1000, 1060), (1060, 1120)],
+)
+def test_an_expected_end_that_has_passed_is_corrected_by_tsafrirs_steps_up_to_the_walltime(
+    now_s: int, end_s: int
+) -> None:
+    end = remaining_end_ms(
+        now_s * 1000, np.array([0]), np.array([60_000]), np.array([1_000_000])
+    )
+    assert end.tolist() == [end_s * 1000]
+    assert (np.diff(CORRECTIONS_MS) > 0).all()
+
+
+def test_ids_are_ordered_as_people_order_them() -> None:
+    assert sorted(["10.pbs", "9.pbs", "9[2].pbs", "100", "20"], key=id_key) == [
+        "9.pbs", "9[2].pbs", "10.pbs", "20", "100",
+    ]  # fmt: skip
