@@ -56,9 +56,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     jobs, nodes, reservations, runtime_s = records_of(whole)
     if any(job.start_s is not None and not job.node_names for job in jobs):
         return
-    now = present(
-        cluster, jobs, nodes, reservations, EPOCH_S + stop_s, policy, runtime_s=runtime_s
-    )
+    now = present(cluster, jobs, nodes, reservations, EPOCH_S + stop_s, policy, runtime_s=runtime_s)
     whole = whole.fork(arrivals=False)
     whole.advance()
     now.simulation.advance()
@@ -113,14 +111,21 @@ def test_no_job_starts_that_would_run_into_a_reservation() -> None:
 
 @pytest.mark.parametrize(
     ("now_s", "end_s"),
-    [(30, 60), (60, 120), (119, 120), (120, 360), (361, 960), (999, 1000), (1000, 1060), (1060, 1120)],
+    [
+        (30, 60),
+        (60, 120),
+        (119, 120),
+        (120, 360),
+        (361, 960),
+        (999, 1000),
+        (1000, 1060),
+        (1060, 1120),
+    ],
 )
 def test_an_expected_end_that_has_passed_is_corrected_by_tsafrirs_steps_up_to_the_walltime(
     now_s: int, end_s: int
 ) -> None:
-    end = remaining_end_ms(
-        now_s * 1000, np.array([0]), np.array([60_000]), np.array([1_000_000])
-    )
+    end = remaining_end_ms(now_s * 1000, np.array([0]), np.array([60_000]), np.array([1_000_000]))
     assert end.tolist() == [end_s * 1000]
     assert (np.diff(CORRECTIONS_MS) > 0).all()
 

@@ -38,6 +38,10 @@ class ResourceManager(Protocol):
     def cluster(self) -> str:
         """The cluster's name."""
 
+    @property
+    def clock_speed(self) -> float:
+        """Seconds of its clock per second: 1 for a real one, 0 for one that waits for heartbeats."""
+
     def capabilities(self) -> frozenset[Capability]:
         """What can be done here, with the rights that we have."""
 

@@ -11,14 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.model import MS_PER_S, Category, Cluster, Dependencies, DependencyKind, Reservation, Workload
+from hpctwin.model import (
+    MS_PER_S,
+    Category,
+    Cluster,
+    Dependencies,
+    DependencyKind,
+    Reservation,
+    Workload,
+)
 from hpctwin.policies import Policy
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at
 
 __all__ = ["Present", "id_key", "present"]
-
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class Present:
         simulation: begins now; its rows are ``ids``.
         ids: job ids by row.
         submit_s: when each was submitted [jobs].
+        running: rows of the jobs that run [running].
         waiting: rows of the jobs that wait and may start, now or later [waiting].
         now_ms: the present.
     """
@@ -36,6 +44,7 @@ class Present:
     simulation: Simulation
     ids: tuple[str, ...]
     submit_s: npt.NDArray[np.float64]
+    running: npt.NDArray[np.int64]
     waiting: npt.NDArray[np.int64]
     now_ms: int
 
@@ -103,9 +112,7 @@ def present(
     simulation = Simulation(workload, cluster, policy=policy)
     place = np.argsort(order)
     number = {node.name: i for i, node in enumerate(nodes)}
-    held = tuple(
-        np.array([number[name] for name in job.node_names], np.int64) for job in runs
-    )
+    held = tuple(np.array([number[name] for name in job.node_names], np.int64) for job in runs)
     start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in runs], np.int64)
     rows = place[: len(runs)]
     running = Running(
@@ -121,12 +128,17 @@ def present(
     for numbers in held:
         used[numbers] = True
     begin_at(
-        simulation, now_ms, running, np.flatnonzero(unusable & ~used), np.flatnonzero(unusable & used)
+        simulation,
+        now_ms,
+        running,
+        np.flatnonzero(unusable & ~used),
+        np.flatnonzero(unusable & used),
     )
     return Present(
         simulation=simulation,
         ids=tuple(specs[i].id for i in order),
         submit_s=np.array([specs[i].submit_s for i in order]),
+        running=rows,
         waiting=np.sort(place[len(runs) : len(runs) + len(waits)]),
         now_ms=now_ms,
     )

@@ -115,9 +115,7 @@ def _begin_running(running: Running, take: IntArray, jobs: layout.Jobs, sim: Sim
     sim.count[layout.RUN] = size
 
 
-def _begin_usage(
-    now_ms: int, running: Running, nodes: IntArray, label: IntArray, sim: Sim
-) -> None:
+def _begin_usage(now_ms: int, running: Running, nodes: IntArray, label: IntArray, sim: Sim) -> None:
     used = (nodes * (now_ms - running.start_ms)).astype(np.float64)
     for target, values in ((layout.USED, used), (layout.USED_NODES, nodes)):
         np.add.at(sim.usage[target], label, values)

@@ -1,0 +1,133 @@
+"""What-ifs: the mirror run ahead under each policy of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine import layout
+from hpctwin.model import MS_PER_S
+from hpctwin.policies import Policy
+from hpctwin.rms.present import Present
+from hpctwin.twin.objective import Outlook
+
+__all__ = ["Past", "WhatIf", "look_ahead"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Past:
+    """Jobs that have started already and count in the objective (H of them).
+
+    Args:
+        submit_s, start_s, end_s, nodes: of each, the end expected where it still runs [H].
+    """
+
+    submit_s: FloatArray
+    start_s: FloatArray
+    end_s: FloatArray
+    nodes: FloatArray
+
+    @classmethod
+    def none(cls) -> Past:
+        """Nothing counts but the queue."""
+        return cls(*(np.zeros(0) for _ in range(4)))
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """One policy, run ahead.
+
+    Args:
+        policy: its name.
+        starts: ids of the jobs that it starts now.
+        start_s: when each waiting job would start, by id; those that would never are missing.
+        outlook: what the objective judges.
+    """
+
+    policy: str
+    starts: tuple[str, ...]
+    start_s: Mapping[str, float]
+    outlook: Outlook
+
+
+def look_ahead(
+    now: Present,
+    pool: Sequence[Policy],
+    *,
+    past: Past,
+    horizon_s: float | None = None,
+    threads: Executor | None = None,
+) -> list[WhatIf]:
+    """Run the present ahead under each policy, until the queue is empty.
+
+    Args:
+        now: the mirror as a simulation.
+        pool: the policies.
+        past: jobs that count besides those that wait.
+        horizon_s: stop so long after now; a job that has not started by then counts as starting
+            there. None to go on until the queue is empty.
+        threads: runs them at once; the engine lets go of the interpreter while it runs.
+    """
+
+    def run(policy: Policy) -> WhatIf:
+        simulation = now.simulation.fork(policy)
+        simulation.advance(None if horizon_s is None else now.now_ms / MS_PER_S + horizon_s)
+        time = simulation.state.time
+        start, end = time[layout.START], time[layout.END]
+        waiting = now.waiting[start[now.waiting] >= 0]
+        return WhatIf(
+            policy=policy.name,
+            starts=tuple(now.ids[row] for row in waiting[start[waiting] == now.now_ms]),
+            start_s={now.ids[row]: int(start[row]) / MS_PER_S for row in waiting},
+            outlook=_outlook(now, start, end, past, horizon_s),
+        )
+
+    if threads is None:
+        return [run(policy) for policy in pool]
+    return list(threads.map(run, pool))
+
+
+def _outlook(
+    now: Present,
+    start_ms: npt.NDArray[np.int64],
+    end_ms: npt.NDArray[np.int64],
+    past: Past,
+    horizon_s: float | None,
+) -> Outlook:
+    """Jobs that wait and jobs sampled to come count, and those of the past; the rest only use nodes."""
+    simulation = now.simulation
+    workload = simulation.workload
+    now_s = now.now_ms / MS_PER_S
+    counts = np.ones(len(start_ms), bool)
+    counts[now.running] = False
+    if horizon_s is not None:
+        limit_ms = now.now_ms + round(horizon_s * MS_PER_S)
+        late = counts & (start_ms < 0) & (workload.submit_ms <= limit_ms)
+        start_ms = np.where(late, limit_ms, start_ms)
+        end_ms = np.where(late, limit_ms + workload.runtime_ms, end_ms)
+    counts &= start_ms >= 0
+    start, end = start_ms[counts] / MS_PER_S, end_ms[counts] / MS_PER_S
+    nodes = workload.nodes[counts].astype(np.float64)
+    running_left = np.maximum(end_ms[now.running] / MS_PER_S - now_s, 0.0)
+    begin_s = float(past.submit_s.min(initial=now_s))
+    busy = float((nodes * (end - start)).sum())
+    if len(past.nodes):
+        busy += float((past.nodes * (past.end_s - past.start_s)).sum())
+    else:
+        busy += float((workload.nodes[now.running] * running_left).sum())
+    return Outlook(
+        submit_s=np.concatenate([past.submit_s, now.submit_s[counts]]),
+        start_s=np.concatenate([past.start_s, start]),
+        end_s=np.concatenate([past.end_s, end]),
+        nodes=np.concatenate([past.nodes, nodes]),
+        now_s=now_s,
+        machine_nodes=simulation.cluster.node_count,
+        busy_node_s=busy,
+        begin_s=begin_s,
+    )

@@ -1,0 +1,279 @@
+"""The twin's configuration: one YAML file, validated."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+
+from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.model import parse_duration_s
+from hpctwin.policies import parse_policy
+from hpctwin.twin.expect import Predictor
+from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
+
+__all__ = [
+    "ActSettings",
+    "BusSettings",
+    "CoreSettings",
+    "JournalSettings",
+    "ManagerSettings",
+    "Mode",
+    "ObjectiveSettings",
+    "TwinConfig",
+    "config_schema",
+]
+
+Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
+"""Seconds, or text such as ``"2h"``."""
+
+Mode = Literal["observe", "advise", "approve", "act"]
+
+PAPER_POOL = ("wfp+easy", "fcfs+easy", "sjf+easy")
+"""SchedTwin's pool in its tie order (§4.1, §4.2)."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ObjectiveSettings(_Model):
+    """What the best policy is.
+
+    Args:
+        weights: by metric; see `hpctwin.twin.objective.METRICS`.
+        normalise: what a metric is divided by over the candidates; see `Objective`.
+        function: ``module:function`` instead of weights.
+        past: jobs that started no longer ago than this count too, besides those that wait. With 0
+            (as in the paper) only the queue counts; with the whole run, the score is a forecast of
+            the objective over the whole run.
+        ties: policies by preference where scores are equal; those not named follow as in the pool.
+        hysteresis: the policy in force stays unless another is better by this share of the best
+            score.
+    """
+
+    weights: dict[str, float] = Field(default_factory=lambda: dict(PAPER_WEIGHTS))
+    normalise: Normalise = "mean"
+    function: str | None = None
+    past: Duration = Field(default=0.0, ge=0)
+    ties: tuple[str, ...] = PAPER_POOL
+    hysteresis: float = Field(default=0.0, ge=0, le=10)
+
+    @field_validator("ties")
+    @classmethod
+    def _readable(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _policies(value)
+
+
+class CoreSettings(_Model):
+    """What the twin compares, and what it expects.
+
+    Args:
+        pool: policies, written as for ``hpctwin simulate``.
+        objective: what the best is.
+        own_policy: what the cluster schedules by when the twin is not in charge, for forecasts.
+        predictor: ``walltime``, or ``recent``: the mean of the user's last two jobs (Tsafrir).
+        samples: futures with sampled runtimes and arrivals by whose mean a policy is judged; 0 for
+            one future in which all is as expected and nothing comes.
+        arrivals: for how long jobs come in sampled futures.
+        horizon: a what-if ends so long after now; left out, when its queue is empty.
+        seed: of the sampled futures.
+        retry: a job whose start was refused is left alone for so long.
+        start_patience: a job that was told to start and has not is looked into after so long.
+    """
+
+    pool: tuple[str, ...] = Field(default=PAPER_POOL, min_length=1)
+    objective: ObjectiveSettings = ObjectiveSettings()
+    own_policy: str | None = None
+    predictor: Predictor = "walltime"
+    samples: int = Field(default=0, ge=0, le=1000)
+    arrivals: Duration = Field(default=3600.0, ge=0)
+    horizon: Duration | None = Field(default=None, gt=0)
+    seed: int = Field(default=0, ge=0)
+    retry: Duration = Field(default=60.0, gt=0)
+    start_patience: Duration = Field(default=30.0, gt=0)
+
+    @field_validator("own_policy")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        return None if value is None else _policies((value,))[0]
+
+    @field_validator("pool")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [parse_policy(text).name for text in _policies(value)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice:
+            raise ValueError(f"policy {twice} is in the pool twice")
+        return value
+
+
+class ActSettings(_Model):
+    """What the twin may do.
+
+    Args:
+        mode: ``observe``: forecast only; ``advise``: decisions are shown, never applied; ``approve``:
+            each waits for a person; ``act``.
+        allow: kinds of action that may be sent.
+        starts_per_minute: at most so many starts in any minute of wall-clock time.
+        dwell: a policy stays in force at least so long.
+        forecast_error: acting stops by itself when the median error of recent forecasts, as a share
+            of the wait forecast, passes this; left out for no bound.
+        kill_switch: while a file of this name exists, nothing is done.
+        approve_within: a decision not confirmed in this time lapses.
+    """
+
+    mode: Mode = "observe"
+    allow: tuple[Literal["start", "hold", "release", "set_priority"], ...] = ("start",)
+    starts_per_minute: int = Field(default=600, ge=1)
+    dwell: Duration = Field(default=0.0, ge=0)
+    forecast_error: float | None = Field(default=None, gt=0)
+    kill_switch: Path | None = None
+    approve_within: Duration = Field(default=300.0, gt=0)
+
+
+class BusSettings(_Model):
+    """Where events come from.
+
+    Args:
+        kind: ``manager``: from the resource manager's own connection; ``redis``: Redis Streams.
+        url: of Redis, such as ``redis://localhost:6379/0``; a password comes from ``password_env``.
+        stream: name of the stream.
+        group: consumer group.
+        password_env: environment variable that holds the password.
+        max_length: the stream is trimmed to about so many entries.
+        claim_after: entries that a dead consumer took are claimed after so long.
+    """
+
+    kind: Literal["manager", "redis"] = "manager"
+    url: str = "redis://localhost:6379/0"
+    stream: str = "hpctwin:events"
+    group: str = "hpctwin"
+    password_env: str | None = None
+    max_length: int = Field(default=1_000_000, ge=1000)
+    claim_after: Duration = Field(default=10.0, gt=0)
+
+
+class ManagerSettings(_Model):
+    """The resource manager.
+
+    Args:
+        kind: ``emulated``.
+        address: of the emulated cluster's socket.
+        timeout: of each call.
+    """
+
+    kind: Literal["emulated"] = "emulated"
+    address: str
+    timeout: Duration = Field(default=5.0, gt=0)
+
+
+class JournalSettings(_Model):
+    """Where the record of everything is kept.
+
+    Args:
+        path: of the SQLite file.
+        checkpoint_every: the whole state is stored after so many decisions.
+        keep: records older than this are deleted; left out, nothing is.
+    """
+
+    path: Path = Path("hpctwin-journal.sqlite")
+    checkpoint_every: int = Field(default=200, ge=1)
+    keep: Duration | None = Field(default=None, gt=0)
+
+
+class TwinConfig(_Model):
+    """All of it.
+
+    Args:
+        manager: the resource manager.
+        bus: where events come from.
+        core: pool, objective, expectations.
+        act: what the twin may do.
+        journal: where the record is kept.
+        gap_patience: a missing event is waited for so long before a snapshot is asked for.
+        resync_every: a snapshot is compared with the mirror so often, and adopted.
+        cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
+        heartbeat_every: how often the resource manager is told that the twin lives.
+        threads: for what-ifs at once.
+    """
+
+    manager: ManagerSettings
+    bus: BusSettings = BusSettings()
+    core: CoreSettings = CoreSettings()
+    act: ActSettings = ActSettings()
+    journal: JournalSettings = JournalSettings()
+    gap_patience: Duration = Field(default=1.0, gt=0)
+    resync_every: Duration = Field(default=300.0, gt=0)
+    cycle_every: Duration = Field(default=30.0, gt=0)
+    heartbeat_every: Duration = Field(default=1.0, gt=0)
+    threads: int = Field(default=2, ge=1, le=256)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> TwinConfig:
+        """Read a YAML file; paths in it are relative to it.
+
+        Raises:
+            ConfigError: it cannot be read or is not valid; the message names the field.
+        """
+        try:
+            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path}: not YAML: {error}") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{path}: expected fields such as 'manager:', found {content!r}")
+        config = cls.of(content, str(path))
+        base = Path(path).parent
+        act, journal = config.act, config.journal
+        kill_switch = None if act.kill_switch is None else base / act.kill_switch
+        return config.model_copy(
+            update={
+                "journal": journal.model_copy(update={"path": base / journal.path}),
+                "act": act.model_copy(update={"kill_switch": kill_switch}),
+            }
+        )
+
+    @classmethod
+    def of(cls, content: dict[str, Any], where: str = "configuration") -> TwinConfig:
+        """Validate plain values.
+
+        Raises:
+            ConfigError: they are not valid; the message names the field.
+        """
+        try:
+            config = cls.model_validate(content)
+        except ValidationError as error:
+            faults = []
+            for fault in error.errors():
+                field = ".".join(str(part) for part in fault["loc"])
+                text = re.sub(r"^Value error, ", "", fault["msg"])
+                faults.append(f"{where}{', ' + field if field else ''}: {text}")
+            raise ConfigError("\n".join(faults)) from error
+        objective = config.core.objective
+        try:
+            Objective(objective.weights, normalise=objective.normalise, function=objective.function)
+        except HpctwinError as error:
+            raise ConfigError(f"{where}, core.objective: {error}") from error
+        return config
+
+
+def config_schema() -> dict[str, Any]:
+    """The JSON Schema of the configuration."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **TwinConfig.model_json_schema(),
+    }
+
+
+def _policies(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            parse_policy(text)
+        except HpctwinError as error:
+            raise ValueError(str(error)) from error
+    return texts

@@ -1,0 +1,486 @@
+"""The twin's core: events and snapshots in, decisions out.
+
+No clock, no file, no socket: what it does depends on its inputs and their order alone, so that any
+decision can be made again from the journal, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.rms import events as ev
+from hpctwin.rms.present import Present, present
+from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
+from hpctwin.twin.ahead import Past, WhatIf, look_ahead
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.expect import Expectations
+from hpctwin.twin.forecast import Forecast, Forecaster
+from hpctwin.twin.mirror import Mirror, Taken
+from hpctwin.twin.objective import Objective
+
+__all__ = ["Candidate", "Core", "Decision", "StartedJob"]
+
+TIE = 1e-9
+"""Scores that differ by less than this share of the larger are equal."""
+
+# Kinds of events after which a job may be able to start.
+_OPPORTUNITY = (
+    ev.JobSubmitted, ev.JobModified, ev.JobReleased, ev.JobEnded, ev.JobRequeued, ev.JobDeleted,
+    ev.JobHeld, ev.NodeUp, ev.ReservationSet, ev.ReservationRemoved,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One policy of the pool, judged.
+
+    Args:
+        policy: its name.
+        score: lower is better.
+        metrics: the means over the sampled futures, by name.
+        spread: standard deviations over the sampled futures, by name; empty with one future.
+        starts: ids of the jobs that it would start now.
+        never: waiting jobs that it would never start.
+    """
+
+    policy: str
+    score: float
+    metrics: dict[str, float]
+    spread: dict[str, float]
+    starts: tuple[str, ...]
+    never: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the twin would have the cluster do now, and why.
+
+    Args:
+        number: counts decisions from 1.
+        time_s: the present, by the cluster's clock.
+        seq: the last event that it knows.
+        state: hash of the mirror.
+        seed: of the sampled futures.
+        policy: the policy chosen.
+        reason: ``lowest score``, ``tie``, ``kept`` (by hysteresis or dwell), ``only one``.
+        before: the policy that was in force.
+        candidates: all of them, in the order of the pool.
+        starts: ids of the jobs to start now.
+        forecasts: start time and interval of each waiting job.
+        waiting, free_nodes: size of the queue, and nodes free before the decision.
+    """
+
+    number: int
+    time_s: float
+    seq: int
+    state: str
+    seed: int
+    policy: str
+    reason: str
+    before: str
+    candidates: tuple[Candidate, ...]
+    starts: tuple[str, ...]
+    forecasts: tuple[Forecast, ...]
+    waiting: int
+    free_nodes: int
+
+
+@dataclass(frozen=True)
+class StartedJob:
+    """A job that has started: what the objective remembers of it."""
+
+    id: str
+    submit_s: float
+    start_s: float
+    nodes: int
+    end_s: float | None = None
+
+
+@dataclass
+class _Memory:
+    """What the core knows besides the mirror."""
+
+    policy: str
+    policy_since_s: float = 0.0
+    decisions: int = 0
+    asked: dict[str, float] = field(default_factory=dict)
+    put_off: dict[str, float] = field(default_factory=dict)
+    past: deque[StartedJob] = field(default_factory=deque)
+    running: dict[str, StartedJob] = field(default_factory=dict)
+
+
+class Core:
+    """The live twin without its surroundings.
+
+    Args:
+        settings: the pool, the objective, what is expected.
+        threads: for what-ifs at once; the result does not depend on it.
+    """
+
+    def __init__(self, settings: CoreSettings, threads: Executor | None = None) -> None:
+        self.settings = settings
+        self.threads = threads
+        self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
+        for policy in self.pool:
+            policy.compile()
+        self.objective = Objective(
+            settings.objective.weights,
+            normalise=settings.objective.normalise,
+            function=settings.objective.function,
+        )
+        own = settings.own_policy
+        self.own = None if own is None else parse_policy(own)
+        self._ties = _tie_order(settings.objective.ties, self.pool)
+        self.mirror = Mirror()
+        self.expectations = Expectations(settings.predictor)
+        self.forecaster = Forecaster()
+        self._memory = _Memory(policy=self._ties[0])
+        self.opportunity = False
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def take_event(self, event: ev.Event) -> Taken:
+        """Take in an event; see `Mirror.take`."""
+        taken, applied = self.mirror.take(event)
+        for one, before in applied:
+            self._learn(one, before)
+        return taken
+
+    def take_snapshot(self, snapshot: Snapshot) -> bool:
+        """Take a snapshot as the truth; False if the mirror is newer.
+
+        Jobs that are gone without an event count as ended at an unknown time: nothing is learnt.
+        """
+        taken, applied = self.mirror.adopt(snapshot)
+        if not taken:
+            return False
+        memory = self._memory
+        jobs = self.mirror.jobs
+        # What was asked so long ago and is not seen in a snapshot was not done.
+        oldest_s = snapshot.time_s - self.settings.start_patience
+        memory.asked = {
+            i: t for i, t in memory.asked.items() if _waits(jobs.get(i)) and t > oldest_s
+        }
+        memory.put_off = {i: t for i, t in memory.put_off.items() if _waits(jobs.get(i))}
+        for job_id in [i for i in memory.running if i not in jobs]:
+            self._remember(memory.running.pop(job_id))
+        for job_id, job in jobs.items():
+            if job.start_s is not None and job_id not in memory.running:
+                self._saw_start(job)
+        self.forecaster.keep(jobs)
+        for one, before in applied:
+            self._learn(one, before)
+        self.opportunity = True
+        return True
+
+    def asked_to_start(self, job_id: str, time_s: float) -> None:
+        """The cluster was asked to start a job; until it says so, the job holds nodes here."""
+        self._memory.asked[job_id] = time_s
+
+    def refused(self, job_id: str, time_s: float) -> None:
+        """The cluster refused; the job is left alone for a while."""
+        self._memory.asked.pop(job_id, None)
+        self._memory.put_off[job_id] = time_s + self.settings.retry
+        self.opportunity = True
+
+    def waits(self, job_id: str) -> bool:
+        """Whether a job waits, and was not asked to start."""
+        return _waits(self.mirror.jobs.get(job_id)) and job_id not in self._memory.asked
+
+    def put_off(self, job_id: str) -> float | None:
+        """Until when a job is left alone because its start was refused."""
+        return self._memory.put_off.get(job_id)
+
+    def overdue(self, now_s: float) -> list[str]:
+        """Jobs asked to start long ago of which nothing was heard."""
+        patience = self.settings.start_patience
+        return [i for i, t in self._memory.asked.items() if now_s - t > patience]
+
+    # --- what goes out ---------------------------------------------------------------------------
+
+    @property
+    def policy(self) -> str:
+        """The policy in force."""
+        return self._memory.policy
+
+    def decide(
+        self, now_s: float, *, dwell_s: float = 0.0, in_charge: bool = True
+    ) -> Decision | None:
+        """Look ahead and choose.
+
+        Args:
+            now_s: the present by the cluster's clock.
+            dwell_s: a policy stays in force at least so long.
+            in_charge: whether the twin starts the jobs; else forecasts are made for the cluster's
+                own policy, where the settings name one.
+
+        Returns:
+            None if the mirror waits for a snapshot, or no job waits.
+        """
+        self.opportunity = False
+        if self.mirror.needs_snapshot is not None:
+            return None
+        jobs = self._jobs_as_of(now_s)
+        waiting = [job for job in jobs if job.start_s is None]
+        if not waiting:
+            return None
+        memory = self._memory
+        free = self.free_nodes(jobs)
+        choice = min(job.spec.nodes for job in waiting) <= free
+        kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
+        pool = self.pool if choice and not kept else [self._policy(memory.policy)]
+        seed = self.settings.seed + memory.decisions
+        futures = self._look(jobs, now_s, pool, seed)
+        candidates = self._judge(pool, futures)
+        number, reason = self._choose(candidates, kept=kept or not choice)
+        chosen = candidates[number]
+        if chosen.policy != memory.policy or memory.decisions == 0:
+            memory.policy_since_s = now_s
+        before, memory.policy = memory.policy, chosen.policy
+        memory.decisions += 1
+        expected = futures[0][number].start_s
+        if self.own is not None and not in_charge:
+            now = self._present(jobs, now_s, None, self.expectations.runtime_s(jobs), ())
+            expected = look_ahead(now, [self.own], past=Past.none())[0].start_s
+        return Decision(
+            number=memory.decisions,
+            time_s=now_s,
+            seq=self.mirror.seq or 0,
+            state=self.mirror.digest,
+            seed=seed,
+            policy=chosen.policy,
+            reason=reason,
+            before=before,
+            candidates=tuple(candidates),
+            starts=chosen.starts,
+            forecasts=self.forecaster.forecast(waiting, expected, now_s),
+            waiting=len(waiting),
+            free_nodes=free,
+        )
+
+    def present(self, now_s: float, policy: str | None = None) -> Present:
+        """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
+        jobs = self._jobs_as_of(now_s)
+        return self._present(jobs, now_s, policy, self.expectations.runtime_s(jobs), ())
+
+    def free_nodes(self, jobs: Sequence[JobRecord] | None = None) -> int:
+        """Nodes that are up and held by no job."""
+        up = {name for name, node in self.mirror.nodes.items() if node.state == "up"}
+        for job in self.mirror.jobs.values() if jobs is None else jobs:
+            up.difference_update(job.node_names)
+        return len(up)
+
+    # --- saving ----------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that decisions depend on, as plain values; the mirror must have a snapshot."""
+        memory = asdict(self._memory)
+        memory["past"] = list(memory["past"])
+        return {
+            "snapshot": self.mirror.snapshot().model_dump(mode="json"),
+            "expectations": self.expectations.state(),
+            "forecaster": self.forecaster.state(),
+            "memory": memory,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` gave."""
+        self.mirror = Mirror(Snapshot.model_validate(state["snapshot"]))
+        self.expectations.restore(state["expectations"])
+        self.forecaster.restore(state["forecaster"])
+        memory = dict(state["memory"])
+        memory["past"] = deque(StartedJob(**job) for job in memory["past"])
+        memory["running"] = {i: StartedJob(**job) for i, job in memory["running"].items()}
+        self._memory = _Memory(**memory)
+        self.opportunity = True
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _learn(self, event: ev.Event, job: JobRecord | None) -> None:
+        memory = self._memory
+        if isinstance(event, _OPPORTUNITY):
+            self.opportunity = True
+        match event:
+            case ev.JobSubmitted():
+                self.expectations.saw_submission(event.job)
+            case ev.JobStarted():
+                memory.asked.pop(event.job_id, None)
+                memory.put_off.pop(event.job_id, None)
+                self._saw_start(self.mirror.jobs.get(event.job_id))
+                self.forecaster.came_true(event.job_id, event.time_s)
+            case ev.JobEnded() | ev.JobRequeued():
+                started = memory.running.pop(event.job_id, None)
+                if started is not None and isinstance(event, ev.JobEnded):
+                    self._remember(started, event.time_s)
+                    if job is not None and event.reason in ("exit", "walltime"):
+                        self.expectations.saw_end(job, event.time_s)
+            case ev.JobDeleted():
+                memory.put_off.pop(event.job_id, None)
+                memory.asked.pop(event.job_id, None)
+                self.forecaster.forget(event.job_id)
+            case _:
+                pass
+
+    def _saw_start(self, job: JobRecord | None) -> None:
+        if job is None or job.start_s is None:
+            return
+        spec = job.spec
+        self._memory.running[spec.id] = StartedJob(spec.id, spec.submit_s, job.start_s, spec.nodes)
+
+    def _remember(self, job: StartedJob, end_s: float | None = None) -> None:
+        """Keep a job that has ended as long as the objective looks back."""
+        memory = self._memory
+        window_s = self.settings.objective.past
+        if window_s <= 0:
+            return
+        end_s = self.mirror.time_s if end_s is None else end_s
+        memory.past.append(StartedJob(job.id, job.submit_s, job.start_s, job.nodes, end_s))
+        while memory.past and (memory.past[0].end_s or 0.0) < self.mirror.time_s - window_s:
+            memory.past.popleft()
+
+    def _jobs_as_of(self, now_s: float) -> list[JobRecord]:
+        """The mirror's jobs, with those asked to start as running, and those put off as not due."""
+        memory = self._memory
+        jobs = list(self.mirror.jobs.values())
+        if not memory.asked and not memory.put_off:
+            return jobs
+        held = {name for job in jobs for name in job.node_names}
+        free = deque(
+            n for n, node in self.mirror.nodes.items() if node.state == "up" and n not in held
+        )
+        for i, job in enumerate(jobs):
+            job_id = job.spec.id
+            if job.start_s is not None:
+                continue
+            if job_id in memory.asked and len(free) >= job.spec.nodes:
+                names = tuple(free.popleft() for _ in range(job.spec.nodes))
+                changes = {"start_s": memory.asked[job_id], "node_names": names}
+                jobs[i] = job.model_copy(update=changes)
+            elif memory.put_off.get(job_id, now_s) > now_s:
+                spec = job.spec.model_copy(update={"not_before_s": memory.put_off[job_id]})
+                jobs[i] = job.model_copy(update={"spec": spec})
+        return jobs
+
+    def _present(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        policy: str | None,
+        runtime_s: dict[str, float],
+        arrivals: Sequence[JobSpec],
+    ) -> Present:
+        mirror = self.mirror
+        return present(
+            mirror.machine,
+            jobs,
+            tuple(mirror.nodes.values()),
+            [r for r in mirror.reservations.values() if r.end_s > now_s],
+            now_s,
+            self._policy(policy or self._memory.policy),
+            runtime_s=runtime_s,
+            arrivals=arrivals,
+        )
+
+    def _look(
+        self, jobs: list[JobRecord], now_s: float, pool: Sequence[Policy], seed: int
+    ) -> list[list[WhatIf]]:
+        """What-ifs by future and policy. The first future takes what is expected, without arrivals."""
+        settings = self.settings
+        past = self._past(jobs)
+        horizon_s = settings.horizon
+        first = self._present(jobs, now_s, None, self.expectations.runtime_s(jobs), ())
+        futures = [look_ahead(first, pool, past=past, horizon_s=horizon_s, threads=self.threads)]
+        if len(pool) == 1 or settings.samples == 0:
+            return futures
+        for number in range(settings.samples):
+            rng = np.random.default_rng([seed, number])
+            runtime_s, arrivals = self.expectations.sample(jobs, now_s, settings.arrivals, rng)
+            sampled = self._present(jobs, now_s, None, runtime_s, arrivals)
+            futures.append(
+                look_ahead(sampled, pool, past=past, horizon_s=horizon_s, threads=self.threads)
+            )
+        return futures
+
+    def _judge(
+        self, pool: Sequence[Policy], futures: Sequence[Sequence[WhatIf]]
+    ) -> list[Candidate]:
+        """Score each policy by its mean over the sampled futures, or over the one expected."""
+        judged = futures[1:] or futures
+        measured = [[self.objective.measure(w.outlook) for w in future] for future in judged]
+        names = list(measured[0][0])
+        table = np.array([[[m[name] for name in names] for m in future] for future in measured])
+        mean, spread = table.mean(axis=0), table.std(axis=0)
+        metrics = [dict(zip(names, row, strict=True)) for row in mean.tolist()]
+        scores = self.objective.scores(metrics)
+        first = futures[0]
+        most = max(len(w.start_s) for w in first)
+        return [
+            Candidate(
+                policy=policy.name,
+                score=scores[i],
+                metrics=metrics[i],
+                spread=(
+                    dict(zip(names, spread[i].tolist(), strict=True)) if len(judged) > 1 else {}
+                ),
+                starts=first[i].starts,
+                never=most - len(first[i].start_s),
+            )
+            for i, policy in enumerate(pool)
+        ]
+
+    def _choose(self, candidates: Sequence[Candidate], *, kept: bool) -> tuple[int, str]:
+        """The number of the winner, and why it won."""
+        if len(candidates) == 1:
+            return 0, "kept" if kept else "only one"
+        # One that leaves jobs waiting for ever has no comparable waits.
+        possible = [i for i, c in enumerate(candidates) if c.never == 0]
+        best = min(candidates[i].score for i in possible)
+        margin = abs(best) * TIE
+        equal = [i for i in possible if candidates[i].score <= best + margin]
+        current = next((i for i in possible if candidates[i].policy == self._memory.policy), None)
+        hysteresis = self.settings.objective.hysteresis
+        if (
+            current is not None
+            and current not in equal
+            and self._memory.decisions > 0
+            and candidates[current].score <= best + abs(best) * hysteresis
+        ):
+            return current, "kept"
+        if len(equal) == 1:
+            return equal[0], "lowest score"
+        return min(equal, key=lambda i: self._ties.index(candidates[i].policy)), "tie"
+
+    def _past(self, jobs: Sequence[JobRecord]) -> Past:
+        memory = self._memory
+        if self.settings.objective.past <= 0:
+            return Past.none()
+        expected = self.expectations.runtime_s(jobs)
+        rows = [(j.submit_s, j.start_s, j.end_s or j.start_s, j.nodes) for j in memory.past]
+        for job in jobs:
+            if job.start_s is not None:
+                spec = job.spec
+                runtime_s = expected.get(spec.id, spec.walltime_s)
+                rows.append((spec.submit_s, job.start_s, job.start_s + runtime_s, spec.nodes))
+        table = np.array(rows, np.float64).reshape(-1, 4).T
+        return Past(*table)
+
+    def _policy(self, name: str) -> Policy:
+        return next(policy for policy in self.pool if policy.name == name)
+
+
+def _tie_order(ties: Sequence[str], pool: Sequence[Policy]) -> list[str]:
+    """Names of all policies, those named for ties first, then as in the pool."""
+    names = [policy.name for policy in pool]
+    wanted = [parse_policy(text).name for text in ties]
+    return [name for name in wanted if name in names] + [n for n in names if n not in wanted]
+
+
+def _waits(job: JobRecord | None) -> bool:
+    return job is not None and job.start_s is None

@@ -1,0 +1,246 @@
+"""In plain words: why this policy now, and why a job has not started and when it will."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from hpctwin.engine import layout
+from hpctwin.model import format_duration
+from hpctwin.rms.records import JobRecord
+from hpctwin.twin.core import Candidate, Core
+from hpctwin.twin.journal import Action
+from hpctwin.twin.objective import METRICS, Objective
+
+__all__ = ["clock_text", "why_policy", "why_waiting"]
+
+EPOCH_S = 1e8
+"""Cluster times above this are taken for dates, below for seconds of an emulated clock."""
+FEW = 3
+
+
+def clock_text(time_s: float | None) -> str:
+    """A time of the cluster's clock for people: a date, or a duration since its beginning."""
+    if time_s is None:
+        return "never"
+    if time_s < EPOCH_S:
+        return format_duration(round(time_s))
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def why_policy(
+    decision: dict[str, Any], objective: Objective, actions: Sequence[Action] = ()
+) -> list[str]:
+    """Why a decision chose its policy, and what became of it.
+
+    Args:
+        decision: from `Journal.read_decision`.
+        objective: what it was judged by.
+        actions: what was sent for it.
+    """
+    candidates: list[Candidate] = decision["candidates"]
+    chosen = next(c for c in candidates if c.policy == decision["policy"])
+    lines = [
+        f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
+        f"{decision['seq']}: {_count(decision['waiting'], 'job')} waiting, "
+        f"{_count(decision['free_nodes'], 'node')} free.",
+        _why_chosen(decision["reason"], decision["before"], chosen, candidates),
+    ]
+    others = [c for c in candidates if c.policy != chosen.policy and c.never == 0]
+    if others:
+        lines += _main_reasons(chosen, min(others, key=lambda c: c.score), objective)
+    for loser in (c for c in candidates if c.never):
+        lines.append(
+            f"{loser.policy} was set aside: {_count(loser.never, 'job')} would never start under it."
+        )
+    if chosen.starts:
+        lines.append(f"It starts {_names(chosen.starts)} now.")
+    else:
+        lines.append("It starts no job now.")
+    for action in actions:
+        if action.result == "done":
+            continue
+        result = action.result or "on its way"
+        lines.append(
+            f"The start of job {action.job}: {result} ({action.reason or 'no answer yet'})."
+        )
+    return lines
+
+
+def _why_chosen(
+    reason: str, before: str, chosen: Candidate, candidates: Sequence[Candidate]
+) -> str:
+    same = "stays" if before == chosen.policy else f"replaces {before}"
+    if len(candidates) == 1:
+        return (
+            f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
+            "for its least time, so there was nothing to choose."
+            if reason == "kept"
+            else f"{chosen.policy} {same}: it is the only one in the pool."
+        )
+    scores = ", ".join(
+        f"{c.policy} {c.score:.4g}" for c in sorted(candidates, key=lambda c: c.score)
+    )
+    why = {
+        "lowest score": "its score is the lowest",
+        "tie": "its score is equal to the lowest, and it comes first in the order for ties",
+        "kept": "no other is better by as much as a change asks for",
+    }.get(reason, reason)
+    return f"{chosen.policy} {same}: {why} (lower is better: {scores})."
+
+
+def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> list[str]:
+    """The metrics in which the winner differs most from the best of the others."""
+    if objective.function is not None:
+        return []
+    gains = []
+    for name, weight in objective.weights.items():
+        mine, theirs = chosen.metrics[name], rival.metrics[name]
+        scale = max(abs(mine), abs(theirs))
+        if scale > 0 and weight > 0 and mine != theirs:
+            better = (mine > theirs) == METRICS[name].larger_is_better
+            gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
+    if not gains:
+        return [f"In all that counts it is equal to {rival.policy}."]
+    texts = [
+        f"{_metric(name)} of {_value(name, mine)} against {_value(name, theirs)} "
+        f"({'better' if better else 'worse'})"
+        for _, better, name, mine, theirs in sorted(gains, reverse=True)
+    ]
+    return [f"Against {rival.policy}: {'; '.join(texts)}."]
+
+
+def why_waiting(core: Core, job_id: str, now_s: float) -> list[str]:
+    """Why a job has not started, and when it will, as the mirror stands.
+
+    Args:
+        core: the twin's core.
+        job_id: which job.
+        now_s: the present by the cluster's clock.
+    """
+    job = core.mirror.jobs.get(job_id)
+    if job is None:
+        return [f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."]
+    spec = job.spec
+    asks = f"{_count(spec.nodes, 'node')} for up to {format_duration(round(spec.walltime_s))}"
+    if job.start_s is not None:
+        since = format_duration(round(now_s - job.start_s))
+        return [
+            f"Job {job_id} ({asks}) runs since {clock_text(job.start_s)}, for {since} now.",
+            f"It waited {format_duration(round(job.start_s - spec.submit_s))}.",
+        ]
+    waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
+    lines = [f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now."]
+    stuck = _stuck(core, job, now_s)
+    if stuck:
+        return lines + stuck
+    present = core.present(now_s)
+    simulation = present.simulation.fork()
+    simulation.advance()
+    starts = {
+        present.ids[row]: int(ms) / 1000
+        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
+        if ms >= 0
+    }
+    start_s = starts.get(job_id)
+    up = sum(node.state == "up" for node in core.mirror.nodes.values())
+    if start_s is None:
+        return [
+            *lines,
+            f"As things are it would never start: {up} of {len(core.mirror.nodes)} nodes are up, "
+            "and a limit or a node that is down keeps it out.",
+        ]
+    return lines + _when(core, job, now_s, start_s, starts)
+
+
+def _stuck(core: Core, job: JobRecord, now_s: float) -> list[str]:
+    spec = job.spec
+    if spec.held:
+        return ["It is held; it can start once it is released."]
+    lines = [
+        f"It waits for job {edge.on} "
+        + {"after": "to start", "afterany": "to end", "afterok": "to end well"}[edge.kind]
+        + ("." if edge.on in core.mirror.jobs else ", which is not there: it may wait for ever.")
+        for edge in spec.dependencies
+    ]
+    if any(edge.on not in core.mirror.jobs for edge in spec.dependencies):
+        return lines
+    if spec.not_before_s is not None and spec.not_before_s > now_s:
+        lines.append(f"It asked not to start before {clock_text(spec.not_before_s)}.")
+    until_s = core.put_off(spec.id)
+    if until_s is not None and until_s > now_s:
+        lines.append(f"The cluster refused its start; it is tried again at {clock_text(until_s)}.")
+    if spec.nodes > len(core.mirror.nodes):
+        return [*lines, f"The cluster has only {len(core.mirror.nodes)} nodes: it can never start."]
+    return []
+
+
+def _when(
+    core: Core, job: JobRecord, now_s: float, start_s: float, starts: dict[str, float]
+) -> list[str]:
+    spec = job.spec
+    free = core.free_nodes()
+    jobs = core.mirror.jobs
+    waits = {i: s for i, s in starts.items() if i in jobs and jobs[i].start_s is None}
+    before = sorted((s, i) for i, s in waits.items() if s < start_s and i != spec.id)
+    lines = []
+    if start_s <= now_s:
+        return [f"It fits, and {core.policy} starts it now."]
+    if spec.nodes > free:
+        lines.append(f"{_count(free, 'node')} {'is' if free == 1 else 'are'} free.")
+    else:
+        later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
+        kept_for = [i for _, i in before + later if jobs[i].spec.nodes > free][:1]
+        whom = (
+            f" for job {kept_for[0]} ({_count(jobs[kept_for[0]].spec.nodes, 'node')})"
+            if kept_for
+            else ""
+        )
+        lines.append(
+            f"{_count(free, 'node')} {'is' if free == 1 else 'are'} free and it would fit, but under "
+            f"{core.policy} they are kept{whom}: with its walltime it would still run "
+            "when they are needed."
+        )
+    ends = sorted(
+        (
+            (run.start_s + run.spec.walltime_s, i)
+            for i, run in jobs.items()
+            if run.start_s is not None and run.start_s + run.spec.walltime_s <= start_s
+        ),
+        reverse=True,
+    )
+    if ends:
+        names = ", ".join(f"{i} ({_count(jobs[i].spec.nodes, 'node')})" for _, i in ends[:FEW])
+        lines.append(f"It waits for running jobs to end, the last of them {names}.")
+    if before:
+        lines.append(
+            f"{_count(len(before), 'waiting job')} {'is' if len(before) == 1 else 'are'} expected "
+            f"to start before it, first {_names([i for _, i in before])}."
+        )
+    low_s, high_s, calibrated = core.forecaster.interval(start_s, now_s)
+    lines.append(
+        f"Under {core.policy} it starts at {clock_text(start_s)}, in "
+        f"{format_duration(round(start_s - now_s))}"
+        f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
+        + ("." if calibrated else " (too few starts seen yet to say this well).")
+    )
+    return lines
+
+
+def _names(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:FEW])
+    more = f" and {len(ids) - FEW} more" if len(ids) > FEW else ""
+    return f"job{'s' if len(ids) > 1 else ''} {shown}{more}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _metric(name: str) -> str:
+    return name.removesuffix("_s").replace("_", " ")
+
+
+def _value(name: str, value: float) -> str:
+    return format_duration(round(value)) if METRICS[name].unit == "s" else f"{value:.3g}"

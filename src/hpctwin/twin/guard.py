@@ -1,0 +1,74 @@
+"""What the twin may do now: mode, allow-list, limits, kill switch."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from hpctwin.twin.config import ActSettings, Mode
+
+__all__ = ["Guard"]
+
+MINUTE_S = 60.0
+
+
+class Guard:
+    """Says before each action whether it may be sent, and why not.
+
+    Args:
+        settings: see `ActSettings`.
+    """
+
+    def __init__(self, settings: ActSettings) -> None:
+        self.settings = settings
+        self.stopped: str | None = None
+        self._starts: deque[float] = deque()
+
+    @property
+    def mode(self) -> Mode:
+        """The mode in force: as configured, or ``observe`` after the twin stopped itself."""
+        return "observe" if self.stopped else self.settings.mode
+
+    def killed(self) -> bool:
+        """Whether the kill switch is thrown."""
+        switch = self.settings.kill_switch
+        return switch is not None and switch.exists()
+
+    def in_charge(self) -> bool:
+        """Whether the twin schedules: the cluster's own scheduling should rest."""
+        return self.mode in ("act", "approve") and not self.killed()
+
+    def stop(self, reason: str) -> None:
+        """Fall back to observing, until somebody resumes."""
+        if self.stopped is None:
+            self.stopped = reason
+
+    def resume(self) -> None:
+        """Go back to the mode configured."""
+        self.stopped = None
+
+    def watch(self, median_error: float | None) -> None:
+        """Stop acting if forecasts have become too bad."""
+        bound = self.settings.forecast_error
+        if bound is not None and median_error is not None and median_error > bound:
+            self.stop(f"the median forecast error is {median_error:.0%}, above {bound:.0%}")
+
+    def refuses(self, kind: str, at_s: float) -> str | None:
+        """Why an action of a kind may not be sent now; None if it may, and then it is counted.
+
+        Args:
+            kind: the kind of action.
+            at_s: wall-clock time.
+        """
+        if self.killed():
+            return f"the kill switch {self.settings.kill_switch} is there"
+        if self.mode not in ("act", "approve"):
+            return f"the mode is {self.mode}"
+        if kind not in self.settings.allow:
+            return f"{kind} is not allowed"
+        if kind == "start":
+            while self._starts and self._starts[0] <= at_s - MINUTE_S:
+                self._starts.popleft()
+            if len(self._starts) >= self.settings.starts_per_minute:
+                return f"more than {self.settings.starts_per_minute} starts a minute"
+            self._starts.append(at_s)
+        return None

@@ -1,0 +1,345 @@
+"""The journal: the durable record of what came in, what was decided, done, forecast, and came true.
+
+One SQLite file in WAL mode, so that it can be read while the twin writes. ``inputs`` holds
+everything that enters the core, in order, with a checkpoint of the whole state now and then: from
+these any decision can be made again. A write is complete after ``commit``, also if the process is
+killed then; a crash of the machine may cost the last commits, but never leaves half of one.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.manager import Outcome
+from hpctwin.twin.core import Candidate, Decision
+from hpctwin.twin.forecast import Forecast
+
+__all__ = ["Action", "Input", "Journal", "JournalError"]
+
+SCHEMA = 1
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS settings (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL, versions TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS inputs (
+    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
+CREATE INDEX IF NOT EXISTS inputs_kind ON inputs (kind, id) WHERE kind IN ('checkpoint', 'decide');
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY, input INTEGER NOT NULL, settings INTEGER NOT NULL, at_s REAL NOT NULL,
+    took_ms REAL NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, seq INTEGER NOT NULL,
+    state TEXT NOT NULL, seed INTEGER NOT NULL, policy TEXT NOT NULL, reason TEXT NOT NULL,
+    before TEXT NOT NULL, waiting INTEGER NOT NULL, free_nodes INTEGER NOT NULL,
+    candidates TEXT NOT NULL, starts TEXT NOT NULL, approval TEXT);
+CREATE INDEX IF NOT EXISTS decisions_pending ON decisions (approval) WHERE approval IS NOT NULL;
+CREATE TABLE IF NOT EXISTS actions (
+    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, kind TEXT NOT NULL, job TEXT NOT NULL,
+    at_s REAL NOT NULL, took_ms REAL, result TEXT, reason TEXT);
+CREATE INDEX IF NOT EXISTS actions_job ON actions (job);
+CREATE INDEX IF NOT EXISTS actions_decision ON actions (decision);
+CREATE TABLE IF NOT EXISTS forecasts (
+    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, job TEXT NOT NULL, made_s REAL NOT NULL,
+    start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL, came_true_s REAL);
+CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
+CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
+"""
+
+
+class JournalError(HpctwinError):
+    """The journal cannot be read or written."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something that entered the core.
+
+    Args:
+        id: its place in the order.
+        at_s: when, by this machine's clock.
+        kind: ``event``, ``snapshot``, ``asked``, ``refused``, ``gap``, ``decide``, ``checkpoint``.
+        body: JSON text.
+    """
+
+    id: int
+    at_s: float
+    kind: str
+    body: str
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something that the cluster was asked to do; ``result`` is None while nothing is known."""
+
+    id: int
+    decision: int
+    kind: str
+    job: str
+    at_s: float
+    took_ms: float | None
+    result: str | None
+    reason: str | None
+
+
+class Journal:
+    """The journal of one twin.
+
+    Args:
+        path: the file; made if it is not there, unless only read.
+        read_only: for looking into the journal of a running twin.
+
+    Raises:
+        JournalError: it cannot be opened, is not a journal, or was written by a later version.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        if read_only and not path.exists():
+            raise JournalError(f"{path}: no such journal; `hpctwin twin run` makes one")
+        try:
+            where = f"file:{path}?mode={'ro' if read_only else 'rwc'}"
+            self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=5.0)
+            if not read_only:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=NORMAL")
+                self._db.executescript(_TABLES)
+                self._db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
+            found = self._db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(f"{path}: not a journal that can be used: {error}") from error
+        if found is None or int(found[0]) != SCHEMA:
+            raise JournalError(
+                f"{path}: a journal of format {found and found[0]}; this version reads {SCHEMA}"
+            )
+        self._settings = 0
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All that is written inside is committed together, or not at all.
+
+        Raises:
+            JournalError: the disk is full, or another fault of the file.
+        """
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise JournalError(f"{self.path}: cannot be written: {error}") from error
+            raise
+
+    # --- writing, inside `writing` ---------------------------------------------------------------
+
+    def settings(self, body: Mapping[str, Any], at_s: float) -> None:
+        """Note the configuration and the versions that all decisions from now on are made with."""
+        versions = {
+            "hpctwin": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        }
+        self._settings = self._insert(
+            "settings (at_s, body, versions)", at_s, json.dumps(body), json.dumps(versions)
+        )
+
+    def input(self, kind: str, body: str, at_s: float) -> int:
+        """Note something that enters the core; its number."""
+        return self._insert("inputs (at_s, kind, body)", at_s, kind, body)
+
+    def checkpoint(self, state: Mapping[str, Any], at_s: float) -> None:
+        """Note the core's whole state."""
+        packed = zlib.compress(json.dumps(state).encode(), 3)
+        self._insert("inputs (at_s, kind, body)", at_s, "checkpoint", packed)
+
+    def decision(
+        self,
+        decision: Decision,
+        *,
+        input_id: int,
+        at_s: float,
+        took_ms: float,
+        approval: str | None,
+    ) -> int:
+        """Note a decision and its kept forecasts; its id."""
+        row = self._insert(
+            "decisions (input, settings, at_s, took_ms, number, time_s, seq, state, seed, policy,"
+            " reason, before, waiting, free_nodes, candidates, starts, approval)",
+            input_id, self._settings, at_s, took_ms, decision.number, decision.time_s, decision.seq,
+            decision.state, decision.seed, decision.policy, decision.reason, decision.before,
+            decision.waiting, decision.free_nodes,
+            json.dumps([asdict(c) for c in decision.candidates]), json.dumps(decision.starts),
+            approval,
+        )  # fmt: skip
+        self._db.executemany(
+            "INSERT INTO forecasts (decision, job, made_s, start_s, low_s, high_s, calibrated)"
+            " VALUES (?,?,?,?,?,?,?)",
+            [
+                (row, f.job_id, f.made_s, f.start_s, f.low_s, f.high_s, f.calibrated)
+                for f in decision.forecasts
+                if f.kept
+            ],
+        )
+        return row
+
+    def came_true(self, job: str, start_s: float) -> None:
+        """A job has started: complete what was forecast of it."""
+        self._db.execute(
+            "UPDATE forecasts SET came_true_s=? WHERE job=? AND came_true_s IS NULL", (start_s, job)
+        )
+
+    def forget(self, job: str) -> None:
+        """A job will not start: what was forecast of it cannot come true."""
+        self._db.execute("DELETE FROM forecasts WHERE job=? AND came_true_s IS NULL", (job,))
+
+    def intend(self, decision: int, kind: str, job: str, at_s: float) -> int:
+        """Note an action before it is sent; its id."""
+        return self._insert("actions (decision, kind, job, at_s)", decision, kind, job, at_s)
+
+    def outcome(self, action: int, outcome: Outcome, took_ms: float) -> None:
+        """Note what became of an action."""
+        self._db.execute(
+            "UPDATE actions SET result=?, reason=?, took_ms=? WHERE id=?",
+            (outcome.result, outcome.reason, took_ms, action),
+        )
+
+    def approve(self, decision: int, approval: str) -> None:
+        """Change a decision's approval: ``pending``, ``approved``, ``rejected``, ``lapsed``, ``done``."""
+        self._db.execute("UPDATE decisions SET approval=? WHERE id=?", (approval, decision))
+
+    def latest(self, key: str, body: Any, at_s: float) -> None:
+        """Replace a record of which only the latest counts."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO latest VALUES (?,?,?)", (key, at_s, json.dumps(body))
+        )
+
+    def delete_before(self, at_s: float) -> None:
+        """Delete records older than a time, but nothing that younger decisions need."""
+        kept = self._one("SELECT max(id) FROM inputs WHERE kind='checkpoint' AND at_s<=?", at_s)
+        if kept[0] is not None:
+            self._db.execute("DELETE FROM inputs WHERE id<?", (kept[0],))
+        for table in ("decisions", "actions"):
+            self._db.execute(f"DELETE FROM {table} WHERE at_s<?", (at_s,))
+        self._db.execute(
+            "DELETE FROM forecasts WHERE decision<(SELECT coalesce(min(id),0) FROM decisions)"
+        )
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read_latest(self, key: str) -> tuple[float, Any] | None:
+        """When it was written, and the record."""
+        row = self._one("SELECT at_s, body FROM latest WHERE key=?", key)
+        return None if row is None else (row[0], json.loads(row[1]))
+
+    def read_settings(self, settings: int) -> tuple[dict[str, Any], dict[str, str]]:
+        """A configuration, and the versions it ran with."""
+        row = self._one("SELECT body, versions FROM settings WHERE id=?", settings)
+        return json.loads(row[0]), json.loads(row[1])
+
+    def last_settings(self) -> dict[str, Any] | None:
+        """The configuration last noted."""
+        row = self._one("SELECT body FROM settings ORDER BY id DESC LIMIT 1")
+        return None if row is None else json.loads(row[0])
+
+    def read_decision(self, number: int | None = None) -> dict[str, Any] | None:
+        """A decision by its id, or the last one; None if it is not there."""
+        where, values = ("WHERE id=?", (number,)) if number else ("ORDER BY id DESC LIMIT 1", ())
+        cursor = self._run(f"SELECT * FROM decisions {where}", *values)
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        names = [column[0] for column in cursor.description]
+        found = dict(zip(names, row, strict=True))
+        candidates = json.loads(found["candidates"])
+        found["candidates"] = [Candidate(**{**c, "starts": tuple(c["starts"])}) for c in candidates]
+        found["starts"] = tuple(json.loads(found["starts"]))
+        return found
+
+    def read_inputs(self, before: int | None = None) -> tuple[dict[str, Any] | None, list[Input]]:
+        """The last checkpoint before an input (or at all), and the inputs from there to that one."""
+        last = before if before is not None else 2**62
+        row = self._one(
+            "SELECT id, body FROM inputs WHERE kind='checkpoint' AND id<? ORDER BY id DESC LIMIT 1",
+            last,
+        )
+        first = row[0] if row else 0
+        state = json.loads(zlib.decompress(row[1])) if row else None
+        rows = self._run(
+            "SELECT id, at_s, kind, body FROM inputs"
+            " WHERE id>? AND id<=? AND kind<>'checkpoint' ORDER BY id",
+            first, last,
+        ).fetchall()  # fmt: skip
+        return state, [Input(*row) for row in rows]
+
+    def read_actions(self, *, job: str | None = None, decision: int | None = None) -> list[Action]:
+        """The actions of a job or of a decision, oldest first."""
+        column, value = ("job", job) if decision is None else ("decision", decision)
+        columns = "id, decision, kind, job, at_s, took_ms, result, reason"
+        rows = self._run(f"SELECT {columns} FROM actions WHERE {column}=? ORDER BY id", value)
+        return [Action(*row) for row in rows.fetchall()]
+
+    def unfinished_actions(self) -> list[Action]:
+        """Actions whose outcome was never noted: the twin died while they were on their way."""
+        columns = "id, decision, kind, job, at_s, took_ms, result, reason"
+        rows = self._run(f"SELECT {columns} FROM actions WHERE result IS NULL ORDER BY id")
+        return [Action(*row) for row in rows.fetchall()]
+
+    def read_forecasts(self, job: str | None = None) -> list[tuple[Forecast, float | None]]:
+        """Kept forecasts and when the job started (None: not yet), oldest first."""
+        where = "" if job is None else "WHERE job=?"
+        rows = self._run(
+            "SELECT job, made_s, start_s, low_s, high_s, calibrated, came_true_s"
+            f" FROM forecasts {where} ORDER BY id",
+            *([] if job is None else [job]),
+        ).fetchall()
+        return [(Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True), r[6]) for r in rows]
+
+    def approvals(self, state: str) -> list[tuple[int, float]]:
+        """Ids and times of the decisions in a state of approval."""
+        return self._run(
+            "SELECT id, at_s FROM decisions WHERE approval=? ORDER BY id", state
+        ).fetchall()
+
+    def job_decisions(self, job: str, limit: int = 5) -> list[int]:
+        """Ids of the last decisions that would start a job."""
+        rows = self._run(
+            "SELECT DISTINCT decision FROM actions WHERE job=? ORDER BY decision DESC LIMIT ?",
+            job, limit,
+        )  # fmt: skip
+        return [row[0] for row in rows.fetchall()]
+
+    def counts(self) -> dict[str, int]:
+        """How many rows each table has."""
+        tables = ("inputs", "decisions", "actions", "forecasts")
+        return {table: self._one(f"SELECT count(*) FROM {table}")[0] for table in tables}
+
+    def _insert(self, target: str, *values: Any) -> int:
+        marks = ",".join("?" * len(values))
+        row = self._run(f"INSERT INTO {target} VALUES ({marks})", *values).lastrowid
+        assert row is not None
+        return row
+
+    def _one(self, query: str, *values: Any) -> Any:
+        return self._run(query, *values).fetchone()
+
+    def _run(self, query: str, *values: Any) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(query, values)
+        except sqlite3.Error as error:
+            raise JournalError(f"{self.path}: {error}") from error

@@ -1,0 +1,357 @@
+"""The mirror: the twin's copy of a live cluster, kept by events and set right by snapshots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from hpctwin.rms import events as ev
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Record, Snapshot
+
+__all__ = ["Applied", "Mirror", "Taken"]
+
+Applied = tuple[ev.Event, JobRecord | None]
+"""An event that was applied, and its job as it was before (None where it was not there)."""
+
+Taken = Literal["applied", "duplicate", "early", "ignored", "contradiction"]
+"""What became of an event: applied now; known already; kept until those before it have come; of
+another run, or before the snapshot; or it cannot be true, so that a snapshot is needed."""
+
+MAX_EARLY = 10_000
+"""Events kept while one before them is missing; with more, a snapshot is asked for."""
+
+_NODE_STATES: dict[str, Literal["up", "down", "drained"]] = {
+    "node_up": "up",
+    "node_down": "down",
+    "node_drained": "drained",
+}
+_DIGEST_BYTES = 16
+_MODULUS = 1 << (8 * _DIGEST_BYTES)
+
+
+class Contradiction(Exception):  # noqa: N818 - never leaves this module
+    """An event that cannot be true of what the mirror holds."""
+
+
+class Mirror:
+    """Jobs, nodes and reservations of one cluster as its events tell.
+
+    Applying an event twice, or events of one run in another order, ends in the same state. A gap, or
+    an event that cannot be true, sets ``needs_snapshot`` to the reason; `adopt` sets it right.
+
+    Args:
+        snapshot: what the resource manager knew at some moment; without one, it is needed first.
+    """
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self.cluster = ""
+        self.run = ""
+        self.seq: int | None = None
+        self.time_s = 0.0
+        self.own_scheduling = True
+        self.needs_snapshot: str | None = "no snapshot yet"
+        self.jobs: dict[str, JobRecord] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self.reservations: dict[str, NodeReservation] = {}
+        self.snapshots = 0
+        self._holder: dict[str, str] = {}
+        self._early: dict[tuple[str, int], ev.Event] = {}
+        self._old_runs: set[str] = set()
+        self._snapshot_time_s = 0.0
+        self._sum = 0
+        if snapshot is not None:
+            self.adopt(snapshot)
+
+    # --- what comes in ---------------------------------------------------------------------------
+
+    def take(self, event: ev.Event) -> tuple[Taken, list[Applied]]:
+        """Take in one event.
+
+        Returns:
+            What became of it, and all events applied by it: itself, and those that waited for it.
+        """
+        if self.snapshots == 0:
+            self._keep_early(event)
+            return "early", []
+        if event.run in self._old_runs or event.cluster != self.cluster:
+            return "ignored", []
+        if event.run != self.run:
+            self._keep_early(event)
+            self._ask(f"events of another run of the scheduler ({event.run or 'unnamed'}) came")
+            return "early", []
+        if self.seq is None:
+            if event.time_s <= self._snapshot_time_s:
+                return "ignored", []
+            self.seq = event.seq - 1
+        if event.seq <= self.seq:
+            return "duplicate", []
+        if event.seq > self.seq + 1:
+            known = (event.run, event.seq) in self._early
+            self._keep_early(event)
+            return ("duplicate" if known else "early"), []
+        return self._apply_with_followers(event)
+
+    @property
+    def missing(self) -> int | None:
+        """Sequence number of the event that others wait for; None if none does."""
+        if self.seq is None or not any(run == self.run for run, _ in self._early):
+            return None
+        return self.seq + 1
+
+    def give_up_waiting(self) -> None:
+        """The missing event does not come: ask for a snapshot."""
+        if self.missing is not None:
+            self._ask(f"event {self.missing} is missing")
+
+    def adopt(self, snapshot: Snapshot) -> tuple[bool, list[Applied]]:
+        """Take a snapshot as the truth, if it is not older than the mirror.
+
+        Returns:
+            Whether it was taken, and the events applied after it, which had been kept.
+        """
+        same_run = self.snapshots > 0 and snapshot.run == self.run
+        # Without a sequence number the time tells which events the snapshot includes.
+        counted = bool(snapshot.seq or snapshot.run)
+        if same_run and counted and self.seq is not None and snapshot.seq < self.seq:
+            return False, []
+        if not same_run and self.snapshots:
+            self._old_runs.add(self.run)
+        self.snapshots += 1
+        self.cluster = snapshot.cluster
+        self.machine = snapshot.machine
+        self.run = snapshot.run
+        self.seq = snapshot.seq if counted else None
+        self._snapshot_time_s = snapshot.time_s
+        self.time_s = snapshot.time_s if not same_run else max(self.time_s, snapshot.time_s)
+        self.own_scheduling = snapshot.own_scheduling
+        self.needs_snapshot = None
+        self.jobs = {}
+        self.nodes = {}
+        self.reservations = {}
+        self._holder = {}
+        self._sum = 0
+        for node in snapshot.nodes:
+            self._put(self.nodes, node.name, node)
+        for reservation in snapshot.reservations:
+            self._put(self.reservations, reservation.name, reservation)
+        for job in snapshot.jobs:
+            self._put(self.jobs, job.spec.id, job)
+            for name in job.node_names:
+                self._holder[name] = job.spec.id
+        kept = [self._early[key] for key in sorted(self._early)]
+        self._early = {}
+        applied: list[Applied] = []
+        for event in kept:
+            applied += self.take(event)[1]
+        return True, applied
+
+    # --- what it holds ---------------------------------------------------------------------------
+
+    @property
+    def digest(self) -> str:
+        """A hash of all jobs, nodes and reservations, equal if and only if they are."""
+        return f"{self._sum:032x}"
+
+    def snapshot(self) -> Snapshot:
+        """The mirror in the form of a resource manager's snapshot.
+
+        Raises:
+            ValueError: no snapshot has come yet.
+        """
+        if not self.snapshots:
+            raise ValueError("the mirror has seen no snapshot yet")
+        return Snapshot.model_construct(
+            cluster=self.cluster,
+            time_s=self.time_s,
+            run=self.run,
+            seq=self.seq or 0,
+            machine=self.machine,
+            nodes=tuple(self.nodes.values()),
+            jobs=tuple(self.jobs.values()),
+            reservations=tuple(self.reservations.values()),
+            own_scheduling=self.own_scheduling,
+        )
+
+    def difference(self, snapshot: Snapshot) -> list[str]:
+        """What the mirror and a snapshot disagree on, one sentence each; empty if nothing."""
+        theirs = {job.spec.id: job for job in snapshot.jobs}
+        words = [f"job {i} is only in the mirror" for i in self.jobs if i not in theirs]
+        words += [f"job {i} is only in the snapshot" for i in theirs if i not in self.jobs]
+        for job_id, job in theirs.items():
+            mine = self.jobs.get(job_id)
+            if mine is not None and mine != job:
+                words.append(f"job {job_id}: {_first_difference(mine, job)}")
+        for node in snapshot.nodes:
+            own = self.nodes.get(node.name)
+            if own != node:
+                words.append(
+                    f"node {node.name} is {node.state}, not {own.state if own else 'known'}"
+                )
+        mine_names, their_names = set(self.reservations), {r.name for r in snapshot.reservations}
+        words += [f"reservation {n!r} is in one of them only" for n in mine_names ^ their_names]
+        return words
+
+    # --- one event -------------------------------------------------------------------------------
+
+    def _apply_with_followers(self, event: ev.Event) -> tuple[Taken, list[Applied]]:
+        applied: list[Applied] = []
+        following: ev.Event | None = event
+        while following is not None:
+            before = self.jobs.get(getattr(following, "job_id", ""))
+            try:
+                self._apply(following)
+            except Contradiction as fault:
+                self._ask(f"event {following.seq} ({following.kind}): {fault}")
+                self._keep_early(following)
+                return ("contradiction" if not applied else "applied"), applied
+            self.seq = following.seq
+            self.time_s = max(self.time_s, following.time_s)
+            applied.append((following, before))
+            following = self._early.pop((following.run, following.seq + 1), None)
+        return "applied", applied
+
+    def _apply(self, event: ev.Event) -> None:
+        match event:
+            case ev.JobSubmitted():
+                if event.job.id in self.jobs:
+                    raise Contradiction(f"job {event.job.id} is there already")
+                self._put(self.jobs, event.job.id, JobRecord.model_construct(spec=event.job))
+            case ev.JobModified():
+                self._update(event.job.id, spec=event.job)
+            case ev.JobHeld() | ev.JobReleased():
+                job = self._waiting(event.job_id)
+                spec = job.spec.model_copy(update={"held": isinstance(event, ev.JobHeld)})
+                self._update(event.job_id, spec=spec)
+            case ev.JobStarted():
+                self._start(event)
+            case ev.JobEnded():
+                self._free(event.job_id)
+                self._forget(event.job_id)
+                well = event.reason == "exit" and not event.exit_code
+                self._fulfil(event.job_id, event.time_s, ended_well=well)
+            case ev.JobRequeued():
+                job = self._free(event.job_id)
+                self._update(event.job_id, start_s=None, node_names=(), requeues=job.requeues + 1)
+            case ev.JobDeleted():
+                self._waiting(event.job_id)
+                self._forget(event.job_id)
+                self._fulfil(event.job_id, event.time_s)
+            case ev.NodeUp() | ev.NodeDown() | ev.NodeDrained():
+                if event.node_name not in self.nodes:
+                    raise Contradiction(f"node {event.node_name} is not known")
+                state = _NODE_STATES[event.kind]
+                self._put(
+                    self.nodes,
+                    event.node_name,
+                    NodeRecord.model_construct(name=event.node_name, state=state),
+                )
+            case ev.ReservationSet():
+                unknown = [n for n in event.reservation.node_names if n not in self.nodes]
+                if unknown:
+                    raise Contradiction(f"node {unknown[0]} is not known")
+                self._put(self.reservations, event.reservation.name, event.reservation)
+            case ev.ReservationRemoved():
+                self._drop(self.reservations, event.name)
+            case ev.SchedulerRestarted():
+                self._ask("the scheduler has restarted")
+
+    def _start(self, event: ev.JobStarted) -> None:
+        job = self._waiting(event.job_id)
+        for name in event.node_names:
+            if name not in self.nodes:
+                raise Contradiction(f"node {name} is not known")
+            if name in self._holder:
+                raise Contradiction(f"node {name} is held by job {self._holder[name]}")
+        spec = job.spec
+        if spec.dependencies or spec.held:
+            spec = spec.model_copy(update={"dependencies": (), "held": False})
+        for name in event.node_names:
+            self._holder[name] = event.job_id
+        self._update(event.job_id, spec=spec, start_s=event.time_s, node_names=event.node_names)
+        self._fulfil(event.job_id, event.time_s, started=True)
+
+    def _fulfil(
+        self, job_id: str, time_s: float, *, ended_well: bool = False, started: bool = False
+    ) -> None:
+        """Strike out the dependencies that have come true; the failed ones stay."""
+        for other in [job.spec for job in self.jobs.values() if job.spec.dependencies]:
+            true = [
+                edge
+                for edge in other.dependencies
+                if edge.on == job_id
+                and (edge.kind == "after" if started else edge.kind != "afterok" or ended_well)
+            ]
+            if not true:
+                continue
+            left = tuple(edge for edge in other.dependencies if edge not in true)
+            changes: dict[str, Any] = {"dependencies": left}
+            delay_s = max(edge.delay_s for edge in true)
+            if delay_s > 0:
+                changes["not_before_s"] = max(time_s + delay_s, other.not_before_s or 0.0)
+            self._update(other.id, spec=other.model_copy(update=changes))
+
+    def _waiting(self, job_id: str) -> JobRecord:
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise Contradiction(f"job {job_id} is not known")
+        if job.start_s is not None:
+            raise Contradiction(f"job {job_id} runs already")
+        return job
+
+    def _free(self, job_id: str) -> JobRecord:
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise Contradiction(f"job {job_id} is not known")
+        if job.start_s is None:
+            raise Contradiction(f"job {job_id} does not run")
+        for name in job.node_names:
+            self._holder.pop(name, None)
+        return job
+
+    # --- the tables and their hash ---------------------------------------------------------------
+
+    def _update(self, job_id: str, **changes: Any) -> None:
+        job = self.jobs.get(job_id)
+        if job is None:
+            raise Contradiction(f"job {job_id} is not known")
+        self._put(self.jobs, job_id, job.model_copy(update=changes))
+
+    def _put(self, table: dict[str, Any], key: str, record: Record) -> None:
+        self._drop(table, key, keep_place=True)
+        table[key] = record
+        self._sum = (self._sum + _digest(record)) % _MODULUS
+
+    def _forget(self, job_id: str) -> None:
+        self._drop(self.jobs, job_id)
+
+    def _drop(self, table: dict[str, Any], key: str, *, keep_place: bool = False) -> None:
+        record = table.get(key)
+        if record is not None:
+            self._sum = (self._sum - _digest(record)) % _MODULUS
+            if not keep_place:
+                del table[key]
+
+    def _keep_early(self, event: ev.Event) -> None:
+        self._early[event.run, event.seq] = event
+        if len(self._early) > MAX_EARLY:
+            self._early = dict(sorted(self._early.items())[-MAX_EARLY // 2 :])
+            self._ask(f"more than {MAX_EARLY} events wait for a missing one")
+
+    def _ask(self, reason: str) -> None:
+        if self.needs_snapshot is None:
+            self.needs_snapshot = reason
+
+
+def _digest(record: Record) -> int:
+    text = f"{type(record).__name__}{record.model_dump_json()}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest())
+
+
+def _first_difference(mine: JobRecord, theirs: JobRecord) -> str:
+    pairs: Iterable[tuple[str, Any, Any]] = [
+        *((f, getattr(mine.spec, f), getattr(theirs.spec, f)) for f in JobSpec.model_fields),
+        *((f, getattr(mine, f), getattr(theirs, f)) for f in JobRecord.model_fields if f != "spec"),
+    ]
+    field, a, b = next((f, a, b) for f, a, b in pairs if a != b)
+    return f"{field} is {b!r}, not {a!r}"

@@ -1,0 +1,209 @@
+"""The objective: what a what-if is judged by, and which candidate wins.
+
+All costs are compared after normalisation over the candidates, so that seconds and ratios may be
+added. The SchedTwin paper (arXiv 2512.18894, §3.4, §4.1) takes the highest of a weighted sum of
+waits and slowdowns as they are; both are costs, so here the lowest wins.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+
+__all__ = ["METRICS", "PAPER_WEIGHTS", "Metric", "Normalise", "Objective", "Outlook"]
+
+FloatArray = npt.NDArray[np.float64]
+Normalise = Literal["mean", "best", "range", "none"]
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What one what-if says of the jobs that count (J of them), and of the machine.
+
+    Args:
+        submit_s, start_s, end_s: of each job, seconds since the epoch [J].
+        nodes: of each job [J].
+        now_s: when the what-if began.
+        machine_nodes: nodes of the cluster.
+        busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs.
+        begin_s: where the span of utilization begins.
+    """
+
+    submit_s: FloatArray
+    start_s: FloatArray
+    end_s: FloatArray
+    nodes: FloatArray
+    now_s: float
+    machine_nodes: int
+    busy_node_s: float
+    begin_s: float
+
+    @property
+    def wait_s(self) -> FloatArray:
+        """From submission to start [J]."""
+        return self.start_s - self.submit_s
+
+    @property
+    def runtime_s(self) -> FloatArray:
+        """From start to end [J]."""
+        return self.end_s - self.start_s
+
+    def slowdown(self, least_s: float = 0.001) -> FloatArray:
+        """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least [J]."""
+        runtime = np.maximum(self.runtime_s, least_s)
+        return np.maximum(1.0, (self.wait_s + self.runtime_s) / runtime)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of an outlook.
+
+    Args:
+        of: computes it.
+        larger_is_better: its direction.
+        unit: for showing it; ``s`` or nothing.
+    """
+
+    of: Callable[[Outlook], float]
+    larger_is_better: bool = False
+    unit: str = ""
+
+
+def _utilization(outlook: Outlook) -> float:
+    span = float(outlook.end_s.max(initial=outlook.now_s)) - outlook.begin_s
+    return outlook.busy_node_s / (span * outlook.machine_nodes) if span > 0 else 0.0
+
+
+METRICS: dict[str, Metric] = {
+    "max_wait_s": Metric(lambda o: float(o.wait_s.max(initial=0.0)), unit="s"),
+    "mean_wait_s": Metric(lambda o: _mean(o.wait_s), unit="s"),
+    "p95_wait_s": Metric(lambda o: _quantile(o.wait_s, 0.95), unit="s"),
+    "max_slowdown": Metric(lambda o: float(o.slowdown().max(initial=0.0))),
+    "mean_slowdown": Metric(lambda o: _mean(o.slowdown())),
+    "max_bounded_slowdown": Metric(lambda o: float(o.slowdown(10.0).max(initial=0.0))),
+    "mean_bounded_slowdown": Metric(lambda o: _mean(o.slowdown(10.0))),
+    "mean_turnaround_s": Metric(lambda o: _mean(o.end_s - o.submit_s), unit="s"),
+    "node_weighted_wait_s": Metric(lambda o: _weighted(o.wait_s, o.nodes), unit="s"),
+    "makespan_s": Metric(lambda o: float(o.end_s.max(initial=o.now_s)) - o.begin_s, unit="s"),
+    "utilization": Metric(_utilization, larger_is_better=True),
+}
+"""What an objective may weigh, by name."""
+
+PAPER_WEIGHTS = {
+    "max_wait_s": 0.25,
+    "max_slowdown": 0.25,
+    "mean_wait_s": 0.25,
+    "mean_slowdown": 0.25,
+}
+"""SchedTwin's weights (§4.1)."""
+
+
+class Objective:
+    """Gives each candidate a score; the lowest wins.
+
+    Args:
+        weights: by metric name; the sum over metrics of weight times normalised cost is the score.
+        normalise: what each metric is divided by, over the candidates: their ``mean``; the
+            ``best`` of them; ``range``: 0 for the best to 1 for the worst; ``none``.
+        function: ``module:function`` taking an `Outlook` and giving a cost, instead of weights.
+
+    Raises:
+        UnknownNameError: a metric is not known.
+        ConfigError: a weight is not a number of 0 or more, all are 0, or the function is not there.
+    """
+
+    def __init__(
+        self,
+        weights: Mapping[str, float] | None = None,
+        *,
+        normalise: Normalise = "mean",
+        function: str | None = None,
+    ) -> None:
+        self.weights = dict(PAPER_WEIGHTS if weights is None else weights)
+        self.normalise = normalise
+        self.function = None if function is None else _load(function)
+        for name, weight in self.weights.items():
+            if name not in METRICS:
+                raise UnknownNameError("metric", name, list(METRICS))
+            if not (np.isfinite(weight) and weight >= 0):
+                raise ConfigError(f"objective: weight of {name} is {weight}, it must be 0 or more")
+        if self.function is None and not any(self.weights.values()):
+            raise ConfigError("objective: all weights are 0; give at least one metric a weight")
+
+    def measure(self, outlook: Outlook) -> dict[str, float]:
+        """The metrics of one what-if that the score is made of.
+
+        Raises:
+            HpctwinError: the user's function failed or gave something that is not a number.
+        """
+        if self.function is None:
+            return {name: METRICS[name].of(outlook) for name in self.weights}
+        try:
+            cost = float(self.function(outlook))
+        except Exception as error:
+            raise HpctwinError(f"the objective's function failed: {error!r}") from error
+        if not np.isfinite(cost):
+            raise HpctwinError(f"the objective's function gave {cost}, it must be finite")
+        return {"cost": cost}
+
+    def scores(self, measured: Sequence[Mapping[str, float]]) -> list[float]:
+        """The score of each candidate from what `measure` gave; lower is better."""
+        if self.function is not None:
+            return [m["cost"] for m in measured]
+        total = np.zeros(len(measured))
+        for name, weight in self.weights.items():
+            values = np.array([m[name] for m in measured])
+            if METRICS[name].larger_is_better:
+                # Turned about its best possible value, so that a cost of 0 stays the ideal.
+                values = 1.0 - values if name == "utilization" else -values
+            total += weight * normalised(values, self.normalise)
+        scores: list[float] = total.tolist()
+        return scores
+
+
+def normalised(values: FloatArray, how: Normalise) -> FloatArray:
+    """Costs of the candidates, made comparable with other metrics; see `Objective`."""
+    if how == "none":
+        return values
+    if how == "range":
+        span = values.max() - values.min()
+        return (values - values.min()) / span if span > 0 else np.zeros_like(values)
+    base = values.mean() if how == "mean" else values.min()
+    if base <= 0:
+        # The best is 0: then only the distance to the mean can be told.
+        base = values.mean()
+    return values / base if base > 0 else np.zeros_like(values)
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _quantile(values: FloatArray, q: float) -> float:
+    return float(np.quantile(values, q)) if len(values) else 0.0
+
+
+def _weighted(values: FloatArray, weights: FloatArray) -> float:
+    total = float(weights.sum())
+    return float((values * weights).sum()) / total if total else 0.0
+
+
+def _load(path: str) -> Callable[[Outlook], float]:
+    module, colon, name = path.partition(":")
+    if not colon:
+        raise ConfigError(f"objective: function {path!r} must be written as module:function")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"objective: function {path!r} cannot be loaded: {error}") from error
+    if not callable(function):
+        raise ConfigError(f"objective: {path!r} is not a function")
+    loaded: Callable[[Outlook], float] = function
+    return loaded

@@ -1,0 +1,95 @@
+"""Making a decision of the journal again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hpctwin._version import __version__
+from hpctwin.errors import HpctwinError
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.restore import apply_input
+
+__all__ = ["Again", "decide_again", "restored_core"]
+
+_COMPARED = ("number", "time_s", "seq", "state", "seed", "policy", "reason", "before", "starts")
+
+
+@dataclass(frozen=True)
+class Again:
+    """A decision made once more.
+
+    Args:
+        recorded: as the journal has it.
+        decision: as it came out now.
+        differences: field, recorded and present value, for all that differs.
+        versions: what the recorded one was made with.
+    """
+
+    recorded: dict[str, Any]
+    decision: Decision
+    differences: tuple[tuple[str, Any, Any], ...]
+    versions: dict[str, str]
+
+
+def decide_again(journal: Journal, number: int | None = None) -> Again:
+    """Make a decision again from the journal's inputs, and compare.
+
+    Args:
+        journal: the journal.
+        number: which decision; the last one if left out.
+
+    Raises:
+        HpctwinError: there is no such decision, or the inputs that it needs are deleted.
+    """
+    recorded = journal.read_decision(number)
+    if recorded is None:
+        raise HpctwinError(f"{journal.path}: no decision {number or ''}".rstrip())
+    body, versions = journal.read_settings(recorded["settings"])
+    core = Core(TwinConfig.of(body, f"{journal.path}, settings").core)
+    state, inputs = journal.read_inputs(before=recorded["input"])
+    if not inputs or inputs[-1].id != recorded["input"]:
+        raise HpctwinError(
+            f"{journal.path}: what decision {recorded['id']} was made from is not kept any more"
+        )
+    if state is not None:
+        core.restore(state)
+    decision = None
+    for one in inputs:
+        decision = apply_input(core, one)
+    if decision is None:
+        raise HpctwinError(f"{journal.path}: decision {recorded['id']} does not come about again")
+    differences = [
+        (name, recorded[name], getattr(decision, name))
+        for name in _COMPARED
+        if recorded[name] != getattr(decision, name)
+    ]
+    for before, after in zip(recorded["candidates"], decision.candidates, strict=True):
+        if before != after:
+            differences.append((f"candidate {after.policy}", before, after))
+    if versions["hpctwin"] != __version__ and differences:
+        differences.append(("version", versions["hpctwin"], __version__))
+    return Again(recorded, decision, tuple(differences), versions)
+
+
+def restored_core(journal: Journal) -> Core:
+    """The core as the journal last knew it, without making its decisions again.
+
+    Raises:
+        HpctwinError: the journal has no settings or no checkpoint yet.
+    """
+    last = journal.last_settings()
+    if last is None:
+        raise HpctwinError(f"{journal.path}: nothing is recorded yet")
+    core = Core(TwinConfig.of(last, f"{journal.path}, settings").core)
+    state, inputs = journal.read_inputs()
+    if state is not None:
+        core.restore(state)
+    for one in inputs:
+        if one.kind != "decide":
+            apply_input(core, one)
+    if not core.mirror.snapshots:
+        raise HpctwinError(f"{journal.path}: no snapshot of the cluster is recorded yet")
+    return core
