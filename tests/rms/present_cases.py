@@ -25,7 +25,7 @@ def records_of(
     state, time = sim.flag[layout.STATE], sim.time
     edges = workload.dependencies
     jobs = []
-    for row in np.flatnonzero((state <= layout.RUNNING)):
+    for row in np.flatnonzero(state <= layout.RUNNING):
         running = state[row] == layout.RUNNING
         depends = []
         for e in np.flatnonzero(edges.job == row):

@@ -51,7 +51,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     # Jobs that depend on one not submitted yet are known to the engine, not to a resource manager.
     edges = workload.dependencies
     unsubmitted = whole.state.flag[layout.STATE] == layout.UNSUBMITTED
-    if unsubmitted[edges.on].any() or len(edges) and (edges.delay_ms > 0).any():
+    if unsubmitted[edges.on].any() or (len(edges) and (edges.delay_ms > 0).any()):
         return
     jobs, nodes, reservations, runtime_s = records_of(whole)
     if any(job.start_s is not None and not job.node_names for job in jobs):
@@ -59,7 +59,8 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     now = present(cluster, jobs, nodes, reservations, EPOCH_S + stop_s, policy, runtime_s=runtime_s)
     whole = whole.fork(arrivals=False)
     whole.advance()
-    now.simulation.advance()
+    ahead = now.fork()
+    ahead.advance()
     expected = {
         str(i): (start, end)
         for i, start, end in zip(
@@ -71,7 +72,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     }
     offset = round(EPOCH_S * MS_PER_S)
     for row, job_id in enumerate(now.ids):
-        start = now.simulation.state.time[layout.START, row]
+        start = ahead.state.time[layout.START, row]
         assert (start - offset if start >= 0 else -1) == expected[job_id][0]
 
 
@@ -94,11 +95,13 @@ def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_
     drained = [NodeRecord(name=node_name(0), state="drained"), *UP[1:3]]
     run = running("1", [node_name(0), node_name(1)])
     now = present(Cluster.uniform(3), [run, waiting("2", 3)], drained, (), 10.0, FCFS)
-    now.simulation.advance()
-    assert now.simulation.state.time[layout.START].tolist()[1] == -1
+    ahead = now.fork()
+    ahead.advance()
+    assert ahead.state.time[layout.START].tolist()[1] == -1
     now = present(Cluster.uniform(3), [run, waiting("2", 2)], drained, (), 10.0, FCFS)
-    now.simulation.advance()
-    assert now.simulation.state.time[layout.START].tolist()[1] == 100_000
+    ahead = now.fork()
+    ahead.advance()
+    assert ahead.state.time[layout.START].tolist()[1] == 100_000
 
 
 def test_no_job_starts_that_would_run_into_a_reservation() -> None:

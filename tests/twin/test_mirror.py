@@ -82,7 +82,7 @@ def test_events_that_come_before_the_first_snapshot_are_not_lost(story) -> None:
 
 @given(stories())
 def test_a_snapshot_older_than_the_mirror_is_not_taken(story) -> None:
-    source, first, last = story
+    _source, first, last = story
     mirror = Mirror(last)
     if first.seq < last.seq:
         assert mirror.adopt(first) == (False, [])
@@ -109,7 +109,10 @@ def test_after_a_restart_of_the_scheduler_only_the_new_run_counts(before, after)
 @pytest.mark.parametrize(
     ("event", "says"),
     [
-        (ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="9", node_names=("n0",)), "job 9 is not"),
+        (
+            ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="9", node_names=("n0",)),
+            "job 9 is not",
+        ),
         (ev.JobEnded(cluster="c", seq=1, time_s=1, job_id="1"), "does not run"),
         (ev.NodeDown(cluster="c", seq=1, time_s=1, node_name="x"), "node x is not known"),
         (ev.JobStarted(cluster="c", seq=1, time_s=1, job_id="1", node_names=("x",)), "node x"),

@@ -6,6 +6,7 @@ Every definition, with unit and source, is in ``docs/metrics.md``.
 from hpctwin.metrics.breakdown import By, breakdown
 from hpctwin.metrics.fairness import jain, unfair_delay
 from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
+from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
 from hpctwin.metrics.replay import capacity_conflicts
 from hpctwin.metrics.series import resample, series, widths_s
 from hpctwin.metrics.summary import Summary, summarize
@@ -17,6 +18,8 @@ __all__ = [
     "breakdown",
     "capacity_conflicts",
     "jain",
+    "kiviat_area",
+    "kiviat_scores",
     "resample",
     "series",
     "served",

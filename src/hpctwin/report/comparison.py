@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
-from hpctwin.metrics import Summary, breakdown, served, with_job_metrics
+from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
 from hpctwin.report.axes import empty_note, log_durations, new_figure
 from hpctwin.report.columns import Column, best_labels, format_metric
 from hpctwin.report.style import FADED, INK, LINES, PALETTE, color, styled
@@ -154,7 +154,7 @@ def plot_radar(
         empty_note(ax, "fewer than three metrics are known of every policy")
         return figure
     raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
-    score = _scaled(raw, np.array([column.better == "high" for column in axes]))
+    score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))
     angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
     around = np.append(angle, angle[0])
     for index, label in enumerate(summaries):
@@ -214,14 +214,6 @@ def plot_wait_by_size(
     ax.set_ylabel("mean wait")
     _legend_or_note(figure, bool(ax.lines), len(jobs))
     return figure
-
-
-def _scaled(raw: np.ndarray, higher_is_better: np.ndarray) -> np.ndarray:
-    low, high = raw.min(axis=0), raw.max(axis=0)
-    # Differences of rounding must not be blown up to the whole axis.
-    differ = high - low > 1e-9 * np.abs(high)
-    score = np.where(higher_is_better, raw - low, high - raw) / np.where(differ, high - low, 1.0)
-    return np.where(differ, score, 1.0)
 
 
 def _line(index: int) -> dict[str, Any]:

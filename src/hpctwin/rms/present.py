@@ -13,6 +13,7 @@ import numpy.typing as npt
 from hpctwin.engine import layout
 from hpctwin.model import (
     MS_PER_S,
+    PER_NODE,
     Category,
     Cluster,
     Dependencies,
@@ -33,7 +34,7 @@ class Present:
     """A cluster as it is now, as a simulation.
 
     Args:
-        simulation: begins now; its rows are ``ids``.
+        base: begins now; its rows are ``ids``. Its queue is in no order yet: `fork` it to run it.
         ids: job ids by row.
         submit_s: when each was submitted [jobs].
         running: rows of the jobs that run [running].
@@ -41,23 +42,21 @@ class Present:
         now_ms: the present.
     """
 
-    simulation: Simulation
+    base: Simulation
     ids: tuple[str, ...]
     submit_s: npt.NDArray[np.float64]
     running: npt.NDArray[np.int64]
     waiting: npt.NDArray[np.int64]
     now_ms: int
 
-    def starts(self, simulation: Simulation | None = None) -> list[str]:
-        """Ids of the jobs that are started now, in order of submission.
+    def fork(self, policy: Policy | None = None) -> Simulation:
+        """A simulation that goes on from now, under this or another policy."""
+        return self.base.fork(policy or self.base.policy)
 
-        Args:
-            simulation: a fork that has run from now on; this one, run for the present instant
-                only, if left out.
-        """
-        if simulation is None:
-            simulation = self.simulation.fork()
-            simulation.advance(self.now_ms / MS_PER_S)
+    def starts(self) -> list[str]:
+        """Ids of the jobs that the policy starts now, in order of submission."""
+        simulation = self.fork()
+        simulation.advance(self.now_ms / MS_PER_S)
         start = simulation.state.time[layout.START]
         rows = self.waiting[start[self.waiting] == self.now_ms]
         return [self.ids[row] for row in rows]
@@ -135,7 +134,7 @@ def present(
         np.flatnonzero(unusable & used),
     )
     return Present(
-        simulation=simulation,
+        base=simulation,
         ids=tuple(specs[i].id for i in order),
         submit_s=np.array([specs[i].submit_s for i in order]),
         running=rows,
@@ -189,14 +188,19 @@ def _ranks(specs: Sequence[JobSpec]) -> npt.NDArray[np.int64]:
 
 def _is_stuck(job: JobRecord, known: set[str]) -> bool:
     """Whether nothing that we know of lets a waiting job start."""
-    return job.spec.held or any(edge.on not in known for edge in job.spec.dependencies)
+    spec = job.spec
+    if not spec.dependencies:
+        return spec.held
+    return spec.held or any(edge.on not in known for edge in spec.dependencies)
 
 
 def _due_ms(spec: JobSpec, now_ms: int) -> int:
     """When a waiting job joins the queue: it has, unless it asks for a later time."""
-    if spec.not_before_s is not None and round(spec.not_before_s * MS_PER_S) > now_ms:
-        return round(spec.not_before_s * MS_PER_S)
-    return min(now_ms, round(spec.submit_s * MS_PER_S))
+    due_ms = round(spec.submit_s * MS_PER_S)
+    if spec.not_before_s is None:
+        return min(now_ms, due_ms)
+    asked_ms = round(spec.not_before_s * MS_PER_S)
+    return asked_ms if asked_ms > now_ms else min(now_ms, due_ms)
 
 
 def _workload(
@@ -215,11 +219,9 @@ def _workload(
         expected = np.array([runtime_s.get(s.id, s.walltime_s) for s in specs])
         runtime_ms = np.clip(np.rint(expected * MS_PER_S).astype(np.int64), 0, walltime_ms)
     unknown = np.full(size, -1, np.int64)
-    per_node = {
-        name: np.array([getattr(s, name) for s in specs])[order]
-        for name in ("cores", "gpus", "memory_gb")
-        if any(getattr(s, name) for s in specs)
-    }
+    per_node = {}
+    if any(s.cores or s.gpus or s.memory_gb for s in specs):
+        per_node = {name: np.array([getattr(s, name) for s in specs])[order] for name in PER_NODE}
     resources = {name: np.zeros(size, np.int64) for s in specs for name in s.resources}
     for i, spec in enumerate(specs):
         for name, amount in spec.resources.items():

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.layout import Sim
-from hpctwin.engine.state import new_work
 from hpctwin.simulation.lower import pool_of_nodes
 from hpctwin.simulation.simulation import Simulation
 
@@ -40,8 +39,9 @@ def begin_at(
 ) -> None:
     """Put a new simulation, in which nothing has happened yet, into the middle of things.
 
-    Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. Usage for
-    fair share is counted from what the running jobs have used. Nodes are only counted.
+    Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. The queue is
+    in no order: the simulation must be forked under a policy to be run. Usage for fair share is counted
+    from what the running jobs have used. Nodes are only counted.
 
     Args:
         simulation: a new one, without tracked nodes.
@@ -82,7 +82,6 @@ def begin_at(
         np.add.at(sim.user_running, (partition, jobs.fixed[layout.USER, rows]), 1)
     _begin_usage(now_ms, running, take.sum(axis=1), jobs.fixed[layout.SHARE, rows], sim)
     _begin_waiting(arrived, jobs, sim)
-    simulation.put_queue_in_order(new_work(jobs, machine, sim))
 
 
 def _begin_maintenance(now_ms: int, maint: IntArray, amount: IntArray, sim: Sim) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
+from hpctwin.engine.layout import Jobs, Machine, Rules, Sim
 from hpctwin.engine.state import (
     fork_sim,
     more_outages,
@@ -338,13 +338,9 @@ class Simulation:
             decay=math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
         )
 
-    def put_queue_in_order(self, work: Work) -> None:
-        """Sort the queue, or bring it into the form that the ordering needs."""
+    def _change_policy(self, policy: Policy) -> None:
         from hpctwin.engine.kernel import reorder
 
-        reorder(self.policy.order.compiled, self._jobs, self._sim, self._rules(), work)
-
-    def _change_policy(self, policy: Policy) -> None:
         if policy.placement not in ("first-fit", "best-fit") and not self._machine.node.shape[1]:
             raise SimulationError(
                 f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
@@ -356,7 +352,8 @@ class Simulation:
         # The new policy has its say at once, and the old one's reservations are void.
         self._sim.count[layout.PASS_DUE] = 1
         self._sim.count[layout.TIMER] = NEVER_MS
-        self.put_queue_in_order(new_work(self._jobs, self._machine, self._sim))
+        work = new_work(self._jobs, self._machine, self._sim)
+        reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
 
     def _draw_outages(self) -> None:
         outages, self._horizon = drawn_outages(self.cluster, self.drawn)

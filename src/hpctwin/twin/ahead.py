@@ -19,6 +19,9 @@ __all__ = ["Past", "WhatIf", "look_ahead"]
 
 FloatArray = npt.NDArray[np.float64]
 
+WORTH_THREADS = 250
+"""With fewer jobs, handing what-ifs to threads takes longer than running them."""
+
 
 @dataclass(frozen=True)
 class Past:
@@ -76,7 +79,7 @@ def look_ahead(
     """
 
     def run(policy: Policy) -> WhatIf:
-        simulation = now.simulation.fork(policy)
+        simulation = now.fork(policy)
         simulation.advance(None if horizon_s is None else now.now_ms / MS_PER_S + horizon_s)
         time = simulation.state.time
         start, end = time[layout.START], time[layout.END]
@@ -88,7 +91,7 @@ def look_ahead(
             outlook=_outlook(now, start, end, past, horizon_s),
         )
 
-    if threads is None:
+    if threads is None or len(now.ids) < WORTH_THREADS:
         return [run(policy) for policy in pool]
     return list(threads.map(run, pool))
 
@@ -101,7 +104,7 @@ def _outlook(
     horizon_s: float | None,
 ) -> Outlook:
     """Jobs that wait and jobs sampled to come count, and those of the past; the rest only use nodes."""
-    simulation = now.simulation
+    simulation = now.base
     workload = simulation.workload
     now_s = now.now_ms / MS_PER_S
     counts = np.ones(len(start_ms), bool)

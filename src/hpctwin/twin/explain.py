@@ -7,13 +7,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hpctwin.engine import layout
+from hpctwin.errors import HpctwinError
 from hpctwin.model import format_duration
 from hpctwin.rms.records import JobRecord
+from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Candidate, Core
-from hpctwin.twin.journal import Action
+from hpctwin.twin.journal import Action, Journal
 from hpctwin.twin.objective import METRICS, Objective
+from hpctwin.twin.replaying import restored_core
 
-__all__ = ["clock_text", "why_policy", "why_waiting"]
+__all__ = [
+    "clock_text",
+    "explain_decision",
+    "explain_job",
+    "status_lines",
+    "why_policy",
+    "why_waiting",
+]
 
 EPOCH_S = 1e8
 """Cluster times above this are taken for dates, below for seconds of an emulated clock."""
@@ -27,6 +37,94 @@ def clock_text(time_s: float | None) -> str:
     if time_s < EPOCH_S:
         return format_duration(round(time_s))
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
+    """Why a decision of the journal was made, and what became of it.
+
+    Args:
+        journal: the journal.
+        number: which decision; the last one if left out.
+
+    Raises:
+        HpctwinError: there is no such decision.
+    """
+    decision = journal.read_decision(number)
+    if decision is None:
+        raise HpctwinError(f"{journal.path}: no decision {number or 'yet'}")
+    body, _ = journal.read_settings(decision["settings"])
+    settings = TwinConfig.of(body).core.objective
+    objective = Objective(
+        settings.weights, normalise=settings.normalise, function=settings.function
+    )
+    return why_policy(decision, objective, journal.read_actions(decision=decision["id"]))
+
+
+def explain_job(journal: Journal, job_id: str) -> list[str]:
+    """Why a job has or has not started, when it will, and what was forecast and done.
+
+    Args:
+        journal: the journal.
+        job_id: which job.
+
+    Raises:
+        HpctwinError: the journal has no state of the cluster yet.
+    """
+    core = restored_core(journal)
+    status = journal.read_latest("status")
+    now_s = max(core.mirror.time_s, status[1]["time_s"] if status else 0.0)
+    lines = why_waiting(core, job_id, now_s)
+    said = journal.read_forecasts(job_id)
+    if said:
+        first, came_true_s = said[0]
+        lines.append(
+            f"The first forecast, at {clock_text(first.made_s)}, was {clock_text(first.start_s)}"
+            + (f"; it started at {clock_text(came_true_s)}." if came_true_s is not None else ".")
+        )
+    for action in journal.read_actions(job=job_id)[-FEW:]:
+        became = {"done": "was done", None: "is on its way"}.get(
+            action.result, f"came to nothing: {action.result}, {action.reason}"
+        )
+        lines.append(f"Decision {action.decision} asked for its start; that {became}.")
+    return lines
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """How a twin stands, in plain words, from what `Twin.status` gave."""
+    age = format_duration(round(status["age_s"]))
+    lines = [
+        f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
+        + ("runs" if status["running_now"] else f"does not run: its last word is {age} old")
+        + f"; mode {status['mode']}, "
+        + ("in charge of scheduling." if status["in_charge"] else "not in charge of scheduling."),
+        f"Policy {status['policy']}; {_count(status['running'], 'job')} running, "
+        f"{status['waiting']} waiting, {status['free_nodes']} of {status['nodes']} nodes free.",
+        f"Cluster time {clock_text(status['time_s'])}, events up to {status['seq']}, "
+        f"{status['lag']} on the bus; state {status['state']}.",
+    ]
+    if status["waits_for_snapshot"]:
+        lines.append(f"The mirror waits for a snapshot: {status['waits_for_snapshot']}.")
+    elif status["drift"]:
+        lines.append("The mirror differed from the last snapshot compared, and took it over:")
+        lines += [f"  {sentence}" for sentence in status["drift"]]
+    else:
+        lines.append("The mirror was equal to the last snapshot compared.")
+    for key, text in (
+        ("fault", "Fault"),
+        ("stopped", "Stopped by itself"),
+        ("missing_event", "Waiting for event"),
+    ):
+        if status[key]:
+            lines.append(f"{text}: {status[key]}.")
+    if status["killed"]:
+        lines.append("The kill switch is thrown.")
+    counts = status["counts"]
+    lines.append(
+        f"Since it began: {counts['events']} events ({counts['bad_events']} unreadable), "
+        f"{counts['snapshots']} snapshots ({counts['drifts']} of them different), "
+        f"{counts['decisions']} decisions, {counts['starts']} starts, {counts['refused']} refused."
+    )
+    return lines
 
 
 def why_policy(
@@ -136,7 +234,7 @@ def why_waiting(core: Core, job_id: str, now_s: float) -> list[str]:
     if stuck:
         return lines + stuck
     present = core.present(now_s)
-    simulation = present.simulation.fork()
+    simulation = present.fork()
     simulation.advance()
     starts = {
         present.ids[row]: int(ms) / 1000

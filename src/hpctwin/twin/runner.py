@@ -73,7 +73,7 @@ class Twin:
             ("events", "bad_events", "snapshots", "drifts", "decisions", "starts", "refused"), 0
         )
         self.cycle_ms = 0.0
-        self._watch = watch or (lambda decision: None)
+        self.watch = watch or (lambda decision: None)
         self._held: list[Delivery] = []
         self._checkpoint_due = True
         self._since_checkpoint = 0
@@ -301,7 +301,7 @@ class Twin:
         self._checkpoint_due |= self._since_checkpoint >= self.config.journal.checkpoint_every
         self._send(planned)
         self.guard.watch(self.core.forecaster.median_error)
-        self._watch(decision)
+        self.watch(decision)
 
     def _plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
         """Note the starts that may be sent, before they are."""
@@ -419,7 +419,7 @@ class Twin:
             self._next["status"] = now + STATUS_EVERY_S
             with self.journal.writing():
                 self._write_status()
-            self._watch(None)
+            self.watch(None)
         keep = self.config.journal.keep
         if keep is not None and now >= self._next["delete"]:
             self._next["delete"] = now + min(DAY_S, keep) / 24
@@ -456,7 +456,7 @@ class Twin:
         if fault != self.fault:
             logger.error("%s; observing until it is mended", fault)
         self.fault = fault
-        self._watch(None)
+        self.watch(None)
 
     def _recovered(self, what: str) -> None:
         if self.fault is not None and self.fault.startswith(what):

@@ -1,0 +1,295 @@
+"""``hpctwin twin``: the live twin beside a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from hpctwin.twin.config import Mode
+
+__all__ = ["twin_app"]
+
+twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it why.")
+
+ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
+Json = Annotated[bool, Parameter(negative=())]
+DEFAULT = Path("hpctwin.yaml")
+
+STALE_S = 10.0
+"""A status older than this is that of a twin that does not run."""
+
+
+@twin_app.command
+def run(
+    *,
+    config: ConfigPath = DEFAULT,
+    mode: Annotated[str | None, Parameter()] = None,
+    view: bool = False,
+    resume: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Run the twin until it is interrupted.
+
+    Args:
+        config: its YAML file; `hpctwin twin check` tells what is wrong with it.
+        mode: observe, advise, approve or act, instead of the mode in the file.
+        view: show queue, nodes, policy and the last explanation in the terminal.
+        resume: go back to the configured mode after the twin had stopped itself.
+    """
+    import logging
+    import signal
+    import threading
+
+    from hpctwin.twin.service import open_twin
+
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    settings = _config(config, mode)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with open_twin(settings) as twin:
+        if resume:
+            with twin.journal.writing():
+                twin.journal.latest("stopped", "", 0.0)
+        if view:
+            from hpctwin.cli.live_view import live_view
+
+            logging.getLogger().setLevel("ERROR")
+            with live_view(twin):
+                twin.run(stop)
+        else:
+            twin.run(stop)
+    return 0
+
+
+@twin_app.command
+def check(config: Path, *, json: Json = False) -> int:
+    """Validate a configuration, and try its connections.
+
+    Args:
+        config: the YAML file.
+        json: print the findings as JSON.
+    """
+    from hpctwin.cli.output import print_json
+    from hpctwin.twin.service import check_connections
+
+    findings = check_connections(_config(config))
+    if json:
+        print_json([{"what": what, "fine": fine, "says": says} for what, fine, says in findings])
+    else:
+        print(f"{config}: valid")
+        for what, fine, says in findings:
+            print(f"{'fine ' if fine else 'FAULT'} {what}: {says}")
+    return 0 if all(fine for _, fine, _ in findings) else 1
+
+
+@twin_app.command
+def status(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+    """Say how the twin stands, and how far its mirror is from the last snapshot.
+
+    Exit code 1 if it does not run or has a fault.
+
+    Args:
+        config: the twin's YAML file.
+        json: print it as JSON.
+    """
+    import time
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.twin.explain import status_lines
+
+    with _journal(config) as journal:
+        found = journal.read_latest("status")
+        counts = journal.counts()
+    if found is None:
+        print("the twin has not run yet")
+        return 1
+    age_s = time.time() - found[0]
+    body = {**found[1], "age_s": age_s, "running_now": age_s < STALE_S, "journal": counts}
+    if json:
+        print_json(body)
+    else:
+        print("\n".join(status_lines(body)))
+    return 0 if body["running_now"] and not body["fault"] else 1
+
+
+@twin_app.command
+def explain(
+    subject: Literal["decision", "job"] = "decision",
+    name: str | None = None,
+    *,
+    config: ConfigPath = DEFAULT,
+) -> int:
+    """Say in plain words why a policy was chosen, or why a job has not started and when it will.
+
+    Args:
+        subject: decision or job.
+        name: which: the decision's number (the last one if left out), or the job's id.
+        config: the twin's YAML file.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.twin.explain import explain_decision, explain_job
+
+    if subject == "job" and name is None:
+        raise ConfigError("explain job: which one? Give its id, for example: explain job 4711")
+    if subject == "decision" and name is not None and not name.isdigit():
+        raise ConfigError(f"explain decision: {name!r} is not a number")
+    with _journal(config) as journal:
+        if subject == "job":
+            lines = explain_job(journal, str(name))
+        else:
+            lines = explain_decision(journal, int(name) if name else None)
+    print("\n".join(lines))
+    return 0
+
+
+@twin_app.command
+def replay(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+    """Make a decision again from the journal, and compare it bit for bit.
+
+    Exit code 1 if it comes out otherwise.
+
+    Args:
+        decision: its number; the last one if left out.
+        config: the twin's YAML file.
+        json: print both as JSON.
+    """
+    from dataclasses import asdict
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.twin.replaying import decide_again
+
+    with _journal(config) as journal:
+        again = decide_again(journal, decision)
+    if json:
+        print_json(
+            {
+                "decision": again.recorded["id"],
+                "same": not again.differences,
+                "differences": again.differences,
+                "again": asdict(again.decision),
+            }
+        )
+    else:
+        found = again.recorded
+        print(f"decision {found['id']}, state {found['state']}, seed {found['seed']}")
+        for candidate in again.decision.candidates:
+            print(f"  {candidate.policy}: {candidate.score!r}, starts {len(candidate.starts)}")
+        if again.differences:
+            for field, before, after in again.differences:
+                print(f"differs in {field}: it was {before}, now {after}")
+        else:
+            print(f"the same again, bit for bit: {again.decision.policy}")
+    return 1 if again.differences else 0
+
+
+@twin_app.command
+def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+    """Say how well start-time forecasts came true, and whether their intervals held.
+
+    Args:
+        config: the twin's YAML file.
+        json: print it as JSON.
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.model import format_duration
+    from hpctwin.twin.accuracy import accuracy as measured
+
+    with _journal(config) as journal:
+        rows = measured(journal.read_forecasts())
+    if json:
+        print_json([asdict(row) for row in rows])
+        return 0
+
+    def text(value: float | None) -> str:
+        return "–" if value is None else format_duration(round(value))
+
+    table = Table(title="Forecasts of start times that came true, by the wait forecast")
+    for column in ("wait", "forecasts", "median error", "p90 error", "bias", "in interval"):
+        table.add_column(column, justify="right" if column != "wait" else "left")
+    for row in rows:
+        held = "–" if row.covered is None else f"{row.covered:.0%} of {row.promised:.0%}"
+        bias = (
+            "–" if row.bias_s is None else ("−" if row.bias_s < 0 else "+") + text(abs(row.bias_s))
+        )
+        table.add_row(
+            row.label,
+            str(row.forecasts),
+            text(row.median_error_s),
+            text(row.p90_error_s),
+            bias,
+            held,
+        )
+    Console().print(table)
+    return 0
+
+
+@twin_app.command
+def approve(
+    decision: int,
+    *,
+    config: ConfigPath = DEFAULT,
+    reject: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Confirm a decision that waits for a person (mode approve).
+
+    Args:
+        decision: its number, as `hpctwin twin status` shows it.
+        config: the twin's YAML file.
+        reject: refuse it instead.
+    """
+    with _journal(config, read_only=False) as journal:
+        pending = [row for row, _ in journal.approvals("pending")]
+        if decision not in pending:
+            waits = ", ".join(map(str, pending)) or "none"
+            print(f"decision {decision} does not wait for approval; waiting: {waits}")
+            return 1
+        with journal.writing():
+            journal.approve(decision, "rejected" if reject else "approved")
+    print(f"decision {decision} {'rejected' if reject else 'approved'}")
+    return 0
+
+
+@twin_app.command
+def schema(of: Literal["config", "events"] = "config") -> int:
+    """Print the JSON Schema of the configuration, or of events.
+
+    Args:
+        of: config or events.
+    """
+    from hpctwin.cli.output import print_json
+    from hpctwin.rms.events import event_schema
+    from hpctwin.twin.config import config_schema
+
+    print_json(config_schema() if of == "config" else event_schema())
+    return 0
+
+
+def _config(path: Path, mode: str | None = None) -> Any:
+    from typing import get_args
+
+    from hpctwin.errors import UnknownNameError
+    from hpctwin.twin.config import Mode, TwinConfig
+
+    settings = TwinConfig.from_yaml(path)
+    if mode is None:
+        return settings
+    if mode not in get_args(Mode):
+        raise UnknownNameError("mode", mode, get_args(Mode))
+    chosen: Mode = mode  # type: ignore[assignment]
+    return settings.model_copy(update={"act": settings.act.model_copy(update={"mode": chosen})})
+
+
+def _journal(config: Path, *, read_only: bool = True) -> Any:
+    from contextlib import closing
+
+    from hpctwin.twin.journal import Journal
+
+    return closing(Journal(_config(config).journal.path, read_only=read_only))

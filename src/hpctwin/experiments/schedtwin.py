@@ -1,0 +1,199 @@
+"""The experiment of the SchedTwin paper (arXiv 2512.18894, §4), and what goes beyond it.
+
+150 jobs in four phases on 32 nodes; the static policies FCFS, SJF and WFP with EASY backfilling, and
+the twin choosing among them. One row per method and seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from hpctwin.generate import four_phase
+from hpctwin.metrics import kiviat_area, kiviat_scores
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import parse_policy
+from hpctwin.rms import events as ev
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.simulation import Simulation
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
+from hpctwin.twin.drive import drive
+from hpctwin.twin.objective import METRICS, Objective
+
+__all__ = [
+    "METRIC_ORDER",
+    "NODES",
+    "PUBLISHED_AREA",
+    "PUBLISHED_SHARE",
+    "Row",
+    "judge",
+    "means",
+    "run_seeds",
+    "twin_row",
+]
+
+NODES = 32
+STATIC = ("fcfs+easy", "sjf+easy", "wfp+easy")
+TWIN = "schedtwin"
+METRIC_ORDER = ("max_wait_s", "mean_wait_s", "max_slowdown", "mean_slowdown", "utilization")
+"""The metrics of the paper's figure 3; the order of the axes, which the area depends on, is ours."""
+
+PUBLISHED_AREA = {"fcfs+easy": 0.00, "sjf+easy": 0.31, "wfp+easy": 1.67, TWIN: 1.86}
+"""Areas in figure 3."""
+PUBLISHED_SHARE = {"wfp+easy": 0.3519, "fcfs+easy": 0.1566, "sjf+easy": 0.4915}
+"""Share of jobs started under each policy, table 1."""
+
+
+@dataclass
+class Row:
+    """One method on one workload.
+
+    Args:
+        method: policy name, or the twin's.
+        seed: of the workload.
+        max_wait_s, mean_wait_s, max_slowdown, mean_slowdown, utilization: over all jobs and from the
+            first submission to the last end.
+        objective: the twin's objective over all jobs, normalised over the methods of this seed;
+            lower is better.
+        area: of the polygon in the Kiviat chart of this seed's methods.
+        share_by_policy: jobs started under each policy, as a share of all.
+        cycle_ms_mean: milliseconds a decision took, in the mean; 0 for static policies.
+    """
+
+    method: str
+    seed: int
+    max_wait_s: float
+    mean_wait_s: float
+    max_slowdown: float
+    mean_slowdown: float
+    utilization: float
+    objective: float = 0.0
+    area: float = 0.0
+    share_by_policy: dict[str, float] = field(default_factory=dict)
+    cycle_ms_mean: float = 0.0
+
+    def plain(self) -> dict[str, Any]:
+        """As a dictionary."""
+        return asdict(self)
+
+
+def run_seeds(
+    seeds: Sequence[int],
+    *,
+    settings: CoreSettings | None = None,
+    static: Sequence[str] = STATIC,
+    workload: Callable[[int], Workload] = lambda seed: four_phase(seed=seed),
+    nodes: int = NODES,
+) -> Iterator[list[Row]]:
+    """The rows of each seed, as they get ready.
+
+    Args:
+        seeds: of the workloads.
+        settings: the twin's; the paper's if left out.
+        static: policies to compare with.
+        workload: makes the jobs of a seed.
+        nodes: of the cluster.
+    """
+    settings = settings or CoreSettings()
+    for seed in seeds:
+        jobs = workload(seed)
+        rows = [_static_row(jobs, nodes, text, seed) for text in static]
+        rows.append(twin_row(jobs, nodes, settings, seed))
+        judge(rows, settings)
+        yield rows
+
+
+def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> Row:
+    """Run the twin on a workload.
+
+    Args:
+        jobs: the workload; a job runs as long as its runtime, which the twin does not know.
+        nodes: of the cluster.
+        settings: pool, objective, expectations.
+        seed: for the row.
+    """
+    core = Core(settings)
+    seen: dict[str, list[float]] = {}
+
+    def publish(event: ev.Event) -> None:
+        match event:
+            case ev.JobSubmitted():
+                seen[event.job.id] = [event.job.submit_s, -1.0, -1.0, event.job.nodes]
+            case ev.JobStarted():
+                seen[event.job_id][1] = event.time_s
+            case ev.JobEnded():
+                seen[event.job_id][2] = event.time_s
+        core.take_event(event)
+
+    cluster = EmulatedCluster(Cluster.uniform(nodes), jobs, publish=publish)
+    driven = drive(cluster, core)
+    row = _row(TWIN, seed, np.array(list(seen.values())), nodes)
+    total = sum(driven.started_by.values())
+    row.share_by_policy = {name: n / total for name, n in sorted(driven.started_by.items())}
+    row.cycle_ms_mean = driven.cycle_ms_mean
+    return row
+
+
+def judge(rows: Sequence[Row], settings: CoreSettings) -> None:
+    """Fill in objective and area, which depend on all methods compared."""
+    objective = Objective(settings.objective.weights, normalise=settings.objective.normalise)
+    measured = [{name: getattr(row, name) for name in METRIC_ORDER} for row in rows]
+    known = [name for name in objective.weights if name in METRIC_ORDER]
+    judged = Objective(
+        {name: objective.weights[name] for name in known}, normalise=objective.normalise
+    )
+    table = np.array([[m[name] for name in METRIC_ORDER] for m in measured])
+    larger = np.array([METRICS[name].larger_is_better for name in METRIC_ORDER])
+    areas = kiviat_area(kiviat_scores(table, larger))
+    for row, score, area in zip(rows, judged.scores(measured), areas, strict=True):
+        row.objective, row.area = score, float(area)
+
+
+def means(rows: Sequence[Row]) -> list[Row]:
+    """The mean over seeds of each method, with objective and area as means too; seed is the count."""
+    result = []
+    for method in dict.fromkeys(row.method for row in rows):
+        mine = [row for row in rows if row.method == method]
+        policies = sorted({name for row in mine for name in row.share_by_policy})
+        numbers = {
+            name: float(np.mean([getattr(row, name) for row in mine]))
+            for name in (*METRIC_ORDER, "objective", "area", "cycle_ms_mean")
+        }
+        shares = {
+            name: float(np.mean([row.share_by_policy.get(name, 0.0) for row in mine]))
+            for name in policies
+        }
+        result.append(Row(method=method, seed=len(mine), share_by_policy=shares, **numbers))
+    return result
+
+
+def _static_row(jobs: Workload, nodes: int, policy: str, seed: int) -> Row:
+    result = Simulation(jobs, Cluster.uniform(nodes), policy=parse_policy(policy)).run()
+    table = result.jobs.select(
+        pl.col("submit_s"), pl.col("start_s"), pl.col("end_s"), pl.col("nodes")
+    ).to_numpy()
+    row = _row(parse_policy(policy).name, seed, table.astype(np.float64), nodes)
+    row.share_by_policy = {row.method: 1.0}
+    return row
+
+
+def _row(method: str, seed: int, jobs: np.ndarray[Any, Any], nodes: int) -> Row:
+    """Metrics of jobs given as submit, start, end (seconds) and nodes [jobs, 4]."""
+    submit, start, end, width = jobs.T
+    wait, runtime = start - submit, end - start
+    slowdown = (wait + runtime) / runtime
+    span = end.max() - submit.min()
+    return Row(
+        method=method,
+        seed=seed,
+        max_wait_s=float(wait.max()),
+        mean_wait_s=float(wait.mean()),
+        max_slowdown=float(slowdown.max()),
+        mean_slowdown=float(slowdown.mean()),
+        utilization=float((width * runtime).sum() / (span * nodes)),
+    )

@@ -1,0 +1,101 @@
+"""What a candidate is judged by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+from hpctwin.twin.objective import METRICS, Objective, Outlook, normalised
+
+POSITIVE = st.lists(st.floats(0.01, 1e6), min_size=2, max_size=6)
+
+
+def outlook(submit, start, end, nodes, **about) -> Outlook:
+    columns = [np.array(values, float) for values in (submit, start, end, nodes)]
+    about = {"now_s": 0.0, "machine_nodes": 10, "busy_node_s": 0.0, "begin_s": 0.0, **about}
+    return Outlook(*columns, **about)
+
+
+def cost(view: Outlook) -> float:
+    return float(view.wait_s.sum())
+
+
+def failing(view: Outlook) -> float:
+    return float("nan")
+
+
+def test_every_metric_on_two_jobs_by_hand() -> None:
+    view = outlook([0, 0], [0, 30], [10, 60], [1, 3], busy_node_s=100.0)
+    expected = {
+        "max_wait_s": 30, "mean_wait_s": 15, "p95_wait_s": 28.5, "max_slowdown": 2,
+        "mean_slowdown": 1.5, "max_bounded_slowdown": 2, "mean_bounded_slowdown": 1.5,
+        "mean_turnaround_s": 35, "node_weighted_wait_s": 22.5, "makespan_s": 60,
+        "utilization": 100 / 600,
+    }  # fmt: skip
+    assert {name: metric.of(view) for name, metric in METRICS.items()} == pytest.approx(expected)
+
+
+def test_no_job_makes_no_fault() -> None:
+    view = outlook([], [], [], [])
+    for name, metric in METRICS.items():
+        assert np.isfinite(metric.of(view)), name
+
+
+@pytest.mark.parametrize("how", ["mean", "best", "range"])
+@given(values=POSITIVE, factor=st.floats(0.001, 1000))
+def test_a_normalised_cost_does_not_depend_on_its_unit(how, values, factor) -> None:
+    costs = np.array(values)
+    assert normalised(costs * factor, how) == pytest.approx(normalised(costs, how), abs=1e-6)
+
+
+@given(values=POSITIVE)
+def test_equal_candidates_are_equal_and_a_better_one_has_the_lower_score(values) -> None:
+    for how in ("mean", "best", "range", "none"):
+        judged = Objective({"mean_wait_s": 0.5, "max_wait_s": 0.5}, normalise=how)
+        metrics = [{"mean_wait_s": v, "max_wait_s": 2 * v} for v in values]
+        scores = judged.scores(metrics)
+        assert np.argsort(values, kind="stable").tolist() == pytest.approx(
+            np.argsort(scores, kind="stable").tolist()
+        ) or len(set(values)) < len(values)
+        assert len({round(s, 9) for s in judged.scores([metrics[0]] * 3)}) == 1
+
+
+def test_of_utilization_more_is_better() -> None:
+    judged = Objective({"utilization": 1.0})
+    low, high = judged.scores([{"utilization": 0.5}, {"utilization": 0.9}])
+    assert high < low
+
+
+def test_all_waits_zero_is_a_tie_not_a_fault() -> None:
+    judged = Objective()
+    nothing = dict.fromkeys(judged.weights, 0.0)
+    assert len(set(judged.scores([nothing, nothing]))) == 1
+
+
+def test_a_function_of_ones_own_is_the_cost() -> None:
+    judged = Objective(function=f"{__name__}:cost")
+    view = outlook([0, 0], [1, 3], [5, 5], [1, 1])
+    assert judged.scores([judged.measure(view)]) == [4.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault", "says"),
+    [
+        ({"weights": {"mean_weight": 1}}, UnknownNameError, "mean_wait_s"),
+        ({"weights": {"mean_wait_s": -1}}, ConfigError, "0 or more"),
+        ({"weights": {"mean_wait_s": 0}}, ConfigError, "all weights are 0"),
+        ({"function": "no_such_module:f"}, ConfigError, "cannot be loaded"),
+        ({"function": "math"}, ConfigError, "module:function"),
+    ],
+)
+def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
+    with pytest.raises(fault, match=says):
+        Objective(**arguments)
+
+
+def test_a_function_that_gives_no_number_is_named() -> None:
+    with pytest.raises(HpctwinError, match="must be finite"):
+        Objective(function=f"{__name__}:failing").measure(outlook([], [], [], []))
