@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from hpctwin import Cluster
+from hpctwin.rms.events import event_schema
+from hpctwin.twin.config import TwinConfig, config_schema
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,3 +41,16 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize(("name", "made"), [("events", event_schema), ("twin", config_schema)])
+def test_the_published_schema_is_that_of_the_code(name: str, made) -> None:
+    path = ROOT / f"docs/{name}.schema.json"
+    assert json.loads(path.read_text()) == made(), f"hpctwin twin schema > {path.name}"
+
+
+def test_the_twin_page_shows_a_valid_configuration(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/twin.md").read_text(), re.DOTALL)
+    path = tmp_path / "twin.yaml"
+    path.write_text(text)
+    assert TwinConfig.from_yaml(path).core.pool == ("wfp+easy", "fcfs+easy", "sjf+easy")

@@ -101,10 +101,14 @@ class JobEnded(_Event):
 
 
 class JobRequeued(_Event):
-    """A running job was stopped, its nodes are free, and it waits again."""
+    """A running job was stopped, its nodes are free, and it waits again.
+
+    ``requeues`` is how often that has happened; one more than before if left out.
+    """
 
     kind: Literal["job_requeued"] = "job_requeued"
     job_id: JobId
+    requeues: int | None = Field(default=None, ge=0)
 
 
 class JobDeleted(_Event):

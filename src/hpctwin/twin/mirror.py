@@ -231,8 +231,12 @@ class Mirror:
                 well = event.reason == "exit" and not event.exit_code
                 self._fulfil(event.job_id, event.time_s, ended_well=well)
             case ev.JobRequeued():
-                job = self._free(event.job_id)
-                self._update(event.job_id, start_s=None, node_names=(), requeues=job.requeues + 1)
+                known = self.jobs.get(event.job_id)
+                # One that waits may have run and been thrown back unseen, if the count says so.
+                unseen = known is not None and known.start_s is None and event.requeues is not None
+                job = known if known is not None and unseen else self._free(event.job_id)
+                count = job.requeues + 1 if event.requeues is None else event.requeues
+                self._update(event.job_id, start_s=None, node_names=(), requeues=count)
             case ev.JobDeleted():
                 self._waiting(event.job_id)
                 self._forget(event.job_id)

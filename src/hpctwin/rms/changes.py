@@ -1,0 +1,86 @@
+"""What must have happened between two snapshots: events for a manager that can only be polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hpctwin.rms import events as ev
+from hpctwin.rms.records import JobRecord, Snapshot
+
+__all__ = ["Changes"]
+
+_NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
+
+
+class Changes:
+    """Turns a series of snapshots into numbered events.
+
+    What came and went between two snapshots is not seen. A job that is gone counts as ended by
+    itself when it ran, as deleted when it waited; ends are told at the time of the later snapshot.
+
+    Args:
+        first: the snapshot to begin with; its ``seq`` is that of the last event before.
+        run: name of this run of the source.
+    """
+
+    def __init__(self, first: Snapshot, run: str) -> None:
+        self.run = run
+        self.last = first.model_copy(update={"run": run})
+
+    def to(self, snapshot: Snapshot) -> list[ev.Event]:
+        """The events that lead from the last snapshot to this one; `last` is then this one."""
+        events: list[ev.Event] = []
+        seq = self.last.seq
+        for kind, time_s, fields in _between(self.last, snapshot):
+            seq += 1
+            common = {"cluster": snapshot.cluster, "run": self.run, "seq": seq, "time_s": time_s}
+            events.append(kind.model_construct(**common, **fields))
+        self.last = snapshot.model_copy(update={"run": self.run, "seq": seq})
+        return events
+
+
+def _between(old: Snapshot, new: Snapshot) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
+    """Kind, time and fields of each event: first what frees nodes, then what asks for them."""
+    now_s = new.time_s
+    before = {job.spec.id: job for job in old.jobs}
+    after = {job.spec.id: job for job in new.jobs}
+    for job_id, job in before.items():
+        still = after.get(job_id)
+        if job.start_s is None:
+            if still is None:
+                yield ev.JobDeleted, now_s, {"job_id": job_id}
+        elif still is None:
+            yield ev.JobEnded, now_s, {"job_id": job_id}
+        elif still.start_s is None and still.requeues == job.requeues:
+            yield ev.JobRequeued, now_s, {"job_id": job_id}
+    states = {node.name: node.state for node in old.nodes}
+    for node in new.nodes:
+        if states.get(node.name) != node.state:
+            yield _NODE_EVENTS[node.state], now_s, {"node_name": node.name}
+    kept = {r.name: r for r in old.reservations}
+    for reservation in new.reservations:
+        if kept.pop(reservation.name, None) != reservation:
+            yield ev.ReservationSet, now_s, {"reservation": reservation}
+    for name in kept:
+        yield ev.ReservationRemoved, now_s, {"name": name}
+    for job_id, job in after.items():
+        if job_id not in before:
+            yield ev.JobSubmitted, job.spec.submit_s, {"job": job.spec}
+        known = before[job_id].requeues if job_id in before else 0
+        if job.requeues != known:
+            yield ev.JobRequeued, now_s, {"job_id": job_id, "requeues": job.requeues}
+    for job_id, job in after.items():
+        earlier = before.get(job_id)
+        if job.start_s is not None and (earlier is None or _began(earlier, job)):
+            fields = {"job_id": job_id, "node_names": job.node_names}
+            yield ev.JobStarted, job.start_s, fields
+    for job_id, job in after.items():
+        # A reader strikes out dependencies by itself, so those are told as they are in any case.
+        earlier = before.get(job_id)
+        if earlier is not None and (earlier.spec != job.spec or job.spec.dependencies):
+            yield ev.JobModified, now_s, {"job": job.spec}
+
+
+def _began(before: JobRecord, after: JobRecord) -> bool:
+    return before.start_s is None or after.requeues != before.requeues
