@@ -25,6 +25,8 @@ for name, target, summary in (
     ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
+    ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
+    ("experiments", "experiments:experiments_app", "Repeat the experiments of published papers."),
     ("demo", "demo:demo_command", "Simulate a year of Theta under a handful of policies."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
 ):

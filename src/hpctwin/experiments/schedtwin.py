@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from hpctwin.generate import four_phase
+from hpctwin.generate.four_phase import four_phase
 from hpctwin.metrics import kiviat_area, kiviat_scores
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import parse_policy

@@ -19,10 +19,12 @@ __all__ = [
     "ActSettings",
     "BusSettings",
     "CoreSettings",
+    "EmulatedSettings",
     "JournalSettings",
     "ManagerSettings",
     "Mode",
     "ObjectiveSettings",
+    "SlurmSettings",
     "TwinConfig",
     "config_schema",
 ]
@@ -157,18 +159,42 @@ class BusSettings(_Model):
     claim_after: Duration = Field(default=10.0, gt=0)
 
 
-class ManagerSettings(_Model):
-    """The resource manager.
+class EmulatedSettings(_Model):
+    """An emulated cluster in a process of its own.
 
     Args:
-        kind: ``emulated``.
-        address: of the emulated cluster's socket.
+        address: path of its socket.
         timeout: of each call.
     """
 
     kind: Literal["emulated"] = "emulated"
     address: str
     timeout: Duration = Field(default=5.0, gt=0)
+
+
+class SlurmSettings(_Model):
+    """A Slurm controller, by its commands.
+
+    Args:
+        cluster: name for events and reports.
+        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if left out.
+        conf: value of ``SLURM_CONF``, where it is not the default.
+        timeout: of each command.
+        poll_every: pause between two looks at the queue; 60 s spares the controller.
+        heartbeat: file that `hpctwin rms deadman` looks at.
+    """
+
+    kind: Literal["slurm"]
+    cluster: str = "slurm"
+    folder: str = ""
+    conf: Path | None = None
+    timeout: Duration = Field(default=10.0, gt=0)
+    poll_every: Duration = Field(default=60.0, gt=0)
+    heartbeat: Path | None = None
+
+
+ManagerSettings = Annotated[EmulatedSettings | SlurmSettings, Field(discriminator="kind")]
+"""The resource manager: ``kind`` says which."""
 
 
 class JournalSettings(_Model):

@@ -1,0 +1,154 @@
+"""``hpctwin experiments``: each paper's experiment, beside its published figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from hpctwin.experiments.schedtwin import Row
+
+__all__ = ["experiments_app"]
+
+experiments_app = App(name="experiments", help="Repeat the experiments of published papers.")
+
+
+@experiments_app.command
+def schedtwin(
+    *,
+    seeds: int = 10,
+    pool: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
+    normalise: str = "mean",
+    trace: Path | None = None,
+    jobs: int | None = None,
+    nodes: int | None = None,
+    figure: Path | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on the four-phase workload.
+
+    Args:
+        seeds: how many workloads, with seeds 0, 1, ….
+        pool: policies that the twin chooses among; the paper's three if left out.
+        normalise: how metrics are made comparable: mean, best, range or none.
+        trace: a real trace instead, once.
+        jobs: only its first so many jobs.
+        nodes: of the cluster; 32, or what the trace says.
+        figure: file for the Kiviat chart (.png, .svg, .pdf).
+        json: print one row per method and seed as JSON.
+    """
+    from typing import get_args
+
+    import numpy as np
+    from rich.console import Console
+
+    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.errors import ConfigError, UnknownNameError
+    from hpctwin.experiments import schedtwin as experiment
+    from hpctwin.formats import read_workload
+    from hpctwin.generate.four_phase import four_phase
+    from hpctwin.model import Workload
+    from hpctwin.twin.config import PAPER_POOL, CoreSettings, ObjectiveSettings
+    from hpctwin.twin.objective import Normalise
+
+    if normalise not in get_args(Normalise):
+        raise UnknownNameError("normalisation", normalise, get_args(Normalise))
+    if seeds < 1:
+        raise ConfigError(f"--seeds is {seeds}, it must be at least 1")
+    settings = CoreSettings(
+        pool=pool or PAPER_POOL,
+        objective=ObjectiveSettings(normalise=normalise),
+    )
+    size = nodes or experiment.NODES
+    numbers = list(range(seeds))
+    real: Workload | None = None
+    if trace is not None:
+        real = read_workload(trace)
+        real = real.take(np.arange(min(jobs or len(real), len(real))))
+        size = nodes or real.nodes_hint or int(real.nodes.max())
+        numbers = [0]
+    rows: list[Row] = []
+    with progress_bar("the twin on each workload") as progress:
+        for one in experiment.run_seeds(
+            numbers,
+            settings=settings,
+            workload=lambda seed: four_phase(seed=seed) if real is None else real,
+            nodes=size,
+        ):
+            rows += one
+            progress(len({row.seed for row in rows}) / len(numbers))
+    if figure is not None:
+        _figure(experiment.means(rows), figure)
+    if json:
+        print_json([row.plain() for row in rows])
+        return 0
+    console = Console()
+    published = real is None and not pool
+    console.print(_table(experiment.means(rows), published=published))
+    twin = next(row for row in experiment.means(rows) if row.method == experiment.TWIN)
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in twin.share_by_policy.items())
+    console.print(f"jobs started by the twin under: {shares}")
+    if published:
+        paper = ", ".join(f"{n} {s:.1%}" for n, s in experiment.PUBLISHED_SHARE.items())
+        console.print(f"published (table 1):            {paper}")
+    best = min(
+        (row for row in experiment.means(rows) if row.method != experiment.TWIN),
+        key=lambda row: row.objective,
+    )
+    won = sum(
+        min((r for r in rows if r.seed == seed), key=lambda r: r.objective).method
+        == experiment.TWIN
+        for seed in numbers
+    )
+    console.print(
+        f"objective of the twin {twin.objective:.4f}, of the best static policy ({best.method}) "
+        f"{best.objective:.4f}; the twin is the best of all on {won} of {len(numbers)} workloads"
+    )
+    return 0
+
+
+def _table(rows: list[Row], *, published: bool) -> Table:
+    from rich.table import Table
+
+    from hpctwin.experiments.schedtwin import PUBLISHED_AREA
+    from hpctwin.model import format_duration
+
+    count = rows[0].seed
+    table = Table(
+        title=f"Mean over {count} workload{'s' if count > 1 else ''}",
+        caption="objective: weighted sum of the four costs, each over its mean; lower is better",
+    )
+    heads = ["method", "max wait", "mean wait", "max slowdown", "mean slowdown", "utilization"]
+    heads += ["objective", "area", "ms a cycle"]
+    if published:
+        heads.insert(-1, "area (paper)")
+    for head in heads:
+        table.add_column(head, justify="left" if head == "method" else "right")
+    for row in rows:
+        cells = [
+            row.method,
+            format_duration(round(row.max_wait_s)),
+            format_duration(round(row.mean_wait_s)),
+            f"{row.max_slowdown:.1f}",
+            f"{row.mean_slowdown:.2f}",
+            f"{row.utilization:.1%}",
+            f"{row.objective:.4f}",
+            f"{row.area:.2f}",
+            f"{row.cycle_ms_mean:.2f}" if row.cycle_ms_mean else "–",
+        ]
+        if published:
+            cells.insert(-1, f"{PUBLISHED_AREA[row.method]:.2f}")
+        table.add_row(*cells)
+    return table
+
+
+def _figure(rows: list[Row], path: Path) -> None:
+    from hpctwin.report import plot_radar
+    from hpctwin.report.accessor import save_figure
+
+    title = "SchedTwin and static policies, means over the workloads (outer is better)"
+    save_figure(plot_radar({row.method: row.plain() for row in rows}, title=title), path)

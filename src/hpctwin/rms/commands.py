@@ -1,0 +1,90 @@
+"""Running a resource manager's commands: never through a shell, always with a time limit."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from hpctwin.rms.manager import UnreachableError
+
+__all__ = ["Commands", "Failed"]
+
+MAX_OUTPUT = 256 * 1024 * 1024
+MINUTE_S = 60.0
+
+
+class Failed(Exception):  # noqa: N818 - a result that callers turn into an outcome
+    """A command ended with an error; the message is what it said."""
+
+
+class Commands:
+    """Runs commands of one resource manager, and counts them.
+
+    Args:
+        folder: where the commands are; found on the path if empty.
+        timeout_s: of each call.
+        environment: added to a small fixed environment; nothing else is inherited.
+    """
+
+    def __init__(
+        self,
+        folder: str = "",
+        *,
+        timeout_s: float = 10.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.timeout_s = timeout_s
+        self.environment = {
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
+            "LC_ALL": "C.UTF-8",
+            **(environment or {}),
+        }
+        self._calls: deque[float] = deque()
+
+    def run(self, name: str, arguments: Sequence[str]) -> bytes:
+        """The standard output of a command.
+
+        Raises:
+            Failed: it ended with an error.
+            UnreachableError: it is not there, or took too long.
+        """
+        now = time.monotonic()
+        self._calls.append(now)
+        while self._calls[0] < now - MINUTE_S:
+            self._calls.popleft()
+        program = f"{self.folder}/{name}" if self.folder else name
+        try:
+            done = subprocess.run(
+                [program, *arguments],
+                capture_output=True,
+                timeout=self.timeout_s,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise UnreachableError(f"{program}: no such command") from error
+        except PermissionError as error:
+            raise UnreachableError(f"{program}: may not be run here") from error
+        except subprocess.TimeoutExpired as error:
+            raise UnreachableError(f"{name} took longer than {self.timeout_s:g} s") from error
+        if len(done.stdout) > MAX_OUTPUT:
+            raise UnreachableError(f"{name} wrote {len(done.stdout)} bytes, more than is read")
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).decode(errors="replace").strip()
+            if re.search(
+                r"unable to contact|connection refused|timed out|cannot connect", said, re.I
+            ):
+                raise UnreachableError(f"{name}: {said.splitlines()[-1]}")
+            raise Failed(said.splitlines()[-1] if said else f"{name} ended with {done.returncode}")
+        return done.stdout
+
+    @property
+    def calls_per_minute(self) -> int:
+        """How many commands were run in the last minute."""
+        now = time.monotonic()
+        return sum(at >= now - MINUTE_S for at in self._calls)

@@ -1,0 +1,6 @@
+"""An emulated cluster: a resource manager with the faults of real ones, that needs nothing installed."""
+
+from hpctwin.rms.emulated.cluster import EmulatedCluster
+from hpctwin.rms.emulated.faults import Faults
+
+__all__ = ["EmulatedCluster", "Faults"]

@@ -1,0 +1,110 @@
+"""``python -m hpctwin.rms.emulated``: an emulated cluster as a process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from pydantic import ValidationError
+
+from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.formats import read_workload
+from hpctwin.generate import generate
+from hpctwin.model import Cluster
+from hpctwin.rms.emulated.cluster import EmulatedCluster
+from hpctwin.rms.emulated.faults import Faults
+from hpctwin.rms.emulated.server import Server
+
+app = App(name="hpctwin-emulated", help="An emulated cluster with a socket.")
+
+
+@app.default
+def serve(
+    socket: Path,
+    *,
+    nodes: int = 32,
+    cluster: Path | None = None,
+    name: str = "emulated",
+    workload: str = "four-phase",
+    options: Annotated[str, Parameter(allow_leading_hyphen=True)] = "{}",
+    trace: Path | None = None,
+    speed: str = "1",
+    takeover: float = 5.0,
+    wait: bool = False,
+    faults: str = "{}",
+    policy: str = "fcfs+easy",
+    start: float = 0.0,
+    record: bool = False,
+    redis: str | None = None,
+    stream: str = "hpctwin:events",
+) -> None:
+    """Serve an emulated cluster until it is told to end.
+
+    Args:
+        socket: path of the Unix socket to serve.
+        nodes: how many, where no cluster's YAML is given.
+        cluster: YAML of a cluster.
+        name: its name.
+        workload: generator of the jobs; "none" for none.
+        options: of the generator, as JSON.
+        trace: a trace instead.
+        speed: seconds of its clock per second, or "max".
+        takeover: without a heartbeat for so many seconds it schedules by itself again.
+        wait: let the clock stand until somebody takes over scheduling.
+        faults: what goes wrong, as JSON; see hpctwin.rms.emulated.Faults.
+        policy: of its own scheduling.
+        start: its clock's beginning, seconds.
+        record: keep a history of all jobs.
+        redis: URL of a Redis to publish events to as well.
+        stream: name of the stream there.
+    """
+    machine = Cluster.uniform(nodes, name=name) if cluster is None else Cluster.from_yaml(cluster)
+    jobs = None
+    if trace is not None:
+        jobs = read_workload(trace)
+    elif workload != "none":
+        jobs = generate(workload, **_json(options, "options"))
+    try:
+        wrong = Faults.model_validate(_json(faults, "faults"))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise ConfigError(f"faults, {fault['loc'][0]}: {fault['msg']}") from error
+    pace = None if speed == "max" else float(speed)
+    server = Server(socket, speed=pace, takeover_s=takeover, wait=wait)
+    server.attach(
+        EmulatedCluster(
+            machine, jobs, publish=server.publish, faults=wrong, policy=policy, start_s=start,
+            record=record,
+        )
+    )  # fmt: skip
+    if redis is not None:
+        from hpctwin.rms.redis_publisher import RedisPublisher
+
+        server.send_to(RedisPublisher(redis, stream).publish)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    server.serve()
+
+
+def _json(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{what}: not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{what}: expected an object, found {text}")
+    return found
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level="INFO", format="%(asctime)s emulated %(levelname)s %(message)s")
+    try:
+        app()
+    except HpctwinError as fault:
+        print(f"hpctwin-emulated: {fault}", file=sys.stderr)
+        sys.exit(2)

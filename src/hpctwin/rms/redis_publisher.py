@@ -1,0 +1,154 @@
+"""Publishing events to a Redis stream."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.errors import ConfigError
+from hpctwin.rms.events import Event, event_json
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+__all__ = ["FIELD", "RedisPublisher", "connect_redis"]
+
+logger = logging.getLogger(__name__)
+
+FIELD = "event"
+"""Field of a stream entry that holds the event's JSON."""
+RETRY_S = 0.5
+
+
+def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float = 5.0) -> Redis:
+    """A client; nothing is sent yet.
+
+    Args:
+        url: such as ``redis://localhost:6379/0``, ``rediss://…`` for TLS, ``unix:///run/redis.sock``.
+        password_env: environment variable that holds the password.
+        timeout_s: of each call and of connecting.
+
+    Raises:
+        ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
+    """
+    try:
+        import redis
+    except ImportError as error:
+        raise ConfigError("Redis needs redis-py: pip install 'hpctwin[live]'") from error
+    about: dict[str, Any] = {}
+    if password_env is not None:
+        if password_env not in os.environ:
+            raise ConfigError(
+                f"environment variable {password_env}, for Redis's password, is not set"
+            )
+        about["password"] = os.environ[password_env]
+    try:
+        return redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **about
+        )
+    except ValueError as error:
+        # The message of redis-py may hold the URL, and that a password.
+        raise ConfigError(
+            "the URL of Redis must begin with redis://, rediss:// or unix://"
+        ) from error
+
+
+class RedisPublisher:
+    """Sends events to a stream, in order, without ever making the sender wait.
+
+    A thread does the sending. While Redis is away, events wait in memory, up to ``spool``; then the
+    oldest are dropped and counted: the reader sees the gap in the sequence numbers and asks for a
+    snapshot. The stream is trimmed to about ``max_length`` entries, whether they were read or not, for the
+    same reason.
+
+    Args:
+        url: of Redis.
+        stream: its name.
+        password_env: see `connect_redis`.
+        max_length: of the stream.
+        spool: events kept while Redis is away.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        stream: str,
+        *,
+        password_env: str | None = None,
+        max_length: int = 1_000_000,
+        spool: int = 100_000,
+    ) -> None:
+        self.stream = stream
+        self.max_length = max_length
+        self.dropped = 0
+        self.sent = 0
+        self._redis = connect_redis(url, password_env=password_env, timeout_s=2.0)
+        self._spool: deque[str] = deque()
+        self._limit = spool
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._send, name="redis-publisher", daemon=True)
+        self._thread.start()
+
+    def publish(self, event: Event) -> None:
+        """Send an event soon."""
+        line = event_json(event)
+        with self._changed:
+            if len(self._spool) >= self._limit:
+                self._spool.popleft()
+                self.dropped += 1
+            self._spool.append(line)
+            self._changed.notify()
+
+    def waiting(self) -> int:
+        """Events not sent yet."""
+        return len(self._spool)
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Send what waits, for so long, and stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+        self._redis.close()
+
+    def _send(self) -> None:
+        import redis
+
+        down = False
+        while True:
+            with self._changed:
+                while not self._spool and not self._closed:
+                    self._changed.wait()
+                if not self._spool:
+                    return
+                batch = [self._spool[i] for i in range(min(500, len(self._spool)))]
+            try:
+                pipe = self._redis.pipeline(transaction=False)
+                for line in batch:
+                    pipe.xadd(self.stream, {FIELD: line}, maxlen=self.max_length, approximate=True)
+                pipe.execute()
+            except (redis.RedisError, OSError) as error:
+                # Some of the batch may have arrived: readers know duplicates by their numbers.
+                if not down:
+                    logger.warning(
+                        "Redis does not take events, they wait: %s", type(error).__name__
+                    )
+                down = True
+                if self._closed:
+                    return
+                time.sleep(RETRY_S)
+                continue
+            if down:
+                logger.warning("Redis takes events again, %d were dropped so far", self.dropped)
+                down = False
+            with self._changed:
+                # While they were sent, a full spool may have dropped some of them at its left end.
+                for line in batch:
+                    if self._spool and self._spool[0] is line:
+                        self._spool.popleft()
+                self.sent += len(batch)

@@ -1,0 +1,166 @@
+"""Slurm as a resource manager of the twin."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+
+from hpctwin.rms.commands import Commands, Failed
+from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.records import Snapshot
+from hpctwin.rms.slurm.parse import Found, cluster_snapshot
+
+__all__ = ["SlurmManager"]
+
+logger = logging.getLogger(__name__)
+
+_ID = re.compile(r"[1-9]\d{0,11}")
+
+
+class SlurmManager:
+    """Talks to a Slurm controller through its commands.
+
+    Only jobs that the submit rule holds for the twin (their admin comment says so) are started, held or
+    released; all others are mirrored and left alone. Starting a job means releasing it: Slurm
+    allocates the nodes at its next pass.
+
+    Args:
+        cluster: name for events and snapshots.
+        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if empty.
+        conf: ``SLURM_CONF``, where it is not the default.
+        timeout_s: of each command.
+        heartbeat_file: what the dead-man's handle looks at.
+        cache_s: a snapshot younger than this is given again.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        folder: str = "",
+        conf: Path | None = None,
+        timeout_s: float = 10.0,
+        heartbeat_file: Path | None = None,
+        cache_s: float = 0.0,
+    ) -> None:
+        self.cluster = cluster
+        environment = {} if conf is None else {"SLURM_CONF": str(conf)}
+        self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
+        self.heartbeat_file = heartbeat_file
+        self.cache_s = cache_s
+        self.found: Found | None = None
+        self._in_charge = False
+        self._read_at = 0.0
+        self._told: set[str] = set()
+
+    @property
+    def clock_speed(self) -> float:
+        """Real time."""
+        return 1.0
+
+    def capabilities(self) -> frozenset[Capability]:
+        """All, if the controller answers and we are operator; what fails is refused by Slurm."""
+        return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
+
+    def snapshot(self) -> Snapshot:
+        """Jobs, nodes, partitions and reservations, in one query each.
+
+        Raises:
+            UnreachableError: the controller does not answer, or not in time.
+            SlurmFormatError: it answers in a form that is not known.
+        """
+        now = time.monotonic()
+        if self.found is not None and now - self._read_at < self.cache_s:
+            return self.found.snapshot
+        try:
+            now_s = time.time()
+            partitions = self.commands.run("scontrol", ["show", "partition", "-o"])
+            reservations = self.commands.run("scontrol", ["show", "reservation", "-o"])
+            nodes = self._nodes()
+            jobs = self.commands.run("squeue", ["--json"])
+        except Failed as error:
+            raise UnreachableError(f"Slurm: {error}") from error
+        found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s)
+        for note in found.notes:
+            if note not in self._told:
+                logger.warning("Slurm: %s", note)
+        self._told = set(found.notes)
+        found.snapshot = found.snapshot.model_copy(
+            update={"cluster": self.cluster, "own_scheduling": not self._in_charge}
+        )
+        self.found, self._read_at = found, now
+        return found.snapshot
+
+    def start(self, job_id: str) -> Outcome:
+        """Release a job that is held for the twin."""
+        return self._change(job_id, ["release", job_id])
+
+    def hold(self, job_id: str) -> Outcome:
+        """Hold a job again that the twin had released and that has not started."""
+        return self._change(job_id, ["hold", job_id])
+
+    def release(self, job_id: str) -> Outcome:
+        """The same as `start`."""
+        return self.start(job_id)
+
+    def set_priority(self, job_id: str, priority: float) -> Outcome:
+        """Set a waiting job's priority; for the mode that only reorders."""
+        if not 1 <= priority <= 4_294_967_294:
+            return Outcome("refused", f"priority {priority} is not within Slurm's 1 to 4294967294")
+        return self._change(job_id, ["update", f"JobId={job_id}", f"Priority={int(priority)}"])
+
+    def take_scheduling(self) -> Outcome:
+        """The twin decides from now on when the jobs held for it are released."""
+        self._in_charge = True
+        self.heartbeat(0)
+        return Outcome("done")
+
+    def give_scheduling(self) -> Outcome:
+        """Release all jobs held for the twin: Slurm schedules them by itself."""
+        self._in_charge = False
+        self.cache_s, before = 0.0, self.cache_s
+        try:
+            self.snapshot()
+        finally:
+            self.cache_s = before
+        assert self.found is not None
+        failed = []
+        for job_id in sorted(self.found.owned, key=int):
+            outcome = self.start(job_id)
+            if outcome.result != "done":
+                failed.append(f"{job_id}: {outcome.reason}")
+        return Outcome("refused", "; ".join(failed[:5])) if failed else Outcome("done")
+
+    def heartbeat(self, seq: int) -> None:
+        """Renew the file that the dead-man's handle looks at."""
+        if self.heartbeat_file is not None:
+            beat(self.heartbeat_file, seq)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _change(self, job_id: str, arguments: list[str]) -> Outcome:
+        if not _ID.fullmatch(job_id):
+            return Outcome("refused", f"{job_id!r} is not a job number of Slurm")
+        if self.found is None or job_id not in self.found.owned:
+            self.snapshot()
+        assert self.found is not None
+        if job_id not in self.found.owned:
+            return Outcome("refused", f"job {job_id} is not held for the twin")
+        try:
+            self.commands.run("scontrol", arguments)
+        except Failed as error:
+            return Outcome("refused", str(error))
+        except UnreachableError as error:
+            return Outcome("unknown", str(error))
+        return Outcome("done")
+
+    def _nodes(self) -> bytes:
+        """Nodes one by one: by sinfo in 22.05, by scontrol since."""
+        try:
+            return self.commands.run("scontrol", ["show", "nodes", "--json"])
+        except Failed:
+            return self.commands.run("sinfo", ["--json"])

@@ -1,0 +1,143 @@
+"""A twin put together from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.polling import PolledManager, Poller
+from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.twin.bus import Bus, LocalBus
+from hpctwin.twin.config import EmulatedSettings, SlurmSettings, TwinConfig
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.recording import Recorder
+from hpctwin.twin.runner import Twin
+
+__all__ = ["check_connections", "open_manager", "open_twin"]
+
+
+def open_manager(settings: EmulatedSettings | SlurmSettings) -> ResourceManager:
+    """The resource manager that the settings name.
+
+    Raises:
+        UnreachableError: it does not answer.
+    """
+    if isinstance(settings, EmulatedSettings):
+        return EmulatedManager(settings.address, timeout_s=settings.timeout)
+    return SlurmManager(
+        settings.cluster,
+        folder=settings.folder,
+        conf=settings.conf,
+        timeout_s=settings.timeout,
+        heartbeat_file=settings.heartbeat,
+    )
+
+
+@contextmanager
+def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
+    """A twin with its connections, closed at the end.
+
+    Args:
+        config: what it is to be.
+        record: file to record all events in.
+
+    Raises:
+        HpctwinError: the resource manager, the bus or the journal cannot be used.
+    """
+    with ExitStack() as stack:
+        journal = Journal(config.journal.path)
+        stack.callback(journal.close)
+        manager = open_manager(config.manager)
+        stack.callback(manager.close)
+        bus, manager = _bus(config, manager, stack)
+        if record is not None:
+            bus = Recorder(bus, record)
+        stack.callback(bus.close)
+        yield Twin(config, manager, bus, journal)
+
+
+def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
+    """What was tried, whether it is fine, and what it says."""
+    findings: list[tuple[str, bool, str]] = []
+    try:
+        manager = open_manager(config.manager)
+        snapshot = manager.snapshot()
+        running = sum(job.start_s is not None for job in snapshot.jobs)
+        findings.append(
+            (
+                "resource manager",
+                True,
+                f"{snapshot.cluster}: {len(snapshot.nodes)} nodes, {running} jobs running, "
+                f"{len(snapshot.jobs) - running} waiting",
+            )
+        )
+        manager.close()
+    except HpctwinError as error:
+        findings.append(("resource manager", False, str(error)))
+    if config.bus.kind == "redis":
+        findings.append(_check_redis(config))
+    findings.append(_check_journal(config.journal.path))
+    switch = config.act.kill_switch
+    if switch is not None:
+        says = "thrown: nothing will be done" if switch.exists() else f"not thrown ({switch})"
+        findings.append(("kill switch", True, says))
+    return findings
+
+
+def _bus(
+    config: TwinConfig, manager: ResourceManager, stack: ExitStack
+) -> tuple[Bus, ResourceManager]:
+    settings = config.bus
+    if settings.kind == "redis":
+        from hpctwin.twin.redis_bus import RedisBus
+
+        bus = RedisBus(
+            settings.url,
+            settings.stream,
+            group=settings.group,
+            password_env=settings.password_env,
+            claim_after_s=settings.claim_after,
+        )
+        return bus, manager
+    local = LocalBus()
+    if isinstance(manager, EmulatedManager):
+        manager.subscribe(local.put)
+        return local, manager
+    assert isinstance(config.manager, SlurmSettings)
+    poller = Poller(manager, local.publish, every_s=config.manager.poll_every)
+    stack.callback(poller.close)
+    poller.start()
+    return local, PolledManager(poller)
+
+
+def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:
+    from hpctwin.rms.redis_publisher import connect_redis
+
+    try:
+        client = connect_redis(config.bus.url, password_env=config.bus.password_env, timeout_s=2.0)
+        client.ping()
+        length = client.xlen(config.bus.stream)
+        client.close()
+    except HpctwinError as error:
+        return "Redis", False, str(error)
+    except Exception as error:  # redis-py's errors are not known unless it is installed
+        return "Redis", False, f"no answer: {type(error).__name__}"
+    return "Redis", True, f"stream {config.bus.stream} has {length} entries"
+
+
+def _check_journal(path: Path) -> tuple[str, bool, str]:
+    if path.exists():
+        try:
+            journal = Journal(path, read_only=True)
+            counts = journal.counts()
+            journal.close()
+        except HpctwinError as error:
+            return "journal", False, str(error)
+        return "journal", True, f"{path}: {counts['decisions']} decisions"
+    fine = path.parent.is_dir()
+    says = "will be made" if fine else f"folder {path.parent} is not there"
+    return "journal", fine, f"{path}: {says}"

@@ -1,0 +1,159 @@
+"""A real Slurm of 32 emulated nodes on this machine, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+NODES = 32
+DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue")
+
+CONF = """
+ClusterName=emul
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+AuthType=auth/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/linear
+SchedulerType=sched/{scheduler}
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=10000,sched_interval=1,bf_interval=1
+PriorityType=priority/basic
+ReturnToService=2
+SlurmctldTimeout=30
+SlurmdTimeout=60
+InactiveLimit=0
+MinJobAge=300
+KillWait=2
+{rule}
+NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory=100
+PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> list[str]:
+    """Programs of Slurm that are not on this machine."""
+    return [name for name in DAEMONS if shutil.which(name) is None]
+
+
+class SlurmCluster:
+    """Starts and stops it; only processes that it started itself are ended."""
+
+    def __init__(
+        self, folder: Path, *, scheduler: str = "builtin", rule: Path | None = None
+    ) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        for name in ("state", "spool"):
+            (folder / name).mkdir()
+        host = socket.gethostname().partition(".")[0]
+        first = _free_ports(NODES + 1)
+        if rule is not None:
+            shutil.copy(rule, folder / "job_submit.lua")
+        self.conf.write_text(
+            CONF.format(
+                host=host, folder=folder, port=first + NODES, first=first, last=first + NODES - 1,
+                nodes=NODES, scheduler=scheduler,
+                rule="JobSubmitPlugins=lua" if rule is not None else "",
+            )
+        )  # fmt: skip
+        self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
+
+    def begin(self) -> None:
+        _begin_munge()
+        self.begin_controller()
+        for number in range(1, NODES + 1):
+            self._run("slurmd", "-f", str(self.conf), "-N", f"n{number}")
+        self.wait(
+            lambda: self.say("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(NODES)], 60
+        )
+
+    def begin_controller(self) -> None:
+        self._run("slurmctld", "-f", str(self.conf))
+        self.wait(lambda: "UP" in self.say("scontrol", "ping"), 30)
+
+    def end_controller(self) -> None:
+        pid = int((self.folder / "slurmctld.pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        self.wait(lambda: not Path(f"/proc/{pid}").exists(), 30)
+
+    def end(self) -> None:
+        for path in self.folder.glob("slurm*.pid"):
+            try:
+                pid = int(path.read_text())
+                # The pid may be another's by now.
+                if b"slurm" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+            except (OSError, ValueError):
+                continue
+
+    def say(self, *command: str) -> str:
+        """What a command prints; empty if it fails."""
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
+    def submit(self, nodes: int, minutes: int, runs_s: float, *options: str) -> str:
+        """Submit a job that sleeps; its id."""
+        said = self.say(
+            "sbatch", "--parsable", f"-N{nodes}", f"-t{minutes}", "-o", "/dev/null", "-D", "/tmp",
+            *options, "--wrap", f"exec sleep {runs_s}",
+        ).strip()  # fmt: skip
+        assert said, "sbatch failed"
+        return said.partition(";")[0]
+
+    def job(self, job_id: str) -> dict[str, str]:
+        line = self.say("scontrol", "show", "job", "-o", job_id)
+        return dict(part.split("=", 1) for part in line.split() if "=" in part)
+
+    def wait(self, done, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > until:
+                log = self.folder / "slurmctld.log"
+                raise TimeoutError(log.read_text()[-2000:] if log.exists() else "no log")
+            time.sleep(0.05)
+
+    def _run(self, *command: str) -> None:
+        subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=60)
+
+
+def _begin_munge() -> None:
+    """munged, once per machine; it is left running as a service would be."""
+    if subprocess.run(["munge", "-n"], capture_output=True).returncode == 0:
+        return
+    run = Path("/run/munge")
+    run.mkdir(exist_ok=True)
+    shutil.chown(run, "munge", "munge")
+    subprocess.run(["su", "-s", "/bin/sh", "munge", "-c", "munged --force"], check=True)
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many consecutive ports that are free on loopback."""
+    for first in range(20000, 60000, count):
+        sockets = []
+        try:
+            for port in range(first, first + count):
+                one = socket.socket()
+                sockets.append(one)
+                one.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        else:
+            return first
+        finally:
+            for one in sockets:
+                one.close()
+    raise OSError("no free ports")
