@@ -41,6 +41,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
     cluster = cluster.model_copy(update={"nodes": groups})
     workload = data.draw(strategies.workloads(cluster, cancellations=False))
+    workload = workload.replace(runtime_ms=np.maximum(workload.runtime_ms, 1))
     # Conservative reservations and fair-share usage have a memory that records do not tell of.
     backfill = data.draw(st.sampled_from(["none", "first-fit", "easy"]))
     order = strategies.ORDERS[data.draw(strategies.orders())]

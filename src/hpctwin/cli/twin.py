@@ -107,7 +107,8 @@ def status(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
         print("the twin has not run yet")
         return 1
     age_s = time.time() - found[0]
-    body = {**found[1], "age_s": age_s, "running_now": age_s < STALE_S, "journal": counts}
+    alive = age_s < STALE_S and not found[1]["ended"]
+    body = {**found[1], "age_s": age_s, "running_now": alive, "journal": counts}
     if json:
         print_json(body)
     else:

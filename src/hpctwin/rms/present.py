@@ -217,7 +217,8 @@ def _workload(
     runtime_ms = walltime_ms.copy()
     if runtime_s:
         expected = np.array([runtime_s.get(s.id, s.walltime_s) for s in specs])
-        runtime_ms = np.clip(np.rint(expected * MS_PER_S).astype(np.int64), 0, walltime_ms)
+        # At least 1 ms: else the nodes of a job that starts now would be free again now.
+        runtime_ms = np.clip(np.rint(expected * MS_PER_S).astype(np.int64), 1, walltime_ms)
     unknown = np.full(size, -1, np.int64)
     per_node = {}
     if any(s.cores or s.gpus or s.memory_gb for s in specs):

@@ -282,7 +282,7 @@ class Core:
     def state(self) -> dict[str, Any]:
         """Everything that decisions depend on, as plain values; the mirror must have a snapshot."""
         memory = asdict(self._memory)
-        memory["past"] = list(memory["past"])
+        memory["past"] = [asdict(job) for job in self._memory.past]
         return {
             "snapshot": self.mirror.snapshot().model_dump(mode="json"),
             "expectations": self.expectations.state(),

@@ -40,7 +40,7 @@ class Expectations:
 
     def saw_end(self, job: JobRecord, end_s: float) -> None:
         """A job has run to its own end, or to its walltime."""
-        runtime_s = max(0.0, end_s - (job.start_s or end_s))
+        runtime_s = 0.0 if job.start_s is None else max(0.0, end_s - job.start_s)
         if job.spec.user not in self._recent and len(self._recent) >= MAX_USERS:
             self._recent.pop(next(iter(self._recent)))
         self._recent.setdefault(job.spec.user, deque(maxlen=RECENT)).append(runtime_s)

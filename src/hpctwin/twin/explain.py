@@ -94,7 +94,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     age = format_duration(round(status["age_s"]))
     lines = [
         f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
-        + ("runs" if status["running_now"] else f"does not run: its last word is {age} old")
+        + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
         + f"; mode {status['mode']}, "
         + ("in charge of scheduling." if status["in_charge"] else "not in charge of scheduling."),
         f"Policy {status['policy']}; {_count(status['running'], 'job')} running, "

@@ -124,10 +124,10 @@ class Twin:
             if self.in_charge:
                 self.manager.give_scheduling()
                 self.in_charge = False
-            if self.core.mirror.snapshots:
-                with self.journal.writing():
+            with self.journal.writing():
+                if self.core.mirror.snapshots:
                     self.journal.checkpoint(self.core.state(), time.time())
-                    self._write_status()
+                self._write_status(ended=True)
         except (JournalError, UnreachableError) as error:
             logger.warning("at the end: %s", error)
         if self._threads is not None:
@@ -281,12 +281,10 @@ class Twin:
         took_ms = 1e3 * (time.perf_counter() - begin)
         self.cycle_ms = took_ms
         mode = self.guard.mode
-        asks = mode == "approve" and bool(decision.starts)
+        asks = mode == "approve" and not self._asked_already(decision.starts)
         at_s = time.time()
         with self.journal.writing():
             input_id = self.journal.input("decide", json.dumps(call), at_s)
-            for earlier, _ in self.journal.approvals("pending") if asks else ():
-                self.journal.approve(earlier, "lapsed")
             row = self.journal.decision(
                 decision,
                 input_id=input_id,
@@ -302,6 +300,14 @@ class Twin:
         self._send(planned)
         self.guard.watch(self.core.forecaster.median_error)
         self.watch(decision)
+
+    def _asked_already(self, starts: tuple[str, ...]) -> bool:
+        """Whether each of these starts waits for a person already; true where there is none."""
+        asked: set[str] = set()
+        for row, _ in self.journal.approvals("pending"):
+            found = self.journal.read_decision(row)
+            asked.update(found["starts"] if found else ())
+        return asked.issuperset(starts)
 
     def _plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
         """Note the starts that may be sent, before they are."""
@@ -356,7 +362,7 @@ class Twin:
         late = [
             row
             for row, since_s in self.journal.approvals("pending")
-            if at_s - since_s > self.config.act.approve_within
+            if at_s - since_s > self.config.act.approve_within or not self._still_wait(row)
         ]
         if not approved and not late:
             return
@@ -364,11 +370,14 @@ class Twin:
             for row in late:
                 self.journal.approve(row, "lapsed")
             for row, _ in approved:
-                found = self.journal.read_decision(row)
                 self.journal.approve(row, "done")
-                waiting = [j for j in found["starts"] if self.core.waits(j)] if found else []
-                planned += self._plan(row, tuple(waiting))
+                planned += self._plan(row, self._still_wait(row))
         self._send(planned)
+
+    def _still_wait(self, decision: int) -> tuple[str, ...]:
+        """The jobs that a decision would start and that still wait."""
+        found = self.journal.read_decision(decision)
+        return tuple(j for j in found["starts"] if self.core.waits(j)) if found else ()
 
     def _take_charge(self) -> None:
         """Have the cluster's own scheduling rest exactly while the twin schedules."""
@@ -493,9 +502,9 @@ class Twin:
             "counts": dict(self.counts),
         }
 
-    def _write_status(self) -> None:
+    def _write_status(self, *, ended: bool = False) -> None:
         at_s = time.time()
-        self.journal.latest("status", self.status(), at_s)
+        self.journal.latest("status", {**self.status(), "ended": ended}, at_s)
         self.journal.latest("stopped", self.guard.stopped or "", at_s)
         if self.decision is not None:
             said = [[f.job_id, f.start_s, f.low_s, f.high_s] for f in self.decision.forecasts]

@@ -48,7 +48,8 @@ class EmulatedManager:
         with self._lock:
             try:
                 if self._stream is None:
-                    self._stream = self._connect().makefile("rwb")
+                    with self._connect() as connection:
+                        self._stream = connection.makefile("rwb")
                 self._stream.write(json.dumps({"op": op, **body}).encode() + b"\n")
                 self._stream.flush()
                 line = self._stream.readline(MAX_REPLY)

@@ -1,0 +1,147 @@
+"""A real emulated cluster and a real twin, each a process of its own, for tests that hurt them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.manager import UnreachableError
+from hpctwin.twin.journal import Journal
+
+__all__ = ["Pair"]
+
+
+class Pair:
+    """Starts and stops them; only processes that it started itself are ended."""
+
+    def __init__(self, folder: Path, *, redis: str | None = None, **config: Any) -> None:
+        self.folder = folder
+        self.socket = folder / "c.sock"
+        self.config = folder / "twin.yaml"
+        self.redis = redis
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.twin: subprocess.Popen[bytes] | None = None
+        body: dict[str, Any] = {
+            "manager": {"kind": "emulated", "address": str(self.socket)},
+            "act": {"mode": "act", "kill_switch": "stop", "starts_per_minute": 1_000_000},
+            "journal": {"path": "journal.sqlite"},
+            "gap_patience": 0.2,
+            "heartbeat_every": 0.2,
+        }
+        if redis is not None:
+            body["bus"] = {"kind": "redis", "url": redis, "stream": "events", "claim_after": 1}
+        for section, values in config.items():
+            body[section] = (
+                {**body.get(section, {}), **values} if isinstance(values, dict) else values
+            )
+        self.config.write_text(yaml.safe_dump(body))
+
+    def begin_cluster(self, *options: str, faults: dict[str, Any] | None = None) -> None:
+        extra = ["--redis", self.redis, "--stream", "events"] if self.redis else []
+        self._start(
+            "cluster.log", "-m", "hpctwin.rms.emulated", str(self.socket), "--record",
+            "--faults", json.dumps(faults or {}), *extra, *options,
+        )  # fmt: skip
+        self.wait(self._answers, 60)
+
+    def begin_twin(self, *options: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+        command = ["-m", "hpctwin", "twin", "run", "-c", str(self.config), *options]
+        self.twin = self._start("twin.log", *command, prefix=prefix)
+        return self.twin
+
+    def kill_twin(self, number: int = signal.SIGKILL) -> None:
+        assert self.twin is not None
+        self.twin.send_signal(number)
+        self.twin.wait(30)
+
+    def ask(self, op: str, **body: Any) -> dict[str, Any]:
+        manager = EmulatedManager(self.socket, timeout_s=20)
+        try:
+            return manager.ask(op, **body)
+        finally:
+            manager.close()
+
+    def state(self) -> dict[str, Any]:
+        return self.ask("state")
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hpctwin", "twin", *arguments, "-c", str(self.config)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """The last status in the journal, without the time that a process of its own would take."""
+        path = self.folder / "journal.sqlite"
+        if not path.exists():
+            return {"seq": None, "run": None, "state": None, "killed": None, "waiting": None}
+        journal = Journal(path, read_only=True)
+        try:
+            found = journal.read_latest("status")
+            counts = journal.counts()
+        finally:
+            journal.close()
+        return {
+            **(found[1] if found else {"seq": None, "run": None, "state": None}),
+            "rows": counts,
+        }
+
+    def wait_done(self, seconds: float) -> None:
+        self.wait(lambda: self.state()["done"], seconds)
+
+    def wait(self, reached, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not reached():
+            if time.monotonic() > until:
+                logs = [(self.folder / name) for name in ("cluster.log", "twin.log")]
+                said = "\n".join(log.read_text()[-1500:] for log in logs if log.exists())
+                raise TimeoutError(f"not reached in {seconds:g} s: {self.state()}\n{said}")
+            for process in self.processes:
+                if process.poll() not in (None, 0, -signal.SIGKILL, -signal.SIGTERM):
+                    said = (self.folder / "twin.log").read_text()[-3000:]
+                    raise AssertionError(f"a process ended with {process.returncode}: {said}")
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            self.ask("hello")
+        except UnreachableError:
+            return False
+        return True
+
+    def _start(
+        self, log: str, *command: str, prefix: tuple[str, ...] = ()
+    ) -> subprocess.Popen[bytes]:
+        with (self.folder / log).open("ab") as file:
+            process = subprocess.Popen(
+                [*prefix, sys.executable, *command],
+                stdout=file,
+                stderr=file,
+                cwd=self.folder,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        self.processes.append(process)
+        return process

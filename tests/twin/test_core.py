@@ -1,0 +1,258 @@
+"""The core: the same inputs give the same decisions, and its rules of choice hold."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Workload, generate
+from hpctwin.rms import events as ev
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
+from hpctwin.twin import ahead
+from hpctwin.twin.config import CoreSettings, ObjectiveSettings
+from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.drive import drive
+
+NODES = 8
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    jobs = draw(st.integers(1, 20))
+
+    def column(values: st.SearchStrategy[int]) -> list[int]:
+        return draw(st.lists(values, min_size=jobs, max_size=jobs))
+
+    return Workload.build(
+        submit_s=column(st.integers(0, 60)),
+        runtime_s=column(st.integers(1, 40)),
+        walltime_s=column(st.integers(1, 60)),
+        nodes=column(st.integers(1, NODES)),
+    )
+
+
+def decisions(workload: Workload, core: Core, nodes: int = NODES) -> list[Decision]:
+    made: list[Decision] = []
+    cluster = EmulatedCluster(Cluster.uniform(nodes), workload, publish=core.take_event)
+    drive(cluster, core, watch=made.append)
+    assert cluster.ended == len(workload)
+    return made
+
+
+ALL = CoreSettings(
+    pool=("wfp+easy", "fcfs+easy", "sjf+easy", "sjf+first-fit", "fcfs+conservative"),
+    predictor="recent",
+    samples=2,
+    arrivals=60,
+    objective=ObjectiveSettings(past=1e6),
+)
+
+
+@settings(max_examples=20)
+@given(workloads())
+def test_the_same_inputs_give_the_same_decisions_bit_for_bit(workload) -> None:
+    assert decisions(workload, Core(ALL)) == decisions(workload, Core(ALL))
+
+
+def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "WORTH_THREADS", 0)
+    workload = generate("four-phase", seed=1, shortest_run=0.3)
+    with ThreadPoolExecutor(3) as threads:
+        assert decisions(workload, Core(ALL, threads), 32) == decisions(workload, Core(ALL), 32)
+
+
+@settings(max_examples=20)
+@given(workloads(), st.integers(0, 40))
+def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
+    core = Core(ALL)
+    other: list[Core] = []
+    made: list[tuple[Decision | None, Decision | None]] = []
+    cluster = EmulatedCluster(
+        Cluster.uniform(NODES),
+        workload,
+        publish=lambda e: [c.take_event(e) for c in (core, *other)],
+    )
+    core.take_snapshot(cluster.snapshot())
+    cluster.take_scheduling()
+    number = 0
+    while (due_s := cluster.next_time()) is not None:
+        cluster.advance(due_s)
+        if number == when:
+            again = Core(ALL)
+            again.restore(json.loads(json.dumps(core.state())))
+            other.append(again)
+        number += 1
+        decision = core.decide(cluster.now_s)
+        made += [(decision, one.decide(cluster.now_s)) for one in other]
+        for job_id in decision.starts if decision else ():
+            assert cluster.start(job_id).result == "done"
+    assert all(one == another for one, another in made)
+
+
+@settings(max_examples=20)
+@given(workloads())
+def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
+    # `drive` raises if it does.
+    decisions(workload, Core(CoreSettings()))
+
+
+def core_with(*jobs: JobSpec, now_s: float = 0.0, **settings: object) -> Core:
+    core = Core(CoreSettings(**settings))
+    nodes = tuple(NodeRecord(name=f"n{i}") for i in range(NODES))
+    core.take_snapshot(
+        Snapshot(cluster="c", time_s=now_s, run="r", machine=Cluster.uniform(NODES), nodes=nodes)
+    )
+    for number, job in enumerate(jobs, 1):
+        event = ev.JobSubmitted(cluster="c", run="r", seq=number, time_s=job.submit_s, job=job)
+        assert core.take_event(event) == "applied"
+    return core
+
+
+def job(job_id: int, nodes: int, walltime_s: float, **about: object) -> JobSpec:
+    return JobSpec(id=str(job_id), submit_s=0, nodes=nodes, walltime_s=walltime_s, **about)
+
+
+# Long and short compete for the same nodes: SJF has the lower mean wait.
+RIVALS = (job(1, 8, 1000), job(2, 8, 10))
+
+
+def test_the_lowest_score_wins_and_its_jobs_are_started() -> None:
+    decision = core_with(*RIVALS).decide(0.0)
+    assert (decision.policy, decision.reason, decision.starts) == (
+        "sjf+easy",
+        "lowest score",
+        ("2",),
+    )
+    scores = {c.policy: c.score for c in decision.candidates}
+    assert scores["sjf+easy"] == min(scores.values())
+
+
+def test_equal_scores_are_decided_by_the_order_for_ties() -> None:
+    for ties in (("fcfs+easy", "wfp+easy"), ("sjf+easy",)):
+        core = core_with(job(1, 1, 10), objective=ObjectiveSettings(ties=ties))
+        decision = core.decide(0.0)
+        assert (decision.policy, decision.reason) == (ties[0], "tie")
+
+
+def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> None:
+    for hysteresis, policy, reason in (
+        (0.0, "sjf+easy", "lowest score"),
+        (5.0, "fcfs+easy", "kept"),
+    ):
+        about = ObjectiveSettings(ties=("fcfs+easy",), hysteresis=hysteresis)
+        core = core_with(job(3, 1, 5), objective=about)
+        assert core.decide(0.0).policy == "fcfs+easy"
+        for seq, one in enumerate((job(1, 8, 30), job(2, 8, 20)), 2):
+            core.take_event(ev.JobSubmitted(cluster="c", run="r", seq=seq, time_s=1, job=one))
+        decision = core.decide(1.0)
+        assert (decision.policy, decision.reason) == (policy, reason)
+
+
+def test_a_policy_dwells_as_long_as_it_must() -> None:
+    core = core_with(job(3, 1, 5), objective=ObjectiveSettings(ties=("fcfs+easy",)))
+    core.decide(0.0)
+    for seq, one in enumerate(RIVALS, 2):
+        core.take_event(ev.JobSubmitted(cluster="c", run="r", seq=seq, time_s=1, job=one))
+    assert core.decide(1.0, dwell_s=60).policy == "fcfs+easy"
+    assert core.decide(61.0, dwell_s=60).policy == "sjf+easy"
+
+
+def test_a_policy_under_which_jobs_would_never_start_is_set_aside() -> None:
+    # Under no backfilling nothing passes a job that waits for a node which is away.
+    core = core_with(job(1, 8, 10), job(2, 1, 10), pool=("fcfs+none", "fcfs+easy"))
+    core.take_event(ev.NodeDown(cluster="c", run="r", seq=3, time_s=0, node_name="n0"))
+    decision = core.decide(0.0)
+    never = {c.policy: c.never for c in decision.candidates}
+    if never["fcfs+none"]:
+        assert decision.policy == "fcfs+easy"
+    assert decision.starts == ("2",)
+    assert next(f for f in decision.forecasts if f.job_id == "1").start_s is None
+
+
+def test_a_job_asked_to_start_holds_nodes_until_it_is_seen_to_run() -> None:
+    core = core_with(*RIVALS)
+    core.asked_to_start("2", 0.0)
+    decision = core.decide(1.0)
+    assert decision.starts == ()
+    assert decision.free_nodes == 0
+    assert core.overdue(10.0) == []
+    assert core.overdue(100.0) == ["2"]
+
+
+def test_a_refused_job_is_left_alone_for_a_while_and_does_not_block_others() -> None:
+    core = core_with(*RIVALS, retry=30)
+    core.asked_to_start("2", 0.0)
+    core.refused("2", 0.0)
+    assert core.decide(1.0).starts == ("1",)
+    assert core.decide(31.0).starts == ("2",)
+
+
+def test_without_charge_forecasts_follow_the_clusters_own_policy() -> None:
+    core = core_with(*RIVALS, own_policy="fcfs+easy")
+    said = {f.job_id: f.start_s for f in core.decide(0.0, in_charge=False).forecasts}
+    assert said == {"1": 0.0, "2": 1000.0}
+    core = core_with(*RIVALS, own_policy="fcfs+easy")
+    said = {f.job_id: f.start_s for f in core.decide(0.0).forecasts}
+    assert said == {"1": 10.0, "2": 0.0}
+
+
+def test_sampled_futures_give_a_mean_and_a_spread() -> None:
+    jobs = [job(i, 4, 100, user="u") for i in range(1, 6)]
+    core = core_with(*jobs, samples=8)
+    # Experience: jobs of half their walltime or all of it.
+    core.expectations._shares.extend([0.5, 1.0])
+    decision = core.decide(0.0)
+    for candidate in decision.candidates:
+        assert candidate.spread["mean_wait_s"] > 0
+    again = core_with(*jobs, samples=8)
+    again.expectations._shares.extend([0.5, 1.0])
+    assert replace(again.decide(0.0)) == decision
+
+
+def test_the_predictor_takes_the_mean_of_the_users_last_two_jobs_but_not_more_than_the_walltime() -> (
+    None
+):
+    core = Core(CoreSettings(predictor="recent"))
+    workload = Workload.build(
+        submit_s=[0, 100, 200, 300],
+        runtime_s=[10, 30, 50, 1],
+        walltime_s=[99, 99, 99, 15],
+        nodes=[1] * 4,
+    )
+    cluster = EmulatedCluster(Cluster.uniform(2), workload, publish=core.take_event)
+    core.take_snapshot(cluster.snapshot())
+    seen = []
+    for until_s in (50, 150, 250, 300):
+        cluster.advance(until_s)
+        spec = job(9, 1, 60)
+        cluster.submit(spec, 1.0)
+        seen.append(core.expectations.runtime_s([core.mirror.jobs["9"]]).get("9"))
+        cluster.cancel("9")
+    short = core.mirror.jobs["4"]
+    assert seen == [10, 20, 40, 40]
+    assert core.expectations.runtime_s([short])["4"] == 15
+
+
+def test_memory_stays_flat_however_many_jobs_come_and_go() -> None:
+    core = core_with(objective=ObjectiveSettings(past=100.0))
+    sizes = []
+    seq = 0
+    for number in range(6000):
+        now_s = float(number)
+        name = str(number)
+        for kind, about in (
+            (ev.JobSubmitted, {"job": job(number, 1, 5, user=f"u{number % 7}")}),
+            (ev.JobStarted, {"job_id": name, "node_names": ("n0",)}),
+            (ev.JobEnded, {"job_id": name}),
+        ):
+            seq += 1
+            core.take_event(kind(cluster="c", run="r", seq=seq, time_s=now_s, **about))
+        if number in (2999, 5999):
+            sizes.append(len(json.dumps(core.state())))
+    assert sizes[1] < 1.1 * sizes[0]

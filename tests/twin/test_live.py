@@ -1,0 +1,282 @@
+"""A real twin beside a real emulated cluster, and what must hold when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.twin.journal import Journal
+from tests.twin.processes import Pair
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.end()
+
+
+def every_job_ran_once(pair: Pair, jobs: int = 150) -> None:
+    """By the cluster's own history."""
+    history = pair.ask("state", history=True)["history"]
+    happened = Counter((job, what) for _, job, what in history)
+    ids = {job for job, _ in happened}
+    assert len(ids) == jobs
+    for job in ids:
+        assert happened[job, "submitted"] == 1
+        assert happened[job, "started"] == 1 + happened[job, "requeued"]
+        ends = [what for j, what in happened if j == job and what in ("exit", "walltime")]
+        assert len(ends) == 1, (job, happened)
+
+
+def the_mirror_is_the_cluster(pair: Pair) -> None:
+    """The twin's last word equals the snapshot, by hash."""
+    from hpctwin.twin.mirror import Mirror
+
+    manager = EmulatedManager(pair.socket)
+    snapshot = manager.snapshot()
+    manager.close()
+    digest = Mirror(snapshot).digest
+
+    def equal() -> bool:
+        status = pair.status()
+        return (status["seq"], status["run"], status["state"]) == (
+            snapshot.seq,
+            snapshot.run,
+            digest,
+        )
+
+    pair.wait(equal, 20)
+
+
+def the_journal_is_consistent(pair: Pair) -> None:
+    """Each action has an outcome, nothing is half written, and the last decision comes out again."""
+    path = pair.folder / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    journal = Journal(path, read_only=True)
+    numbers = [row[0] for row in journal._db.execute("SELECT id FROM decisions").fetchall()]
+    done = journal._db.execute("SELECT count(*) FROM actions WHERE result='done'").fetchone()[0]
+    open_actions = journal.unfinished_actions()
+    journal.close()
+    assert done > 0
+    assert len(open_actions) <= 1
+    for number in random.Random(1).sample(numbers, min(5, len(numbers))):
+        again = pair.command("replay", str(number), "--json")
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert json.loads(again.stdout)["same"]
+
+
+def run_to_the_end(pair: Pair, *options: str, speed: str = "max", **faults: Any) -> None:
+    pair.begin_cluster("--speed", speed, "--wait", *options, faults=faults)
+    pair.begin_twin()
+    pair.wait_done(120)
+
+
+def test_the_twin_starts_every_job_once_and_decides_each_time_as_its_journal_says(
+    pair: Pair,
+) -> None:
+    run_to_the_end(pair)
+    every_job_ran_once(pair)
+    the_mirror_is_the_cluster(pair)
+    state = pair.state()
+    assert state["takeovers"] == 0
+    pair.kill_twin(signal.SIGTERM)
+    the_journal_is_consistent(pair)
+    status = pair.status()
+    assert status["counts"]["starts"] == 150
+    assert status["ended"]
+    assert "does not run" in pair.command("status").stdout
+    assert pair.state()["own_scheduling"]
+
+
+def test_killed_at_any_moment_and_begun_again_no_job_is_lost_or_started_twice(pair: Pair) -> None:
+    pair.begin_cluster("--speed", "2000", "--wait", "--takeover", "1")
+    rng = random.Random(3)
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 0, 30)
+    kills = 0
+    while not pair.state()["done"] and kills < 8:
+        time.sleep(rng.uniform(0.3, 1.2))
+        pair.kill_twin()
+        kills += 1
+        pair.begin_twin()
+        time.sleep(1.0)
+    pair.wait_done(90)
+    every_job_ran_once(pair)
+    the_mirror_is_the_cluster(pair)
+    pair.kill_twin(signal.SIGTERM)
+    the_journal_is_consistent(pair)
+
+
+def test_when_the_twin_is_lost_the_cluster_schedules_by_itself_in_time_and_the_twin_may_return(
+    pair: Pair,
+) -> None:
+    pair.begin_cluster("--speed", "2000", "--wait", "--takeover", "1")
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 20, 30)
+    assert not pair.state()["own_scheduling"]
+    pair.kill_twin()
+    killed = time.monotonic()
+    pair.wait(lambda: pair.state()["own_scheduling"], 10)
+    # The heartbeat may have been due, and the cluster looks five times a second.
+    assert time.monotonic() - killed < 1 + 0.5
+    pair.begin_twin()
+    pair.wait(lambda: not pair.state()["own_scheduling"], 20)
+    pair.wait_done(90)
+    every_job_ran_once(pair)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        {"duplicated": 0.3},
+        {"reordered": 0.3},
+        {"late": 0.2, "late_s": 20},
+        {"dropped": 0.02},
+        {"cleanup_s": 5},
+        {"refused": 0.2},
+        {"lost_answers": 0.2},
+        {"clock_skew_s": 247.0},
+        {"mtbf_s": 50_000, "mttr_s": 500},
+        {"duplicated": 0.1, "reordered": 0.1, "dropped": 0.005, "late": 0.1, "late_s": 5,
+         "refused": 0.05, "lost_answers": 0.05, "cleanup_s": 2, "clock_skew_s": -300.0},
+    ],
+    ids=lambda faults: "+".join(faults),
+)  # fmt: skip
+def test_whatever_the_bus_and_the_cluster_do_every_job_runs_once(pair: Pair, faults) -> None:
+    run_to_the_end(pair, "--start", "1000000", speed="5000", **faults)
+    every_job_ran_once(pair)
+    if "dropped" not in faults:
+        the_mirror_is_the_cluster(pair)
+    pair.kill_twin(signal.SIGTERM)
+    the_journal_is_consistent(pair)
+
+
+def test_the_kill_switch_stops_all_actions_and_gives_scheduling_back(pair: Pair) -> None:
+    pair.begin_cluster("--speed", "300", "--wait")
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 10, 30)
+    (pair.folder / "stop").touch()
+    pair.wait(lambda: pair.state()["own_scheduling"], 5)
+    pair.wait(lambda: pair.status()["killed"], 5)
+    starts = pair.status()["counts"]["starts"]
+    ended = pair.state()["ended"]
+    pair.wait(lambda: pair.state()["ended"] > ended + 5, 30)
+    assert pair.status()["counts"]["starts"] == starts
+    (pair.folder / "stop").unlink()
+    pair.wait(lambda: not pair.state()["own_scheduling"], 5)
+
+
+def test_with_the_disk_full_the_twin_observes_and_says_so_and_the_cluster_goes_on(
+    pair: Pair,
+) -> None:
+    pair.begin_cluster("--speed", "1500", "--wait")
+    # No file of this process may grow beyond 400 kB: as with a full disk, SQLite cannot write.
+    limit = ("prlimit", "--fsize=400000:unlimited")
+    pair.begin_twin(prefix=limit)
+    pair.wait(lambda: "cannot be written" in (pair.folder / "twin.log").read_text(), 60)
+    pair.wait(lambda: pair.state()["own_scheduling"], 5)
+    ended = pair.state()["ended"]
+    pair.wait(lambda: pair.state()["ended"] > ended + 5, 60)
+    assert pair.twin.poll() is None
+    subprocess.run(["prlimit", f"--pid={pair.twin.pid}", "--fsize=unlimited:unlimited"], check=True)
+    pair.wait(lambda: not pair.state()["own_scheduling"], 30)
+    pair.wait_done(120)
+    every_job_ran_once(pair)
+    the_mirror_is_the_cluster(pair)
+    pair.kill_twin(signal.SIGTERM)
+    the_journal_is_consistent(pair)
+
+
+@pytest.mark.parametrize("mode", ["observe", "advise"])
+def test_without_the_right_to_act_nothing_is_sent_but_everything_is_forecast(
+    tmp_path, mode
+) -> None:
+    pair = Pair(tmp_path, act={"mode": mode}, core={"own_policy": "fcfs+easy"})
+    try:
+        pair.begin_cluster("--speed", "3000")
+        pair.begin_twin()
+        pair.wait_done(60)
+        every_job_ran_once(pair)
+        pair.wait(lambda: pair.status()["waiting"] == 0, 10)
+        status = pair.status()
+        assert status["counts"]["starts"] == 0
+        assert status["rows"]["actions"] == 0
+        assert status["counts"]["decisions"] > 20
+        assert pair.state()["own_scheduling"]
+        rows = json.loads(pair.command("accuracy", "--json").stdout)
+        assert rows[0]["forecasts"] > 50
+    finally:
+        pair.end()
+
+
+def test_in_mode_approve_only_what_somebody_confirms_is_started(tmp_path) -> None:
+    pair = Pair(tmp_path, act={"mode": "approve"})
+    try:
+        pair.begin_cluster("--speed", "20", "--wait")
+        pair.begin_twin()
+        path = pair.folder / "journal.sqlite"
+        pair.wait(lambda: path.exists() and bool(_pending(path)), 30)
+        time.sleep(1)
+        assert not any(w == "started" for *_, w in pair.ask("state", history=True)["history"])
+        pair.ask("heartbeat", seq=0)
+        number = _pending(path)[-1]
+        said = pair.command("approve", str(number))
+        assert said.returncode == 0, said.stderr
+        pair.wait(
+            lambda: any(w == "started" for *_, w in pair.ask("state", history=True)["history"]), 20
+        )
+        assert pair.command("approve", str(number)).returncode == 1
+    finally:
+        pair.end()
+
+
+def _pending(path: Path) -> list[int]:
+    journal = Journal(path, read_only=True)
+    try:
+        return [row for row, _ in journal.approvals("pending")]
+    finally:
+        journal.close()
+
+
+def test_a_restart_of_the_resource_manager_is_resynced(pair: Pair) -> None:
+    pair.begin_cluster("--speed", "3000", "--wait")
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 30, 30)
+    pair.ask("restart")
+    pair.wait(lambda: pair.status()["run"] == "2", 10)
+    pair.wait_done(90)
+    every_job_ran_once(pair)
+    the_mirror_is_the_cluster(pair)
+
+
+def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) -> None:
+    pair.begin_cluster("--speed", "300", "--wait")
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 60, 60)
+    pair.wait(lambda: pair.status()["waiting"] > 3, 10)
+    assert "in charge of scheduling" in pair.command("status").stdout
+    assert "lower is better" in pair.command("explain", "decision", "1").stdout
+    manager = EmulatedManager(pair.socket)
+    waiting = [j.spec.id for j in manager.snapshot().jobs if j.start_s is None]
+    manager.close()
+    said = pair.command("explain", "job", waiting[-1]).stdout
+    assert "waits since" in said
+    assert "it starts at" in said
+    assert pair.command("explain", "job", "no-such-job").returncode == 0
+    assert pair.command("explain", "decision", "999999").returncode == 1
