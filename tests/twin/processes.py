@@ -36,6 +36,7 @@ class Pair:
             "journal": {"path": "journal.sqlite"},
             "gap_patience": 0.2,
             "heartbeat_every": 0.2,
+            "resync_every": 1.0,
         }
         if redis is not None:
             body["bus"] = {"kind": "redis", "url": redis, "stream": "events", "claim_after": 1}

@@ -146,7 +146,7 @@ def test_with_hysteresis_a_policy_stays_until_another_is_better_by_so_much() -> 
         (5.0, "fcfs+easy", "kept"),
     ):
         about = ObjectiveSettings(ties=("fcfs+easy",), hysteresis=hysteresis)
-        core = core_with(job(3, 1, 5), objective=about)
+        core = core_with(job(3, 1, 5), pool=("fcfs+easy", "sjf+easy"), objective=about)
         assert core.decide(0.0).policy == "fcfs+easy"
         for seq, one in enumerate((job(1, 8, 30), job(2, 8, 20)), 2):
             core.take_event(ev.JobSubmitted(cluster="c", run="r", seq=seq, time_s=1, job=one))

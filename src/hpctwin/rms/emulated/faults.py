@@ -11,6 +11,8 @@ from hpctwin.rms.events import Event
 
 __all__ = ["Channel", "Faults"]
 
+LONGEST_KEPT_S = 1.0
+
 Share = Field(default=0.0, ge=0, le=1)
 
 
@@ -86,6 +88,8 @@ class Channel:
                 self._at(now_s + draw() * faults.late_s, lambda: self._publish(event))
             elif self._kept is None and draw() < faults.reordered:
                 self._kept = event
+                # Where no other event follows, it is only late.
+                self._at(now_s + LONGEST_KEPT_S, self.flush)
             else:
                 self._publish(event)
                 kept, self._kept = self._kept, None
