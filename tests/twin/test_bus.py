@@ -1,0 +1,111 @@
+"""The bus within the process, and recordings of any bus."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms import events as ev
+from hpctwin.twin.bus import BATCH, LocalBus
+from hpctwin.twin.recording import Player, Recorder, read_recording
+
+
+def test_deliveries_come_in_order_and_in_bounded_batches() -> None:
+    bus = LocalBus()
+    for number in range(2500):
+        bus.put(str(number).encode())
+    found: list[bytes] = []
+    while batch := bus.receive(0.0):
+        assert len(batch) <= BATCH
+        found += [one.data for one in batch]
+    assert found == [str(n).encode() for n in range(2500)]
+
+
+def test_a_full_bus_makes_the_publisher_wait_and_loses_nothing() -> None:
+    bus = LocalBus(limit=10)
+    thread = threading.Thread(target=lambda: [bus.put(b"%d" % n) for n in range(100)])
+    thread.start()
+    time.sleep(0.05)
+    assert bus.lag() == 10
+    found: list[bytes] = []
+    while len(found) < 100:
+        found += [one.data for one in bus.receive(1.0)]
+    thread.join()
+    assert found == [b"%d" % n for n in range(100)]
+
+
+def test_a_closed_bus_holds_nobody_up() -> None:
+    bus = LocalBus(limit=1)
+    bus.put(b"1")
+    thread = threading.Thread(target=lambda: bus.put(b"2"))
+    thread.start()
+    bus.close()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20))
+def test_a_recording_gives_back_every_byte(tmp_path_factory: pytest.TempPathFactory, data) -> None:
+    path = tmp_path_factory.mktemp("recording") / "r.jsonl"
+    bus = LocalBus()
+    recorder = Recorder(bus, path)
+    for one in data:
+        bus.put(one)
+    received = recorder.receive(0.0)
+    recorder.close()
+    player = Player(path)
+    played = player.receive(0.0)
+    assert played == received
+    assert [one.data for one in played] == data
+    player.close()
+
+
+def test_a_torn_last_line_costs_only_itself_and_recording_goes_on_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    bus = LocalBus()
+    recorder = Recorder(bus, path)
+    event = ev.NodeUp(cluster="c", seq=1, time_s=0, node_name="n1")
+    for _ in range(2):
+        bus.publish(event)
+        recorder.receive(0.0)
+    recorder.close()
+    path.write_bytes(path.read_bytes()[:-20])
+    recorder = Recorder(LocalBus(), path)
+    recorder.bus.publish(event)
+    recorder.receive(0.0)
+    recorder.close()
+    player = Player(path)
+    assert [ev.parse_event(one.data) for one in player.receive(0.0)] == [event, event]
+    assert player.torn == 1
+    assert player.done
+    player.close()
+
+
+def test_a_recording_is_played_at_its_pace(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    bus = LocalBus()
+    recorder = Recorder(bus, path)
+    for _ in range(2):
+        bus.put(b"x")
+        recorder.receive(0.0)
+        time.sleep(0.2)
+    recorder.close()
+    player = Player(path, speed=2.0)
+    begin = time.monotonic()
+    found = 0
+    while not player.done:
+        found += len(player.receive(0.5))
+    assert found == 2
+    assert 0.08 < time.monotonic() - begin < 0.3
+    player.close()
+
+
+def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HpctwinError, match="nothing"):
+        next(read_recording(tmp_path / "nothing"))
