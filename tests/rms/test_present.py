@@ -80,6 +80,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
 def test_held_jobs_and_jobs_that_wait_for_an_unknown_one_do_not_start() -> None:
     unknown = {"on": "99", "kind": "afterok"}
     jobs = [waiting("1", held=True), waiting("2", dependencies=(unknown,)), waiting("3")]
+    jobs += [waiting("4", dependencies=({"on": "1"},)), waiting("5", dependencies=({"on": "4"},))]
     assert starts(jobs) == ["3"]
 
 

@@ -93,9 +93,8 @@ def present(
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    known = {job.spec.id for job in jobs}
     runs = [job for job in jobs if job.start_s is not None]
-    waits = [job for job in jobs if job.start_s is None and not _is_stuck(job, known)]
+    waits = _may_start([job for job in jobs if job.start_s is None], {j.spec.id for j in runs})
     specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
     submit_ms = np.array(
         [round(job.spec.submit_s * MS_PER_S) for job in runs]
@@ -186,12 +185,19 @@ def _ranks(specs: Sequence[JobSpec]) -> npt.NDArray[np.int64]:
     return rank
 
 
-def _is_stuck(job: JobRecord, known: set[str]) -> bool:
-    """Whether nothing that we know of lets a waiting job start."""
-    spec = job.spec
-    if not spec.dependencies:
-        return spec.held
-    return spec.held or any(edge.on not in known for edge in spec.dependencies)
+def _may_start(waits: list[JobRecord], running: set[str]) -> list[JobRecord]:
+    """Those that are not held, and do not wait for one that is held or not there, however remotely."""
+    while True:
+        known = running | {job.spec.id for job in waits}
+        left = [
+            job
+            for job in waits
+            if not job.spec.held
+            and (not job.spec.dependencies or all(e.on in known for e in job.spec.dependencies))
+        ]
+        if len(left) == len(waits):
+            return left
+        waits = left
 
 
 def _due_ms(spec: JobSpec, now_ms: int) -> int:

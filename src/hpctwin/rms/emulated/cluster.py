@@ -323,7 +323,8 @@ class EmulatedCluster:
                 self._put(when_s, _CANCEL, partial(self.cancel, spec.id))
 
     def _put(self, time_s: float, order: int, action: Callable[[], Any]) -> None:
-        heapq.heappush(self._heap, (time_s, order, next(self._number_of_event), action))
+        # Whole milliseconds, as in the engine: sums of decimal fractions must not miss each other.
+        heapq.heappush(self._heap, (round(time_s, 3), order, next(self._number_of_event), action))
 
     def _at(self, time_s: float, action: Callable[[], None]) -> None:
         self._put(time_s, _OTHER, action)
@@ -501,6 +502,7 @@ class EmulatedCluster:
         self._changed()
 
     def _give_back(self, job: _Job) -> None:
+        job.attempt += 1  # an end that was planned for it is void
         back = []
         for node in job.nodes:
             self._holder[node] = None
