@@ -1,4 +1,4 @@
-# `make run` simulates a year of a 4,360-node machine; `make test` runs every check.
+# `make run` runs the live twin on an emulated cluster; `make test` runs every check.
 # Both set up what they need in .venv first. PYTHON chooses the interpreter (3.11 or later).
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 .PHONY: run test lint unit bounds bench docs clean
 
 run: $(VENV)/run
-	$(BIN)/hpctwin demo --html out/theta-year.html
+	$(BIN)/hpctwin demo
 
 test: lint unit bounds
 
@@ -30,6 +30,7 @@ bounds: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/twin.py
 
 docs: $(VENV)/dev
 	$(BIN)/pip install -q -e '.[docs]'

@@ -265,6 +265,15 @@ def test_a_restart_of_the_resource_manager_is_resynced(pair: Pair) -> None:
     the_mirror_is_the_cluster(pair)
 
 
+def test_the_twins_clock_is_the_clusters(pair: Pair) -> None:
+    pair.begin_cluster("--speed", "100", "--wait", faults={"clock_skew_s": 1000.0})
+    pair.begin_twin()
+    pair.wait(lambda: pair.state()["submitted"] > 20, 30)
+    seen = pair.status()["time_s"] - 1000.0
+    # The status is up to a second old, at a hundredfold speed.
+    assert -150 < seen - pair.state()["now_s"] < 10
+
+
 def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) -> None:
     pair.begin_cluster("--speed", "300", "--wait")
     pair.begin_twin()

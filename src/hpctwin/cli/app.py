@@ -27,7 +27,7 @@ for name, target, summary in (
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
     ("experiments", "experiments:experiments_app", "Repeat the experiments of published papers."),
-    ("demo", "demo:demo_command", "Simulate a year of Theta under a handful of policies."),
+    ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
 ):
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)

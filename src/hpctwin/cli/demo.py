@@ -2,56 +2,166 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hpctwin.twin.runner import Twin
+
 __all__ = ["demo_command"]
+
+WATCHABLE_SPEED = 600
+NODES = 32
 
 
 def demo_command(
     *,
-    html: Path = Path("out/theta-year.html"),
+    seed: int = 0,
+    speed: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Simulate a year of Theta (4,360 nodes) under a handful of policies and report.
+    """Run the live twin on an emulated cluster of 32 nodes, and compare it with static policies.
 
-    The trace is the real one of 2022 if the folder in HPCTWIN_TRACES has it, else a generated year with
-    its statistics.
+    The cluster is a process of its own with the 150 jobs of the SchedTwin paper; the twin acts. In a
+    terminal it is shown as it goes, 600 times faster than life; elsewhere it runs as fast as it can.
 
     Args:
-        html: file for the report.
-        json: print the summaries as JSON.
+        seed: of the jobs.
+        speed: seconds of the cluster's clock per second, or "max".
+        json: print the comparison as JSON.
     """
+    import tempfile
+    from pathlib import Path
+
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
-    from hpctwin.experiments import theta_year
-    from hpctwin.report import compare_table
-    from hpctwin.report.accessor import report_results
+    from hpctwin.cli.experiments import objective_table
+    from hpctwin.cli.output import print_json
+    from hpctwin.experiments import schedtwin
+    from hpctwin.generate.four_phase import four_phase
+    from hpctwin.twin.config import CoreSettings
 
     console = Console(stderr=json)
-    workload, origin = theta_year.workload()
-    console.print(f"[bold]{origin}[/]: {len(workload):,} jobs on {theta_year.NODES:,} nodes")
-    console.print("the engine is compiled at its first use, once after installing …")
-    done: list[str] = []
-    with progress_bar("simulating") as progress:
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            progress(len(done) / len(theta_year.POLICIES))
-
-        results = theta_year.run(workload, progress=one_more)
-    html.parent.mkdir(parents=True, exist_ok=True)
-    report_results(html, results, title="A year of Theta under five policies", intro=origin)
-    summaries = {
-        name: {**result.summary(), "engine_ms": 1000 * result.engine_s}
-        for name, result in results.items()
-    }
+    pace = speed or (str(WATCHABLE_SPEED) if console.is_terminal else "max")
+    console.print(
+        f"An emulated cluster of {NODES} nodes, 150 jobs in four phases, the twin in charge "
+        f"({'as fast as possible' if pace == 'max' else pace + ' times faster than life'})."
+    )
+    console.print("The engine is compiled at its first use, once after installing …")
+    with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
+        row, last = _run(Path(folder), seed, pace, console)
+    jobs = four_phase(seed=seed)
+    settings = CoreSettings()
+    rows = [schedtwin.static_row(jobs, NODES, text, seed) for text in schedtwin.STATIC]
+    rows.append(row)
+    schedtwin.judge(rows, settings)
     if json:
-        print_json(list(summaries.values()))
-    else:
-        console.print(compare_table(summaries))
-    console.print(f"report with plots: {html}")
+        print_json([one.plain() for one in rows])
+        return 0
+    console.print("[bold]The last decision in which one policy was better than the others:[/]")
+    console.print("\n".join(last))
+    console.print()
+    console.print(objective_table(schedtwin.means(rows), published=False))
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
+    console.print(f"Jobs started by the twin under: {shares}.")
+    console.print("`hpctwin experiments schedtwin` repeats this over ten workloads.")
     return 0
+
+
+def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
+    """The twin's row of the comparison, and its last words."""
+    import json
+    import subprocess
+    import sys
+
+    from hpctwin.cli.live_view import live_view
+    from hpctwin.twin.config import TwinConfig
+    from hpctwin.twin.explain import explain_decision
+    from hpctwin.twin.service import open_twin
+
+    address = folder / "cluster.sock"
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "hpctwin.rms.emulated", str(address), "--nodes", str(NODES),
+            "--options", json.dumps({"seed": seed}), "--speed", speed, "--wait", "--record",
+        ],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _wait_for(address, process)
+        config = TwinConfig.of(
+            {
+                "manager": {"kind": "emulated", "address": str(address)},
+                "act": {"mode": "act", "starts_per_minute": 1_000_000},
+                "journal": {"path": str(folder / "journal.sqlite")},
+            }
+        )
+        with open_twin(config) as twin, live_view(twin, console):
+            _run_until_done(twin)
+            row = _row(twin, seed)
+            last = explain_decision(twin.journal, twin.journal.last_choice())
+        return row, last
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for(address: Path, process: Any) -> None:
+    import time
+
+    from hpctwin.errors import HpctwinError
+
+    for _ in range(600):
+        if address.exists():
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise HpctwinError("the emulated cluster did not begin")
+
+
+def _run_until_done(twin: Twin) -> None:
+    import threading
+    import time
+
+    from hpctwin.rms.emulated.client import EmulatedManager
+
+    assert isinstance(twin.manager, EmulatedManager)
+    stop = threading.Event()
+    address = twin.manager.path
+
+    def look() -> None:
+        manager = EmulatedManager(address)
+        while not stop.is_set() and not manager.ask("state")["done"]:
+            time.sleep(0.2)
+        manager.close()
+        stop.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    try:
+        twin.run(stop)
+    finally:
+        stop.set()
+
+
+def _row(twin: Twin, seed: int) -> Any:
+    """What became of the jobs by the cluster's own history, as a row of the experiment."""
+    from hpctwin.experiments import schedtwin
+    from hpctwin.generate.four_phase import four_phase
+    from hpctwin.rms.emulated.client import EmulatedManager
+
+    assert isinstance(twin.manager, EmulatedManager)
+    times: dict[str, list[float]] = {}
+    for time_s, job_id, what in twin.manager.ask("state", history=True)["history"]:
+        times.setdefault(job_id, [0.0, 0.0, 0.0])[{"submitted": 0, "started": 1}.get(what, 2)] = (
+            time_s
+        )
+    jobs = four_phase(seed=seed)
+    nodes = dict(zip(map(str, jobs.job_id.tolist()), jobs.nodes.tolist(), strict=True))
+    row = schedtwin.row_of(schedtwin.TWIN, seed, [(*times[i], nodes[i]) for i in times], NODES)
+    row.share_by_policy = twin.journal.starts_by_policy()
+    row.cycle_ms_mean = twin.journal.mean_cycle_ms()
+    return row

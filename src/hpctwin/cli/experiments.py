@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hpctwin.experiments.schedtwin import Row
 
-__all__ = ["experiments_app"]
+__all__ = ["experiments_app", "objective_table"]
 
 experiments_app = App(name="experiments", help="Repeat the experiments of published papers.")
 
@@ -88,7 +88,7 @@ def schedtwin(
         return 0
     console = Console()
     published = real is None and not pool
-    console.print(_table(experiment.means(rows), published=published))
+    console.print(objective_table(experiment.means(rows), published=published))
     twin = next(row for row in experiment.means(rows) if row.method == experiment.TWIN)
     shares = ", ".join(f"{name} {share:.1%}" for name, share in twin.share_by_policy.items())
     console.print(f"jobs started by the twin under: {shares}")
@@ -111,7 +111,9 @@ def schedtwin(
     return 0
 
 
-def _table(rows: list[Row], *, published: bool) -> Table:
+def objective_table(rows: list[Row], *, published: bool) -> Table:
+    """Methods as rows, with or without the published areas."""
+    from rich import box
     from rich.table import Table
 
     from hpctwin.experiments.schedtwin import PUBLISHED_AREA
@@ -119,15 +121,19 @@ def _table(rows: list[Row], *, published: bool) -> Table:
 
     count = rows[0].seed
     table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
         title=f"Mean over {count} workload{'s' if count > 1 else ''}",
         caption="objective: weighted sum of the four costs, each over its mean; lower is better",
     )
-    heads = ["method", "max wait", "mean wait", "max slowdown", "mean slowdown", "utilization"]
-    heads += ["objective", "area", "ms a cycle"]
+    heads = ["max\nwait", "mean\nwait", "max\nslowdown", "mean\nslowdown", "util."]
+    heads += ["objective", "area", "ms a\ncycle"]
     if published:
-        heads.insert(-1, "area (paper)")
+        heads.insert(-1, "area\n(paper)")
+    table.add_column("method", no_wrap=True)
     for head in heads:
-        table.add_column(head, justify="left" if head == "method" else "right")
+        table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         cells = [
             row.method,
@@ -152,3 +158,51 @@ def _figure(rows: list[Row], path: Path) -> None:
 
     title = "SchedTwin and static policies, means over the workloads (outer is better)"
     save_figure(plot_radar({row.method: row.plain() for row in rows}, title=title), path)
+
+
+@experiments_app.command(name="theta-year")
+def theta_year(
+    *,
+    html: Path = Path("out/theta-year.html"),
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Simulate a year of Theta (4,360 nodes) under a handful of policies and report.
+
+    The trace is the real one of 2022 if the folder in HPCTWIN_TRACES has it, else a generated year with
+    its statistics.
+
+    Args:
+        html: file for the report.
+        json: print the summaries as JSON.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.experiments import theta_year as experiment
+    from hpctwin.report import compare_table
+    from hpctwin.report.accessor import report_results
+
+    console = Console(stderr=json)
+    workload, origin = experiment.workload()
+    console.print(f"[bold]{origin}[/]: {len(workload):,} jobs on {experiment.NODES:,} nodes")
+    console.print("the engine is compiled at its first use, once after installing …")
+    done: list[str] = []
+    with progress_bar("simulating") as progress:
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            progress(len(done) / len(experiment.POLICIES))
+
+        results = experiment.run(workload, progress=one_more)
+    html.parent.mkdir(parents=True, exist_ok=True)
+    report_results(html, results, title="A year of Theta under five policies", intro=origin)
+    summaries = {
+        name: {**result.summary(), "engine_ms": 1000 * result.engine_s}
+        for name, result in results.items()
+    }
+    if json:
+        print_json(list(summaries.values()))
+    else:
+        console.print(compare_table(summaries))
+    console.print(f"report with plots: {html}")
+    return 0

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from hpctwin.generate.four_phase import four_phase
 from hpctwin.metrics import kiviat_area, kiviat_scores
@@ -33,7 +32,9 @@ __all__ = [
     "Row",
     "judge",
     "means",
+    "row_of",
     "run_seeds",
+    "static_row",
     "twin_row",
 ]
 
@@ -102,7 +103,7 @@ def run_seeds(
     settings = settings or CoreSettings()
     for seed in seeds:
         jobs = workload(seed)
-        rows = [_static_row(jobs, nodes, text, seed) for text in static]
+        rows = [static_row(jobs, nodes, text, seed) for text in static]
         rows.append(twin_row(jobs, nodes, settings, seed))
         judge(rows, settings)
         yield rows
@@ -132,7 +133,7 @@ def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) 
 
     cluster = EmulatedCluster(Cluster.uniform(nodes), jobs, publish=publish)
     driven = drive(cluster, core)
-    row = _row(TWIN, seed, np.array(list(seen.values())), nodes)
+    row = row_of(TWIN, seed, list(seen.values()), nodes)
     total = sum(driven.started_by.values())
     row.share_by_policy = {name: n / total for name, n in sorted(driven.started_by.items())}
     row.cycle_ms_mean = driven.cycle_ms_mean
@@ -172,19 +173,18 @@ def means(rows: Sequence[Row]) -> list[Row]:
     return result
 
 
-def _static_row(jobs: Workload, nodes: int, policy: str, seed: int) -> Row:
+def static_row(jobs: Workload, nodes: int, policy: str, seed: int) -> Row:
+    """Simulate a workload under one policy."""
     result = Simulation(jobs, Cluster.uniform(nodes), policy=parse_policy(policy)).run()
-    table = result.jobs.select(
-        pl.col("submit_s"), pl.col("start_s"), pl.col("end_s"), pl.col("nodes")
-    ).to_numpy()
-    row = _row(parse_policy(policy).name, seed, table.astype(np.float64), nodes)
+    table = result.jobs.select("submit_s", "start_s", "end_s", "nodes").rows()
+    row = row_of(parse_policy(policy).name, seed, table, nodes)
     row.share_by_policy = {row.method: 1.0}
     return row
 
 
-def _row(method: str, seed: int, jobs: np.ndarray[Any, Any], nodes: int) -> Row:
-    """Metrics of jobs given as submit, start, end (seconds) and nodes [jobs, 4]."""
-    submit, start, end, width = jobs.T
+def row_of(method: str, seed: int, jobs: Sequence[Sequence[float]], nodes: int) -> Row:
+    """Metrics of jobs given as submit, start and end in seconds, and nodes."""
+    submit, start, end, width = np.array(jobs, np.float64).T
     wait, runtime = start - submit, end - start
     slowdown = (wait + runtime) / runtime
     span = end.max() - submit.min()

@@ -324,6 +324,24 @@ class Journal:
         )  # fmt: skip
         return [row[0] for row in rows.fetchall()]
 
+    def last_choice(self) -> int | None:
+        """Id of the last decision in which one policy was better than the others."""
+        row = self._one("SELECT max(id) FROM decisions WHERE reason='lowest score'")
+        return None if row is None else row[0]
+
+    def starts_by_policy(self) -> dict[str, float]:
+        """Share of the starts that were done, by the policy that asked for them."""
+        rows = self._run(
+            "SELECT policy, count(*) FROM actions JOIN decisions ON decisions.id=decision"
+            " WHERE kind='start' AND result='done' GROUP BY policy ORDER BY policy"
+        ).fetchall()
+        total = sum(count for _, count in rows)
+        return {policy: count / total for policy, count in rows}
+
+    def mean_cycle_ms(self) -> float:
+        """How long decisions took in the mean."""
+        return float(self._one("SELECT coalesce(avg(took_ms), 0) FROM decisions")[0])
+
     def counts(self) -> dict[str, int]:
         """How many rows each table has."""
         tables = ("inputs", "decisions", "actions", "forecasts")

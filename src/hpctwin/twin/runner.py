@@ -78,7 +78,7 @@ class Twin:
         self._checkpoint_due = True
         self._since_checkpoint = 0
         self._reference: Snapshot | None = None
-        self._clock = (0.0, 0.0)
+        self._clock: tuple[float, float] | None = None
         self._gap_since: float | None = None
         self._next = dict.fromkeys(
             ("retry", "resync", "cycle", "heartbeat", "status", "delete"), 0.0
@@ -221,7 +221,7 @@ class Twin:
         self._recovered("resource manager")
         self.counts["snapshots"] += 1
         self._next["resync"] = now + self.config.resync_every
-        self._see_time(snapshot.time_s)
+        self._see_time(snapshot.time_s, exact=True)
         if self.in_charge and snapshot.own_scheduling:
             self.in_charge = False
         if needed:
@@ -402,15 +402,20 @@ class Twin:
 
     def now_s(self) -> float:
         """The present by the cluster's clock."""
+        if self._clock is None:
+            return self.core.mirror.time_s
         time_s, seen_at = self._clock
         elapsed = (time.monotonic() - seen_at) * self.manager.clock_speed
         return round(max(self.core.mirror.time_s, time_s + elapsed), 3)
 
-    def _see_time(self, time_s: float) -> None:
+    def _see_time(self, time_s: float, *, exact: bool = False) -> None:
+        """Learn the cluster's time: events are late by an unknown delay, a snapshot is not."""
         now = time.monotonic()
-        known, seen_at = self._clock
-        if time_s >= known + (now - seen_at) * self.manager.clock_speed:
-            self._clock = (time_s, now)
+        if not exact and self._clock is not None:
+            known, seen_at = self._clock
+            if time_s < known + (now - seen_at) * self.manager.clock_speed:
+                return
+        self._clock = (time_s, now)
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
