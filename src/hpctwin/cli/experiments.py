@@ -88,7 +88,14 @@ def schedtwin(
         return 0
     console = Console()
     published = real is None and not pool
-    console.print(objective_table(experiment.means(rows), published=published))
+    how = {
+        "mean": "each over its mean",
+        "best": "each over its best",
+        "range": "0 for the best to 1 for the worst",
+        "none": "as they are",
+    }[normalise]
+    table = objective_table(experiment.means(rows), published=published, normalise=how)
+    console.print(table)
     twin = next(row for row in experiment.means(rows) if row.method == experiment.TWIN)
     shares = ", ".join(f"{name} {share:.1%}" for name, share in twin.share_by_policy.items())
     console.print(f"jobs started by the twin under: {shares}")
@@ -111,7 +118,9 @@ def schedtwin(
     return 0
 
 
-def objective_table(rows: list[Row], *, published: bool) -> Table:
+def objective_table(
+    rows: list[Row], *, published: bool, normalise: str = "each over its mean"
+) -> Table:
     """Methods as rows, with or without the published areas."""
     from rich import box
     from rich.table import Table
@@ -125,7 +134,7 @@ def objective_table(rows: list[Row], *, published: bool) -> Table:
         pad_edge=False,
         collapse_padding=True,
         title=f"Mean over {count} workload{'s' if count > 1 else ''}",
-        caption="objective: weighted sum of the four costs, each over its mean; lower is better",
+        caption=f"objective: weighted sum of the four costs ({normalise}); lower is better",
     )
     heads = ["max\nwait", "mean\nwait", "max\nslowdown", "mean\nslowdown", "util."]
     heads += ["objective", "area", "ms a\ncycle"]
@@ -156,7 +165,7 @@ def _figure(rows: list[Row], path: Path) -> None:
     from hpctwin.report import plot_radar
     from hpctwin.report.accessor import save_figure
 
-    title = "SchedTwin and static policies, means over the workloads (outer is better)"
+    title = "SchedTwin beside static policies (outer is better)"
     save_figure(plot_radar({row.method: row.plain() for row in rows}, title=title), path)
 
 

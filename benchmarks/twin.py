@@ -1,0 +1,220 @@
+"""How fast the live twin is: `python benchmarks/twin.py [cycle] [redis] [memory]`, all if none is named.
+
+- cycle: one event taken into the mirror and all policies of the pool run ahead; the ratio to a plain
+  Python loop over the same number of jobs is printed beside it, as a measure of the machine.
+- redis: from a submission on an emulated cluster to the start of the job there, through a real Redis,
+  at about 100 events a second, both as processes of their own.
+- memory: resident memory of the core after 100,000 and after a million events.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from hpctwin.model import Cluster
+from hpctwin.rms import events as ev
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.manager import UnreachableError
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
+
+TWELVE = (
+    "wfp+easy", "fcfs+easy", "sjf+easy", "expansion+easy", "smallest-area+easy", "largest+easy",
+    "fcfs+easy/sjf", "wfp+easy/sjf", "fcfs+easy:2", "sjf+first-fit", "fcfs+first-fit",
+    "smallest+easy",
+)  # fmt: skip
+NOW_S = 1_700_000_000.0
+
+
+def busy_cluster(nodes: int, waiting: int, widest: int) -> Snapshot:
+    """A full machine with a queue: random widths, walltimes of 1 to 120 minutes."""
+    rng = np.random.default_rng(1)
+    jobs: list[JobRecord] = []
+    used = 0
+    while True:
+        width = int(rng.integers(1, widest))
+        if used + width > nodes:
+            break
+        walltime_s = float(rng.integers(60, 7200))
+        began_s = NOW_S - float(rng.integers(0, int(walltime_s)))
+        names = tuple(f"n{i}" for i in range(used, used + width))
+        jobs.append(
+            JobRecord(
+                spec=spec(len(jobs), width, walltime_s, began_s), start_s=began_s, node_names=names
+            )
+        )
+        used += width
+    for _ in range(waiting):
+        submit_s = NOW_S - float(rng.integers(0, 10_000))
+        width, walltime_s = int(rng.integers(1, widest)), float(rng.integers(60, 7200))
+        jobs.append(JobRecord(spec=spec(len(jobs), width, walltime_s, submit_s)))
+    return Snapshot(
+        cluster="c",
+        time_s=NOW_S,
+        run="r",
+        machine=Cluster.uniform(nodes),
+        nodes=tuple(NodeRecord(name=f"n{i}") for i in range(nodes)),
+        jobs=tuple(jobs),
+    )
+
+
+def spec(number: int, nodes: int, walltime_s: float, submit_s: float) -> JobSpec:
+    return JobSpec(
+        id=str(number),
+        submit_s=submit_s,
+        nodes=nodes,
+        walltime_s=walltime_s,
+        user=f"u{number % 20}",
+    )
+
+
+def cycle() -> None:
+    print("work | median ms | p90 ms | in loops over the jobs")
+    for nodes, waiting, widest, pool in (
+        (32, 140, 20, CoreSettings().pool),
+        (4360, 1000, 200, TWELVE),
+        (4360, 1000, 1000, TWELVE),
+    ):
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            core = Core(CoreSettings(pool=pool), threads)
+            snapshot = busy_cluster(nodes, waiting, widest)
+            core.take_snapshot(snapshot)
+            running = [job for job in snapshot.jobs if job.start_s is not None]
+            took = []
+            for seq in range(1, 41):
+                job = running[seq % len(running)]
+                # A job ends, so that there is a choice to make, and it is put back as it was.
+                end = ev.JobEnded(cluster="c", run="r", seq=seq, time_s=NOW_S, job_id=job.spec.id)
+                begin = time.perf_counter()
+                core.take_event(end)
+                decision = core.decide(NOW_S)
+                took.append(1e3 * (time.perf_counter() - begin))
+                assert decision is not None
+                assert decision.free_nodes >= len(job.node_names)
+                whole = snapshot.model_copy(update={"seq": seq})
+                core.take_snapshot(whole)
+            size = len(snapshot.jobs)
+            begin = time.perf_counter()
+            for _ in range(100):
+                sum(i for i in range(size))
+            loop_ms = 10 * (time.perf_counter() - begin)
+        median, p90 = np.median(took[2:]), np.quantile(took[2:], 0.9)
+        name = f"{len(pool)} policies, {nodes} nodes, {waiting} waiting, {len(running)} running"
+        print(f"{name} | {median:.2f} | {p90:.2f} | {median / loop_ms:.0f}", flush=True)
+
+
+def redis(seconds: float = 30.0) -> None:
+    if shutil.which("redis-server") is None:
+        sys.exit("redis-server is not installed")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        url = f"unix://{folder}/redis.sock"
+        address = folder / "c.sock"
+        config = {
+            "manager": {"kind": "emulated", "address": str(address)},
+            "bus": {"kind": "redis", "url": url, "stream": "events"},
+            "act": {"mode": "act", "starts_per_minute": 1_000_000},
+        }
+        (folder / "twin.yaml").write_text(yaml.safe_dump(config))
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        server = [
+            "redis-server",
+            "--port",
+            "0",
+            "--unixsocket",
+            f"{folder}/redis.sock",
+            "--save",
+            "",
+        ]
+        emulated = [
+            sys.executable, "-m", "hpctwin.rms.emulated", str(address), "--workload", "none",
+            "--nodes", "200", "--redis", url, "--stream", "events", "--record", "--wait",
+        ]  # fmt: skip
+        twin = [sys.executable, "-m", "hpctwin", "twin", "run", "-c", f"{folder}/twin.yaml"]
+        processes = [subprocess.Popen(server, cwd=folder, **quiet)]
+        try:
+            time.sleep(0.5)
+            processes.append(subprocess.Popen(emulated, **quiet))
+            manager = connected(address)
+            processes.append(subprocess.Popen(twin, cwd=folder, **quiet))
+            while manager.snapshot().own_scheduling:
+                time.sleep(0.05)
+            time.sleep(1.0)
+            rng = np.random.default_rng(1)
+            begin, jobs = time.monotonic(), 0
+            while time.monotonic() - begin < seconds:
+                one = JobSpec(id=str(jobs), submit_s=0, nodes=1, walltime_s=60).model_dump()
+                del one["submit_s"]
+                manager.ask("submit", job=one, runtime_s=float(rng.uniform(1, 3)))
+                jobs += 1
+                time.sleep(max(0.0, begin + jobs / 34 - time.monotonic()))
+            time.sleep(4)
+            state = manager.ask("state", history=True)
+            manager.close()
+        finally:
+            for process in reversed(processes):
+                process.terminate()
+                process.wait(10)
+    submitted = {i: t for t, i, what in state["history"] if what == "submitted"}
+    waits = [1e3 * (t - submitted[i]) for t, i, what in state["history"] if what == "started"]
+    assert len(waits) == jobs
+    assert not state["own_scheduling"]
+    rate = state["seq"] / seconds
+    p50, p99 = np.quantile(waits, [0.5, 0.99])
+    print(
+        f"submission to start through Redis, {rate:.0f} events/s, {jobs} jobs: "
+        f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, most {max(waits):.1f} ms",
+        flush=True,
+    )
+
+
+def connected(address: Path) -> EmulatedManager:
+    for _ in range(200):
+        try:
+            return EmulatedManager(address)
+        except UnreachableError:
+            time.sleep(0.05)
+    sys.exit("the emulated cluster does not answer")
+
+
+def memory() -> None:
+    core = Core(CoreSettings())
+    core.take_snapshot(busy_cluster(32, 0, 2).model_copy(update={"jobs": ()}))
+    seq = number = 0
+    begin = time.perf_counter()
+    for bound in (100_000, 500_000, 1_000_000):
+        while seq < bound:
+            number += 1
+            job_id, now_s = str(number), NOW_S + number
+            for kind, about in (
+                (ev.JobSubmitted, {"job": spec(number, 1, 60.0, now_s)}),
+                (ev.JobStarted, {"job_id": job_id, "node_names": ("n0",)}),
+                (ev.JobEnded, {"job_id": job_id}),
+            ):
+                seq += 1
+                core.take_event(
+                    kind(cluster="c", run="r", seq=seq, time_s=now_s, **about)  # type: ignore[arg-type]
+                )
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        micro = 1e6 * (time.perf_counter() - begin) / seq
+        print(
+            f"after {seq:,} events: {resident / 2**20:.0f} MiB, {micro:.0f} µs an event", flush=True
+        )
+    assert core.mirror.needs_snapshot is None
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:] or ["cycle", "redis", "memory"]
+    for part in chosen:
+        {"cycle": cycle, "redis": redis, "memory": memory}[part]()
