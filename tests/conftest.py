@@ -28,6 +28,13 @@ def _folder(variable: str, remedy: str) -> Path:
     pytest.skip(message)
 
 
+def lacking(message: str) -> None:
+    """A service that a test needs is not here: that fails where services are required, else skips."""
+    if os.environ.get("CI") or os.environ.get("HPCTWIN_SERVICES") == "required":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
 @pytest.fixture(scope="session")
 def traces() -> Path:
     """The folder of real traces."""

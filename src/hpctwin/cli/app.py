@@ -26,6 +26,7 @@ for name, target, summary in (
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
+    ("rms", "rms:rms_app", "Look at the resource manager; the dead-man's handle."),
     ("experiments", "experiments:experiments_app", "Repeat the experiments of published papers."),
     ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),

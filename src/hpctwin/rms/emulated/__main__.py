@@ -6,6 +6,7 @@ import json
 import logging
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,7 @@ def serve(
     faults: str = "{}",
     policy: str = "fcfs+easy",
     start: float = 0.0,
+    run: int = 1,
     record: bool = False,
     redis: str | None = None,
     stream: str = "hpctwin:events",
@@ -59,10 +61,13 @@ def serve(
         faults: what goes wrong, as JSON; see hpctwin.rms.emulated.Faults.
         policy: of its own scheduling.
         start: its clock's beginning, seconds.
+        run: number of its first run; another one than before if it begins anew beside a twin that
+            lives on.
         record: keep a history of all jobs.
         redis: URL of a Redis to publish events to as well.
         stream: name of the stream there.
     """
+    pace = _pace(speed)
     machine = Cluster.uniform(nodes, name=name) if cluster is None else Cluster.from_yaml(cluster)
     jobs = None
     if trace is not None:
@@ -73,22 +78,38 @@ def serve(
         wrong = Faults.model_validate(_json(faults, "faults"))
     except ValidationError as error:
         fault = error.errors()[0]
-        raise ConfigError(f"faults, {fault['loc'][0]}: {fault['msg']}") from error
-    pace = None if speed == "max" else float(speed)
+        where = "".join(f", {part}" for part in fault["loc"])
+        raise ConfigError(f"faults{where}: {fault['msg']}") from error
     server = Server(socket, speed=pace, takeover_s=takeover, wait=wait)
     server.attach(
         EmulatedCluster(
             machine, jobs, publish=server.publish, faults=wrong, policy=policy, start_s=start,
-            record=record,
+            run=run, record=record,
         )
     )  # fmt: skip
-    if redis is not None:
-        from hpctwin.rms.redis_publisher import RedisPublisher
-
-        server.send_to(RedisPublisher(redis, stream).publish)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    server.serve()
+    with ExitStack() as stack:
+        if redis is not None:
+            from hpctwin.rms.redis_publisher import RedisPublisher
+
+            publisher = RedisPublisher(redis, stream)
+            stack.callback(publisher.close)
+            server.send_to(publisher.publish)
+        server.serve()
+
+
+def _pace(speed: str) -> float | None:
+    """Seconds of the cluster's clock per second; None for as fast as possible."""
+    if speed == "max":
+        return None
+    try:
+        pace = float(speed)
+    except ValueError:
+        pace = 0.0
+    if not 0 < pace <= 1e6:
+        raise ConfigError(f"speed {speed!r} is neither a number above 0 nor 'max'")
+    return pace
 
 
 def _json(text: str, what: str) -> dict[str, Any]:

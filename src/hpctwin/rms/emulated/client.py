@@ -4,18 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hpctwin.rms.manager import Capability, Outcome, UnreachableError
-from hpctwin.rms.records import Snapshot
+from pydantic import BaseModel, ValidationError
 
-__all__ = ["EmulatedManager"]
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.records import JobSpec, Snapshot
+
+__all__ = ["BadRequestError", "EmulatedManager", "LostAnswerError"]
+
+logger = logging.getLogger(__name__)
 
 MAX_REPLY = 1 << 30
+RETRY_S = 0.5
+"""Between two attempts to get a lost subscription back."""
+RECENT = 10_000
+"""So many of the last events are asked for then; those known already do no harm."""
+
+
+class BadRequestError(HpctwinError):
+    """The cluster did not understand a request, and did nothing."""
+
+
+class LostAnswerError(UnreachableError):
+    """A request was sent and no answer came: it may be done or not."""
+
+
+class _SnapshotReply(BaseModel):
+    snapshot: Snapshot
 
 
 class EmulatedManager:
@@ -34,7 +56,8 @@ class EmulatedManager:
         self.timeout_s = timeout_s
         self._lock = threading.Lock()
         self._stream: Any = None
-        self._feeds: list[socket.socket] = []
+        self._feeds: set[socket.socket] = set()
+        self._closed = threading.Event()
         said = self.ask("hello")
         self.cluster = str(said["cluster"])
         self.clock_speed = float(said["speed"])
@@ -43,27 +66,16 @@ class EmulatedManager:
         """Send a request; its answer.
 
         Raises:
-            UnreachableError: no answer, or not in time.
+            LostAnswerError: it was sent, and no answer came in time.
+            UnreachableError: it could not be sent.
+            BadRequestError: it was not understood.
         """
-        with self._lock:
-            try:
-                if self._stream is None:
-                    with self._connect() as connection:
-                        self._stream = connection.makefile("rwb")
-                self._stream.write(json.dumps({"op": op, **body}).encode() + b"\n")
-                self._stream.flush()
-                line = self._stream.readline(MAX_REPLY)
-                if not line:
-                    raise OSError("the connection was closed")
-                reply = json.loads(line)
-            except (OSError, ValueError) as error:
-                if self._stream is not None:
-                    with contextlib.suppress(OSError):
-                        self._stream.close()
-                self._stream = None
-                raise UnreachableError(f"{self.path}: {error}") from error
+        try:
+            reply = json.loads(self._exchange({"op": op, **body}))
+        except ValueError as error:
+            raise LostAnswerError(f"{self.path}: the answer is not JSON") from error
         if "error" in reply:
-            raise UnreachableError(f"{self.path}: {reply['error']}")
+            raise BadRequestError(f"{self.path}: {reply['error']}")
         found: dict[str, Any] = reply
         return found
 
@@ -72,8 +84,30 @@ class EmulatedManager:
         return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
 
     def snapshot(self) -> Snapshot:
-        """Everything it knows now."""
-        return Snapshot.model_validate(self.ask("snapshot")["snapshot"])
+        """Everything it knows now.
+
+        Raises:
+            UnreachableError: no answer.
+        """
+        line = self._exchange({"op": "snapshot"})
+        try:
+            return _SnapshotReply.model_validate_json(line).snapshot
+        except ValidationError as error:
+            raise UnreachableError(f"{self.path}: its snapshot cannot be read: {error}") from error
+
+    def submit(self, job: JobSpec, runtime_s: float | None = None) -> Outcome:
+        """Submit a job.
+
+        Args:
+            job: what it asks for; it is submitted now, whatever ``submit_s`` says.
+            runtime_s: how long it would run; without, a share of its walltime as the cluster's
+                faults say.
+        """
+        return self._act("submit", job=job.model_dump(mode="json"), runtime_s=runtime_s)
+
+    def cancel(self, job_id: str) -> Outcome:
+        """End a job, whether it waits or runs."""
+        return self._act("cancel", job_id=job_id)
 
     def start(self, job_id: str) -> Outcome:
         """Start a waiting job now."""
@@ -100,51 +134,83 @@ class EmulatedManager:
         return self._act("give_scheduling")
 
     def heartbeat(self, seq: int) -> None:
-        """Show that the twin lives."""
+        """Show that the twin lives.
+
+        Raises:
+            UnreachableError: no answer.
+        """
         self.ask("heartbeat", seq=seq)
 
     def subscribe(self, take: Callable[[bytes], None]) -> None:
         """Have each event from now on given to a function, as a line of JSON, in a thread.
 
-        The subscription ends with the connection; then a snapshot tells what was missed.
+        When the connection is lost, it is made again until `close`; the last events are told once
+        more then, and further ones that were missed show as a gap in their numbers.
 
         Raises:
             UnreachableError: nobody answers.
         """
-        try:
-            feed = self._connect()
-            feed.sendall(b'{"op": "subscribe"}\n')
-            stream = feed.makefile("rb")
-            if not stream.readline(MAX_REPLY):
-                raise OSError("the connection was closed")
-            feed.settimeout(None)
-        except OSError as error:
-            raise UnreachableError(f"{self.path}: {error}") from error
-        self._feeds.append(feed)
-
-        def read() -> None:
-            with contextlib.suppress(OSError, ValueError):
-                for line in stream:
-                    take(line.rstrip(b"\n"))
-
-        threading.Thread(target=read, name="events", daemon=True).start()
+        feed = self._open_feed(recent=0)
+        reading = threading.Thread(
+            target=self._read_feed, args=(*feed, take), name="events", daemon=True
+        )
+        reading.start()
 
     def close(self) -> None:
         """Close all connections."""
-        for feed in self._feeds:
+        self._closed.set()
+        for feed in list(self._feeds):
             with contextlib.suppress(OSError):
                 feed.shutdown(socket.SHUT_RDWR)
-            feed.close()
-        if self._stream is not None:
-            with contextlib.suppress(OSError):
-                self._stream.close()
+        self._hang_up()
 
     def _act(self, op: str, **body: Any) -> Outcome:
         try:
             reply = self.ask(op, **body)
-        except UnreachableError as error:
+        except LostAnswerError as error:
             return Outcome("unknown", str(error))
+        except BadRequestError as error:
+            return Outcome("refused", str(error))
         return Outcome(reply["result"], reply["reason"])
+
+    # --- connections -----------------------------------------------------------------------------
+
+    def _exchange(self, body: dict[str, Any]) -> bytes:
+        line = json.dumps(body).encode() + b"\n"
+        with self._lock:
+            self._send(line)
+            try:
+                reply: bytes = self._stream.readline(MAX_REPLY)
+            except OSError as error:
+                self._hang_up()
+                raise LostAnswerError(f"{self.path}: no answer: {error}") from error
+            if not reply.endswith(b"\n"):
+                self._hang_up()
+                raise LostAnswerError(f"{self.path}: the connection was closed")
+            return reply
+
+    def _send(self, line: bytes) -> None:
+        """Send a request, on a new connection if the other end has closed the old one."""
+        known = self._stream is not None
+        try:
+            if self._stream is None:
+                # The file keeps the connection open.
+                with self._connect() as connection:
+                    self._stream = connection.makefile("rwb")
+            self._stream.write(line)
+            self._stream.flush()
+        except OSError as error:
+            # What lacks its end was not carried out.
+            self._hang_up()
+            if not known:
+                raise UnreachableError(f"{self.path}: {error}") from error
+            self._send(line)
+
+    def _hang_up(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -155,3 +221,39 @@ class EmulatedManager:
             connection.close()
             raise
         return connection
+
+    def _open_feed(self, *, recent: int) -> tuple[socket.socket, Any]:
+        try:
+            with self._connect() as connection:
+                line = json.dumps({"op": "subscribe", "recent": recent}).encode() + b"\n"
+                connection.sendall(line)
+                stream = connection.makefile("rb")
+                if b"subscribed" not in stream.readline(MAX_REPLY):
+                    stream.close()
+                    raise OSError("the subscription was refused")
+                connection.settimeout(None)
+                # To be shut down while the stream is in the midst of reading.
+                feed = connection.dup()
+        except OSError as error:
+            raise UnreachableError(f"{self.path}: {error}") from error
+        self._feeds.add(feed)
+        return feed, stream
+
+    def _read_feed(self, feed: socket.socket, stream: Any, take: Callable[[bytes], None]) -> None:
+        while True:
+            with feed, contextlib.suppress(OSError), stream:
+                for line in stream:
+                    # One that was cut off comes again.
+                    if line.endswith(b"\n"):
+                        take(line[:-1])
+            self._feeds.discard(feed)
+            if self._closed.is_set():
+                return
+            logger.warning("the cluster's events have stopped, connecting again")
+            again = None
+            while again is None:
+                if self._closed.wait(RETRY_S):
+                    return
+                with contextlib.suppress(UnreachableError):
+                    again = self._open_feed(recent=RECENT)
+            feed, stream = again

@@ -1,0 +1,106 @@
+"""The jobs of a workload as a resource manager gets them: one by one, at their times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from hpctwin.errors import WorkloadError
+from hpctwin.model import MS_PER_S, DependencyKind, Workload
+from hpctwin.rms.records import JobDependency, JobId, JobSpec, Label
+
+__all__ = ["Arrival", "arrivals", "waited_for"]
+
+_LABELS = ("user", "account", "partition", "qos")
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A job that is submitted.
+
+    Args:
+        spec: what it asks for; ``submit_s`` is when it comes.
+        runtime_s: how long it runs on nodes of speed 1.
+        cancel_s: when its user cancels it, not before its submission; None for never.
+    """
+
+    spec: JobSpec
+    runtime_s: float
+    cancel_s: float | None
+
+
+def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
+    """The jobs in order of submission; ``start_s`` is the time zero of the workload.
+
+    Raises:
+        WorkloadError: an id or label is not one that a resource manager takes.
+    """
+    ids = [str(job_id) for job_id in workload.job_id]
+    _check(ids, list[JobId], "job id")
+    for name in _LABELS:
+        _check(list(getattr(workload, name).labels), list[Label], name)
+    return _each(workload, ids, start_s)
+
+
+def waited_for(workload: Workload) -> set[str]:
+    """Ids of the jobs that others depend on."""
+    return {str(workload.job_id[row]) for row in workload.dependencies.on}
+
+
+def _check(values: list[str], kind: Any, what: str) -> None:
+    try:
+        TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise WorkloadError(f"{what} {fault['input']!r}: {fault['msg']}") from error
+
+
+def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arrival]:
+    edges = _edges(workload, ids)
+    labels = {n: (getattr(workload, n).codes, getattr(workload, n).labels) for n in _LABELS}
+    per_node = {name: column for name, column in workload.per_node.items() if column.any()}
+    resources = {name: column for name, column in workload.resources.items() if column.any()}
+    columns = (workload.submit_ms, workload.runtime_ms, workload.walltime_ms, workload.nodes,
+               workload.priority, workload.cancel_ms)  # fmt: skip
+    for row, job_id in enumerate(ids):
+        submit_ms, runtime_ms, walltime_ms, nodes, priority, cancel_ms = (
+            column[row].item() for column in columns
+        )
+        about: dict[str, Any] = {n: float(column[row]) for n, column in per_node.items()}
+        for name, (codes, known) in labels.items():
+            if codes[row] >= 0:
+                about[name] = known[codes[row]]
+        if resources:
+            about["resources"] = {n: int(c[row]) for n, c in resources.items() if c[row]}
+        if row in edges:
+            about["dependencies"] = edges[row]
+        spec = JobSpec.model_construct(
+            id=job_id,
+            submit_s=round(start_s + submit_ms / MS_PER_S, 3),
+            nodes=nodes,
+            walltime_s=walltime_ms / MS_PER_S,
+            priority=priority,
+            **about,
+        )
+        cancel_s = None
+        if cancel_ms >= 0:
+            cancel_s = round(start_s + max(submit_ms, cancel_ms) / MS_PER_S, 3)
+        yield Arrival(spec, runtime_ms / MS_PER_S, cancel_s)
+
+
+def _edges(workload: Workload, ids: list[str]) -> dict[int, tuple[JobDependency, ...]]:
+    depends = workload.dependencies
+    edges: dict[int, tuple[JobDependency, ...]] = {}
+    for job, on, kind, delay_ms in zip(
+        depends.job.tolist(), depends.on.tolist(), depends.kind.tolist(),
+        depends.delay_ms.tolist(), strict=True,
+    ):  # fmt: skip
+        edge = JobDependency.model_validate(
+            {"on": ids[on], "kind": DependencyKind(kind).name.lower(),
+             "delay_s": delay_ms / MS_PER_S}
+        )  # fmt: skip
+        edges[job] = (*edges.get(job, ()), edge)
+    return edges

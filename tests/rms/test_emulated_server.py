@@ -1,0 +1,309 @@
+"""A real process that emulates a cluster, and what clients may do to it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.emulated.client import BadRequestError, EmulatedManager
+from hpctwin.rms.emulated.connections import MAX_REQUEST
+from hpctwin.rms.events import parse_event
+from hpctwin.rms.manager import UnreachableError
+from hpctwin.rms.records import JobSpec
+from hpctwin.twin.mirror import Mirror
+
+
+class Process:
+    """One emulated cluster, ended with the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = folder / "c.sock"
+        self.log = folder / "log"
+        self.running: subprocess.Popen[bytes] | None = None
+        self.managers: list[EmulatedManager] = []
+
+    def begin(self, *options: str) -> EmulatedManager:
+        with self.log.open("ab") as log:
+            self.running = subprocess.Popen(
+                [sys.executable, "-m", "hpctwin.rms.emulated", str(self.socket), *options],
+                stdout=log,
+                stderr=log,
+            )
+        until = time.monotonic() + 60
+        while True:
+            try:
+                return self.manager()
+            except UnreachableError:
+                if time.monotonic() > until or self.running.poll() is not None:
+                    raise AssertionError(self.log.read_text()) from None
+                time.sleep(0.05)
+
+    def manager(self) -> EmulatedManager:
+        self.managers.append(EmulatedManager(self.socket, timeout_s=30))
+        return self.managers[-1]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.running is not None
+        self.running.send_signal(number)
+        return self.running.wait(60)
+
+    def close(self) -> None:
+        for manager in self.managers:
+            manager.close()
+        if self.running is not None and self.running.poll() is None:
+            self.running.kill()
+            self.running.wait()
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    process = Process(tmp_path)
+    yield process
+    process.close()
+
+
+def wait_for(reached: Callable[[], Any], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < until, "not reached"
+        time.sleep(0.02)
+
+
+def job(job_id: str, nodes: int = 1, walltime_s: float = 1000.0) -> JobSpec:
+    return JobSpec(id=job_id, submit_s=0.0, nodes=nodes, walltime_s=walltime_s)
+
+
+def test_at_full_speed_without_a_twin_it_runs_to_the_end_and_ends_on_sigterm(
+    process: Process,
+) -> None:
+    manager = process.begin("--speed", "max", "--record")
+    wait_for(lambda: manager.ask("state")["done"])
+    state = manager.ask("state", history=True)
+    assert state["ended"] == 150
+    assert sum(what == "started" for *_, what in state["history"]) == 150
+    assert process.end() == 0
+    assert not process.socket.exists()
+    with pytest.raises(UnreachableError):
+        manager.snapshot()
+
+
+def test_without_heartbeats_it_takes_scheduling_back_in_time_and_gives_it_again(
+    process: Process,
+) -> None:
+    manager = process.begin("--workload", "none", "--nodes", "4", "--takeover", "1")
+    assert manager.clock_speed == 1.0
+    assert manager.take_scheduling().result == "done"
+    assert manager.submit(job("1"), 500).result == "done"
+    for _ in range(8):
+        time.sleep(0.2)
+        manager.heartbeat(1)
+    found = manager.snapshot()
+    assert not found.own_scheduling
+    assert found.jobs[0].start_s is None
+    manager.close()
+    lost = time.monotonic()
+    other = process.manager()
+    wait_for(lambda: other.snapshot().own_scheduling, 5)
+    assert 0.7 < time.monotonic() - lost < 1.8
+    wait_for(lambda: other.snapshot().jobs[0].start_s is not None, 5)
+    assert other.ask("state")["takeovers"] == 1
+    assert other.take_scheduling().result == "done"
+    other.submit(job("2"), 500)
+    assert not other.snapshot().own_scheduling
+    assert [j.start_s is None for j in other.snapshot().jobs] == [False, True]
+
+
+def test_at_full_speed_the_clock_waits_for_the_twin_but_not_for_ever(process: Process) -> None:
+    manager = process.begin("--speed", "max", "--wait", "--takeover", "1")
+    events: queue.Queue[bytes] = queue.Queue()
+    manager.subscribe(events.put)
+    manager.take_scheduling()
+    assert parse_event(events.get(timeout=10)).seq == 1
+    time.sleep(0.3)
+    assert manager.ask("state")["seq"] == 1
+    manager.heartbeat(1)
+    assert parse_event(events.get(timeout=10)).seq == 2
+    # A twin that lives but confirms nothing holds the clock up for the time agreed.
+    for _ in range(16):
+        manager.heartbeat(1)
+        time.sleep(0.1)
+    state = manager.ask("state")
+    assert 3 <= state["seq"] <= 4
+    assert not state["own_scheduling"]
+
+
+def test_events_of_a_subscription_lead_from_one_snapshot_to_the_next(process: Process) -> None:
+    manager = process.begin("--speed", "2000", "--wait", "--takeover", "60")
+    events: queue.Queue[bytes] = queue.Queue()
+    manager.subscribe(events.put)
+    mirror = Mirror(manager.snapshot())
+    manager.take_scheduling()
+    wait_for(lambda: manager.ask("state")["submitted"] >= 60)
+    manager.give_scheduling()
+    wait_for(lambda: manager.ask("state")["ended"] >= 40)
+    manager.hold("149")
+    last = manager.snapshot()
+    while mirror.seq < last.seq:
+        mirror.take(parse_event(events.get(timeout=10)))
+    while not events.empty() and mirror.seq == last.seq:
+        break
+    assert mirror.difference(last) == []
+
+
+def test_actions_are_done_or_refused_with_the_reason(process: Process) -> None:
+    manager = process.begin("--workload", "none", "--nodes", "4")
+    manager.take_scheduling()
+    assert manager.submit(job("1", 3), 500).result == "done"
+    assert manager.submit(job("2", 2)).result == "done"
+    refused = manager.submit(job("3", 5))
+    assert (refused.result, refused.reason) == (
+        "refused", "job 3 asks for 5 nodes, more than could take it"
+    )  # fmt: skip
+    assert manager.start("1").result == "done"
+    assert manager.start("1").reason == "job 1 does not wait"
+    assert manager.start("2").reason == "not enough nodes are free"
+    assert manager.hold("2").result == "done"
+    assert manager.start("2").reason == "job 2 is held"
+    assert manager.release("2").result == "done"
+    assert manager.set_priority("2", 5.0).result == "done"
+    assert manager.set_priority("9", 5.0).result == "refused"
+    assert manager.cancel("1").result == "done"
+    assert manager.start("2").result == "done"
+    assert [j.spec.id for j in manager.snapshot().jobs] == ["2"]
+
+
+def test_lost_answers_are_unknown_and_what_cannot_be_sent_is_unreachable(
+    process: Process,
+) -> None:
+    manager = process.begin(
+        "--workload", "none", "--nodes", "4", "--faults", json.dumps({"lost_answers": 1})
+    )
+    manager.take_scheduling()
+    manager.submit(job("1"), 500)
+    assert manager.start("1").result == "unknown"
+    assert manager.snapshot().jobs[0].start_s is not None
+    process.end()
+    with pytest.raises(UnreachableError):
+        manager.start("1")
+    with pytest.raises(UnreachableError):
+        manager.heartbeat(1)
+
+
+def test_a_client_whose_connection_was_lost_goes_on_with_a_cluster_begun_anew(
+    process: Process,
+) -> None:
+    manager = process.begin("--workload", "none", "--nodes", "4")
+    events: queue.Queue[bytes] = queue.Queue()
+    manager.subscribe(events.put)
+    manager.submit(job("1"), 500)
+    told = [parse_event(events.get(timeout=30)) for _ in range(2)]
+    process.end(signal.SIGKILL)
+    process.begin("--workload", "none", "--nodes", "4", "--run", "2")
+    assert manager.snapshot().jobs == ()
+    assert manager.submit(job("2"), 500).result == "done"
+    # What was told before the subscription was there again is told once more.
+    told += [parse_event(events.get(timeout=30)) for _ in range(2)]
+    kinds = {(event.run, event.seq): event.kind for event in told}
+    assert kinds["1", 2] == kinds["2", 2] == "job_started"
+    assert kinds["2", 1] == "job_submitted"
+
+
+BAD = (
+    b"hello\n", b"[]\n", b"{}\n", b"\xff\xfe\x00\n", b"\n", b"null\n", b'{"op": 7}\n',
+    b'{"op": ["x"]}\n', b'{"op": "start"}\n', b'{"op": "heartbeat", "seq": 1e999}\n',
+    b'{"op": "heartbeat", "seq": "x"}\n', b'{"op": "heartbeat", "seq": null}\n',
+    b'{"op": "submit", "job": 3}\n', b'{"op": "submit", "job": {"id": "-x"}}\n',
+    b'{"op": "submit", "runtime_s": NaN, "job": {"id": "1", "nodes": 1, "walltime_s": 9}}\n',
+    b'{"op": "submit", "job": {"id": "1", "nodes": 1, "walltime_s": 9, "user": "\\ud800"}}\n',
+    b'{"op": "modify", "job_id": "1", "changes": {"id": "2"}}\n',
+    b'{"op": "node", "name": "n0001", "state": {}}\n', b'{"op": "node", "state": "up"}\n',
+    b'{"op": "set_reservation", "reservation": {"name": "x"}}\n',
+    b"[" * 100_000 + b"\n", b'{"op": "' + b"x" * MAX_REQUEST + b'"}\n',
+)  # fmt: skip
+
+
+def test_bad_requests_are_answered_with_an_error_and_do_no_harm(process: Process) -> None:
+    manager = process.begin("--workload", "none", "--nodes", "4")
+    before = manager.snapshot()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(process.socket))
+        with connection.makefile("rwb") as stream:
+            for line in BAD:
+                stream.write(line)
+                stream.flush()
+                reply = json.loads(stream.readline())
+                assert "bad request" in reply["error"], (line[:80], reply)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(str(process.socket))
+        connection.sendall(b'{"op": "sta')  # and gone
+    with pytest.raises(BadRequestError, match="no op 'dance'"):
+        manager.ask("dance")
+    after = manager.snapshot()
+    assert after.model_copy(update={"time_s": before.time_s}) == before
+    assert after.seq == 0
+
+
+def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Process) -> None:
+    manager = process.begin("--workload", "none")
+    crowd = []
+    try:
+        for _ in range(100):
+            crowd.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            crowd[-1].connect(str(process.socket))
+        assert manager.ask("hello")
+    finally:
+        for one in crowd:
+            one.close()
+
+    def answers() -> bool:
+        try:
+            process.manager()
+        except HpctwinError:
+            return False
+        return True
+
+    wait_for(answers)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--speed", "fast"), "neither a number"),
+        (("--faults", "{"), "not JSON"),
+        (("--faults", '{"dropped": 2}'), "dropped"),
+        (("--workload", "tetris"), "tetris"),
+        (("--policy", "fcfs+magic"), "magic"),
+        (("--faults", '{"clock_skew_s": -9}'), "below 0"),
+    ],
+)
+def test_wrong_options_are_told_in_a_line(tmp_path: Path, options, word) -> None:
+    command = [sys.executable, "-m", "hpctwin.rms.emulated", str(tmp_path / "c.sock"), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_neither_a_file_nor_a_running_cluster_is_pushed_aside(process: Process) -> None:
+    process.begin("--workload", "none")
+    own = process.socket.parent / "thesis.txt"
+    own.write_text("years of work")
+    for path, word in ((own, "no socket"), (process.socket, "another cluster")):
+        command = [sys.executable, "-m", "hpctwin.rms.emulated", str(path), "--workload", "none"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        assert word in done.stderr
+    assert own.read_text() == "years of work"
+    assert process.manager().cluster == "emulated"

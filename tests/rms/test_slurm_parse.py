@@ -1,0 +1,221 @@
+"""Slurm's outputs, of several versions and broken: read as they are, never invented."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.rms.hostlist import HostlistError, expand
+from hpctwin.rms.slurm.parse import OWNED, SlurmFormatError, cluster_snapshot, number, words
+
+PARTITIONS = b"PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-02:00:00 State=UP PriorityTier=3\n"
+NONE = b"No reservations in the system\n"
+NOW_S = 1_800_000_000.0
+
+
+def job(**about: Any) -> dict[str, Any]:
+    return {
+        "job_id": 7, "job_state": "PENDING", "state_reason": "None", "priority": 10, "node_count": 2,
+        "submit_time": 1_799_999_000, "start_time": 0, "time_limit": 30, "user_name": "ada",
+        "partition": "main", "nodes": "", "dependency": "", "admin_comment": "", "restart_cnt": 0,
+        "eligible_time": 0, "array_task_string": "", "het_job_id": 0, **about,
+    }  # fmt: skip
+
+
+NODE = {"name": "n1", "state": "idle", "state_flags": [], "partitions": ["main"], "cpus": 8,
+        "real_memory": 2048, "gres": "gpu:a100:4(S:0-1)"}  # fmt: skip
+NODES = [{**NODE, "name": f"n{i}"} for i in (1, 2, 3)]
+
+
+def read(jobs: list[Any], nodes: list[Any] = NODES, reservations: bytes = NONE):
+    return cluster_snapshot(
+        json.dumps({"jobs": jobs}).encode(), json.dumps({"nodes": nodes}).encode(), reservations,
+        PARTITIONS, NOW_S,
+    )  # fmt: skip
+
+
+def newer(value: float | None) -> dict[str, Any]:
+    return {"set": value is not None, "infinite": False, "number": value or 0}
+
+
+def test_nodes_partitions_and_what_they_have() -> None:
+    machine = read([]).snapshot.machine
+    assert [(g.count, g.cores, g.gpus, g.memory_gb) for g in machine.nodes] == [(3, 8, 4, 2)]
+    (partition,) = machine.partitions
+    assert (partition.name, partition.default, partition.max_walltime) == ("main", True, 93_600)
+
+
+def test_old_and_new_versions_say_the_same() -> None:
+    old = job(job_state="RUNNING", nodes="n[1-2]", start_time=1_799_999_500)
+    new = job(
+        job_state=["RUNNING"], nodes="n[1-2]", start_time=newer(1_799_999_500), time_limit=newer(30),
+        priority=newer(10), submit_time=newer(1_799_999_000), node_count=newer(2),
+        eligible_time=newer(0),
+    )  # fmt: skip
+    assert read([old]).snapshot.jobs == read([new]).snapshot.jobs
+    (record,) = read([new]).snapshot.jobs
+    assert (record.node_names, record.start_s) == (("n1", "n2"), 1_799_999_500)
+    assert record.spec.walltime_s == 1800
+
+
+@pytest.mark.parametrize(
+    "state", ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", ["NODE_FAIL"], None]
+)
+def test_jobs_that_have_ended_are_not_there(state) -> None:
+    assert read([job(job_state=state)]).snapshot.jobs == ()
+
+
+@pytest.mark.parametrize("state", ["COMPLETING", ["COMPLETED", "COMPLETING"]])
+def test_a_job_still_being_cleaned_up_holds_its_nodes(state) -> None:
+    (record,) = read([job(job_state=state, nodes="n1", start_time=1_799_999_500)]).snapshot.jobs
+    assert record.node_names == ("n1",)
+
+
+@pytest.mark.parametrize(
+    ("about", "owned", "held"),
+    [
+        ({"priority": 0, "state_reason": "JobHeldUser", "admin_comment": OWNED}, True, False),
+        ({"priority": 0, "state_reason": "JobHeldAdmin", "admin_comment": OWNED}, True, True),
+        ({"priority": 0, "state_reason": "JobHeldUser", "admin_comment": "x"}, False, True),
+        ({"priority": 5, "admin_comment": OWNED}, True, False),
+        ({}, False, False),
+    ],
+)
+def test_a_hold_for_the_twin_is_not_a_hold_by_somebody(about, owned, held) -> None:
+    found = read([job(**about)])
+    assert (found.owned == {"7"}, found.snapshot.jobs[0].spec.held) == (owned, held)
+
+
+@pytest.mark.parametrize(
+    ("about", "says"),
+    [
+        ({"array_task_string": "1-5"}, "array"),
+        ({"het_job_id": 12}, "heterogeneous"),
+        ({"node_count": None}, "number of nodes"),
+        ({"job_id": "x"}, "without a number"),
+        ({"job_state": "RUNNING", "start_time": 0}, "no start time"),
+        ({"dependency": "singleton"}, "not modelled"),
+    ],
+)
+def test_what_is_left_out_is_said(about, says) -> None:
+    assert any(says in note for note in read([job(**about)]).notes)
+
+
+def test_dependencies_begin_times_and_unlimited_walltimes() -> None:
+    text = "afterok:12(unfulfilled),after:13+5(unfulfilled)"
+    one = job(
+        dependency=text, state_reason="BeginTime", eligible_time=1_800_000_500, time_limit=None
+    )
+    (record,) = read([one]).snapshot.jobs
+    edges = [(e.on, e.kind, e.delay_s) for e in record.spec.dependencies]
+    assert edges == [("12", "afterok", 0), ("13", "after", 300)]
+    assert record.spec.not_before_s == 1_800_000_500
+    assert record.spec.walltime_s == 365 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("state", "flags", "is_"),
+    [
+        ("idle", [], "up"), ("allocated", [], "up"), ("mixed", [], "up"), ("down", [], "down"),
+        ("idle", ["DRAIN"], "drained"), ("DOWN*", [], "down"), (["IDLE", "DRAIN"], None, "drained"),
+        ("idle", ["NOT_RESPONDING"], "down"), ("mixed+drain", [], "drained"),
+    ],
+)  # fmt: skip
+def test_states_of_nodes(state, flags, is_) -> None:
+    node = {**NODE, "state": state, "state_flags": flags}
+    assert read([], [node]).snapshot.nodes[0].state == is_
+
+
+def test_reservations_are_read_and_bad_ones_named() -> None:
+    text = (
+        b"ReservationName=maint StartTime=2099-01-01T00:00:00 EndTime=2099-01-02T00:00:00 Nodes=n[1-2]\n"
+        b"ReservationName=bad StartTime=soon EndTime=later Nodes=n1\n"
+    )
+    found = read([], reservations=text)
+    assert [(r.name, r.node_names) for r in found.snapshot.reservations] == [
+        ("maint", ("n1", "n2"))
+    ]
+    assert any("bad" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("text", [b"", b"slurm_load_jobs error", b"[]", b'{"jobs": 7}', b"\xff"])
+def test_output_that_is_no_such_output_is_named(text) -> None:
+    with pytest.raises(SlurmFormatError):
+        cluster_snapshot(text, json.dumps({"nodes": NODES}).encode(), NONE, PARTITIONS, NOW_S)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-10, 2**70) | st.floats() | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_whatever_stands_in_a_field_there_is_no_crash_and_no_invented_job(
+    data: st.DataObject,
+) -> None:
+    one, node = copy.deepcopy(job(job_state="RUNNING", nodes="n1", start_time=5)), dict(NODE)
+    for target in (one, node):
+        for field in data.draw(st.lists(st.sampled_from(sorted(target)), max_size=4)):
+            target[field] = data.draw(ANYTHING)
+    try:
+        found = read([one], [node, {**NODE, "name": "n9"}])
+    except SlurmFormatError:
+        return
+    assert len(found.snapshot.jobs) <= 1
+    for record in found.snapshot.jobs:
+        assert record.spec.id == str(int(number(one["job_id"])))
+        assert set(record.node_names) <= {n.name for n in found.snapshot.nodes}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_named(data: bytes) -> None:
+    good = json.dumps({"nodes": NODES}).encode()
+    for jobs, nodes in ((data, good), (b'{"jobs": []}', data)):
+        try:
+            cluster_snapshot(jobs, nodes, data, data, NOW_S)
+        except SlurmFormatError:
+            continue
+
+
+def test_words_of_any_version() -> None:
+    assert words("IDLE+DRAIN*") == {"IDLE", "DRAIN"}
+    assert words(["RUNNING"]) == {"RUNNING"}
+    assert words(7) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-10,3],login", ["n08", "n09", "n10", "n3", "login"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("", []),
+    ],
+)
+def test_hostlists(text, names) -> None:
+    assert expand(text) == names
+
+
+@given(st.text(alphabet="n[]-,0123456789ab. ", max_size=30))
+def test_any_hostlist_is_read_or_named(text: str) -> None:
+    try:
+        names = expand(text)
+    except HostlistError:
+        return
+    assert all(name and "[" not in name for name in names)
+
+
+def test_a_huge_hostlist_is_refused() -> None:
+    for text in ("n[1-99999999]", "a[1-9999]b[1-9999]"):
+        with pytest.raises(HostlistError, match=r"too long|more than"):
+            expand(text)
