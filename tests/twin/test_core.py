@@ -15,8 +15,9 @@ from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
 from hpctwin.twin import ahead
+from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import CoreSettings, ObjectiveSettings
-from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
 
 NODES = 8

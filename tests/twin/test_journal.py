@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.rms.manager import Outcome
-from hpctwin.twin.core import Candidate, Decision
+from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal, JournalError
 

@@ -275,9 +275,9 @@ def test_the_twins_clock_is_the_clusters(pair: Pair) -> None:
 
 
 def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) -> None:
-    pair.begin_cluster("--speed", "300", "--wait")
+    pair.begin_cluster("--speed", "60", "--wait")
     pair.begin_twin()
-    pair.wait(lambda: pair.state()["submitted"] > 60, 60)
+    pair.wait(lambda: pair.state()["submitted"] > 40, 60)
     pair.wait(lambda: pair.status()["waiting"] > 3, 10)
     assert "in charge of scheduling" in pair.command("status").stdout
     assert "lower is better" in pair.command("explain", "decision", "1").stdout

@@ -19,7 +19,7 @@ from hpctwin.model import format_duration
 from hpctwin.twin.explain import clock_text, why_policy
 
 if TYPE_CHECKING:
-    from hpctwin.twin.core import Decision
+    from hpctwin.twin.choice import Decision
     from hpctwin.twin.runner import Twin
 
 __all__ = ["live_view"]

@@ -19,77 +19,20 @@ from hpctwin.rms import events as ev
 from hpctwin.rms.present import Present, present
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
+from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
-from hpctwin.twin.forecast import Forecast, Forecaster
+from hpctwin.twin.forecast import Forecaster
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
 
-__all__ = ["Candidate", "Core", "Decision", "StartedJob"]
-
-TIE = 1e-9
-"""Scores that differ by less than this share of the larger are equal."""
+__all__ = ["Core", "StartedJob"]
 
 # Kinds of events after which a job may be able to start.
 _OPPORTUNITY = (
     ev.JobSubmitted, ev.JobModified, ev.JobReleased, ev.JobEnded, ev.JobRequeued, ev.JobDeleted,
     ev.JobHeld, ev.NodeUp, ev.ReservationSet, ev.ReservationRemoved,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """One policy of the pool, judged.
-
-    Args:
-        policy: its name.
-        score: lower is better.
-        metrics: the means over the sampled futures, by name.
-        spread: standard deviations over the sampled futures, by name; empty with one future.
-        starts: ids of the jobs that it would start now.
-        never: waiting jobs that it would never start.
-    """
-
-    policy: str
-    score: float
-    metrics: dict[str, float]
-    spread: dict[str, float]
-    starts: tuple[str, ...]
-    never: int = 0
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What the twin would have the cluster do now, and why.
-
-    Args:
-        number: counts decisions from 1.
-        time_s: the present, by the cluster's clock.
-        seq: the last event that it knows.
-        state: hash of the mirror.
-        seed: of the sampled futures.
-        policy: the policy chosen.
-        reason: ``lowest score``, ``tie``, ``kept`` (by hysteresis or dwell), ``only one``.
-        before: the policy that was in force.
-        candidates: all of them, in the order of the pool.
-        starts: ids of the jobs to start now.
-        forecasts: start time and interval of each waiting job.
-        waiting, free_nodes: size of the queue, and nodes free before the decision.
-    """
-
-    number: int
-    time_s: float
-    seq: int
-    state: str
-    seed: int
-    policy: str
-    reason: str
-    before: str
-    candidates: tuple[Candidate, ...]
-    starts: tuple[str, ...]
-    forecasts: tuple[Forecast, ...]
-    waiting: int
-    free_nodes: int
 
 
 @dataclass(frozen=True)
@@ -137,7 +80,7 @@ class Core:
         )
         own = settings.own_policy
         self.own = None if own is None else parse_policy(own)
-        self._ties = _tie_order(settings.objective.ties, self.pool)
+        self._ties = tie_order(settings.objective.ties, self.pool)
         self.mirror = Mirror()
         self.expectations = Expectations(settings.predictor)
         self.forecaster = Forecaster()
@@ -238,8 +181,14 @@ class Core:
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
         seed = self.settings.seed + memory.decisions
         futures = self._look(jobs, now_s, pool, seed)
-        candidates = self._judge(pool, futures)
-        number, reason = self._choose(candidates, kept=kept or not choice)
+        candidates = judge(self.objective, [policy.name for policy in pool], futures)
+        number, reason = choose(
+            candidates,
+            current=memory.policy if memory.decisions else None,
+            hysteresis=self.settings.objective.hysteresis,
+            ties=self._ties,
+            free=choice and not kept,
+        )
         chosen = candidates[number]
         if chosen.policy != memory.policy or memory.decisions == 0:
             memory.policy_since_s = now_s
@@ -408,55 +357,6 @@ class Core:
             )
         return futures
 
-    def _judge(
-        self, pool: Sequence[Policy], futures: Sequence[Sequence[WhatIf]]
-    ) -> list[Candidate]:
-        """Score each policy by its mean over the sampled futures, or over the one expected."""
-        judged = futures[1:] or futures
-        measured = [[self.objective.measure(w.outlook) for w in future] for future in judged]
-        names = list(measured[0][0])
-        table = np.array([[[m[name] for name in names] for m in future] for future in measured])
-        mean, spread = table.mean(axis=0), table.std(axis=0)
-        metrics = [dict(zip(names, row, strict=True)) for row in mean.tolist()]
-        scores = self.objective.scores(metrics)
-        first = futures[0]
-        most = max(len(w.start_s) for w in first)
-        return [
-            Candidate(
-                policy=policy.name,
-                score=scores[i],
-                metrics=metrics[i],
-                spread=(
-                    dict(zip(names, spread[i].tolist(), strict=True)) if len(judged) > 1 else {}
-                ),
-                starts=first[i].starts,
-                never=most - len(first[i].start_s),
-            )
-            for i, policy in enumerate(pool)
-        ]
-
-    def _choose(self, candidates: Sequence[Candidate], *, kept: bool) -> tuple[int, str]:
-        """The number of the winner, and why it won."""
-        if len(candidates) == 1:
-            return 0, "kept" if kept else "only one"
-        # One that leaves jobs waiting for ever has no comparable waits.
-        possible = [i for i, c in enumerate(candidates) if c.never == 0]
-        best = min(candidates[i].score for i in possible)
-        margin = abs(best) * TIE
-        equal = [i for i in possible if candidates[i].score <= best + margin]
-        current = next((i for i in possible if candidates[i].policy == self._memory.policy), None)
-        hysteresis = self.settings.objective.hysteresis
-        if (
-            current is not None
-            and current not in equal
-            and self._memory.decisions > 0
-            and candidates[current].score <= best + abs(best) * hysteresis
-        ):
-            return current, "kept"
-        if len(equal) == 1:
-            return equal[0], "lowest score"
-        return min(equal, key=lambda i: self._ties.index(candidates[i].policy)), "tie"
-
     def _past(self, jobs: Sequence[JobRecord]) -> Past:
         memory = self._memory
         if self.settings.objective.past <= 0:
@@ -473,13 +373,6 @@ class Core:
 
     def _policy(self, name: str) -> Policy:
         return next(policy for policy in self.pool if policy.name == name)
-
-
-def _tie_order(ties: Sequence[str], pool: Sequence[Policy]) -> list[str]:
-    """Names of all policies, those named for ties first, then as in the pool."""
-    names = [policy.name for policy in pool]
-    wanted = [parse_policy(text).name for text in ties]
-    return [name for name in wanted if name in names] + [n for n in names if n not in wanted]
 
 
 def _waits(job: JobRecord | None) -> bool:

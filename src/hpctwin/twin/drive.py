@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.choice import Decision
+from hpctwin.twin.core import Core
 
 __all__ = ["Driven", "drive"]
 

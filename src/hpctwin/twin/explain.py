@@ -10,8 +10,9 @@ from hpctwin.engine import layout
 from hpctwin.errors import HpctwinError
 from hpctwin.model import format_duration
 from hpctwin.rms.records import JobRecord
+from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Candidate, Core
+from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Action, Journal
 from hpctwin.twin.objective import METRICS, Objective
 from hpctwin.twin.replaying import restored_core

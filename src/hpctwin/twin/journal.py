@@ -23,7 +23,7 @@ import numpy as np
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.manager import Outcome
-from hpctwin.twin.core import Candidate, Decision
+from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
 
 __all__ = ["Action", "Input", "Journal", "JournalError"]

@@ -7,8 +7,9 @@ from typing import Any
 
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError
+from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.restore import apply_input
 

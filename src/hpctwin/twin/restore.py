@@ -6,7 +6,8 @@ import json
 
 from hpctwin.rms.events import parse_event
 from hpctwin.rms.records import Snapshot
-from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.choice import Decision
+from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Input
 
 __all__ = ["apply_input"]

@@ -20,8 +20,9 @@ from hpctwin.rms import events as ev
 from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.bus import Bus, Delivery
+from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.core import Core, Decision
+from hpctwin.twin.core import Core
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Input, Journal, JournalError
 from hpctwin.twin.restore import apply_input

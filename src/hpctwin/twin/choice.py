@@ -1,0 +1,147 @@
+"""The choice: candidates judged by the objective, and which of them wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.twin.ahead import WhatIf
+from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.objective import Objective
+
+__all__ = ["Candidate", "Decision", "choose", "judge", "tie_order"]
+
+TIE = 1e-9
+"""Scores that differ by less than this share of the larger are equal."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One policy of the pool, judged.
+
+    Args:
+        policy: its name.
+        score: lower is better.
+        metrics: the means over the sampled futures, by name.
+        spread: standard deviations over the sampled futures, by name; empty with one future.
+        starts: ids of the jobs that it would start now.
+        never: waiting jobs that it would never start.
+    """
+
+    policy: str
+    score: float
+    metrics: dict[str, float]
+    spread: dict[str, float]
+    starts: tuple[str, ...]
+    never: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the twin would have the cluster do now, and why.
+
+    Args:
+        number: counts decisions from 1.
+        time_s: the present, by the cluster's clock.
+        seq: the last event that it knows.
+        state: hash of the mirror.
+        seed: of the sampled futures.
+        policy: the policy chosen.
+        reason: ``lowest score``, ``tie``, ``kept`` (by hysteresis or dwell), ``only one``.
+        before: the policy that was in force.
+        candidates: all of them, in the order of the pool.
+        starts: ids of the jobs to start now.
+        forecasts: start time and interval of each waiting job.
+        waiting, free_nodes: size of the queue, and nodes free before the decision.
+    """
+
+    number: int
+    time_s: float
+    seq: int
+    state: str
+    seed: int
+    policy: str
+    reason: str
+    before: str
+    candidates: tuple[Candidate, ...]
+    starts: tuple[str, ...]
+    forecasts: tuple[Forecast, ...]
+    waiting: int
+    free_nodes: int
+
+
+def judge(
+    objective: Objective, pool: Sequence[str], futures: Sequence[Sequence[WhatIf]]
+) -> list[Candidate]:
+    """Score each policy by its mean over the sampled futures, or over the one expected.
+
+    Args:
+        objective: what is judged by.
+        pool: names of the policies.
+        futures: what-ifs by future and policy; the first future is what is expected.
+    """
+    judged = futures[1:] or futures
+    measured = [[objective.measure(w.outlook) for w in future] for future in judged]
+    names = list(measured[0][0])
+    table = np.array([[[m[name] for name in names] for m in future] for future in measured])
+    mean, spread = table.mean(axis=0), table.std(axis=0)
+    metrics = [dict(zip(names, row, strict=True)) for row in mean.tolist()]
+    scores = objective.scores(metrics)
+    first = futures[0]
+    most = max(len(w.start_s) for w in first)
+    return [
+        Candidate(
+            policy=policy,
+            score=scores[i],
+            metrics=metrics[i],
+            spread=dict(zip(names, spread[i].tolist(), strict=True)) if len(judged) > 1 else {},
+            starts=first[i].starts,
+            never=most - len(first[i].start_s),
+        )
+        for i, policy in enumerate(pool)
+    ]
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    *,
+    current: str | None,
+    hysteresis: float,
+    ties: Sequence[str],
+    free: bool,
+) -> tuple[int, str]:
+    """The number of the winner, and why it won.
+
+    Args:
+        candidates: by `judge`.
+        current: the policy in force; None before the first decision.
+        hysteresis: it stays unless another is better by this share of the best score.
+        ties: names of all policies by preference.
+        free: whether there was a choice; with False the one candidate is the policy in force.
+    """
+    if len(candidates) == 1:
+        return 0, "only one" if free else "kept"
+    # One that leaves jobs waiting for ever has no comparable waits.
+    possible = [i for i, c in enumerate(candidates) if c.never == 0]
+    best = min(candidates[i].score for i in possible)
+    equal = [i for i in possible if candidates[i].score <= best + abs(best) * TIE]
+    mine = next((i for i in possible if candidates[i].policy == current), None)
+    if (
+        mine is not None
+        and mine not in equal
+        and candidates[mine].score <= best + abs(best) * hysteresis
+    ):
+        return mine, "kept"
+    if len(equal) == 1:
+        return equal[0], "lowest score"
+    return min(equal, key=lambda i: ties.index(candidates[i].policy)), "tie"
+
+
+def tie_order(ties: Sequence[str], pool: Sequence[Policy]) -> list[str]:
+    """Names of all policies, those named for ties first, then as in the pool."""
+    names = [policy.name for policy in pool]
+    wanted = [parse_policy(text).name for text in ties]
+    return [name for name in wanted if name in names] + [n for n in names if n not in wanted]
