@@ -19,6 +19,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.rms import events as ev
 from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
 from hpctwin.rms.records import Snapshot
+from hpctwin.twin.acting import Actor
 from hpctwin.twin.bus import Bus, Delivery
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
@@ -65,14 +66,13 @@ class Twin:
         self.guard = Guard(config.act)
         self._threads = ThreadPoolExecutor(config.threads) if config.threads > 1 else None
         self.core = Core(config.core, self._threads)
+        self.actor = Actor(config.act, self.guard, self.core, manager, journal, self.now_s)
         self.fault: str | None = None
         self.decision: Decision | None = None
         self.decision_id = 0
         self.in_charge = False
         self.drift: list[str] = []
-        self.counts = dict.fromkeys(
-            ("events", "bad_events", "snapshots", "drifts", "decisions", "starts", "refused"), 0
-        )
+        self.counts = dict.fromkeys(("events", "bad_events", "snapshots", "drifts", "decisions"), 0)
         self.cycle_ms = 0.0
         self.watch = watch or (lambda decision: None)
         self._held: list[Delivery] = []
@@ -109,6 +109,7 @@ class Twin:
             except (HpctwinError, ValueError, KeyError, TypeError) as error:
                 logger.error("the journal's state cannot be used, beginning anew: %s", error)
                 self.core = Core(self.config.core, self._threads)
+                self.actor.core = self.core
         stopped = self.journal.read_latest("stopped")
         if stopped is not None and stopped[1]:
             self.guard.stop(stopped[1])
@@ -154,7 +155,7 @@ class Twin:
             self._watch_gap()
             self._resync()
             self._take_charge()
-            self._approved()
+            self.actor.send_approved()
             self._decide()
             self._housekeeping()
         except JournalError as error:
@@ -282,7 +283,7 @@ class Twin:
         took_ms = 1e3 * (time.perf_counter() - begin)
         self.cycle_ms = took_ms
         mode = self.guard.mode
-        asks = mode == "approve" and not self._asked_already(decision.starts)
+        asks = mode == "approve" and not self.actor.asked_already(decision.starts)
         at_s = time.time()
         with self.journal.writing():
             input_id = self.journal.input("decide", json.dumps(call), at_s)
@@ -293,92 +294,14 @@ class Twin:
                 took_ms=took_ms,
                 approval="pending" if asks else None,
             )
-            planned = self._plan(row, decision.starts) if mode == "act" else []
+            planned = self.actor.plan(row, decision.starts) if mode == "act" else []
         self.decision, self.decision_id = decision, row
         self.counts["decisions"] += 1
         self._since_checkpoint += 1
         self._checkpoint_due |= self._since_checkpoint >= self.config.journal.checkpoint_every
-        self._send(planned)
+        self.actor.send(planned)
         self.guard.watch(self.core.forecaster.median_error)
         self.watch(decision)
-
-    def _asked_already(self, starts: tuple[str, ...]) -> bool:
-        """Whether each of these starts waits for a person already; true where there is none."""
-        asked: set[str] = set()
-        for row, _ in self.journal.approvals("pending"):
-            found = self.journal.read_decision(row)
-            asked.update(found["starts"] if found else ())
-        return asked.issuperset(starts)
-
-    def _plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Note the starts that may be sent, before they are."""
-        planned = []
-        at_s = time.time()
-        for job_id in starts:
-            why_not = self.guard.refuses("start", at_s)
-            action = self.journal.intend(decision, "start", job_id, at_s)
-            if why_not is not None:
-                self.journal.outcome(action, Outcome("refused", f"withheld: {why_not}"), 0.0)
-                continue
-            now_s = self.now_s()
-            self.journal.input("asked", json.dumps({"job_id": job_id, "time_s": now_s}), at_s)
-            self.core.asked_to_start(job_id, now_s)
-            planned.append((action, job_id))
-        return planned
-
-    def _send(self, planned: list[tuple[int, str]]) -> None:
-        outcomes = []
-        for action, job_id in planned:
-            if self.guard.killed():
-                outcomes.append((action, job_id, Outcome("refused", "withheld: kill switch"), 0.0))
-                continue
-            begin = time.perf_counter()
-            try:
-                outcome = self.manager.start(job_id)
-            except UnreachableError as error:
-                outcome = Outcome("unknown", str(error))
-            outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
-        if not outcomes:
-            return
-        with self.journal.writing():
-            for action, job_id, outcome, took_ms in outcomes:
-                self.journal.outcome(action, outcome, took_ms)
-                if outcome.result == "done":
-                    self.counts["starts"] += 1
-                elif outcome.result == "refused":
-                    logger.warning("start of job %s refused: %s", job_id, outcome.reason)
-                    self.counts["refused"] += 1
-                    now_s = self.now_s()
-                    body = json.dumps({"job_id": job_id, "time_s": now_s})
-                    self.journal.input("refused", body, time.time())
-                    self.core.refused(job_id, now_s)
-
-    def _approved(self) -> None:
-        """Send what a person has approved; what was not answered in time lapses."""
-        if self.guard.mode != "approve":
-            return
-        at_s = time.time()
-        planned = []
-        approved = self.journal.approvals("approved")
-        late = [
-            row
-            for row, since_s in self.journal.approvals("pending")
-            if at_s - since_s > self.config.act.approve_within or not self._still_wait(row)
-        ]
-        if not approved and not late:
-            return
-        with self.journal.writing():
-            for row in late:
-                self.journal.approve(row, "lapsed")
-            for row, _ in approved:
-                self.journal.approve(row, "done")
-                planned += self._plan(row, self._still_wait(row))
-        self._send(planned)
-
-    def _still_wait(self, decision: int) -> tuple[str, ...]:
-        """The jobs that a decision would start and that still wait."""
-        found = self.journal.read_decision(decision)
-        return tuple(j for j in found["starts"] if self.core.waits(j)) if found else ()
 
     def _take_charge(self) -> None:
         """Have the cluster's own scheduling rest exactly while the twin schedules."""
@@ -505,7 +428,7 @@ class Twin:
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
             "forecast_error": self.core.forecaster.median_error,
-            "counts": dict(self.counts),
+            "counts": {**self.counts, "starts": self.actor.done, "refused": self.actor.refused},
         }
 
     def _write_status(self, *, ended: bool = False) -> None:

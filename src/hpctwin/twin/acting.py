@@ -1,0 +1,128 @@
+"""Acting: starts are noted, checked by the guard, sent, and their outcome noted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.twin.config import ActSettings
+from hpctwin.twin.core import Core
+from hpctwin.twin.guard import Guard
+from hpctwin.twin.journal import Journal
+
+__all__ = ["Actor"]
+
+logger = logging.getLogger(__name__)
+
+
+class Actor:
+    """Sends the starts of decisions to the cluster.
+
+    Args:
+        settings: what the twin may do.
+        guard: asked before each action.
+        core: told what was asked and refused.
+        manager: the resource manager.
+        journal: has each action before it is sent.
+        now_s: the present by the cluster's clock.
+    """
+
+    def __init__(
+        self,
+        settings: ActSettings,
+        guard: Guard,
+        core: Core,
+        manager: ResourceManager,
+        journal: Journal,
+        now_s: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.guard = guard
+        self.core = core
+        self.manager = manager
+        self.journal = journal
+        self.now_s = now_s
+        self.done = 0
+        self.refused = 0
+
+    def asked_already(self, starts: tuple[str, ...]) -> bool:
+        """Whether each of these starts waits for a person already; true where there is none."""
+        asked: set[str] = set()
+        for row, _ in self.journal.approvals("pending"):
+            found = self.journal.read_decision(row)
+            asked.update(found["starts"] if found else ())
+        return asked.issuperset(starts)
+
+    def plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Note the starts that may be sent, before they are; inside `Journal.writing`."""
+        planned = []
+        at_s = time.time()
+        for job_id in starts:
+            why_not = self.guard.refuses("start", at_s)
+            action = self.journal.intend(decision, "start", job_id, at_s)
+            if why_not is not None:
+                self.journal.outcome(action, Outcome("refused", f"withheld: {why_not}"), 0.0)
+                continue
+            now_s = self.now_s()
+            self.journal.input("asked", json.dumps({"job_id": job_id, "time_s": now_s}), at_s)
+            self.core.asked_to_start(job_id, now_s)
+            planned.append((action, job_id))
+        return planned
+
+    def send(self, planned: list[tuple[int, str]]) -> None:
+        """Send what `plan` gave, and note what became of it."""
+        outcomes = []
+        for action, job_id in planned:
+            if self.guard.killed():
+                outcomes.append((action, job_id, Outcome("refused", "withheld: kill switch"), 0.0))
+                continue
+            begin = time.perf_counter()
+            try:
+                outcome = self.manager.start(job_id)
+            except UnreachableError as error:
+                outcome = Outcome("unknown", str(error))
+            outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
+        if not outcomes:
+            return
+        with self.journal.writing():
+            for action, job_id, outcome, took_ms in outcomes:
+                self.journal.outcome(action, outcome, took_ms)
+                if outcome.result == "done":
+                    self.done += 1
+                elif outcome.result == "refused":
+                    logger.warning("start of job %s refused: %s", job_id, outcome.reason)
+                    self.refused += 1
+                    now_s = self.now_s()
+                    body = json.dumps({"job_id": job_id, "time_s": now_s})
+                    self.journal.input("refused", body, time.time())
+                    self.core.refused(job_id, now_s)
+
+    def send_approved(self) -> None:
+        """Send what a person has approved; what was not answered in time lapses."""
+        if self.guard.mode != "approve":
+            return
+        at_s = time.time()
+        planned = []
+        approved = self.journal.approvals("approved")
+        late = [
+            row
+            for row, since_s in self.journal.approvals("pending")
+            if at_s - since_s > self.settings.approve_within or not self._still_wait(row)
+        ]
+        if not approved and not late:
+            return
+        with self.journal.writing():
+            for row in late:
+                self.journal.approve(row, "lapsed")
+            for row, _ in approved:
+                self.journal.approve(row, "done")
+                planned += self.plan(row, self._still_wait(row))
+        self.send(planned)
+
+    def _still_wait(self, decision: int) -> tuple[str, ...]:
+        """The jobs that a decision would start and that still wait."""
+        found = self.journal.read_decision(decision)
+        return tuple(j for j in found["starts"] if self.core.waits(j)) if found else ()
