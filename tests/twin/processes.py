@@ -15,7 +15,7 @@ import yaml
 
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.manager import UnreachableError
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal import Journal, JournalError
 
 __all__ = ["Pair"]
 
@@ -85,10 +85,11 @@ class Pair:
 
     def status(self) -> dict[str, Any]:
         """The last status in the journal, without the time that a process of its own would take."""
-        path = self.folder / "journal.sqlite"
-        if not path.exists():
-            return {"seq": None, "run": None, "state": None, "killed": None, "waiting": None}
-        journal = Journal(path, read_only=True)
+        nothing = {"seq": None, "run": None, "state": None, "killed": None, "waiting": None}
+        try:
+            journal = Journal(self.folder / "journal.sqlite", read_only=True)
+        except JournalError:
+            return nothing
         try:
             found = journal.read_latest("status")
             counts = journal.counts()

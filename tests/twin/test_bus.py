@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpctwin import Cluster, generate
 from hpctwin.errors import HpctwinError
 from hpctwin.rms import events as ev
+from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.twin.bus import BATCH, LocalBus
+from hpctwin.twin.mirror import Mirror
 from hpctwin.twin.recording import Player, Recorder, read_recording
 
 
@@ -109,3 +112,30 @@ def test_a_recording_is_played_at_its_pace(tmp_path: Path) -> None:
 def test_a_recording_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(HpctwinError, match="nothing"):
         next(read_recording(tmp_path / "nothing"))
+
+
+def test_a_recorded_run_played_again_ends_in_the_same_state(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    recorder = Recorder(LocalBus(), path)
+    faults = Faults(duplicated=0.2, reordered=0.2, mtbf_s=50_000)
+    cluster = EmulatedCluster(
+        Cluster.uniform(32), generate("four-phase"), publish=recorder.bus.publish, faults=faults
+    )
+    first = cluster.snapshot()
+    live = Mirror(first)
+    digests = []
+    for _ in range(200):
+        cluster.advance(cluster.next_time())
+        for one in recorder.receive(0.0):
+            live.take(ev.parse_event(one.data))
+            digests.append(live.digest)
+    recorder.close()
+    player, again = Player(path), Mirror(first)
+    played = []
+    while not player.done:
+        for one in player.receive(0.0):
+            again.take(ev.parse_event(one.data))
+            played.append(again.digest)
+    assert played == digests
+    assert len(set(digests)) > 100
+    player.close()

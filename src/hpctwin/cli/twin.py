@@ -28,6 +28,7 @@ def run(
     config: ConfigPath = DEFAULT,
     mode: Annotated[str | None, Parameter()] = None,
     view: bool = False,
+    record: Path | None = None,
     resume: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Run the twin until it is interrupted.
@@ -36,6 +37,7 @@ def run(
         config: its YAML file; `hpctwin twin check` tells what is wrong with it.
         mode: observe, advise, approve or act, instead of the mode in the file.
         view: show queue, nodes, policy and the last explanation in the terminal.
+        record: write all events to this file as they come, one JSON object per line.
         resume: go back to the configured mode after the twin had stopped itself.
     """
     import logging
@@ -49,7 +51,7 @@ def run(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with open_twin(settings) as twin:
+    with open_twin(settings, record=record) as twin:
         if resume:
             with twin.journal.writing():
                 twin.journal.latest("stopped", "", 0.0)

@@ -113,8 +113,14 @@ class Journal:
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")
-                self._db.executescript(_TABLES)
-                self._db.execute("INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA),))
+                # All tables at once, so that a reader never sees some of them.
+                self._db.executescript(
+                    f"BEGIN IMMEDIATE; {_TABLES}"
+                    f"INSERT OR IGNORE INTO meta VALUES ('schema', '{SCHEMA}'); COMMIT;"
+                )
+            elif not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._db.close()
+                raise JournalError(f"{path}: nothing is recorded yet")
             found = self._db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
         except sqlite3.Error as error:
             raise JournalError(f"{path}: not a journal that can be used: {error}") from error
