@@ -146,7 +146,7 @@ def test_when_the_twin_is_lost_the_cluster_schedules_by_itself_in_time_and_the_t
         {"duplicated": 0.3},
         {"reordered": 0.3},
         {"late": 0.2, "late_s": 20},
-        {"dropped": 0.02},
+        {"dropped": 0.05},
         {"cleanup_s": 5},
         {"refused": 0.2},
         {"lost_answers": 0.2},
@@ -265,6 +265,28 @@ def test_a_restart_of_the_resource_manager_is_resynced(pair: Pair) -> None:
     pair.wait_done(90)
     every_job_ran_once(pair)
     the_mirror_is_the_cluster(pair)
+
+
+def test_an_objective_that_fails_is_a_fault_that_is_told_and_the_cluster_goes_on(tmp_path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def cost(outlook):\n"
+        "    if len(outlook.nodes) == 3:\n"
+        "        raise ValueError('three')\n"
+        "    return outlook.wait_s.sum()\n"
+    )
+    objective = {"function": "mine:cost"}
+    pair = Pair(tmp_path, core={"objective": objective}, cycle_every=0.5)
+    try:
+        pair.begin_cluster("--speed", "3000", "--wait")
+        pair.begin_twin(prefix=("env", f"PYTHONPATH={tmp_path}"))
+        pair.wait_done(90)
+        every_job_ran_once(pair)
+        said = (tmp_path / "twin.log").read_text()
+        assert "cannot decide: the objective's function failed: ValueError('three')" in said
+        assert "mended" in said
+        assert pair.twin.poll() is None
+    finally:
+        pair.end()
 
 
 def test_the_twins_clock_is_the_clusters(pair: Pair) -> None:

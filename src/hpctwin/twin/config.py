@@ -233,7 +233,7 @@ class TwinConfig(_Model):
     act: ActSettings = ActSettings()
     journal: JournalSettings = JournalSettings()
     gap_patience: Duration = Field(default=1.0, gt=0)
-    resync_every: Duration = Field(default=300.0, gt=0)
+    resync_every: Duration = Field(default=60.0, gt=0)
     cycle_every: Duration = Field(default=30.0, gt=0)
     heartbeat_every: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)

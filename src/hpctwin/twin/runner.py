@@ -79,6 +79,7 @@ class Twin:
         self._checkpoint_due = True
         self._since_checkpoint = 0
         self._reference: Snapshot | None = None
+        self._reference_until = 0.0
         self._clock: tuple[float, float] | None = None
         self._gap_since: float | None = None
         self._next = dict.fromkeys(
@@ -164,6 +165,10 @@ class Twin:
             self._set_fault(f"resource manager: {error}")
             self._next["retry"] = time.monotonic() + RETRY_S
             self._next["resync"] = 0.0
+        except HpctwinError as error:
+            # A policy or an objective that fails, or a snapshot in a form that is not known.
+            self._set_fault(f"cannot decide: {error}")
+            self._hand_back()
 
     # --- events and snapshots --------------------------------------------------------------------
 
@@ -201,6 +206,8 @@ class Twin:
         self.counts["bad_events"] += len(bad)
 
     def _watch_gap(self) -> None:
+        """Events that do not come: one that others wait for, or the last ones before a snapshot."""
+        self._watch_reference()
         if self.core.mirror.missing is None:
             self._gap_since = None
             return
@@ -210,6 +217,15 @@ class Twin:
         elif now - self._gap_since > self.config.gap_patience:
             self._input("gap", {})
             self._gap_since = None
+
+    def _watch_reference(self) -> None:
+        snapshot = self._reference
+        if snapshot is None or time.monotonic() < self._reference_until or self.bus.lag() > 0:
+            return
+        logger.warning("the events up to %d of run %s did not come", snapshot.seq, snapshot.run)
+        self._reference = None
+        self.counts["drifts"] += 1
+        self._adopt(snapshot)
 
     def _resync(self) -> None:
         """Get a snapshot where the mirror needs one, and compare with one now and then."""
@@ -227,9 +243,11 @@ class Twin:
         if self.in_charge and snapshot.own_scheduling:
             self.in_charge = False
         if needed:
+            self._reference = None
             self._adopt(snapshot)
-        else:
+        elif self._reference is None:
             self._reference = snapshot
+            self._reference_until = now + self.config.gap_patience
             self._compare_with_reference()
 
     def _compare_with_reference(self) -> None:
@@ -278,6 +296,7 @@ class Twin:
         }
         begin = time.perf_counter()
         decision = self.core.decide(**call)
+        self._recovered("cannot decide")
         if decision is None:
             return
         took_ms = 1e3 * (time.perf_counter() - begin)
@@ -383,6 +402,10 @@ class Twin:
         self._checkpoint_due = True
         self._set_fault(f"journal: {reason}")
         self._next["retry"] = time.monotonic() + RETRY_S
+        self._hand_back()
+
+    def _hand_back(self) -> None:
+        """Let the cluster schedule by itself while there is a fault."""
         if self.in_charge:
             self.in_charge = False
             try:
