@@ -96,13 +96,15 @@ def present(
     runs = [job for job in jobs if job.start_s is not None]
     waits = _may_start([job for job in jobs if job.start_s is None], {j.spec.id for j in runs})
     specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
-    submit_ms = np.array(
-        [round(job.spec.submit_s * MS_PER_S) for job in runs]
-        + [_due_ms(job.spec, now_ms) for job in waits]
-        + [max(now_ms + 1, round(spec.submit_s * MS_PER_S)) for spec in arrivals],
-        np.int64,
-    )
-    np.minimum(submit_ms[: len(runs)], now_ms, out=submit_ms[: len(runs)])
+    submit_s = np.array([spec.submit_s for spec in specs])
+    submit_ms = _ms(submit_s)
+    here = len(runs) + len(waits)
+    submit_ms[:here] = np.minimum(submit_ms[:here], now_ms)
+    submit_ms[here:] = np.maximum(submit_ms[here:], now_ms + 1)
+    for i, spec in enumerate(specs[len(runs) : here], len(runs)):
+        # A job that asks for a later start joins the queue then.
+        if spec.not_before_s is not None and spec.not_before_s > now_s:
+            submit_ms[i] = round(spec.not_before_s * MS_PER_S)
     rank = _ranks(specs)
     order = np.lexsort((rank, submit_ms))
     workload = _workload(specs, submit_ms, rank, runtime_s or {}, order, {j.spec.id for j in runs})
@@ -135,7 +137,7 @@ def present(
     return Present(
         base=simulation,
         ids=tuple(specs[i].id for i in order),
-        submit_s=np.array([specs[i].submit_s for i in order]),
+        submit_s=submit_s[order],
         running=rows,
         waiting=np.sort(place[len(runs) : len(runs) + len(waits)]),
         now_ms=now_ms,
@@ -200,13 +202,9 @@ def _may_start(waits: list[JobRecord], running: set[str]) -> list[JobRecord]:
         waits = left
 
 
-def _due_ms(spec: JobSpec, now_ms: int) -> int:
-    """When a waiting job joins the queue: it has, unless it asks for a later time."""
-    due_ms = round(spec.submit_s * MS_PER_S)
-    if spec.not_before_s is None:
-        return min(now_ms, due_ms)
-    asked_ms = round(spec.not_before_s * MS_PER_S)
-    return asked_ms if asked_ms > now_ms else min(now_ms, due_ms)
+def _ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Whole milliseconds, as `round` gives them."""
+    return np.rint(seconds * MS_PER_S).astype(np.int64)
 
 
 def _workload(
@@ -219,12 +217,12 @@ def _workload(
 ) -> Workload:
     # The records were validated when they came in, so the columns are put together directly.
     size = len(specs)
-    walltime_ms = np.array([round(s.walltime_s * MS_PER_S) for s in specs], np.int64)
+    walltime_ms = _ms(np.array([s.walltime_s for s in specs]))
     runtime_ms = walltime_ms.copy()
     if runtime_s:
         expected = np.array([runtime_s.get(s.id, s.walltime_s) for s in specs])
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
-        runtime_ms = np.clip(np.rint(expected * MS_PER_S).astype(np.int64), 1, walltime_ms)
+        runtime_ms = np.clip(_ms(expected), 1, walltime_ms)
     unknown = np.full(size, -1, np.int64)
     per_node = {}
     if any(s.cores or s.gpus or s.memory_gb for s in specs):

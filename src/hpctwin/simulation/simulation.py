@@ -352,6 +352,8 @@ class Simulation:
         # The new policy has its say at once, and the old one's reservations are void.
         self._sim.count[layout.PASS_DUE] = 1
         self._sim.count[layout.TIMER] = NEVER_MS
+        if policy.order.changes:
+            return  # such a queue is scored at each pass, and kept in no order
         work = new_work(self._jobs, self._machine, self._sim)
         reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
 

@@ -77,17 +77,20 @@ def look_ahead(
             there. None to go on until the queue is empty.
         threads: runs them at once; the engine lets go of the interpreter while it runs.
     """
+    now_s = now.now_ms / MS_PER_S
 
     def run(policy: Policy) -> WhatIf:
         simulation = now.fork(policy)
-        simulation.advance(None if horizon_s is None else now.now_ms / MS_PER_S + horizon_s)
+        simulation.advance(None if horizon_s is None else now_s + horizon_s)
         time = simulation.state.time
         start, end = time[layout.START], time[layout.END]
         waiting = now.waiting[start[now.waiting] >= 0]
+        ids = [now.ids[row] for row in waiting.tolist()]
+        start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))
         return WhatIf(
             policy=policy.name,
-            starts=tuple(now.ids[row] for row in waiting[start[waiting] == now.now_ms]),
-            start_s={now.ids[row]: int(start[row]) / MS_PER_S for row in waiting},
+            starts=tuple(i for i, s in start_s.items() if s == now_s),
+            start_s=start_s,
             outlook=_outlook(now, start, end, past, horizon_s),
         )
 

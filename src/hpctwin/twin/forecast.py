@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,15 +16,14 @@ __all__ = ["Forecast", "Forecaster"]
 COVERAGE = 0.8
 """Share of starts that should fall into their interval."""
 
-WAITS_S = np.array([60.0, 600.0, 3600.0, 14_400.0, 86_400.0])
+WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
 """Errors are kept apart by how long the forecast wait is: bounds of the classes, seconds."""
 
 ERRORS, ENOUGH = 300, 20
 LEAST_SCALE_S = 60.0
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(NamedTuple):
     """When a waiting job will start.
 
     Args:
@@ -122,7 +121,7 @@ class Forecaster:
     def state(self) -> dict[str, Any]:
         """All that was learnt, as plain values."""
         return {
-            "open": {i: [list(astuple(one)) for one in said] for i, said in self._open.items()},
+            "open": {i: [list(one) for one in said] for i, said in self._open.items()},
             "errors": [list(errors) for errors in self._errors],
         }
 
@@ -141,4 +140,4 @@ def _quantiles(errors: deque[float]) -> tuple[float, float] | None:
 
 
 def _class_of(wait_s: float) -> int:
-    return int(np.searchsorted(WAITS_S, wait_s, side="right"))
+    return bisect_right(WAITS_S, wait_s)

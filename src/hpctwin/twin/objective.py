@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -45,12 +46,12 @@ class Outlook:
     busy_node_s: float
     begin_s: float
 
-    @property
+    @cached_property
     def wait_s(self) -> FloatArray:
         """From submission to start [J]."""
         return self.start_s - self.submit_s
 
-    @property
+    @cached_property
     def runtime_s(self) -> FloatArray:
         """From start to end [J]."""
         return self.end_s - self.start_s
