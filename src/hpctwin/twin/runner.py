@@ -156,7 +156,8 @@ class Twin:
             self._watch_gap()
             self._resync()
             self._take_charge()
-            self.actor.send_approved()
+            if self.in_charge:
+                self.actor.send_approved()
             self._decide()
             self._housekeeping()
         except JournalError as error:
@@ -313,7 +314,8 @@ class Twin:
                 took_ms=took_ms,
                 approval="pending" if asks else None,
             )
-            planned = self.actor.plan(row, decision.starts) if mode == "act" else []
+            acts = mode == "act" and self.in_charge and self.fault is None
+            planned = self.actor.plan(row, decision.starts) if acts else []
         self.decision, self.decision_id = decision, row
         self.counts["decisions"] += 1
         self._since_checkpoint += 1
@@ -423,6 +425,8 @@ class Twin:
         if self.fault is not None and self.fault.startswith(what):
             logger.info("mended: %s", self.fault)
             self.fault = None
+            # What was decided meanwhile was not done.
+            self.core.opportunity = True
 
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""

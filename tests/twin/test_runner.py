@@ -1,0 +1,230 @@
+"""The live loop, turn by turn, with a cluster and a bus in the same process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin import Cluster
+from hpctwin.rms import events as ev
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.records import JobSpec, Snapshot
+from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.runner import Twin
+
+
+class Manager:
+    """The cluster as a resource manager; can be made to fail."""
+
+    clock_speed = 0.0
+
+    def __init__(self, cluster: EmulatedCluster) -> None:
+        self.inner = cluster
+        self.cluster = "c"
+        self.away = False
+        self.answer: Outcome | None = None
+        self.started: list[str] = []
+
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset()
+
+    def snapshot(self) -> Snapshot:
+        if self.away:
+            raise UnreachableError("away")
+        return self.inner.snapshot()
+
+    def start(self, job_id: str) -> Outcome:
+        if self.away:
+            raise UnreachableError("away")
+        self.started.append(job_id)
+        return self.answer or self.inner.start(job_id)
+
+    def take_scheduling(self) -> Outcome:
+        return self.inner.take_scheduling()
+
+    def give_scheduling(self) -> Outcome:
+        return self.inner.give_scheduling()
+
+    def heartbeat(self, seq: int) -> None:
+        if self.away:
+            raise UnreachableError("away")
+        self.inner.heartbeat(seq)
+
+    def hold(self, job_id: str) -> Outcome:
+        return self.inner.hold(job_id)
+
+    release = set_priority = hold
+
+    def close(self) -> None:
+        pass
+
+
+class Setting:
+    def __init__(self, folder: Path, **config: Any) -> None:
+        self.bus = LocalBus()
+        self.lose = 0
+        self.cluster = EmulatedCluster(Cluster.uniform(8), publish=self.publish)
+        self.manager = Manager(self.cluster)
+        body = {
+            "manager": {"kind": "emulated", "address": "none"},
+            "act": {"mode": "act"},
+            "journal": {"path": str(folder / "j.sqlite")},
+            "gap_patience": 0.05,
+            "resync_every": 0.1,
+            "threads": 1,
+        }
+        for section, values in config.items():
+            body[section] = (
+                {**body.get(section, {}), **values} if isinstance(values, dict) else values
+            )
+        self.journal = Journal(folder / "j.sqlite")
+        self.twin = Twin(TwinConfig.of(body), self.manager, self.bus, self.journal)
+        self.twin.begin()
+
+    def publish(self, event: ev.Event) -> None:
+        if self.lose > 0:
+            self.lose -= 1
+        else:
+            self.bus.publish(event)
+
+    def turn(self, times: int = 3) -> None:
+        for _ in range(times):
+            self.twin.turn(0.01)
+
+    def submit(self, number: int, nodes: int = 8) -> None:
+        spec = JobSpec(id=str(number), submit_s=self.cluster.now_s, nodes=nodes, walltime_s=60)
+        assert self.cluster.submit(spec, 30).result == "done"
+
+    def running(self) -> set[str]:
+        return {j.spec.id for j in self.cluster.snapshot().jobs if j.start_s is not None}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Any]:
+    made: list[Setting] = []
+
+    def one(**config: Any) -> Setting:
+        made.append(Setting(tmp_path, **config))
+        return made[-1]
+
+    yield one
+    for setting in made:
+        setting.twin.end()
+        setting.journal.close()
+
+
+def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -> None:
+    setting = make()
+    setting.turn()
+    setting.lose = 1
+    setting.submit(1)
+    setting.turn()
+    assert setting.running() == set()
+    time.sleep(0.3)
+    setting.turn()
+    time.sleep(0.1)
+    setting.turn()
+    assert setting.running() == {"1"}
+    assert setting.twin.counts["drifts"] == 1
+
+
+def test_a_refused_start_is_tried_again_only_after_a_while_and_is_in_the_journal(make) -> None:
+    setting = make(core={"retry": 100})
+    setting.turn()
+    setting.manager.answer = Outcome("refused", "no")
+    setting.submit(1)
+    setting.turn(10)
+    assert setting.manager.started == ["1"]
+    (action,) = setting.journal.read_actions(job="1")
+    assert (action.result, action.reason) == ("refused", "no")
+    setting.manager.answer = None
+    setting.cluster.advance(200)
+    setting.submit(2, nodes=1)
+    setting.turn(5)
+    assert setting.running() == {"1"} or setting.running() == {"2"}
+
+
+def test_an_answer_that_is_lost_is_settled_by_a_snapshot(make) -> None:
+    setting = make(core={"start_patience": 5})
+    setting.turn()
+    setting.manager.answer = Outcome("unknown", "lost")
+    setting.submit(1)
+    setting.turn()
+    assert setting.running() == set()
+    setting.manager.answer = None
+    setting.cluster.advance(100)
+    setting.submit(2, nodes=1)
+    time.sleep(0.15)
+    setting.turn(10)
+    assert setting.running()
+
+
+def test_with_the_manager_away_it_says_so_and_goes_on_when_it_is_back(make) -> None:
+    setting = make()
+    setting.turn()
+    setting.manager.away = True
+    time.sleep(0.15)
+    setting.turn()
+    assert setting.twin.fault == "resource manager: away"
+    setting.submit(1)
+    setting.turn()
+    setting.manager.away = False
+    time.sleep(1.1)
+    setting.turn(5)
+    assert setting.twin.fault is None
+    assert setting.running() == {"1"}
+
+
+def test_garbage_on_the_bus_is_put_aside_and_the_rest_goes_on(make) -> None:
+    setting = make()
+    setting.turn()
+    for data in (b"\xff", b"{}", b"null", b'{"kind": "job_started"}', b"[" * 10_000):
+        setting.bus.put(data)
+    setting.submit(1)
+    setting.turn()
+    assert len(setting.bus.dead_letters) == 5
+    assert setting.twin.counts["bad_events"] == 5
+    assert setting.running() == {"1"}
+
+
+def test_events_of_another_cluster_are_not_taken(make) -> None:
+    setting = make()
+    setting.turn()
+    spec = JobSpec(id="9", submit_s=0, nodes=1, walltime_s=1)
+    setting.bus.publish(ev.JobSubmitted(cluster="other", run="1", seq=1, time_s=0, job=spec))
+    setting.turn()
+    assert setting.twin.core.mirror.jobs == {}
+    assert setting.twin.core.mirror.needs_snapshot is None
+
+
+def test_a_limit_on_starts_withholds_the_rest_and_says_why(make) -> None:
+    setting = make(act={"starts_per_minute": 2})
+    setting.turn()
+    for number in range(4):
+        setting.submit(number, nodes=1)
+    setting.turn()
+    assert len(setting.running()) == 2
+    said = {a.reason for n in range(4) for a in setting.journal.read_actions(job=str(n))}
+    assert "withheld: more than 2 starts a minute" in said
+
+
+def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
+    setting = make()
+    setting.turn()
+    for number in range(3):
+        setting.submit(number, nodes=8)
+        setting.turn()
+        setting.cluster.advance(setting.cluster.now_s + 40)
+    setting.turn()
+    state = setting.twin.core.state()
+    again = Twin(setting.twin.config, setting.manager, setting.bus, setting.journal)
+    again.begin()
+    assert again.core.state() == state
+    again.end()
