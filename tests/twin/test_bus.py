@@ -105,7 +105,7 @@ def test_a_recording_is_played_at_its_pace(tmp_path: Path) -> None:
     while not player.done:
         found += len(player.receive(0.5))
     assert found == 2
-    assert 0.08 < time.monotonic() - begin < 0.3
+    assert 0.08 < time.monotonic() - begin < 2
     player.close()
 
 
