@@ -1,7 +1,8 @@
 """How fast the live twin is: `python benchmarks/twin.py [cycle] [redis] [memory]`, all if none is named.
 
-- cycle: one event taken into the mirror and all policies of the pool run ahead; the ratio to a plain
-  Python loop over the same number of jobs is printed beside it, as a measure of the machine.
+- cycle: one event taken into the mirror and all policies of the pool run ahead, and the same with the
+  choice and the forecasts of all waiting jobs; the ratio to a plain Python loop over the same number of
+  jobs is printed beside it, as a measure of the machine.
 - redis: from a submission on an emulated cluster to the start of the job there, through a real Redis,
   at about 100 events a second, both as processes of their own.
 - memory: resident memory of the core after 100,000 and after a million events.
@@ -80,7 +81,9 @@ def spec(number: int, nodes: int, walltime_s: float, submit_s: float) -> JobSpec
 
 
 def cycle() -> None:
-    print("work | median ms | p90 ms | in loops over the jobs")
+    print(
+        "work | mirror and what-ifs, median ms | with choice and forecasts, median ms | p90 ms | in loops"
+    )
     for nodes, waiting, widest, pool in (
         (32, 140, 20, CoreSettings().pool),
         (4360, 1000, 200, TWELVE),
@@ -91,13 +94,23 @@ def cycle() -> None:
             snapshot = busy_cluster(nodes, waiting, widest)
             core.take_snapshot(snapshot)
             running = [job for job in snapshot.jobs if job.start_s is not None]
-            took = []
+            took, looked = [], []
+            look = core._look
+
+            def timed(*arguments: object, look=look, looked=looked) -> object:
+                begin = time.perf_counter()
+                found = look(*arguments)
+                looked[-1] += 1e3 * (time.perf_counter() - begin)
+                return found
+
+            core._look = timed  # type: ignore[method-assign,assignment]
             for seq in range(1, 41):
                 job = running[seq % len(running)]
                 # A job ends, so that there is a choice to make, and it is put back as it was.
                 end = ev.JobEnded(cluster="c", run="r", seq=seq, time_s=NOW_S, job_id=job.spec.id)
                 begin = time.perf_counter()
                 core.take_event(end)
+                looked.append(1e3 * (time.perf_counter() - begin))
                 decision = core.decide(NOW_S)
                 took.append(1e3 * (time.perf_counter() - begin))
                 assert decision is not None
@@ -111,7 +124,11 @@ def cycle() -> None:
             loop_ms = 10 * (time.perf_counter() - begin)
         median, p90 = np.median(took[2:]), np.quantile(took[2:], 0.9)
         name = f"{len(pool)} policies, {nodes} nodes, {waiting} waiting, {len(running)} running"
-        print(f"{name} | {median:.2f} | {p90:.2f} | {median / loop_ms:.0f}", flush=True)
+        look_ms = np.median(looked[2:])
+        print(
+            f"{name} | {look_ms:.2f} | {median:.2f} | {p90:.2f} | {median / loop_ms:.0f}",
+            flush=True,
+        )
 
 
 def redis(seconds: float = 30.0) -> None:

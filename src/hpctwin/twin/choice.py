@@ -85,10 +85,7 @@ def judge(
     """
     judged = futures[1:] or futures
     measured = [[objective.measure(w.outlook) for w in future] for future in judged]
-    names = list(measured[0][0])
-    table = np.array([[[m[name] for name in names] for m in future] for future in measured])
-    mean, spread = table.mean(axis=0), table.std(axis=0)
-    metrics = [dict(zip(names, row, strict=True)) for row in mean.tolist()]
+    metrics, spread = _mean_and_spread(measured)
     scores = objective.scores(metrics)
     first = futures[0]
     most = max(len(w.start_s) for w in first)
@@ -97,12 +94,27 @@ def judge(
             policy=policy,
             score=scores[i],
             metrics=metrics[i],
-            spread=dict(zip(names, spread[i].tolist(), strict=True)) if len(judged) > 1 else {},
+            spread=spread[i],
             starts=first[i].starts,
             never=most - len(first[i].start_s),
         )
         for i, policy in enumerate(pool)
     ]
+
+
+def _mean_and_spread(
+    measured: Sequence[Sequence[dict[str, float]]],
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Of each policy's metrics over the futures; no spread where there is only one."""
+    if len(measured) == 1:
+        return list(measured[0]), [{} for _ in measured[0]]
+    names = list(measured[0][0])
+    table = np.array([[[m[name] for name in names] for m in future] for future in measured])
+
+    def named(rows: list[list[float]]) -> list[dict[str, float]]:
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    return named(table.mean(axis=0).tolist()), named(table.std(axis=0).tolist())
 
 
 def choose(

@@ -23,6 +23,9 @@ __all__ = ["METRICS", "PAPER_WEIGHTS", "Metric", "Normalise", "Objective", "Outl
 FloatArray = npt.NDArray[np.float64]
 Normalise = Literal["mean", "best", "range", "none"]
 
+LEAST_S = 0.001
+"""Runtimes are counted as this at least, so that a slowdown is a number."""
+
 
 @dataclass(frozen=True)
 class Outlook:
@@ -56,8 +59,15 @@ class Outlook:
         """From start to end [J]."""
         return self.end_s - self.start_s
 
-    def slowdown(self, least_s: float = 0.001) -> FloatArray:
+    def slowdown(self, least_s: float = LEAST_S) -> FloatArray:
         """Turnaround over runtime, runtimes counted as ``least_s`` at least, and 1 at least [J]."""
+        return self._plain_slowdown if least_s == LEAST_S else self._slowdown(least_s)
+
+    @cached_property
+    def _plain_slowdown(self) -> FloatArray:
+        return self._slowdown(LEAST_S)
+
+    def _slowdown(self, least_s: float) -> FloatArray:
         runtime = np.maximum(self.runtime_s, least_s)
         return np.maximum(1.0, (self.wait_s + self.runtime_s) / runtime)
 
