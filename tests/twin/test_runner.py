@@ -12,7 +12,7 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
@@ -34,6 +34,12 @@ class Manager:
 
     def capabilities(self) -> frozenset[Capability]:
         return frozenset()
+
+    def report(self) -> Report:
+        return Report()
+
+    def own_estimates(self) -> dict[str, float]:
+        return {}
 
     def snapshot(self) -> Snapshot:
         if self.away:

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobRecord, Snapshot
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "End"]
 
 _NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
+
+
+class End(NamedTuple):
+    """How a job ended, where the resource manager says so.
+
+    Args:
+        reason: see `events.JobEnded`.
+        exit_code: of the job.
+    """
+
+    reason: Literal["exit", "cancelled", "walltime", "node_failure"] = "exit"
+    exit_code: int = 0
+
+
+_BY_ITSELF = End()
 
 
 class Changes:
     """Turns a series of snapshots into numbered events.
 
     What came and went between two snapshots is not seen. A job that is gone counts as ended by
-    itself when it ran, as deleted when it waited; ends are told at the time of the later snapshot.
+    itself when it ran, unless something else is known, and as deleted when it waited; ends are told at
+    the time of the later snapshot.
 
     Args:
         first: the snapshot to begin with; its ``seq`` is that of the last event before.
@@ -28,11 +44,16 @@ class Changes:
         self.run = run
         self.last = first.model_copy(update={"run": run})
 
-    def to(self, snapshot: Snapshot) -> list[ev.Event]:
-        """The events that lead from the last snapshot to this one; `last` is then this one."""
+    def to(self, snapshot: Snapshot, ends: Mapping[str, End] | None = None) -> list[ev.Event]:
+        """The events that lead from the last snapshot to this one; `last` is then this one.
+
+        Args:
+            snapshot: the next one.
+            ends: how jobs ended of which that is known.
+        """
         events: list[ev.Event] = []
         seq = self.last.seq
-        for kind, time_s, fields in _between(self.last, snapshot):
+        for kind, time_s, fields in _between(self.last, snapshot, ends or {}):
             seq += 1
             common = {"cluster": snapshot.cluster, "run": self.run, "seq": seq, "time_s": time_s}
             events.append(kind.model_construct(**common, **fields))
@@ -40,7 +61,9 @@ class Changes:
         return events
 
 
-def _between(old: Snapshot, new: Snapshot) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
+def _between(
+    old: Snapshot, new: Snapshot, ends: Mapping[str, End]
+) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
     """Kind, time and fields of each event: first what frees nodes, then what asks for them."""
     now_s = new.time_s
     before = {job.spec.id: job for job in old.jobs}
@@ -51,7 +74,8 @@ def _between(old: Snapshot, new: Snapshot) -> Iterator[tuple[type[Any], float, d
             if still is None:
                 yield ev.JobDeleted, now_s, {"job_id": job_id}
         elif still is None:
-            yield ev.JobEnded, now_s, {"job_id": job_id}
+            end = ends.get(job_id, _BY_ITSELF)
+            yield ev.JobEnded, now_s, {"job_id": job_id, **end._asdict()}
         elif still.start_s is None and still.requeues == job.requeues:
             yield ev.JobRequeued, now_s, {"job_id": job_id}
     states = {node.name: node.state for node in old.nodes}

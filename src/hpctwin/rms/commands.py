@@ -44,6 +44,7 @@ class Commands:
             **(environment or {}),
         }
         self._calls: deque[float] = deque()
+        self._kept: dict[tuple[str, ...], tuple[float, bytes]] = {}
 
     def run(self, name: str, arguments: Sequence[str]) -> bytes:
         """The standard output of a command.
@@ -83,7 +84,14 @@ class Commands:
             raise Failed(said.splitlines()[-1] if said else f"{name} ended with {done.returncode}")
         return done.stdout
 
-    @property
+    def run_at_times(self, name: str, arguments: Sequence[str], every_s: float) -> bytes:
+        """As `run`, for what seldom changes: an answer younger than ``every_s`` is given again."""
+        key = (name, *arguments)
+        now = time.monotonic()
+        if key not in self._kept or self._kept[key][0] < now - every_s:
+            self._kept[key] = (now, self.run(name, arguments))
+        return self._kept[key][1]
+
     def calls_per_minute(self) -> int:
         """How many commands were run in the last minute."""
         now = time.monotonic()

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import Snapshot
 
-__all__ = ["Capability", "Outcome", "ResourceManager", "UnreachableError"]
+__all__ = ["Capability", "Outcome", "Report", "ResourceManager", "UnreachableError"]
 
 Capability = Literal["start", "hold", "release", "set_priority", "take_scheduling"]
 
@@ -31,6 +31,19 @@ class Outcome:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class Report:
+    """How we stand with a resource manager.
+
+    Args:
+        calls_per_minute: how often we asked it for something in the last minute.
+        notes: one sentence for each thing that the last snapshot leaves out or takes for granted.
+    """
+
+    calls_per_minute: int = 0
+    notes: tuple[str, ...] = ()
+
+
 class ResourceManager(Protocol):
     """What the twin asks of a resource manager. All calls have a time limit of their own."""
 
@@ -44,6 +57,18 @@ class ResourceManager(Protocol):
 
     def capabilities(self) -> frozenset[Capability]:
         """What can be done here, with the rights that we have."""
+
+    def report(self) -> Report:
+        """What we cost it, and what could not be read in the last snapshot."""
+
+    def own_estimates(self) -> dict[str, float]:
+        """When it says itself that jobs will start, seconds since the epoch by job id.
+
+        Jobs of which it says nothing are not in it.
+
+        Raises:
+            UnreachableError: no answer.
+        """
 
     def snapshot(self) -> Snapshot:
         """Everything it knows now.

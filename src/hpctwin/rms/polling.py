@@ -6,32 +6,45 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.changes import Changes
 from hpctwin.rms.events import Event
-from hpctwin.rms.manager import Capability, Outcome, ResourceManager
+from hpctwin.rms.manager import Capability, Outcome, Report, ResourceManager
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, Look, News, Updated, updated
 from hpctwin.rms.records import Snapshot
+from hpctwin.rms.spool import Lines
 
 __all__ = ["PolledManager", "Poller"]
 
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 600.0
+READ_S = 0.2
+"""News are waited for so long at once; a wish for a look is seen as late."""
+OVERLAP_S = 2.0
+"""News so much older than a look may tell of what that look did not see yet."""
+END_OVERLAP_S = 10.0
+"""A job that has ended may be listed for so long, while its nodes are cleaned up."""
 
 
 class Poller:
-    """Polls a resource manager in a thread and publishes what has changed.
+    """Looks at a resource manager in a thread, and publishes what has changed.
 
-    After an error the pause doubles, up to ten minutes. `snapshot` gives what was last seen, so the
-    controller is asked once per interval however many ask us.
+    Where the resource manager pushes news by itself, they are published as they come, and the looks only
+    make sure that nothing was missed. After an error the pause doubles, up to ten minutes. `snapshot`
+    gives what was last known, so the controller is asked once per interval however many ask us.
 
     Args:
         manager: whom to ask.
         publish: takes each event.
-        every_s: pause between two polls.
+        every_s: pause between two looks.
         floor_s: least pause, also after `soon`.
+        lines: where pushed news come from.
+        translate: what a line of them says.
+        clock: seconds since the epoch, by which the times of news are compared with those of looks.
     """
 
     def __init__(
@@ -41,6 +54,9 @@ class Poller:
         *,
         every_s: float = 60.0,
         floor_s: float = 1.0,
+        lines: Lines | None = None,
+        translate: Callable[[str], Sequence[News]] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.manager = manager
         self.publish = publish
@@ -48,6 +64,12 @@ class Poller:
         self.floor_s = min(floor_s, every_s)
         self.polls = 0
         self.errors = 0
+        self.news = 0
+        self._lines = lines
+        self._translate = translate
+        self._clock = clock
+        self._recent: deque[News] = deque(maxlen=10_000)
+        self._polled_s = 0.0
         self._changes: Changes | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -63,13 +85,15 @@ class Poller:
         self._stop.set()
         self._soon.set()
         self._thread.join(timeout=30)
+        if self._lines is not None:
+            self._lines.close()
 
     def soon(self) -> None:
-        """Poll before the interval is over: something was done of which news is expected."""
+        """Look before the interval is over: something was done of which news is expected."""
         self._soon.set()
 
     def snapshot(self) -> Snapshot:
-        """What was last seen, with the number of the last event published; polls if nothing was yet.
+        """What was last known, with the number of the last event published; looks if nothing was yet.
 
         Raises:
             UnreachableError: the manager does not answer.
@@ -92,18 +116,78 @@ class Poller:
                 self.errors += 1
                 pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
                 logger.warning("poll failed, next in %g s: %s", pause_s, error)
-            self._stop.wait(self.floor_s)
-            self._soon.wait(max(0.0, pause_s - (time.monotonic() - begin)))
-            self._soon.clear()
+            self._wait(begin + self.floor_s, begin + pause_s)
+
+    def _wait(self, earliest: float, latest: float) -> None:
+        """Publish news until the next look is due."""
+        while not self._stop.is_set():
+            now = time.monotonic()
+            if now >= latest or (self._soon.is_set() and now >= earliest):
+                break
+            until = earliest if self._soon.is_set() else latest
+            if self._lines is None:
+                # Without news there is nothing to do until somebody asks for a look.
+                if self._soon.is_set():
+                    self._stop.wait(until - now)
+                else:
+                    self._soon.wait(until - now)
+                continue
+            lines = self._lines.read(min(READ_S, until - now))
+            if lines:
+                with self._lock:
+                    self._take(lines)
+        self._soon.clear()
 
     def _poll(self) -> None:
+        if self._lines is not None and self._changes is None:
+            # What was pushed before the first look is in it.
+            while self._lines.read(0.0):
+                pass
+        began_s = self._clock()
         snapshot = self.manager.snapshot()
         self.polls += 1
+        self._polled_s = began_s
         if self._changes is None:
             self._changes = Changes(snapshot, run=uuid.uuid4().hex[:12])
             return
-        for event in self._changes.to(snapshot):
+        late = [item for item in self._recent if self._may_be_later(item, began_s)]
+        self._publish(updated(snapshot, late))
+
+    def _take(self, lines: Sequence[str]) -> None:
+        """Publish what pushed lines say."""
+        assert self._lines is not None
+        assert self._translate is not None
+        fresh: list[News] = []
+        for line in lines:
+            fresh += self._translate(line)
+        self.news += len(fresh)
+        fresh = [item for item in fresh if item.time_s >= self._polled_s - END_OVERLAP_S]
+        self._recent.extend(fresh)
+        if self._changes is not None and fresh:
+            self._publish(updated(self._changes.last, fresh))
+        self._lines.keep_place()
+
+    def _publish(self, now: Updated) -> None:
+        assert self._changes is not None
+        for event in self._changes.to(now.snapshot, now.ends):
             self.publish(event)
+        if now.look:
+            self._soon.set()
+
+    def _may_be_later(self, item: News, look_s: float) -> bool:
+        """Whether a look that began then may not have seen this yet.
+
+        A hook runs before what it tells of is done, so starts and ends from shortly before count too.
+        """
+        match item:
+            case JobBegan() | JobBack():
+                return item.time_s >= look_s - OVERLAP_S
+            case JobGone():
+                return item.time_s >= look_s - END_OVERLAP_S
+            case Look():
+                return False
+            case _:
+                return item.time_s >= look_s
 
 
 class PolledManager:
@@ -122,6 +206,14 @@ class PolledManager:
     def capabilities(self) -> frozenset[Capability]:
         """See `ResourceManager`."""
         return self.manager.capabilities()
+
+    def report(self) -> Report:
+        """See `ResourceManager`."""
+        return self.manager.report()
+
+    def own_estimates(self) -> dict[str, float]:
+        """See `ResourceManager`."""
+        return self.manager.own_estimates()
 
     def snapshot(self) -> Snapshot:
         """What was last seen."""

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import parse_duration_s
@@ -23,7 +31,9 @@ __all__ = [
     "JournalSettings",
     "ManagerSettings",
     "Mode",
+    "NewsSettings",
     "ObjectiveSettings",
+    "PbsSettings",
     "SlurmSettings",
     "TwinConfig",
     "config_schema",
@@ -172,6 +182,28 @@ class EmulatedSettings(_Model):
     timeout: Duration = Field(default=5.0, gt=0)
 
 
+class NewsSettings(_Model):
+    """Where hooks of the resource manager put what they notice, so that it is known at once.
+
+    Args:
+        spool: file that the hooks write on this machine; or else:
+        url: of the Redis that `hpctwin rms ship` sends the lines of such a file to.
+        stream: its stream.
+        password_env: environment variable that holds the password.
+    """
+
+    spool: Path | None = None
+    url: str | None = None
+    stream: str = "hpctwin:news"
+    password_env: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.spool is None) == (self.url is None):
+            raise ValueError("give either spool (a file here) or url (of Redis)")
+        return self
+
+
 class SlurmSettings(_Model):
     """A Slurm controller, by its commands.
 
@@ -181,7 +213,9 @@ class SlurmSettings(_Model):
         conf: value of ``SLURM_CONF``, where it is not the default.
         timeout: of each command.
         poll_every: pause between two looks at the queue; 60 s spares the controller.
+        poll_floor: least pause, when something is known to have changed.
         heartbeat: file that `hpctwin rms deadman` looks at.
+        news: what `hpctwin rms slurm-events` notes.
     """
 
     kind: Literal["slurm"]
@@ -190,10 +224,39 @@ class SlurmSettings(_Model):
     conf: Path | None = None
     timeout: Duration = Field(default=10.0, gt=0)
     poll_every: Duration = Field(default=60.0, gt=0)
+    poll_floor: Duration = Field(default=5.0, gt=0)
     heartbeat: Path | None = None
+    news: NewsSettings | None = None
 
 
-ManagerSettings = Annotated[EmulatedSettings | SlurmSettings, Field(discriminator="kind")]
+class PbsSettings(_Model):
+    """A PBS server, by its commands.
+
+    Args:
+        cluster: name for events and reports.
+        folder: where ``qstat``, ``pbsnodes``, ``qrun`` and ``qmgr`` are; found on the path if left out.
+        server: name of the server, where it is not the default one.
+        timeout: of each command.
+        poll_every: pause between two looks at the queue; 60 s spares the server.
+        poll_floor: least pause, when something is known to have changed.
+        heartbeat: file that `hpctwin rms deadman` looks at; needed for acting.
+        news: what the hook of `hpctwin rms pbs install` notes.
+    """
+
+    kind: Literal["pbs"]
+    cluster: str = "pbs"
+    folder: str = ""
+    server: str = ""
+    timeout: Duration = Field(default=10.0, gt=0)
+    poll_every: Duration = Field(default=60.0, gt=0)
+    poll_floor: Duration = Field(default=5.0, gt=0)
+    heartbeat: Path | None = None
+    news: NewsSettings | None = None
+
+
+ManagerSettings = Annotated[
+    EmulatedSettings | SlurmSettings | PbsSettings, Field(discriminator="kind")
+]
 """The resource manager: ``kind`` says which."""
 
 

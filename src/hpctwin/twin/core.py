@@ -372,6 +372,8 @@ class Core:
         return Past(*table)
 
     def _policy(self, name: str) -> Policy:
+        if self.own is not None and self.own.name == name:
+            return self.own
         return next(policy for policy in self.pool if policy.name == name)
 
 

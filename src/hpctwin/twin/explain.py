@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from hpctwin.engine import layout
 from hpctwin.errors import HpctwinError
@@ -18,9 +19,11 @@ from hpctwin.twin.objective import METRICS, Objective
 from hpctwin.twin.replaying import restored_core
 
 __all__ = [
+    "Outlook",
     "clock_text",
     "explain_decision",
     "explain_job",
+    "outlook",
     "status_lines",
     "why_policy",
     "why_waiting",
@@ -210,31 +213,64 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
     return [f"Against {rival.policy}: {'; '.join(texts)}."]
 
 
+@dataclass(frozen=True)
+class Outlook:
+    """When a job will start, and why not now.
+
+    Args:
+        state: ``gone``, ``runs``, ``starts now``, ``waits``; ``stuck``: something must happen first of
+            which nobody knows when; ``never``: not as things are.
+        lines: in plain words.
+        start_s: the forecast, or when it started; None where there is none.
+        low_s, high_s: between these with the probability that `forecast.COVERAGE` names.
+        calibrated: whether the interval comes from enough starts seen before.
+        policy: under which that was forecast.
+    """
+
+    state: Literal["gone", "runs", "starts now", "waits", "stuck", "never"]
+    lines: tuple[str, ...]
+    start_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    calibrated: bool = False
+    policy: str = ""
+
+
 def why_waiting(core: Core, job_id: str, now_s: float) -> list[str]:
-    """Why a job has not started, and when it will, as the mirror stands.
+    """Why a job has not started, and when it will, as the mirror stands; see `outlook`."""
+    return list(outlook(core, job_id, now_s).lines)
+
+
+def outlook(core: Core, job_id: str, now_s: float, policy: str | None = None) -> Outlook:
+    """When a job will start and why not now, as the mirror stands.
 
     Args:
         core: the twin's core.
         job_id: which job.
         now_s: the present by the cluster's clock.
+        policy: under which to look ahead; the one in force if left out.
     """
     job = core.mirror.jobs.get(job_id)
     if job is None:
-        return [f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."]
+        said = f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."
+        return Outlook("gone", (said,))
     spec = job.spec
     asks = f"{_count(spec.nodes, 'node')} for up to {format_duration(round(spec.walltime_s))}"
     if job.start_s is not None:
         since = format_duration(round(now_s - job.start_s))
-        return [
+        waited = format_duration(round(job.start_s - spec.submit_s))
+        runs = (
             f"Job {job_id} ({asks}) runs since {clock_text(job.start_s)}, for {since} now.",
-            f"It waited {format_duration(round(job.start_s - spec.submit_s))}.",
-        ]
+            f"It waited {waited}.",
+        )
+        return Outlook("runs", runs, job.start_s, job.start_s, job.start_s, True)
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
-    lines = [f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now."]
-    stuck = _stuck(core, job, now_s)
+    lines = (f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now.",)
+    stuck, conditions = _conditions(core, job, now_s)
     if stuck:
-        return lines + stuck
-    present = core.present(now_s)
+        return Outlook("stuck", (*lines, *conditions))
+    policy = policy or core.policy
+    present = core.present(now_s, policy)
     simulation = present.fork()
     simulation.advance()
     starts = {
@@ -243,40 +279,91 @@ def why_waiting(core: Core, job_id: str, now_s: float) -> list[str]:
         if ms >= 0
     }
     start_s = starts.get(job_id)
-    up = sum(node.state == "up" for node in core.mirror.nodes.values())
     if start_s is None:
-        return [
-            *lines,
-            f"As things are it would never start: {up} of {len(core.mirror.nodes)} nodes are up, "
-            "and a limit or a node that is down keeps it out.",
-        ]
-    return lines + _when(core, job, now_s, start_s, starts)
+        return Outlook("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
+    low_s, high_s, calibrated = core.forecaster.interval(start_s, now_s)
+    state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
+    return Outlook(
+        state,
+        (*lines, *conditions, *_when(core, job, now_s, start_s, starts, policy)),
+        start_s,
+        low_s,
+        high_s,
+        calibrated,
+        policy,
+    )
 
 
-def _stuck(core: Core, job: JobRecord, now_s: float) -> list[str]:
+def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:
+    """What must happen first; and whether nobody knows when that will be."""
     spec = job.spec
     if spec.held:
-        return ["It is held; it can start once it is released."]
+        return True, ["It is held; it can start once it is released."]
     lines = [
         f"It waits for job {edge.on} "
         + {"after": "to start", "afterany": "to end", "afterok": "to end well"}[edge.kind]
         + ("." if edge.on in core.mirror.jobs else ", which is not there: it may wait for ever.")
         for edge in spec.dependencies
     ]
-    if any(edge.on not in core.mirror.jobs for edge in spec.dependencies):
-        return lines
+    stuck = any(edge.on not in core.mirror.jobs for edge in spec.dependencies)
     if spec.not_before_s is not None and spec.not_before_s > now_s:
         lines.append(f"It asked not to start before {clock_text(spec.not_before_s)}.")
     until_s = core.put_off(spec.id)
     if until_s is not None and until_s > now_s:
         lines.append(f"The cluster refused its start; it is tried again at {clock_text(until_s)}.")
-    if spec.nodes > len(core.mirror.nodes):
-        return [*lines, f"The cluster has only {len(core.mirror.nodes)} nodes: it can never start."]
-    return []
+    return stuck, lines
+
+
+def _why_never(core: Core, job: JobRecord) -> str:
+    """Why a job would not start even on an empty machine."""
+    spec, machine = job.spec, core.mirror.machine
+    nodes = core.mirror.nodes
+    partition = next((p for p in machine.partitions if p.name == spec.partition), None)
+    if spec.partition and partition is None:
+        known = ", ".join(p.name for p in machine.partitions)
+        return f"It can never start: there is no partition {spec.partition!r}; there are {known}."
+    if partition is not None:
+        if partition.max_nodes is not None and spec.nodes > partition.max_nodes:
+            return (
+                f"It can never start: partition {partition.name} takes jobs of at most "
+                f"{_count(partition.max_nodes, 'node')}."
+            )
+        if partition.max_walltime is not None and spec.walltime_s > partition.max_walltime:
+            longest = format_duration(round(partition.max_walltime))
+            return f"It can never start: partition {partition.name} takes at most {longest}."
+    usable = [
+        group
+        for group in machine.nodes
+        if (partition is None or partition.groups is None or group.name in partition.groups)
+        and all(
+            has is None or asks <= has
+            for asks, has in (
+                (spec.cores, group.cores),
+                (spec.gpus, group.gpus),
+                (spec.memory_gb, group.memory_gb),
+            )
+        )
+    ]
+    most = sum(group.count for group in usable)
+    if spec.nodes > most:
+        return (
+            f"It can never start: {_count(most, 'node')} of {len(nodes)} "
+            f"{'has' if most == 1 else 'have'} what it asks for, and it needs {spec.nodes}."
+        )
+    up = sum(node.state == "up" for node in nodes.values())
+    return (
+        f"As things are it would never start: {up} of {len(nodes)} nodes are up, "
+        "and a node that is down or a limit keeps it out."
+    )
 
 
 def _when(
-    core: Core, job: JobRecord, now_s: float, start_s: float, starts: dict[str, float]
+    core: Core,
+    job: JobRecord,
+    now_s: float,
+    start_s: float,
+    starts: dict[str, float],
+    policy: str,
 ) -> list[str]:
     spec = job.spec
     free = core.free_nodes()
@@ -285,10 +372,10 @@ def _when(
     before = sorted((s, i) for i, s in waits.items() if s < start_s and i != spec.id)
     lines = []
     if start_s <= now_s:
-        return [f"It fits, and {core.policy} starts it now."]
+        return [f"It fits, and {policy} starts it now."]
     if spec.nodes > free:
         lines.append(f"{_count(free, 'node')} {'is' if free == 1 else 'are'} free.")
-    else:
+    elif spec.not_before_s is None or spec.not_before_s < start_s:
         later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
         kept_for = [i for _, i in before + later if jobs[i].spec.nodes > free][:1]
         whom = (
@@ -298,7 +385,7 @@ def _when(
         )
         lines.append(
             f"{_count(free, 'node')} {'is' if free == 1 else 'are'} free and it would fit, but under "
-            f"{core.policy} they are kept{whom}: with its walltime it would still run "
+            f"{policy} they are kept{whom}: with its walltime it would still run "
             "when they are needed."
         )
     ends = sorted(
@@ -319,7 +406,7 @@ def _when(
         )
     low_s, high_s, calibrated = core.forecaster.interval(start_s, now_s)
     lines.append(
-        f"Under {core.policy} it starts at {clock_text(start_s)}, in "
+        f"Under {policy} it starts at {clock_text(start_s)}, in "
         f"{format_duration(round(start_s - now_s))}"
         f"; probably between {clock_text(low_s)} and {clock_text(high_s)}"
         + ("." if calibrated else " (too few starts seen yet to say this well).")

@@ -36,6 +36,7 @@ RETRY_S = 1.0
 """How long after a fault of the journal or the resource manager the next attempt is made."""
 
 STATUS_EVERY_S = 1.0
+MOST_NOTES = 50
 DAY_S = 86_400.0
 
 
@@ -432,6 +433,7 @@ class Twin:
         """How things stand, in plain values."""
         mirror = self.core.mirror
         running = sum(job.start_s is not None for job in mirror.jobs.values())
+        report = self.manager.report()
         return {
             "cluster": mirror.cluster,
             "time_s": self.now_s(),
@@ -454,6 +456,8 @@ class Twin:
             "waiting": len(mirror.jobs) - running,
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
+            "calls_per_minute": report.calls_per_minute,
+            "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": self.core.forecaster.median_error,
             "counts": {**self.counts, "starts": self.actor.done, "refused": self.actor.refused},
         }

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.news import News
+from hpctwin.rms.pbs.manager import PbsManager
+from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.polling import PolledManager, Poller
+from hpctwin.rms.redis_lines import RedisLines
 from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
-from hpctwin.twin.config import EmulatedSettings, SlurmSettings, TwinConfig
+from hpctwin.twin.config import (
+    EmulatedSettings,
+    ManagerSettings,
+    NewsSettings,
+    PbsSettings,
+    TwinConfig,
+)
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
-__all__ = ["check_connections", "open_manager", "open_twin"]
+__all__ = ["check_connections", "open_lines", "open_manager", "open_twin"]
 
 
-def open_manager(settings: EmulatedSettings | SlurmSettings) -> ResourceManager:
+def open_manager(settings: ManagerSettings) -> ResourceManager:
     """The resource manager that the settings name.
 
     Raises:
@@ -28,6 +40,14 @@ def open_manager(settings: EmulatedSettings | SlurmSettings) -> ResourceManager:
     """
     if isinstance(settings, EmulatedSettings):
         return EmulatedManager(settings.address, timeout_s=settings.timeout)
+    if isinstance(settings, PbsSettings):
+        return PbsManager(
+            settings.cluster,
+            folder=settings.folder,
+            server=settings.server,
+            timeout_s=settings.timeout,
+            heartbeat_file=settings.heartbeat,
+        )
     return SlurmManager(
         settings.cluster,
         folder=settings.folder,
@@ -35,6 +55,18 @@ def open_manager(settings: EmulatedSettings | SlurmSettings) -> ResourceManager:
         timeout_s=settings.timeout,
         heartbeat_file=settings.heartbeat,
     )
+
+
+def open_lines(settings: NewsSettings) -> Lines:
+    """Where pushed news come from.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    if settings.spool is not None:
+        return Spool(settings.spool)
+    assert settings.url is not None
+    return RedisLines(settings.url, settings.stream, password_env=settings.password_env)
 
 
 @contextmanager
@@ -107,8 +139,21 @@ def _bus(
     if isinstance(manager, EmulatedManager):
         manager.subscribe(local.put)
         return local, manager
-    assert isinstance(config.manager, SlurmSettings)
-    poller = Poller(manager, local.publish, every_s=config.manager.poll_every)
+    polled = config.manager
+    assert not isinstance(polled, EmulatedSettings)
+    translate: Callable[[str], list[News]]
+    if isinstance(manager, PbsManager):
+        translate = PbsNews(lambda: manager.found)
+    else:
+        translate = SlurmNews()
+    poller = Poller(
+        manager,
+        local.publish,
+        every_s=polled.poll_every,
+        floor_s=polled.poll_floor,
+        lines=None if polled.news is None else open_lines(polled.news),
+        translate=translate,
+    )
     stack.callback(poller.close)
     poller.start()
     return local, PolledManager(poller)

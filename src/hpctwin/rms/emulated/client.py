@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import HpctwinError
-from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
 from hpctwin.rms.records import JobSpec, Snapshot
 
 __all__ = ["BadRequestError", "EmulatedManager", "LostAnswerError"]
@@ -82,6 +82,14 @@ class EmulatedManager:
     def capabilities(self) -> frozenset[Capability]:
         """Everything."""
         return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
+
+    def report(self) -> Report:
+        """It costs nothing to ask, and tells everything."""
+        return Report()
+
+    def own_estimates(self) -> dict[str, float]:
+        """It says nothing."""
+        return {}
 
     def snapshot(self) -> Snapshot:
         """Everything it knows now.

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Capability, Outcome, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
 from hpctwin.rms.records import Snapshot
-from hpctwin.rms.slurm.parse import Found, cluster_snapshot
+from hpctwin.rms.slurm.parse import Found, cluster_snapshot, start_times
 
 __all__ = ["SlurmManager"]
 
 logger = logging.getLogger(__name__)
 
+SELDOM_S = 60.0
+"""Partitions and reservations are asked for so often at most."""
 _ID = re.compile(r"[1-9]\d{0,11}")
 
 
@@ -33,7 +35,6 @@ class SlurmManager:
         conf: ``SLURM_CONF``, where it is not the default.
         timeout_s: of each command.
         heartbeat_file: what the dead-man's handle looks at.
-        cache_s: a snapshot younger than this is given again.
     """
 
     def __init__(
@@ -44,17 +45,15 @@ class SlurmManager:
         conf: Path | None = None,
         timeout_s: float = 10.0,
         heartbeat_file: Path | None = None,
-        cache_s: float = 0.0,
     ) -> None:
         self.cluster = cluster
         environment = {} if conf is None else {"SLURM_CONF": str(conf)}
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
         self.heartbeat_file = heartbeat_file
-        self.cache_s = cache_s
         self.found: Found | None = None
         self._in_charge = False
-        self._read_at = 0.0
         self._told: set[str] = set()
+        self._old = False
 
     @property
     def clock_speed(self) -> float:
@@ -65,20 +64,31 @@ class SlurmManager:
         """All, if the controller answers and we are operator; what fails is refused by Slurm."""
         return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
 
+    def report(self) -> Report:
+        """See `ResourceManager`."""
+        notes = () if self.found is None else tuple(self.found.notes)
+        return Report(self.commands.calls_per_minute(), notes)
+
+    def own_estimates(self) -> dict[str, float]:
+        """Of ``squeue --start``: what the backfill scheduler has planned."""
+        try:
+            said = self.commands.run("squeue", ["--start", "-h", "-o", "%A %S"])
+        except Failed as error:
+            raise UnreachableError(f"Slurm: {error}") from error
+        return start_times(said)
+
     def snapshot(self) -> Snapshot:
-        """Jobs, nodes, partitions and reservations, in one query each.
+        """Jobs and nodes in one query each; partitions and reservations once a minute at most.
 
         Raises:
             UnreachableError: the controller does not answer, or not in time.
             SlurmFormatError: it answers in a form that is not known.
         """
-        now = time.monotonic()
-        if self.found is not None and now - self._read_at < self.cache_s:
-            return self.found.snapshot
         try:
             now_s = time.time()
-            partitions = self.commands.run("scontrol", ["show", "partition", "-o"])
-            reservations = self.commands.run("scontrol", ["show", "reservation", "-o"])
+            seldom = self.commands.run_at_times
+            partitions = seldom("scontrol", ["show", "partition", "-o"], SELDOM_S)
+            reservations = seldom("scontrol", ["show", "reservation", "-o"], SELDOM_S)
             nodes = self._nodes()
             jobs = self.commands.run("squeue", ["--json"])
         except Failed as error:
@@ -91,7 +101,7 @@ class SlurmManager:
         found.snapshot = found.snapshot.model_copy(
             update={"cluster": self.cluster, "own_scheduling": not self._in_charge}
         )
-        self.found, self._read_at = found, now
+        self.found = found
         return found.snapshot
 
     def start(self, job_id: str) -> Outcome:
@@ -121,11 +131,7 @@ class SlurmManager:
     def give_scheduling(self) -> Outcome:
         """Release all jobs held for the twin: Slurm schedules them by itself."""
         self._in_charge = False
-        self.cache_s, before = 0.0, self.cache_s
-        try:
-            self.snapshot()
-        finally:
-            self.cache_s = before
+        self.snapshot()
         assert self.found is not None
         failed = []
         for job_id in sorted(self.found.owned, key=int):
@@ -160,7 +166,11 @@ class SlurmManager:
 
     def _nodes(self) -> bytes:
         """Nodes one by one: by sinfo in 22.05, by scontrol since."""
-        try:
-            return self.commands.run("scontrol", ["show", "nodes", "--json"])
-        except Failed:
-            return self.commands.run("sinfo", ["--json"])
+        if not self._old:
+            try:
+                return self.commands.run("scontrol", ["show", "nodes", "--json"])
+            except Failed:
+                nodes = self.commands.run("sinfo", ["--json"])
+                self._old = True
+                return nodes
+        return self.commands.run("sinfo", ["--json"])

@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
 
 from hpctwin.errors import HpctwinError
-from hpctwin.model import Cluster, NodeGroup, Partition
+from hpctwin.model import Cluster, Partition
 from hpctwin.rms.hostlist import HostlistError, expand
+from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import (
     JobDependency,
     JobRecord,
@@ -25,7 +28,7 @@ from hpctwin.rms.records import (
     Snapshot,
 )
 
-__all__ = ["OWNED", "Found", "SlurmFormatError", "cluster_snapshot"]
+__all__ = ["OWNED", "Found", "SlurmFormatError", "cluster_snapshot", "start_times"]
 
 OWNED = "hpctwin"
 """Admin comment of jobs that the submit rule holds for the twin."""
@@ -84,9 +87,8 @@ def cluster_snapshot(
     """
     notes: list[str] = []
     rows = _rows(squeue, "squeue --json", "jobs")
-    machine_nodes = _nodes(_node_rows(sinfo), notes)
-    machine, order = _machine(machine_nodes, _pairs(partitions), notes)
-    known = {name: node for name, node, _, _ in machine_nodes}
+    grouped = group_nodes(_nodes(_node_rows(sinfo), notes))
+    known = {node.name: node for node in grouped.nodes}
     owned: set[str] = set()
     jobs: dict[str, JobRecord] = {}
     for row in rows:
@@ -94,17 +96,33 @@ def cluster_snapshot(
         if record is not None:
             jobs[record.spec.id] = record
     snapshot = Snapshot.model_construct(
-        cluster=machine.name,
+        cluster="slurm",
         time_s=now_s,
         run="",
         seq=0,
-        machine=machine,
-        nodes=tuple(known[name] for name in order),
+        machine=Cluster(
+            name="slurm",
+            nodes=grouped.groups,
+            partitions=_partitions(grouped.members, _pairs(partitions), notes),
+        ),
+        nodes=grouped.nodes,
         jobs=tuple(jobs.values()),
         reservations=_reservations(_pairs(reservations), known, notes, now_s),
         own_scheduling=True,
     )
     return Found(snapshot, notes, owned)
+
+
+def start_times(text: bytes) -> dict[str, float]:
+    """Expected starts of ``squeue --start -h -o "%A %S"``, by job number; ``N/A`` is left out."""
+    found = {}
+    for line in text.decode(errors="replace").splitlines():
+        job_id, _, said = line.strip().partition(" ")
+        if re.fullmatch(r"[1-9]\d{0,11}", job_id):
+            with suppress(ValueError):
+                # Slurm writes the local time, without a zone.
+                found[job_id] = datetime.fromisoformat(said.strip()).timestamp()
+    return found
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -174,12 +192,9 @@ def _pairs(text: bytes) -> list[dict[str, str]]:
 
 # --- nodes -----------------------------------------------------------------------------------------
 
-_Node = tuple[str, NodeRecord, tuple[float | None, float | None, float | None], tuple[str, ...]]
 
-
-def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[_Node]:
-    """Name, record, (cores, GPUs, memory in GB) and partitions of each node."""
-    found: dict[str, _Node] = {}
+def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
+    found: dict[str, ListedNode] = {}
     for row in rows:
         name = row.get("name") or row.get("hostname")
         flags = words(row.get("state_flags")) | words(row.get("state"))
@@ -189,20 +204,21 @@ def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[_Node]:
             notes.append(f"a node without a usable name was left out: {str(name)[:50]!r}")
             continue
         memory = number(row.get("real_memory"))
-        has = (
-            number(row.get("cpus")),
-            _gpus(row.get("gres")),
-            None if memory is None else memory / 1024,
-        )
         labels = row.get("partitions")
         partitions = (
             tuple(sorted(p for p in labels if isinstance(p, str)))
             if isinstance(labels, list)
             else ()
         )
-        if name in found:
-            partitions = tuple(sorted({*partitions, *found[str(name)][3]}))
-        found[str(name)] = (str(name), record, has, partitions)
+        if record.name in found:
+            partitions = tuple(sorted({*partitions, *found[record.name].partitions}))
+        found[record.name] = ListedNode(
+            record,
+            number(row.get("cpus")),
+            _gpus(row.get("gres")),
+            None if memory is None else memory / 1024,
+            partitions,
+        )
     if not found:
         raise SlurmFormatError("sinfo --json: no node in it")
     return list(found.values())
@@ -221,29 +237,19 @@ def _gpus(gres: Any) -> float | None:
     return float(sum(map(int, counts))) if counts else None
 
 
-def _machine(
-    nodes: list[_Node], partitions: list[dict[str, str]], notes: list[str]
-) -> tuple[Cluster, list[str]]:
-    """The cluster, and the node names in the order of its numbers."""
-    kinds: dict[tuple[Any, ...], list[str]] = {}
-    for name, _, has, labels in nodes:
-        kinds.setdefault((has, labels), []).append(name)
-    groups = [
-        NodeGroup(name=f"g{i}", count=len(members), cores=has[0], gpus=has[1], memory_gb=has[2])
-        for i, ((has, _), members) in enumerate(kinds.items())
-    ]
-    described = {p["PartitionName"]: p for p in partitions if "PartitionName" in p}
+def _partitions(
+    members: dict[str, tuple[str, ...]], rows: list[dict[str, str]], notes: list[str]
+) -> tuple[Partition, ...]:
+    described = {row["PartitionName"]: row for row in rows if "PartitionName" in row}
     result = []
-    for label in sorted({label for _, labels in kinds for label in labels}):
+    for label in sorted(members):
         about = described.get(label, {})
-        own = tuple(f"g{i}" for i, (_, has) in enumerate(kinds) if label in has)
-        limit = _minutes(about.get("MaxTime", ""))
         most = about.get("MaxNodes", "")
         result.append(
             Partition(
                 name=label,
-                groups=own,
-                max_walltime=limit,
+                groups=members[label],
+                max_walltime=_minutes(about.get("MaxTime", "")),
                 max_nodes=int(most) if most.isdigit() and int(most) > 0 else None,
                 priority=float(about.get("PriorityTier", "0") or 0),
                 default=about.get("Default") == "YES",
@@ -251,8 +257,7 @@ def _machine(
         )
         if about.get("State", "UP") != "UP":
             notes.append(f"partition {label} is {about['State']}")
-    machine = Cluster(name="slurm", nodes=tuple(groups), partitions=tuple(result))
-    return machine, [name for members in kinds.values() for name in members]
+    return tuple(result)
 
 
 def _minutes(text: str) -> float | None:
@@ -383,8 +388,6 @@ def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency
 def _reservations(
     rows: list[dict[str, str]], known: dict[str, NodeRecord], notes: list[str], now_s: float
 ) -> tuple[NodeReservation, ...]:
-    from datetime import datetime
-
     result = []
     for row in rows:
         name = row.get("ReservationName")

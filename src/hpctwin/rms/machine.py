@@ -1,0 +1,66 @@
+"""A cluster's node groups and partitions, from nodes that a resource manager lists one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hpctwin.model import NodeGroup
+from hpctwin.rms.records import NodeRecord
+
+__all__ = ["Groups", "ListedNode", "group_nodes"]
+
+
+class ListedNode(NamedTuple):
+    """A node as listed.
+
+    Args:
+        record: name and state.
+        cores, gpus, memory_gb: what it has; None where not told.
+        partitions: the partitions that it is in, sorted.
+    """
+
+    record: NodeRecord
+    cores: float | None
+    gpus: float | None
+    memory_gb: float | None
+    partitions: tuple[str, ...]
+
+
+class Groups(NamedTuple):
+    """Nodes grouped by what they have and the partitions they are in.
+
+    Args:
+        groups: the node groups.
+        nodes: all nodes in the order of their numbers through the groups.
+        members: names of the groups of each partition.
+    """
+
+    groups: tuple[NodeGroup, ...]
+    nodes: tuple[NodeRecord, ...]
+    members: dict[str, tuple[str, ...]]
+
+
+def group_nodes(listed: Sequence[ListedNode]) -> Groups:
+    """Put nodes that are alike into groups."""
+    kinds: dict[tuple[object, ...], list[ListedNode]] = {}
+    for node in listed:
+        kinds.setdefault(tuple(node[1:]), []).append(node)
+    groups = []
+    members: dict[str, tuple[str, ...]] = {}
+    for i, alike in enumerate(kinds.values()):
+        one = alike[0]
+        name = f"g{i}"
+        groups.append(
+            NodeGroup(
+                name=name,
+                count=len(alike),
+                cores=one.cores,
+                gpus=one.gpus,
+                memory_gb=one.memory_gb,
+            )
+        )
+        for partition in one.partitions:
+            members[partition] = (*members.get(partition, ()), name)
+    order = tuple(node.record for alike in kinds.values() for node in alike)
+    return Groups(tuple(groups), order, members)

@@ -1,0 +1,167 @@
+"""What a resource manager pushes by itself, between two looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hpctwin.rms.changes import End
+from hpctwin.rms.records import JobRecord, NodeRecord, Snapshot
+
+__all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "NodeChanged", "updated"]
+
+
+@dataclass(frozen=True)
+class JobSeen:
+    """A job was submitted.
+
+    Args:
+        time_s: when.
+        record: the job.
+    """
+
+    time_s: float
+    record: JobRecord
+
+
+@dataclass(frozen=True)
+class JobBegan:
+    """A job has got its nodes.
+
+    Args:
+        time_s: when.
+        job_id: which.
+        node_names: its nodes.
+    """
+
+    time_s: float
+    job_id: str
+    node_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JobGone:
+    """A job has ended, or is gone from the queue.
+
+    Args:
+        time_s: when.
+        job_id: which.
+        end: how, if it ran.
+    """
+
+    time_s: float
+    job_id: str
+    end: End
+
+
+@dataclass(frozen=True)
+class JobBack:
+    """A running job was stopped and waits again.
+
+    Args:
+        time_s: when.
+        job_id: which.
+        requeues: how often that has happened.
+    """
+
+    time_s: float
+    job_id: str
+    requeues: int
+
+
+@dataclass(frozen=True)
+class NodeChanged:
+    """A node's state is another one.
+
+    Args:
+        time_s: when.
+        name: which.
+        state: its state now.
+    """
+
+    time_s: float
+    name: str
+    state: Literal["up", "down", "drained"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Something has happened of which only a look tells more.
+
+    Args:
+        time_s: when.
+    """
+
+    time_s: float
+
+
+News = JobSeen | JobBegan | JobBack | JobGone | NodeChanged | Look
+
+
+@dataclass(frozen=True)
+class Updated:
+    """A snapshot with news put in.
+
+    Args:
+        snapshot: it.
+        ends: how jobs ended that ran in the snapshot before.
+        look: whether something is not clear without another look.
+    """
+
+    snapshot: Snapshot
+    ends: dict[str, End]
+    look: bool
+
+
+def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
+    """Put news into a snapshot; what it holds already changes nothing.
+
+    Args:
+        snapshot: what was known.
+        news: in the order of its happening.
+    """
+    jobs = {job.spec.id: job for job in snapshot.jobs}
+    nodes = {node.name: node for node in snapshot.nodes}
+    ends: dict[str, End] = {}
+    look = False
+    time_s = snapshot.time_s
+    for item in news:
+        time_s = max(time_s, item.time_s)
+        if isinstance(item, JobSeen):
+            jobs.setdefault(item.record.spec.id, item.record)
+        elif isinstance(item, JobBegan):
+            job = jobs.get(item.job_id)
+            if job is None or not item.node_names:
+                look = True
+            elif job.start_s is None:
+                began = {"start_s": item.time_s, "node_names": item.node_names}
+                jobs[item.job_id] = job.model_copy(update=began)
+        elif isinstance(item, JobBack):
+            job = jobs.get(item.job_id)
+            if job is None:
+                look = True
+            elif job.requeues < item.requeues:
+                back = {"start_s": None, "node_names": (), "requeues": item.requeues}
+                jobs[item.job_id] = job.model_copy(update=back)
+        elif isinstance(item, JobGone):
+            job = jobs.get(item.job_id)
+            # A start later than this end is that of a job thrown back into the queue.
+            if job is not None and (job.start_s is None or job.start_s <= item.time_s):
+                del jobs[item.job_id]
+                ends[item.job_id] = item.end
+        elif isinstance(item, NodeChanged):
+            if item.name not in nodes:
+                look = True
+            else:
+                nodes[item.name] = NodeRecord(name=item.name, state=item.state)
+        else:
+            look = True
+    after = snapshot.model_copy(
+        update={
+            "time_s": time_s,
+            "jobs": tuple(jobs.values()),
+            "nodes": tuple(nodes[node.name] for node in snapshot.nodes),
+        }
+    )
+    return Updated(after, ends, look)

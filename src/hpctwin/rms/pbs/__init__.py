@@ -1,0 +1,1 @@
+"""OpenPBS and PBS Professional as resource managers of the twin."""

@@ -1,0 +1,190 @@
+"""OpenPBS and PBS Professional as a resource manager of the twin."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from pathlib import Path
+
+from hpctwin.formats import write_atomically
+from hpctwin.rms.commands import Commands, Failed
+from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
+from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
+from hpctwin.rms.records import Snapshot
+
+__all__ = ["PbsManager"]
+
+logger = logging.getLogger(__name__)
+
+_ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
+
+SELDOM_S = 300.0
+"""Queues and reservations are asked for so often at most."""
+_STATES = re.compile(r"no reservations|unknown.*resv", re.I)
+
+
+class PbsManager:
+    """Talks to a PBS server through its commands.
+
+    While the twin is in charge, PBS's own scheduling is off and jobs start by ``qrun``. That the twin
+    has turned it off is noted in a file beside the heartbeat: the dead-man's handle turns it on again
+    only then, and never what an administrator has turned off.
+
+    Args:
+        cluster: name for events and snapshots.
+        folder: where ``qstat``, ``pbsnodes``, ``qrun`` and ``qmgr`` are; found on the path if empty.
+        timeout_s: of each command.
+        heartbeat_file: what the dead-man's handle looks at; without it scheduling is not taken.
+        server: name of the server, where it is not the default one.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        folder: str = "",
+        timeout_s: float = 10.0,
+        heartbeat_file: Path | None = None,
+        server: str = "",
+    ) -> None:
+        self.cluster = cluster
+        environment = {"PBS_DEFAULT": server} if server else {}
+        self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
+        self.heartbeat_file = heartbeat_file
+        self.found: Found | None = None
+        self._told: set[str] = set()
+
+    @property
+    def clock_speed(self) -> float:
+        """Real time."""
+        return 1.0
+
+    def capabilities(self) -> frozenset[Capability]:
+        """All as an operator; scheduling is taken only where there is a heartbeat file."""
+        can: set[Capability] = {"start", "hold", "release", "set_priority"}
+        if self.heartbeat_file is not None:
+            can.add("take_scheduling")
+        return frozenset(can)
+
+    def report(self) -> Report:
+        """See `ResourceManager`."""
+        notes = () if self.found is None else tuple(self.found.notes)
+        return Report(self.commands.calls_per_minute(), notes)
+
+    def own_estimates(self) -> dict[str, float]:
+        """What PBS estimates, where the site lets it (``est_start_time_freq``)."""
+        try:
+            return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
+        except Failed as error:
+            raise UnreachableError(f"PBS: {error}") from error
+
+    def snapshot(self) -> Snapshot:
+        """Jobs, nodes and whether PBS schedules, in one query each; queues and reservations at times.
+
+        Raises:
+            UnreachableError: the server does not answer, or not in time.
+            PbsFormatError: it answers in a form that is not known.
+        """
+        run = self.commands.run
+        try:
+            now_s = time.time()
+            jobs = run("qstat", ["-f", "-t", "-F", "json"])
+            nodes = run("pbsnodes", ["-a", "-v", "-F", "json"])
+            queues = self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], SELDOM_S)
+            reservations = self._reservations()
+            server = server_attributes(run("qstat", ["-B", "-f", "-F", "json"]))
+        except Failed as error:
+            raise UnreachableError(f"PBS: {error}") from error
+        found = cluster_snapshot(jobs, nodes, queues, reservations, now_s)
+        for note in found.notes:
+            if note not in self._told:
+                logger.warning("PBS: %s", note)
+        self._told = set(found.notes)
+        found.snapshot = found.snapshot.model_copy(
+            update={
+                "cluster": self.cluster,
+                "own_scheduling": str(server.get("scheduling")).lower() == "true",
+            }
+        )
+        self.found = found
+        return found.snapshot
+
+    def start(self, job_id: str) -> Outcome:
+        """``qrun``: PBS places the job now, or refuses."""
+        return self._change("qrun", [], job_id)
+
+    def hold(self, job_id: str) -> Outcome:
+        """An operator's hold."""
+        return self._change("qhold", ["-h", "o"], job_id)
+
+    def release(self, job_id: str) -> Outcome:
+        """Undo an operator's hold."""
+        return self._change("qrls", ["-h", "o"], job_id)
+
+    def set_priority(self, job_id: str, priority: float) -> Outcome:
+        """The job's priority, −1024 to 1023; counts where the site's formula looks at it."""
+        if not -1024 <= priority <= 1023:
+            return Outcome("refused", f"priority {priority:g} is not within PBS's -1024 to 1023")
+        return self._change("qalter", ["-p", str(int(priority))], job_id)
+
+    def take_scheduling(self) -> Outcome:
+        """Turn PBS's own scheduling off."""
+        if self._note is None:
+            return Outcome(
+                "refused", "without a heartbeat file nobody would turn scheduling on again"
+            )
+        self.heartbeat(0)
+        # Noted first: a note too many costs nothing, one too few would leave scheduling off for good.
+        with write_atomically(self._note) as file:
+            file.write(f"scheduling of {self.cluster} was turned off by hpctwin\n".encode())
+        return self._scheduling("false")
+
+    def give_scheduling(self) -> Outcome:
+        """Turn PBS's own scheduling on, if the twin turned it off."""
+        if self._note is None or not self._note.exists():
+            return Outcome("done", "it was not the twin that turned it off")
+        outcome = self._scheduling("true")
+        if outcome.result == "done":
+            self._note.unlink(missing_ok=True)
+        return outcome
+
+    def heartbeat(self, seq: int) -> None:
+        """Renew the file that the dead-man's handle looks at."""
+        if self.heartbeat_file is not None:
+            beat(self.heartbeat_file, seq)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    @property
+    def _note(self) -> Path | None:
+        """The file that says that the twin has turned scheduling off."""
+        path = self.heartbeat_file
+        return None if path is None else path.with_name(path.name + ".scheduling-off")
+
+    def _scheduling(self, value: str) -> Outcome:
+        return self._outcome("qmgr", ["-c", f"set server scheduling={value}"])
+
+    def _change(self, command: str, options: list[str], job_id: str) -> Outcome:
+        if not _ID.fullmatch(job_id):
+            return Outcome("refused", f"{job_id!r} is not a job number of PBS")
+        return self._outcome(command, [*options, job_id])
+
+    def _outcome(self, command: str, arguments: list[str]) -> Outcome:
+        try:
+            self.commands.run(command, arguments)
+        except Failed as error:
+            return Outcome("refused", str(error))
+        except UnreachableError as error:
+            return Outcome("unknown", str(error))
+        return Outcome("done")
+
+    def _reservations(self) -> bytes:
+        try:
+            return self.commands.run_at_times("pbs_rstat", ["-f"], SELDOM_S)
+        except Failed as error:
+            if _STATES.search(str(error)):
+                return b""
+            raise

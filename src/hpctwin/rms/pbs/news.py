@@ -1,0 +1,122 @@
+"""What the lines that the PBS hook writes say."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from hpctwin.rms.changes import End
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged
+from hpctwin.rms.pbs.parse import Found, job_record
+from hpctwin.rms.pbs.request import vnodes
+
+__all__ = ["PbsNews"]
+
+logger = logging.getLogger(__name__)
+
+RUNJOB, MODIFYVNODE, JOBOBIT, POSTQUEUEJOB = 16, 0x400000, 0x800000, 0x8000000
+
+_DRAINED_BITS = 0x1 | 0x4000 | 0x20000
+"""Offline, offline by MoM, maintenance (pbs_nodes.h)."""
+_DOWN_BITS = 0x2 | 0x4 | 0x8 | 0x20 | 0x100 | 0x400 | 0x800 | 0x1000 | 0x8000 | 0x40000
+"""Down, deleted, unresolvable, stale, unknown, starting, (to be) provisioned, marked down, asleep."""
+
+_WALLTIME = -29
+_RERUN = {-3, -11, -14, -16, -18, -20}
+"""Exit statuses of jobs that wait again (job.h: retry, rerun, rerun by a hook, MoM lost)."""
+_LIMITS = range(-30, -23)
+"""Exit statuses of jobs that were ended for passing a limit (job.h); other negative ones may mean that the
+job waits again."""
+_KILLED = {256 + 9, 256 + 15}
+
+MOST_CHARACTERS = 200_000
+
+
+class PbsNews:
+    """Translates lines of the hook.
+
+    Args:
+        found: gives what the last look found, for nodes and their sizes.
+    """
+
+    def __init__(self, found: Callable[[], Found | None]) -> None:
+        self.found = found
+        self.unreadable = 0
+
+    def __call__(self, line: str) -> list[News]:
+        """The news in a line; none where it cannot be read."""
+        try:
+            if len(line) > MOST_CHARACTERS:
+                raise ValueError(f"a line of {len(line)} characters")
+            about = json.loads(line)
+            time_s, kind = float(about["t"]), int(about["type"])
+            if not 0 < time_s < 1e11:
+                raise ValueError(f"time {time_s}")
+            job, vnode = _texts(about.get("job")), _texts(about.get("vnode"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            self.unreadable += 1
+            if self.unreadable == 1:
+                logger.warning("a line of the PBS hook cannot be read: %s", error)
+            return []
+        return self._news(kind, time_s, job, vnode)
+
+    def _news(
+        self, kind: int, time_s: float, job: Mapping[str, str], vnode: Mapping[str, str]
+    ) -> list[News]:
+        job_id = job.get("id", "")
+        if kind == POSTQUEUEJOB:
+            return [self._submitted(job_id, job, time_s)]
+        if kind == RUNJOB and job_id:
+            names = vnodes(job.get("exec_vnode", ""))
+            return [JobBegan(time_s, job_id, names)]
+        if kind == JOBOBIT and job_id:
+            return [_ended(job_id, job, time_s)]
+        if kind == MODIFYVNODE and vnode.get("name") and vnode.get("state", "").isdigit():
+            return [NodeChanged(time_s, vnode["name"], _state(int(vnode["state"])))]
+        # A job or a node was changed, or a submission is not complete yet.
+        return [Look(time_s)]
+
+    def _submitted(self, job_id: str, job: Mapping[str, str], time_s: float) -> News:
+        found = self.found()
+        if found is None or not job_id or "[]" in job_id:
+            return Look(time_s)
+        known = {node.name: node for node in found.snapshot.nodes}
+        queues = {partition.name for partition in found.snapshot.machine.partitions}
+        try:
+            record = job_record(job_id, job, known, found.largest, [])
+        except ValueError:
+            return Look(time_s)
+        if record is None or record.spec.partition not in queues:
+            return Look(time_s)
+        return JobSeen(time_s, record)
+
+
+def _ended(job_id: str, job: Mapping[str, str], time_s: float) -> News:
+    try:
+        status = int(job.get("Exit_status", "0"))
+    except ValueError:
+        return Look(time_s)
+    if status in _RERUN and job.get("run_count", "").isdigit():
+        return JobBack(time_s, job_id, int(job["run_count"]))
+    if status < 0 and status not in _LIMITS:
+        return Look(time_s)
+    reason: Literal["exit", "cancelled", "walltime"] = "exit"
+    if status == _WALLTIME:
+        reason = "walltime"
+    elif status in _KILLED:
+        reason = "cancelled"
+    return JobGone(time_s, job_id, End(reason, status))
+
+
+def _state(bits: int) -> Literal["up", "down", "drained"]:
+    if bits & _DOWN_BITS:
+        return "down"
+    return "drained" if bits & _DRAINED_BITS else "up"
+
+
+def _texts(thing: Any) -> dict[str, str]:
+    if thing is None:
+        return {}
+    return {str(name): str(value) for name, value in thing.items()}

@@ -1,0 +1,105 @@
+"""JSON as PBS commands write it: well-formed, or broken by what users put into their jobs."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from hpctwin.errors import HpctwinError
+
+__all__ = ["PbsFormatError", "read_output"]
+
+_KEY = re.compile(r'^\s*"((?:[^"\\]|\\.)*)"\s*:\s*(.*)$', re.DOTALL)
+_CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
+
+
+class PbsFormatError(HpctwinError):
+    """Output of a PBS command that cannot be read at all."""
+
+
+def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
+    """The object that a command with ``-F json`` wrote.
+
+    Some versions escape neither quotes nor backslashes nor line ends in values that users choose, and
+    leave values out or write them as they are. Such output is read line by line, one key to a line as PBS
+    writes it, and a note says so.
+
+    Args:
+        text: standard output.
+        what: the command, for messages.
+        notes: a sentence is added if it had to be mended.
+
+    Raises:
+        PbsFormatError: it is not an object, or it was cut off: a list of jobs without its end would make
+            the others look deleted.
+    """
+    content = text.decode("utf-8", errors="replace")
+    try:
+        found = json.loads(content, strict=False)
+    except (ValueError, RecursionError):
+        found = _mended(content, what)
+        notes.append(f"{what}: the JSON was broken and was read line by line")
+    if not isinstance(found, dict):
+        raise PbsFormatError(f"{what}: expected an object, found {str(found)[:40]!r}")
+    return found
+
+
+def _mended(content: str, what: str) -> dict[str, Any]:
+    lines = content.splitlines()
+    while lines and not lines[0].strip():
+        lines.pop(0)
+    if not lines or lines[0].strip() != "{":
+        raise PbsFormatError(f"{what}: not JSON: it begins with {content[:40]!r}")
+    root: dict[str, Any] = {}
+    open_things: list[dict[str, Any] | list[Any]] = [root]
+    i = 1
+    while i < len(lines) and open_things:
+        line = lines[i]
+        i += 1
+        if not line.strip():
+            continue
+        if _CLOSE.match(line):
+            open_things.pop()
+            continue
+        # What belongs to no key of its own goes on from the line before.
+        while i < len(lines) and not _KEY.match(lines[i]) and not _CLOSE.match(lines[i]):
+            if isinstance(open_things[-1], list) or line.rstrip().endswith(("{", "[")):
+                break
+            line += "\n" + lines[i]
+            i += 1
+        _take(line, open_things)
+    if open_things or any(line.strip() for line in lines[i:]):
+        raise PbsFormatError(f"{what}: not JSON, and its end is missing or comes too early")
+    return root
+
+
+def _take(line: str, open_things: list[dict[str, Any] | list[Any]]) -> None:
+    """Put what a line says into the innermost open thing."""
+    inside = open_things[-1]
+    if isinstance(inside, list):
+        inside.append(_value(line))
+        return
+    match = _KEY.match(line)
+    if match is None:
+        return
+    key, rest = match[1], match[2].strip()
+    if rest in ("{", "["):
+        opened: dict[str, Any] | list[Any] = {} if rest == "{" else []
+        inside[key] = opened
+        open_things.append(opened)
+    else:
+        inside[key] = _value(rest)
+
+
+def _value(text: str) -> Any:
+    text = text.strip().removesuffix(",").rstrip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        try:
+            return json.loads(text, strict=False)
+        except ValueError:
+            return text[1:-1]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

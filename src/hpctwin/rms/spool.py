@@ -1,0 +1,143 @@
+"""A local file that hooks append lines to, read once each, across restarts of the reader."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from pathlib import Path
+from typing import Protocol
+
+from hpctwin.errors import ConfigError
+from hpctwin.formats import write_atomically
+
+__all__ = ["Lines", "Spool", "checked_path"]
+
+logger = logging.getLogger(__name__)
+
+STEP_S = 0.01
+"""Pause between two looks at the file's length."""
+ROTATE_BYTES = 32 * 1024 * 1024
+MOST_AT_ONCE = 4 * 1024 * 1024
+
+
+_PATH = re.compile(r"/[A-Za-z0-9._/-]{1,200}")
+
+
+def checked_path(path: Path) -> Path:
+    """A path that may be written into a script as it is.
+
+    Raises:
+        ConfigError: it is not an absolute one of plain characters.
+    """
+    if not _PATH.fullmatch(str(path)) or ".." in path.parts:
+        raise ConfigError(
+            f"spool {path}: expected an absolute path of letters, digits, and . _ - /"
+        )
+    return path
+
+
+class Lines(Protocol):
+    """Where pushed lines come from."""
+
+    def read(self, timeout_s: float) -> list[str]:
+        """New lines, after at most so long; none if there are none."""
+
+    def keep_place(self) -> None:
+        """What was read so far has been dealt with: begin after it next time."""
+
+    def close(self) -> None:
+        """Give back connections."""
+
+
+class Spool:
+    """Reads a file that others append whole lines to.
+
+    The place reached is kept in a file beside it, so that a reader that is started again goes on where it
+    stopped. A file that has been read to its end and has grown large is put aside and deleted once
+    nobody can be writing to it any more.
+
+    Args:
+        path: the file; it need not be there yet.
+
+    Raises:
+        ConfigError: its folder is not there or cannot be written, so that the place cannot be kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._place_path = path.with_name(path.name + ".place")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise ConfigError(f"{path.parent}: not a folder in which the place read can be kept")
+        self._inode, self._place = self._kept_place()
+
+    def read(self, timeout_s: float) -> list[str]:
+        """New whole lines, as soon as there are any."""
+        give_up = time.monotonic() + timeout_s
+        while True:
+            lines = self._new_lines()
+            if lines or time.monotonic() >= give_up:
+                return lines
+            time.sleep(min(STEP_S, max(0.0, give_up - time.monotonic())))
+
+    def keep_place(self) -> None:
+        """Write down the place reached; put a large file aside."""
+        with write_atomically(self._place_path) as file:
+            file.write(json.dumps({"inode": self._inode, "place": self._place}).encode())
+        if self._place >= ROTATE_BYTES:
+            self._rotate()
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _kept_place(self) -> tuple[int, int]:
+        try:
+            kept = json.loads(self._place_path.read_bytes())
+            return int(kept["inode"]), int(kept["place"])
+        except FileNotFoundError:
+            return 0, 0
+        except (ValueError, KeyError, TypeError) as error:
+            # Lines read twice do no harm: what they tell is known already.
+            logger.warning(
+                "%s cannot be read, all lines are read again: %s", self._place_path, error
+            )
+            return 0, 0
+
+    def _new_lines(self) -> list[str]:
+        try:
+            with self.path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_ino != self._inode or about.st_size < self._place:
+                    self._inode, self._place = about.st_ino, 0
+                if about.st_size == self._place:
+                    return []
+                file.seek(self._place)
+                data = file.read(MOST_AT_ONCE)
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        if end == 0 and len(data) == MOST_AT_ONCE:
+            # No line is that long: it is not ours.
+            end = len(data)
+        self._place += end
+        return data[:end].decode("utf-8", errors="replace").splitlines()
+
+    def _rotate(self) -> None:
+        """Put the file aside if it was read to its end; whoever writes opens it anew each time."""
+        aside = self.path.with_name(self.path.name + ".old")
+        if self.path.stat().st_size != self._place:
+            return
+        self.path.rename(aside)
+        # A writer that had opened it before the renaming has written long before this.
+        time.sleep(0.05)
+        with aside.open("rb") as file:
+            file.seek(self._place)
+            late = file.read()
+        if late:
+            # Back into the queue, in front of nothing: the new file has begun a moment ago at most.
+            with self.path.open("ab") as file:
+                file.write(late)
+        aside.unlink()
+        self._inode, self._place = 0, 0

@@ -1,0 +1,259 @@
+"""PBS's outputs, well-formed and broken: read as they are, never invented."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.pbs.output import PbsFormatError, read_output
+from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
+from hpctwin.rms.pbs.request import (
+    memory_gb,
+    nodes_needed,
+    parse_duration,
+    parse_select,
+    vnodes,
+)
+from tests.rms.recorded import PBS
+
+NOW_S = 1_795_246_410.0
+
+
+def read(qstat: bytes = PBS["qstat.json"], nodes: bytes = PBS["pbsnodes.json"], **about: bytes):
+    return cluster_snapshot(
+        qstat, nodes, about.get("queues", PBS["queues.json"]), about.get("rstat", b""), NOW_S
+    )
+
+
+def changed(job_id: str, **about: Any) -> Found:
+    """The recorded queue with attributes of one job changed; None takes one away."""
+    content = json.loads(PBS["qstat.json"])
+    row = content["Jobs"][job_id]
+    for key, value in about.items():
+        row[key] = value
+        if value is None:
+            del row[key]
+    return read(json.dumps(content).encode())
+
+
+def one(found: Found, job_id: str):
+    return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
+
+
+def test_the_recorded_queue_is_read_whole() -> None:
+    found = read()
+    snapshot = found.snapshot
+    assert found.notes == []
+    assert [(g.count, g.cores, g.memory_gb) for g in snapshot.machine.nodes] == [(32, 1, 1)]
+    assert [p.name for p in snapshot.machine.partitions] == ["workq"]
+    running = {j.spec.id: len(j.node_names) for j in snapshot.jobs if j.start_s is not None}
+    assert running == {
+        "926.pbsvm": 4, "927.pbsvm": 6, "929.pbsvm": 10, "934.pbsvm": 3,
+        "940[1].pbsvm": 1, "940[2].pbsvm": 1, "940[3].pbsvm": 1,
+    }  # fmt: skip
+    waiting = {j.spec.id: j.spec for j in snapshot.jobs if j.start_s is None}
+    assert {i for i, spec in waiting.items() if spec.held} == {"937.pbsvm"}
+    assert [(d.on, d.kind) for d in waiting["939.pbsvm"].dependencies] == [("927.pbsvm", "afterok")]
+    later = time.strptime("Sat Nov 21 07:34:32 2026", "%a %b %d %H:%M:%S %Y")
+    assert waiting["941.pbsvm"].not_before_s == time.mktime(later)
+    assert waiting["930.pbsvm"].walltime_s == 60
+    assert snapshot.time_s == json.loads(PBS["qstat.json"])["timestamp"]
+
+
+def test_what_the_server_says_of_itself() -> None:
+    about = server_attributes(PBS["server.json"])
+    assert (about["scheduling"], about["pbs_version"]) == ("False", "23.06.06")
+
+
+BREAKS = {
+    "a quote in a variable": ('"PBS_O_LANG":\t"C.UTF-8"', '"PBS_O_LANG":\t"say "hi", you"'),
+    "a backslash": ('"PBS_O_LANG":\t"C.UTF-8"', '"PBS_O_LANG":\t"\\w\\h "'),
+    "a line end": ('"PBS_O_LANG":\t"C.UTF-8"', '"PBS_O_LANG":\t"a\nb "c\n d"'),
+    "no value": ('"Mail_Points":\t"a"', '"Mail_Points":\t'),
+    "a name of digits": ('"Job_Name":\t"STDIN"', '"Job_Name":\t0012'),
+    "a name with a brace": ('"Job_Name":\t"STDIN"', '"Job_Name":\t"a"{ }"'),
+    "a comma too many": ('"Submit_Host":\t"pbsvm"', '"Submit_Host":\t"pbsvm",'),
+    "bytes that are no text": ('"Account', '"Account'),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_broken_json_tells_the_same_jobs(name: str) -> None:
+    text = PBS["qstat.json"].decode()
+    before, after = BREAKS[name]
+    broken = text.replace(before, after).encode()
+    if name.startswith("bytes"):
+        broken = broken.replace(b"C.UTF-8", b'\xff\xfe"')
+    found = read(broken)
+    assert found.snapshot.jobs == read().snapshot.jobs
+    if name != "bytes that are no text" and broken != PBS["qstat.json"]:
+        with pytest.raises(ValueError):
+            json.loads(broken)
+        assert any("read line by line" in note for note in found.notes)
+
+
+def test_output_that_was_cut_off_is_an_error_not_a_shorter_queue() -> None:
+    text = PBS["qstat.json"]
+    for cut in (len(text) // 3, len(text) // 2, len(text) - 3):
+        with pytest.raises(PbsFormatError, match="qstat"):
+            read(text[:cut])
+    for text in (b"", b"qstat: cannot connect", b"[1]", b"{"):
+        with pytest.raises(PbsFormatError):
+            read(text)
+
+
+def test_a_state_is_read_as_pbs_means_it() -> None:
+    waits = "930.pbsvm"
+    assert one(changed(waits, job_state="F"), waits) is None
+    assert one(changed(waits, job_state="X"), waits) is None
+    assert one(changed(waits, Hold_Types="us"), waits).spec.held
+    assert one(changed(waits, Hold_Types="s"), waits).spec.held
+    assert one(changed("926.pbsvm", job_state="E"), "926.pbsvm").node_names
+    assert one(changed("926.pbsvm", run_count=3), "926.pbsvm").requeues == 2
+    assert one(changed(waits, run_count=2), waits).requeues == 2
+    assert one(changed("926.pbsvm", stime=None), "926.pbsvm").start_s is not None
+
+
+def test_what_is_left_alone_is_named() -> None:
+    waits = "930.pbsvm"
+    for about, says in (
+        ({"queue": "R12"}, "reservation"),
+        ({"queue": "route"}, "route"),
+        ({"Resource_List": {}, "schedselect": None}, "no select"),
+        ({"Resource_List": {"select": "two:ncpus=1"}}, "not name=value"),
+        ({"qtime": None, "ctime": None}, "no time of submission"),
+        ({"depend": "runone:1.vm"}, "not modelled"),
+    ):
+        found = changed(waits, **about)
+        assert any(says in note and waits in note for note in found.notes), (about, found.notes)
+        if "depend" in about:
+            assert one(found, waits).spec.dependencies[0].on == "0"
+        else:
+            assert one(found, waits) is None
+    content = json.loads(PBS["qstat.json"])
+    for number in (1, 2, 3):
+        del content["Jobs"][f"940[{number}].pbsvm"]
+    found = read(json.dumps(content).encode())
+    assert any("940[].pbsvm" in note and "array" in note for note in found.notes)
+
+
+def test_queues_give_limits_and_nodes() -> None:
+    queues = json.loads(PBS["queues.json"])
+    queues["Queue"]["workq"] |= {
+        "resources_max": {"walltime": "24:00:00", "nodect": 16}, "max_run": "[u:PBS_GENERIC=3]",
+        "Priority": 7,
+    }  # fmt: skip
+    queues["Queue"]["own"] = {"queue_type": "Execution", "started": "False"}
+    queues["Queue"]["in"] = {"queue_type": "Route"}
+    nodes = json.loads(PBS["pbsnodes.json"])
+    nodes["nodes"]["pbsvm[32]"]["queue"] = "own"
+    nodes["nodes"]["pbsvm[31]"]["state"] = "offline,job-busy"
+    nodes["nodes"]["pbsvm[30]"]["state"] = "down,offline"
+    found = read(nodes=json.dumps(nodes).encode(), queues=json.dumps(queues).encode())
+    machine = found.snapshot.machine
+    by_name = {p.name: p for p in machine.partitions}
+    assert set(by_name) == {"workq", "own"}
+    work = by_name["workq"]
+    assert (work.max_walltime, work.max_nodes, work.priority) == (86_400, 16, 7)
+    size = {g.name: g.count for g in machine.nodes}
+    assert [sum(size[g] for g in by_name[n].groups) for n in ("workq", "own")] == [31, 1]
+    states = {n.name: n.state for n in found.snapshot.nodes}
+    assert (states["pbsvm[31]"], states["pbsvm[30]"]) == ("drained", "down")
+    assert any("max_run" in note for note in found.notes)
+    assert any("own is stopped" in note for note in found.notes)
+
+
+def test_reservations_are_read_from_the_full_listing() -> None:
+    rstat = b"""Resv ID: R7.pbsvm
+Reserve_Name = fix
+reserve_state = RESV_CONFIRMED
+reserve_start = Sat Nov 21 09:00:00 2026
+reserve_end = Sat Nov 21 10:00:00 2026
+resv_nodes = (pbsvm[1]:ncpus=1)+(pbsvm[2]:ncpus=1)
+
+Resv ID: R8.pbsvm
+reserve_state = RESV_UNCONFIRMED
+"""
+    found = read(rstat=rstat)
+    (reservation,) = found.snapshot.reservations
+    assert (reservation.name, reservation.node_names) == ("R7.pbsvm", ("pbsvm[1]", "pbsvm[2]"))
+    assert reservation.end_s - reservation.start_s == 3600
+    assert any("R8.pbsvm" in note for note in found.notes)
+
+
+def test_estimates_of_pbs_are_read() -> None:
+    content = json.loads(PBS["qstat.json"])
+    content["Jobs"]["930.pbsvm"]["estimated"] = {"start_time": 1795246999, "exec_vnode": "x"}
+    assert own_estimates(json.dumps(content).encode()) == {"930.pbsvm": 1795246999.0}
+
+
+@pytest.mark.parametrize(
+    ("select", "place", "cores", "gpus", "nodes"),
+    [
+        ("4:ncpus=1", "vscatter", 1, 0, 4),
+        ("4:ncpus=1", "free", 8, 0, 1),
+        ("4:ncpus=1", "scatter:excl", 8, 0, 4),
+        ("9:ncpus=4", "pack", 8, 0, 5),
+        ("2:ncpus=8:mem=4gb+3:ncpus=1", "free", 8, 0, 3),
+        ("8:ncpus=2:ngpus=1", "free", 64, 4, 2),
+        ("3", "free", 0, 0, 3),
+        ("ncpus=4", "free", 8, 0, 1),
+    ],
+)
+def test_a_select_statement_takes_so_many_nodes(select, place, cores, gpus, nodes) -> None:
+    assert nodes_needed(parse_select(select), place, cores, gpus) == nodes
+
+
+def test_values_of_pbs() -> None:
+    assert [parse_duration(v) for v in ("01:00:00", "90", 90, "1:30", "x", True, None)] == [
+        3600, 90, 90, 90, None, None, None,
+    ]  # fmt: skip
+    assert memory_gb("1048576kb") == memory_gb("1gb") == memory_gb("128mw") == 1.0
+    assert memory_gb("lots") is None
+    assert vnodes("(a:ncpus=1)+(b[1]:ncpus=1:mem=2kb+b[2]:ncpus=1)+(a:ncpus=1)") == (
+        "a", "b[1]", "b[2]",
+    )  # fmt: skip
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataObject) -> None:
+    which = data.draw(st.sampled_from(["qstat.json", "pbsnodes.json"]))
+    text = bytearray(PBS[which])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(text) - 1))
+        piece = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b"\\", b"\n", b"{", b"}"]))
+        text[at : at + data.draw(st.integers(0, 40))] = piece
+    damaged = bytes(text)
+    try:
+        found = read(damaged) if which == "qstat.json" else read(nodes=damaged)
+    except HpctwinError:
+        return
+    shown = damaged.decode("utf-8", errors="replace") if which == "qstat.json" else ""
+    real = {job.spec.id for job in read().snapshot.jobs}
+    for job in found.snapshot.jobs:
+        assert job.spec.id in real or job.spec.id in shown
+        assert len(set(job.node_names)) == len(job.node_names)
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_any_bytes_are_an_object_or_a_named_error(text: bytes) -> None:
+    with contextlib.suppress(PbsFormatError):
+        assert isinstance(read_output(text, "qstat", []), dict)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_select_statement_or_a_named_error(text: str) -> None:
+    try:
+        chunks = parse_select(text)
+    except ValueError:
+        return
+    assert nodes_needed(chunks, "free", 8, 0) >= 1
