@@ -11,6 +11,7 @@ __all__ = ["rms_app"]
 
 rms_app = App(name="rms", help="Look at the resource manager; the dead-man's handle.")
 
+Json = Annotated[bool, Parameter(negative=())]
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 
 
@@ -25,7 +26,8 @@ def deadman(
     """Give scheduling back to the resource manager when the twin shows no life.
 
     Runs apart from the twin, as a service or from cron with --once. It needs the heartbeat file named in
-    the configuration, and the right to release jobs. Exit code with --once: 0 the twin lives or
+    the configuration, and the right to release jobs (Slurm) or to turn scheduling on (PBS).
+    Exit code with --once: 0 the twin lives or
     scheduling was given back, 1 it could not be given back.
 
     Args:
@@ -41,12 +43,14 @@ def deadman(
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
     from hpctwin.rms.deadman import look, watch
-    from hpctwin.twin.config import SlurmSettings, TwinConfig
+    from hpctwin.twin.config import EmulatedSettings, TwinConfig
     from hpctwin.twin.service import open_manager
 
     settings = TwinConfig.from_yaml(config).manager
-    if not isinstance(settings, SlurmSettings) or settings.heartbeat is None:
-        raise ConfigError(f"{config}: the handle needs manager.kind slurm and manager.heartbeat")
+    if isinstance(settings, EmulatedSettings) or settings.heartbeat is None:
+        raise ConfigError(
+            f"{config}: the handle needs manager.kind slurm or pbs, and manager.heartbeat"
+        )
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     manager = open_manager(settings)
     after_s, every_s = parse_duration_s(after), parse_duration_s(every)
@@ -59,6 +63,166 @@ def deadman(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     watch(manager, settings.heartbeat, after_s, stop, every_s=every_s)
+    return 0
+
+
+@rms_app.command
+def probe(*, folder: str = "", conf: Path | None = None, json: Json = False) -> int:
+    """Say what is here: manager, version, rights, what would work and what not.
+
+    Only commands that read are run. Exit code 1 if no resource manager is found or none answers.
+
+    Args:
+        folder: where the resource manager's commands are; the path is searched if left out.
+        conf: value of SLURM_CONF, where it is not the default.
+        json: print the findings as JSON.
+    """
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.rms.probe import probe as look_around
+
+    found = look_around(folder, conf)
+    if json:
+        print_json([asdict(one) for one in found])
+    elif not found:
+        print(
+            "No resource manager is here: neither squeue (Slurm) nor qstat and pbsnodes (PBS) are "
+            f"{'in ' + folder if folder else 'on the path'}."
+        )
+    else:
+        for one in found:
+            table = Table(title=f"{one.manager} {one.version}".strip(), title_justify="left")
+            for column in ("what", "works", "why"):
+                table.add_column(column, overflow="fold")
+            for finding in one.findings:
+                works = {True: "yes", False: "no", None: "?"}[finding.works]
+                table.add_row(finding.what, works, finding.says)
+            Console().print(table)
+    return 0 if any(one.version for one in found) else 1
+
+
+@rms_app.command
+def ship(
+    spool: Path,
+    *,
+    url: str = "redis://localhost:6379/0",
+    stream: str = "hpctwin:news",
+    password_env: str | None = None,
+) -> int:
+    """Send what hooks note in a file to Redis, for a twin on another machine. Runs until interrupted.
+
+    While Redis is away, the lines wait in the file.
+
+    Args:
+        spool: the file that the hooks write.
+        url: of Redis; rediss:// for TLS.
+        stream: name of the stream, as in the twin's configuration under manager.news.
+        password_env: environment variable that holds the password.
+    """
+    import logging
+    import signal
+    import threading
+
+    from hpctwin.rms.redis_lines import ship as send
+    from hpctwin.rms.spool import Spool
+
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    sent = send(Spool(spool), url, stream, stop, password_env=password_env)
+    print(f"{sent} lines sent")
+    return 0
+
+
+pbs_app = App(name="pbs", help="The hook in a PBS server.")
+rms_app.command(pbs_app)
+
+
+@pbs_app.command
+def install(
+    *,
+    spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl"),
+    folder: str = "",
+    dry_run: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
+
+    The hook appends a line to a local file for each event and accepts; it talks to nobody.
+
+    Args:
+        spool: the file that it writes; its folder is made.
+        folder: where qmgr is; found on the path if left out.
+        dry_run: print the hook and the qmgr commands, and do nothing.
+    """
+    import tempfile
+
+    from hpctwin.rms.commands import Commands, Failed
+    from hpctwin.rms.manager import UnreachableError
+    from hpctwin.rms.pbs.install import hook_text, install_commands
+    from hpctwin.rms.pbs.install import install as put_in
+
+    if dry_run:
+        text = hook_text(spool)
+        print(f"mkdir -p -m 750 {spool.parent}")
+        print("cat > hpctwin-hook.py <<'HOOK'")
+        print(text + "HOOK")
+        for command in install_commands(Path("hpctwin-hook.py")):
+            print(f"qmgr -c '{command[-1]}'")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
+        try:
+            put_in(Commands(folder, timeout_s=60.0), spool, Path(scratch) / "hook.py", print)
+        except (Failed, UnreachableError) as error:
+            print(f"qmgr: {error}")
+            return 1
+    print(f"the hook is in; it writes {spool}")
+    return 0
+
+
+@pbs_app.command
+def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=())] = False) -> int:
+    """Take the hook out of the PBS server on this machine.
+
+    Args:
+        folder: where qmgr is; found on the path if left out.
+        dry_run: print the qmgr command, and do nothing.
+    """
+    from hpctwin.rms.commands import Commands, Failed
+    from hpctwin.rms.manager import UnreachableError
+    from hpctwin.rms.pbs.install import uninstall as take_out
+    from hpctwin.rms.pbs.install import uninstall_commands
+
+    if dry_run:
+        for command in uninstall_commands():
+            print(f"qmgr -c '{command[-1]}'")
+        return 0
+    try:
+        take_out(Commands(folder, timeout_s=60.0), print)
+    except (Failed, UnreachableError) as error:
+        print(f"qmgr: {error}")
+        return 1
+    return 0
+
+
+@rms_app.command(name="slurm-events")
+def slurm_events(*, spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl")) -> int:
+    """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc.
+
+    Args:
+        spool: the file that it writes.
+    """
+    from importlib.resources import files
+
+    from hpctwin.rms.spool import checked_path
+
+    text = (files("hpctwin.rms.slurm") / "events.sh").read_text()
+    line = "SPOOL=/var/spool/hpctwin/slurm-events.jsonl"
+    print(text.replace(line, f"SPOOL={checked_path(spool)}"), end="")
     return 0
 
 

@@ -1,0 +1,237 @@
+"""Beside a real Slurm of 32 emulated nodes: `python benchmarks/slurm.py [fidelity] [load] [overhead]`.
+
+- fidelity: the same submissions to Slurm (builtin, then backfill) and to the simulator; start times job by
+  job. While backfill runs, the forecasts of `hpctwin when` and of `squeue --start`, made at the same
+  moments, against what came true. Some 15 minutes.
+- load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
+- overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
+
+Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.rms.slurm_cluster import SlurmCluster
+
+from hpctwin import Cluster, Workload, simulate
+from hpctwin.engine import layout
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.manager import UnreachableError
+from hpctwin.rms.records import JobSpec
+from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.when import looked_up
+
+JOBS = 40
+
+
+def quantiles(errors: np.ndarray) -> str:
+    size = np.abs(errors)
+    return f"median {np.median(size):.1f} s, p95 {np.quantile(size, 0.95):.1f} s, max {size.max():.1f} s"
+
+
+def submissions(seed: int) -> list[tuple[float, int, int, float]]:
+    """When, nodes, minutes asked for, seconds it runs."""
+    rng = np.random.default_rng(seed)
+    at = np.cumsum(rng.exponential(4.0, JOBS))
+    nodes = np.clip(np.round(2 ** rng.uniform(0, 4.6, JOBS)), 1, 24).astype(int)
+    minutes = rng.integers(1, 4, JOBS)
+    runs = minutes * 60 * rng.uniform(0.1, 0.5, JOBS)
+    return list(zip(at.tolist(), nodes.tolist(), minutes.tolist(), runs.tolist(), strict=True))
+
+
+def run_slurm(scheduler: str, watch: bool) -> tuple[dict[str, dict[str, float]], list[tuple]]:
+    """Times of each job in a real Slurm; forecasts made meanwhile."""
+    with tempfile.TemporaryDirectory() as folder:
+        slurm = SlurmCluster(Path(folder), scheduler=scheduler)
+        text = slurm.conf.read_text()
+        slurm.conf.write_text(text.replace("bf_interval=1", "bf_interval=1,bf_resolution=1"))
+        seen: dict[str, dict[str, float]] = {}
+        said: list[tuple] = []
+        own = "fcfs+conservative" if scheduler == "backfill" else "fcfs+none"
+        config = TwinConfig.of(
+            {"manager": {"kind": "slurm", "conf": str(slurm.conf)}, "core": {"own_policy": own}}
+        )
+        try:
+            slurm.begin()
+            manager = SlurmManager("emul", conf=slurm.conf)
+            begin, asked, due = time.time(), 0.0, submissions(1)
+            while due or any("end" not in job for job in seen.values()):
+                while due and time.time() - begin >= due[0][0]:
+                    _, nodes, minutes, runs = due.pop(0)
+                    job_id = slurm.submit(nodes, minutes, runs)
+                    seen[job_id] = {"submit": time.time(), "nodes": nodes, "limit": 60.0 * minutes}
+                if watch and time.time() - asked > 10 and seen:
+                    asked = time.time()
+                    said += forecasts(config, manager)
+                for job_id, job in seen.items():
+                    if "end" not in job:
+                        about = slurm.job(job_id)
+                        if about["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"):
+                            job["start"] = stamp(about["StartTime"])
+                            job["end"] = stamp(about["EndTime"])
+                time.sleep(0.3)
+        finally:
+            slurm.end()
+    return seen, said
+
+
+def stamp(text: str) -> float:
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+
+
+def forecasts(config: TwinConfig, manager: SlurmManager) -> list[tuple]:
+    """Job, moment, our forecast, Slurm's, for all waiting jobs."""
+    theirs = manager.own_estimates()
+    picture = looked_up(config, manager)
+    present = picture.core.present(picture.now_s, picture.policy)
+    simulation = present.fork()
+    simulation.advance()
+    ours = {
+        present.ids[row]: ms / 1000
+        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
+        if ms >= 0
+    }
+    waiting = [j.spec.id for j in picture.core.mirror.jobs.values() if j.start_s is None]
+    return [(i, picture.now_s, ours.get(i), theirs.get(i)) for i in waiting]
+
+
+def fidelity() -> None:
+    for scheduler, policies in (
+        ("builtin", ("fcfs+none",)),
+        ("backfill", ("fcfs+conservative", "fcfs+easy")),
+    ):
+        seen, said = run_slurm(scheduler, watch=scheduler == "backfill")
+        jobs = list(seen.values())
+        column = {key: np.array([job[key] for job in jobs]) for key in jobs[0]}
+        zero = column["submit"].min()
+        workload = Workload.build(
+            submit_s=np.floor(column["submit"] - zero),
+            runtime_s=np.maximum(1, column["end"] - column["start"]),
+            walltime_s=column["limit"],
+            nodes=column["nodes"].astype(int),
+        )
+        real = column["start"] - np.floor(zero)
+        waited = np.mean(real - (column["submit"] - zero))
+        print(f"sched/{scheduler}: {JOBS} jobs, mean wait {waited:.0f} s")
+        for policy in policies:
+            result = simulate(workload, Cluster.uniform(32), policy)
+            start = result.jobs["start_s"].to_numpy()
+            print(f"  {policy}: start times differ by {quantiles(start - real)}", flush=True)
+        if said:
+            both = [(i, t, a, b) for i, t, a, b in said if a is not None and b is not None]
+            print(
+                f"  {len(said)} forecasts: {sum(a is not None for _, _, a, _ in said)} by the twin, "
+                f"{sum(b is not None for _, _, _, b in said)} by squeue --start"
+            )
+            came = {i: job["start"] for i, job in seen.items()}
+            for name, k in (("the twin", 2), ("squeue --start", 3)):
+                errors = np.array([row[k] - came[row[0]] for row in both])
+                print(f"  {name}: {quantiles(errors)}, over {len(both)} that both made", flush=True)
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def load() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slurm = SlurmCluster(Path(folder), scheduler="backfill")
+        try:
+            slurm.begin()
+            slurm.submit(32, 60, 3000)
+            for _ in range(500):
+                slurm.submit(1, 10, 5)
+            time.sleep(5)
+            pid = int((slurm.folder / "slurmctld.pid").read_text())
+            manager = SlurmManager("emul", conf=slurm.conf)
+            idle = -cpu_s(pid)
+            time.sleep(10)
+            idle = (idle + cpu_s(pid)) / 10
+            for name, ask, times in (
+                ("squeue --start of one user", lambda: slurm.say("squeue", "--start"), 100),
+                ("one look of the twin", manager.snapshot, 20),
+            ):
+                spent, began = -cpu_s(pid), time.monotonic()
+                for _ in range(times):
+                    ask()
+                took = time.monotonic() - began
+                spent += cpu_s(pid) - idle * took
+                print(
+                    f"{name}, 501 jobs: {1e3 * spent / times:.1f} ms of slurmctld, "
+                    f"{1e3 * took / times:.0f} ms in all",
+                    flush=True,
+                )
+        finally:
+            slurm.end()
+
+
+def overhead(seconds: int = 60, rate: float = 10.0) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        cluster = subprocess.Popen(
+            [sys.executable, "-m", "hpctwin.rms.emulated", "--nodes", "512", "--workload", "none",
+             "--socket", str(base / "socket")],
+        )  # fmt: skip
+        config = base / "twin.yaml"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "manager": {"kind": "emulated", "address": str(base / "socket")},
+                    "act": {"mode": "act"},
+                    "journal": {"path": "journal.sqlite"},
+                }
+            )
+        )
+        while True:
+            try:
+                manager = EmulatedManager(base / "socket")
+                break
+            except UnreachableError:
+                time.sleep(0.2)
+        twin = subprocess.Popen([sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(config)])
+        rng = np.random.default_rng(1)
+        try:
+            time.sleep(8)
+            spent, began = -cpu_s(twin.pid), time.monotonic()
+            for number in range(int(seconds * rate)):
+                runs = float(rng.exponential(60) + 5)
+                job = JobSpec(
+                    id=f"j{number}", submit_s=manager.snapshot().time_s if number == 0 else 0.0,
+                    nodes=int(rng.integers(1, 16)), walltime_s=2 * runs,
+                )  # fmt: skip
+                manager.submit(job, runs)
+                time.sleep(max(0.0, began + number / rate - time.monotonic()))
+            took = time.monotonic() - began
+            spent += cpu_s(twin.pid)
+            snapshot = manager.snapshot()
+            waiting = sum(job.start_s is None for job in snapshot.jobs)
+            print(
+                f"{rate:g} jobs a second for {seconds} s: {spent / took:.0%} of a core, "
+                f"{waiting} waiting and {len(snapshot.jobs) - waiting} running at the end"
+            )
+        finally:
+            twin.terminate()
+            twin.wait(30)
+            cluster.terminate()
+            cluster.wait(30)
+
+
+if __name__ == "__main__":
+    chosen = sys.argv[1:] or ["fidelity", "load", "overhead"]
+    for name in chosen:
+        {"fidelity": fidelity, "load": load, "overhead": overhead}[name]()

@@ -1,0 +1,132 @@
+"""``hpctwin when``: when will a job start, and why not now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+__all__ = ["when_command"]
+
+Flag = Annotated[bool, Parameter(negative=())]
+MOST_NOTES = 5
+
+
+def when_command(
+    job_id: str | None = None,
+    *,
+    nodes: int | None = None,
+    walltime: str | None = None,
+    partition: str = "",
+    user: str = "",
+    account: str = "",
+    cores: float = 0.0,
+    gpus: float = 0.0,
+    memory_gb: float = 0.0,
+    config: Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")] = Path(
+        "hpctwin.yaml"
+    ),
+    look: Flag = False,
+    beside: Flag = False,
+    json: Flag = False,
+) -> int:
+    """Say when a job will start, with an interval, and why not now.
+
+    Give the id of a job that waits, or --nodes and --walltime of one that is not submitted yet. The
+    answer comes from the running twin and costs the controller nothing; where none runs, the resource
+    manager is asked once. Exit code 1 if the job has ended or never was.
+
+    Args:
+        job_id: a job of the cluster.
+        nodes: of a job not submitted yet: how many nodes.
+        walltime: its limit, such as 2h or 1:30:00.
+        partition: where it would go; the default partition if left out.
+        user: whose it would be.
+        account: whose it would be.
+        cores: what it needs on each node.
+        gpus: what it needs on each node.
+        memory_gb: what it needs on each node.
+        config: the twin's YAML file.
+        look: ask the resource manager even if a twin runs.
+        beside: ask the resource manager for its own estimate too (squeue --start), which costs it a call.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output import print_json
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.twin.config import TwinConfig
+    from hpctwin.twin.explain import clock_text
+    from hpctwin.twin.service import open_manager
+    from hpctwin.twin.when import picture_of, when_job, when_request
+
+    if (job_id is None) == (nodes is None):
+        raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
+    if nodes is not None and (nodes < 1 or walltime is None):
+        raise ConfigError("when: --nodes must be at least 1, and --walltime must be given with it")
+    settings = TwinConfig.from_yaml(config)
+    walltime_s = 0.0 if walltime is None else parse_duration_s(walltime)
+    if walltime is not None and walltime_s <= 0:
+        raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
+    picture = picture_of(settings, look=look)
+    if job_id is not None:
+        found = when_job(picture, job_id)
+        title = f"Job {job_id}"
+    else:
+        assert nodes is not None
+        found = when_request(
+            picture,
+            nodes,
+            walltime_s,
+            partition=partition,
+            user=user,
+            account=account,
+            cores=cores,
+            gpus=gpus,
+            memory_gb=memory_gb,
+        )
+        title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+    own_s: float | None = None
+    if beside and job_id is not None:
+        manager = open_manager(settings.manager)
+        own_s = manager.own_estimates().get(job_id)
+        manager.close()
+    if json:
+        print_json(
+            {
+                "job": job_id,
+                "nodes": nodes,
+                "walltime_s": walltime_s or None,
+                "state": found.state,
+                "start_s": found.start_s,
+                "low_s": found.low_s,
+                "high_s": found.high_s,
+                "calibrated": found.calibrated,
+                "policy": found.policy,
+                "why": list(found.lines),
+                "as_of_s": picture.now_s,
+                "source": picture.source,
+                "not_read": list(picture.not_read),
+                "managers_estimate_s": own_s,
+            }
+        )
+        return 1 if found.state == "gone" else 0
+    first = {
+        "gone": "is not in the queue.",
+        "runs": "runs already.",
+        "starts now": "starts now.",
+        "waits": f"queues; expected start {clock_text(found.start_s)}.",
+        "stuck": "queues, and nobody can say until when.",
+        "never": "would never start as things are.",
+    }[found.state]
+    print(f"{title} {first}")
+    print("\n".join(found.lines))
+    if beside and job_id is not None:
+        said = "no estimate" if own_s is None else clock_text(own_s)
+        print(f"The resource manager's own estimate: {said}.")
+    print(f"As of {clock_text(picture.now_s)}, from {picture.source}.")
+    for note in picture.not_read[:MOST_NOTES]:
+        print(f"Not in this picture: {note}.")
+    if len(picture.not_read) > MOST_NOTES:
+        print(f"… and {len(picture.not_read) - MOST_NOTES} more (--json lists them).")
+    return 1 if found.state == "gone" else 0
