@@ -127,7 +127,7 @@ def fidelity() -> None:
         waited = np.mean(real - (column["submit"] - zero))
         print(f"sched/{scheduler}: {JOBS} jobs, mean wait {waited:.0f} s")
         for policy in policies:
-            result = simulate(workload, Cluster.uniform(32), policy)
+            result = simulate(workload, Cluster.uniform(32), *policy.split("+"))
             start = result.jobs["start_s"].to_numpy()
             print(f"  {policy}: start times differ by {quantiles(start - real)}", flush=True)
         if said:

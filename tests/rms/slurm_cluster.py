@@ -31,14 +31,14 @@ TaskPlugin=task/none
 SelectType=select/linear
 SchedulerType=sched/{scheduler}
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=10000,sched_interval=1,bf_interval=1
-PriorityType=priority/basic
+PriorityType=priority/{priority}
 ReturnToService=2
 SlurmctldTimeout=30
 SlurmdTimeout=60
 InactiveLimit=0
 MinJobAge=300
 KillWait=2
-{rule}
+{more}
 NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory=100
 PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
 """
@@ -53,7 +53,13 @@ class SlurmCluster:
     """Starts and stops it; only processes that it started itself are ended."""
 
     def __init__(
-        self, folder: Path, *, scheduler: str = "builtin", rule: Path | None = None
+        self,
+        folder: Path,
+        *,
+        scheduler: str = "builtin",
+        priority: str = "basic",
+        rule: Path | None = None,
+        events: Path | None = None,
     ) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
@@ -61,13 +67,21 @@ class SlurmCluster:
             (folder / name).mkdir()
         host = socket.gethostname().partition(".")[0]
         first = _free_ports(NODES + 1)
+        more = []
         if rule is not None:
             shutil.copy(rule, folder / "job_submit.lua")
+            more.append("JobSubmitPlugins=lua")
+        if events is not None:
+            more += [
+                f"PrologSlurmctld={events}",
+                "JobCompType=jobcomp/script",
+                f"JobCompLoc={events}",
+            ]
         self.conf.write_text(
             CONF.format(
                 host=host, folder=folder, port=first + NODES, first=first, last=first + NODES - 1,
-                nodes=NODES, scheduler=scheduler,
-                rule="JobSubmitPlugins=lua" if rule is not None else "",
+                nodes=NODES, scheduler=scheduler, priority=priority,
+                more="\n".join(more),
             )
         )  # fmt: skip
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}

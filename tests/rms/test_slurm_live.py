@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
+from hpctwin.rms.events import Event, JobEnded
+from hpctwin.rms.polling import Poller
+from hpctwin.rms.probe import probe
 from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.spool import Spool
 from hpctwin.twin.journal import Journal
 from tests.conftest import lacking
 from tests.rms.slurm_cluster import SlurmCluster, missing
@@ -24,12 +32,12 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 RULE = Path(__file__).parents[2] / "src/hpctwin/rms/slurm/job_submit.lua"
 
 
-@pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
+@contextmanager
+def running(folder: Path, **options: Any) -> Iterator[SlurmCluster]:
     absent = missing()
     if absent or os.getuid() != 0:
         lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
-    cluster = SlurmCluster(tmp_path, rule=RULE)
+    cluster = SlurmCluster(folder, **options)
     try:
         cluster.begin()
         yield cluster
@@ -37,10 +45,16 @@ def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
         cluster.end()
 
 
+@pytest.fixture
+def slurm(tmp_path: Path) -> Iterator[SlurmCluster]:
+    with running(tmp_path, rule=RULE) as cluster:
+        yield cluster
+
+
 class Beside:
     """A twin process beside it."""
 
-    def __init__(self, slurm: SlurmCluster) -> None:
+    def __init__(self, slurm: SlurmCluster, **more: Any) -> None:
         self.slurm = slurm
         self.config = slurm.folder / "twin.yaml"
         self.heartbeat = slurm.folder / "alive"
@@ -49,12 +63,13 @@ class Beside:
                 {
                     "manager": {
                         "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf),
-                        "poll_every": 0.3, "heartbeat": str(self.heartbeat),
+                        "poll_every": 0.3, "poll_floor": 0.2, "heartbeat": str(self.heartbeat),
                     },
                     "act": {"mode": "act"},
                     "core": {"retry": 2, "start_patience": 10},
                     "journal": {"path": "journal.sqlite"},
                     "heartbeat_every": 0.3,
+                    **more,
                 }
             )
         )  # fmt: skip
@@ -102,6 +117,7 @@ def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
 ) -> None:
     held = slurm.submit(1, 1, 1, "-H")
     long = slurm.submit(1, 5, 120)
+    over = slurm.submit(1, 1, 300)
     jobs = submit_some(slurm, 12, seed=1)
     cancelled = slurm.submit(32, 1, 1)
     time.sleep(1)
@@ -125,6 +141,10 @@ def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
     assert slurm.job(held)["JobState"] == "PENDING"  # its user's hold is respected
     assert slurm.job(cancelled)["JobState"] == "CANCELLED"
     assert slurm.job(long)["JobState"] != "PENDING"
+    slurm.wait(lambda: slurm.job(over)["JobState"] == "TIMEOUT", 150)
+    last = slurm.submit(31, 1, 1)  # fits only if the mirror knows that job's end
+    slurm.wait(lambda: slurm.job(last)["JobState"] == "COMPLETED", 30)
+    jobs.append(last)
     twin.end()
     journal = Journal(slurm.folder / "journal.sqlite", read_only=True)
     for job in jobs:
@@ -181,3 +201,88 @@ def test_a_controller_that_is_away_is_named_and_an_answer_that_is_lost_is_unknow
         manager.snapshot()
     slurm.begin_controller()
     assert manager.start(job).result == "done"
+
+
+def test_pushed_news_tell_of_starts_and_ends_between_two_looks(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "hpctwin", "rms", "slurm-events", "--spool", tmp_path / "spool.jsonl"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    script = tmp_path / "events.sh"
+    script.write_text(said.stdout)
+    script.chmod(0o755)
+    events: list[Event] = []
+    with running(tmp_path, events=script) as slurm:
+        poller = Poller(
+            SlurmManager("emul", conf=slurm.conf), events.append, every_s=600.0, floor_s=0.2,
+            lines=Spool(tmp_path / "spool.jsonl"), translate=SlurmNews(),
+        )  # fmt: skip
+        poller.snapshot()
+        poller.start()
+        first = slurm.submit(2, 1, 3)
+        slurm.wait(lambda: (first, "job_started") in kinds(events), 10)
+        polls = poller.polls
+        slurm.wait(lambda: (first, "job_ended") in kinds(events), 15)
+        assert poller.polls == polls  # the end needed no look
+        cancelled = slurm.submit(2, 1, 30)
+        requeued = slurm.submit(2, 1, 30)
+        slurm.wait(lambda: (requeued, "job_started") in kinds(events), 10)
+        slurm.say("scancel", cancelled)
+        slurm.say("scontrol", "requeue", requeued)
+        slurm.wait(lambda: (requeued, "job_requeued") in kinds(events), 15)
+        slurm.wait(lambda: (cancelled, "job_ended") in kinds(events), 15)
+        ends = {e.job_id: e.reason for e in events if isinstance(e, JobEnded)}
+        assert ends == {first: "exit", cancelled: "cancelled"}
+        poller.close()
+
+
+def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them(
+    tmp_path: Path,
+) -> None:
+    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    with running(tmp_path, priority="multifactor") as slurm:
+        twin = Beside(slurm, act={"mode": "act", "by": "priority"}, core=pool)
+        try:
+            first = slurm.submit(32, 1, 6)
+            slurm.wait(lambda: slurm.job(first)["JobState"] == "RUNNING", 20)
+            jobs = [slurm.submit(32, minutes, 1) for minutes in (30, 20, 2)]
+            held = slurm.submit(32, 1, 1, "-H")
+            twin.begin()
+            slurm.wait(lambda: all_ended(slurm, jobs), 60)
+            started = [slurm.job(i)["StartTime"] for i in jobs]
+            assert started == sorted(set(started), reverse=True)
+            assert slurm.job(held)["Reason"] == "JobHeldUser"
+        finally:
+            twin.end()
+
+
+def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(tmp_path: Path) -> None:
+    with running(tmp_path, scheduler="backfill") as slurm:
+        twin = Beside(slurm, act={"mode": "observe"}, core={"own_policy": "fcfs+conservative"})
+        slurm.submit(32, 2, 60)
+        slurm.submit(32, 1, 60)
+        job = slurm.submit(4, 1, 60)
+        slurm.wait(lambda: job in SlurmManager("emul", conf=slurm.conf).own_estimates(), 40)
+        said = twin.command("when", job, "--beside", "--json")
+        assert said.returncode == 0, said.stderr
+        found = json.loads(said.stdout)
+        assert (found["state"], found["source"]) == ("waits", "one look at the resource manager")
+        assert abs(found["start_s"] - found["managers_estimate_s"]) <= 60
+        assert found["start_s"] - found["as_of_s"] == pytest.approx(180, abs=20)
+        said = twin.command("when", "--nodes", "33", "--walltime", "1h", "--json")
+        assert json.loads(said.stdout)["state"] == "never"
+        assert twin.command("when", "99999").returncode == 1
+
+
+def test_the_probe_finds_what_this_slurm_lets_the_twin_do(slurm: SlurmCluster) -> None:
+    (found,) = [one for one in probe(conf=slurm.conf) if one.manager == "slurm"]
+    works = {finding.what: finding.works for finding in found.findings}
+    assert works["reading the state"]
+    assert works["starting jobs"]
+    assert works["rights"]
+    assert not works["pushed starts"]
+    assert not works["own start-time estimates"]
+
+
+def kinds(events: list[Event]) -> list[tuple[str, str]]:
+    return [(getattr(event, "job_id", ""), event.kind) for event in list(events)]

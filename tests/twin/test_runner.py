@@ -12,7 +12,7 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
@@ -24,6 +24,7 @@ class Manager:
     """The cluster as a resource manager; can be made to fail."""
 
     clock_speed = 0.0
+    priorities = Priorities()
 
     def __init__(self, cluster: EmulatedCluster) -> None:
         self.inner = cluster
@@ -66,7 +67,10 @@ class Manager:
     def hold(self, job_id: str) -> Outcome:
         return self.inner.hold(job_id)
 
-    release = set_priority = hold
+    release = hold
+
+    def set_priority(self, job_id: str, priority: float) -> Outcome:
+        return self.inner.set_priority(job_id, priority)
 
     def close(self) -> None:
         pass
@@ -76,7 +80,8 @@ class Setting:
     def __init__(self, folder: Path, **config: Any) -> None:
         self.bus = LocalBus()
         self.lose = 0
-        self.cluster = EmulatedCluster(Cluster.uniform(8), publish=self.publish)
+        own = config.pop("own", "fcfs+easy")
+        self.cluster = EmulatedCluster(Cluster.uniform(8), policy=own, publish=self.publish)
         self.manager = Manager(self.cluster)
         body = {
             "manager": {"kind": "emulated", "address": "none"},
@@ -234,3 +239,28 @@ def test_begun_again_it_is_where_it_was(make, tmp_path: Path) -> None:
     again.begin()
     assert again.core.state() == state
     again.end()
+
+
+def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(make) -> None:
+    pool = {"pool": ["sjf+none"], "objective": {"ties": ["sjf+none"]}}
+    setting = make(own="priority+none", core=pool, act={"by": "priority"})
+    setting.submit(0)
+    setting.cluster.schedule()
+    for number, walltime_s in ((1, 500), (2, 400), (3, 60)):
+        spec = JobSpec(
+            id=str(number), submit_s=setting.cluster.now_s, nodes=8, walltime_s=walltime_s
+        )
+        setting.cluster.submit(spec, walltime_s)
+    setting.turn(5)
+    assert not setting.twin.in_charge
+    assert setting.running() == {"0"}
+    order = {j.spec.id: j.spec.priority for j in setting.cluster.snapshot().jobs}
+    assert order["3"] > order["2"] > order["1"]
+    sent = setting.twin.actor.done
+    setting.turn(5)
+    assert setting.twin.actor.done == sent  # in order already: nothing more is sent
+    setting.cluster.advance(31)
+    assert setting.running() == {"3"}
+    assert setting.manager.started == []
+    kinds = {a.kind for a in setting.journal.read_actions(job="3")}
+    assert kinds == {"set_priority"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import Snapshot
 
-__all__ = ["Capability", "Outcome", "Report", "ResourceManager", "UnreachableError"]
+__all__ = ["Capability", "Outcome", "Priorities", "Report", "ResourceManager", "UnreachableError"]
 
 Capability = Literal["start", "hold", "release", "set_priority", "take_scheduling"]
 
@@ -44,6 +44,18 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
+class Priorities(NamedTuple):
+    """Priorities of jobs.
+
+    Args:
+        highest: the highest that can be set.
+        step: by so much two jobs should differ that are to go one after the other.
+    """
+
+    highest: float = float("inf")
+    step: float = 1.0
+
+
 class ResourceManager(Protocol):
     """What the twin asks of a resource manager. All calls have a time limit of their own."""
 
@@ -54,6 +66,10 @@ class ResourceManager(Protocol):
     @property
     def clock_speed(self) -> float:
         """Seconds of its clock per second: 1 for a real one, 0 for one that waits for heartbeats."""
+
+    @property
+    def priorities(self) -> Priorities:
+        """What `set_priority` takes."""
 
     def capabilities(self) -> frozenset[Capability]:
         """What can be done here, with the rights that we have."""

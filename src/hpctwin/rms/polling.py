@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.changes import Changes
 from hpctwin.rms.events import Event
-from hpctwin.rms.manager import Capability, Outcome, Report, ResourceManager
+from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, ResourceManager
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, Look, News, Updated, updated
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.spool import Lines
@@ -202,6 +202,11 @@ class PolledManager:
         self.manager = poller.manager
         self.cluster = poller.manager.cluster
         self.clock_speed = poller.manager.clock_speed
+
+    @property
+    def priorities(self) -> Priorities:
+        """See `ResourceManager`."""
+        return self.manager.priorities
 
     def capabilities(self) -> frozenset[Capability]:
         """See `ResourceManager`."""

@@ -1,4 +1,4 @@
-"""Acting: starts are noted, checked by the guard, sent, and their outcome noted."""
+"""Acting: what is to be done is noted, checked by the guard, sent, and its outcome noted."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable
 
 from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Journal
+from hpctwin.twin.reorder import raised
 
 __all__ = ["Actor"]
 
@@ -19,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Actor:
-    """Sends the starts of decisions to the cluster.
+    """Sends the starts of decisions to the cluster, or the order that they give the queue.
 
     Args:
         settings: what the twin may do.
@@ -47,6 +49,7 @@ class Actor:
         self.now_s = now_s
         self.done = 0
         self.refused = 0
+        self._set: dict[str, tuple[float, float]] = {}
 
     def asked_already(self, starts: tuple[str, ...]) -> bool:
         """Whether each of these starts waits for a person already; true where there is none."""
@@ -99,6 +102,60 @@ class Actor:
                     body = json.dumps({"job_id": job_id, "time_s": now_s})
                     self.journal.input("refused", body, time.time())
                     self.core.refused(job_id, now_s)
+
+    def plan_order(self, decision: int, made: Decision) -> list[tuple[int, str, float]]:
+        """Note the changes of priority that order the queue as a decision would start it.
+
+        Before they are sent; inside `Journal.writing`.
+        """
+        at_s = time.time()
+        waiting = [j.spec for j in self.core.mirror.jobs.values() if j.start_s is None]
+        priority = {spec.id: spec.priority for spec in waiting if not spec.held}
+        # The mirror is late, and a change may not have been done in the end.
+        late_s = at_s - self.core.settings.start_patience
+        self._set = {i: s for i, s in self._set.items() if i in priority and s[1] > late_s}
+        priority |= {i: max(value, priority[i]) for i, (value, _) in self._set.items()}
+        expected = sorted(
+            (f.start_s, -priority[f.job_id], f.job_id)
+            for f in made.forecasts
+            if f.job_id in priority and f.start_s is not None
+        )
+        highest, step = self.manager.priorities
+        changes = raised([job_id for _, _, job_id in expected], priority, step)
+        if changes and changes[-1][1] > highest:
+            logger.warning("the queue is not put in order: no priority is left above those in use")
+            return []
+        planned = []
+        for job_id, value in changes:
+            why_not = self.guard.refuses("set_priority", at_s)
+            action = self.journal.intend(decision, "set_priority", job_id, at_s)
+            if why_not is not None:
+                self.journal.outcome(action, Outcome("refused", f"withheld: {why_not}"), 0.0)
+                continue
+            planned.append((action, job_id, value))
+        return planned
+
+    def send_order(self, planned: list[tuple[int, str, float]]) -> None:
+        """Send what `plan_order` gave, and note what became of it."""
+        if not planned:
+            return
+        outcomes = []
+        for action, job_id, value in planned:
+            begin = time.perf_counter()
+            try:
+                outcome = self.manager.set_priority(job_id, value)
+            except UnreachableError as error:
+                outcome = Outcome("unknown", str(error))
+            if outcome.result == "done":
+                self.done += 1
+                self._set[job_id] = (value, time.time())
+            elif outcome.result == "refused":
+                logger.warning("priority of job %s not changed: %s", job_id, outcome.reason)
+                self.refused += 1
+            outcomes.append((action, outcome, 1e3 * (time.perf_counter() - begin)))
+        with self.journal.writing():
+            for action, outcome, took_ms in outcomes:
+                self.journal.outcome(action, outcome, took_ms)
 
     def send_approved(self) -> None:
         """Send what a person has approved; what was not answered in time lapses."""

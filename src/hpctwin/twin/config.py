@@ -129,8 +129,11 @@ class ActSettings(_Model):
     Args:
         mode: ``observe``: forecast only; ``advise``: decisions are shown, never applied; ``approve``:
             each waits for a person; ``act``.
-        allow: kinds of action that may be sent.
-        starts_per_minute: at most so many starts in any minute of wall-clock time.
+        by: ``start``: the cluster's own scheduling rests, and the twin starts jobs. ``priority``: the
+            cluster goes on scheduling, and the twin only puts the waiting jobs in order.
+        allow: kinds of action that may be sent; left out, what ``by`` needs.
+        starts_per_minute: at most so many starts, or changes of priority, in any minute of wall-clock
+            time.
         dwell: a policy stays in force at least so long.
         forecast_error: acting stops by itself when the median error of recent forecasts, as a share
             of the wait forecast, passes this; left out for no bound.
@@ -139,12 +142,25 @@ class ActSettings(_Model):
     """
 
     mode: Mode = "observe"
-    allow: tuple[Literal["start", "hold", "release", "set_priority"], ...] = ("start",)
+    by: Literal["start", "priority"] = "start"
+    allow: tuple[Literal["start", "hold", "release", "set_priority"], ...] | None = None
     starts_per_minute: int = Field(default=600, ge=1)
     dwell: Duration = Field(default=0.0, ge=0)
     forecast_error: float | None = Field(default=None, gt=0)
     kill_switch: Path | None = None
     approve_within: Duration = Field(default=300.0, gt=0)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of action that may be sent."""
+        needed = "start" if self.by == "start" else "set_priority"
+        return (needed,) if self.allow is None else self.allow
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.by == "priority" and self.mode == "approve":
+            raise ValueError("mode approve goes with by: start; order is not confirmed job by job")
+        return self
 
 
 class BusSettings(_Model):

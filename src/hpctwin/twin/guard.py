@@ -21,7 +21,7 @@ class Guard:
     def __init__(self, settings: ActSettings) -> None:
         self.settings = settings
         self.stopped: str | None = None
-        self._starts: deque[float] = deque()
+        self._sent: deque[float] = deque()
 
     @property
     def mode(self) -> Mode:
@@ -35,7 +35,12 @@ class Guard:
 
     def in_charge(self) -> bool:
         """Whether the twin schedules: the cluster's own scheduling should rest."""
-        return self.mode in ("act", "approve") and not self.killed()
+        by_itself = self.settings.by == "start" and self.mode in ("act", "approve")
+        return by_itself and not self.killed()
+
+    def reorders(self) -> bool:
+        """Whether the twin puts the queue in order, and the cluster schedules."""
+        return self.settings.by == "priority" and self.mode == "act" and not self.killed()
 
     def stop(self, reason: str) -> None:
         """Fall back to observing, until somebody resumes."""
@@ -63,12 +68,13 @@ class Guard:
             return f"the kill switch {self.settings.kill_switch} is there"
         if self.mode not in ("act", "approve"):
             return f"the mode is {self.mode}"
-        if kind not in self.settings.allow:
+        if kind not in self.settings.kinds:
             return f"{kind} is not allowed"
-        if kind == "start":
-            while self._starts and self._starts[0] <= at_s - MINUTE_S:
-                self._starts.popleft()
-            if len(self._starts) >= self.settings.starts_per_minute:
-                return f"more than {self.settings.starts_per_minute} starts a minute"
-            self._starts.append(at_s)
+        if kind in ("start", "set_priority"):
+            while self._sent and self._sent[0] <= at_s - MINUTE_S:
+                self._sent.popleft()
+            if len(self._sent) >= self.settings.starts_per_minute:
+                what = "starts" if kind == "start" else "changes"
+                return f"more than {self.settings.starts_per_minute} {what} a minute"
+            self._sent.append(at_s)
         return None

@@ -294,7 +294,7 @@ class Twin:
         call: dict[str, Any] = {
             "now_s": now_s,
             "dwell_s": self.config.act.dwell,
-            "in_charge": self.in_charge,
+            "in_charge": self.in_charge or self.guard.reorders(),
         }
         begin = time.perf_counter()
         decision = self.core.decide(**call)
@@ -317,11 +317,14 @@ class Twin:
             )
             acts = mode == "act" and self.in_charge and self.fault is None
             planned = self.actor.plan(row, decision.starts) if acts else []
+            reorders = self.guard.reorders() and self.fault is None
+            changes = self.actor.plan_order(row, decision) if reorders else []
         self.decision, self.decision_id = decision, row
         self.counts["decisions"] += 1
         self._since_checkpoint += 1
         self._checkpoint_due |= self._since_checkpoint >= self.config.journal.checkpoint_every
         self.actor.send(planned)
+        self.actor.send_order(changes)
         self.guard.watch(self.core.forecaster.median_error)
         self.watch(decision)
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import HpctwinError
-from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
 from hpctwin.rms.records import JobSpec, Snapshot
 
 __all__ = ["BadRequestError", "EmulatedManager", "LostAnswerError"]
@@ -78,6 +78,11 @@ class EmulatedManager:
             raise BadRequestError(f"{self.path}: {reply['error']}")
         found: dict[str, Any] = reply
         return found
+
+    @property
+    def priorities(self) -> Priorities:
+        """No bound."""
+        return Priorities()
 
     def capabilities(self) -> frozenset[Capability]:
         """Everything."""

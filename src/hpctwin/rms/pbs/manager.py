@@ -10,7 +10,7 @@ from pathlib import Path
 from hpctwin.formats import write_atomically
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.records import Snapshot
 
@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 
+HIGHEST_PRIORITY = 1023.0
 SELDOM_S = 300.0
 """Queues and reservations are asked for so often at most."""
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
@@ -60,6 +61,11 @@ class PbsManager:
     def clock_speed(self) -> float:
         """Real time."""
         return 1.0
+
+    @property
+    def priorities(self) -> Priorities:
+        """See `ResourceManager`."""
+        return Priorities(HIGHEST_PRIORITY)
 
     def capabilities(self) -> frozenset[Capability]:
         """All as an operator; scheduling is taken only where there is a heartbeat file."""
@@ -125,8 +131,9 @@ class PbsManager:
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """The job's priority, −1024 to 1023; counts where the site's formula looks at it."""
-        if not -1024 <= priority <= 1023:
-            return Outcome("refused", f"priority {priority:g} is not within PBS's -1024 to 1023")
+        if not -1024 <= priority <= HIGHEST_PRIORITY:
+            says = f"priority {priority:g} is not within PBS's -1024 to {HIGHEST_PRIORITY:g}"
+            return Outcome("refused", says)
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
     def take_scheduling(self) -> Outcome:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Capability, Outcome, Report, UnreachableError
+from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.parse import Found, cluster_snapshot, start_times
 
@@ -17,6 +17,9 @@ __all__ = ["SlurmManager"]
 
 logger = logging.getLogger(__name__)
 
+HIGHEST_PRIORITY = 4_294_967_294
+PRIORITY_STEP = 10.0
+"""Slurm shows 1 for all priorities below it, so a job raised by less might not move."""
 SELDOM_S = 60.0
 """Partitions and reservations are asked for so often at most."""
 _ID = re.compile(r"[1-9]\d{0,11}")
@@ -59,6 +62,11 @@ class SlurmManager:
     def clock_speed(self) -> float:
         """Real time."""
         return 1.0
+
+    @property
+    def priorities(self) -> Priorities:
+        """See `ResourceManager`."""
+        return Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
 
     def capabilities(self) -> frozenset[Capability]:
         """All, if the controller answers and we are operator; what fails is refused by Slurm."""
@@ -117,10 +125,26 @@ class SlurmManager:
         return self.start(job_id)
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
-        """Set a waiting job's priority; for the mode that only reorders."""
-        if not 1 <= priority <= 4_294_967_294:
-            return Outcome("refused", f"priority {priority} is not within Slurm's 1 to 4294967294")
-        return self._change(job_id, ["update", f"JobId={job_id}", f"Priority={int(priority)}"])
+        """Bring a waiting job that is not held to a priority, by its nice value.
+
+        A priority set outright would no longer grow with the job's age. Only under
+        ``priority/multifactor``: under ``priority/basic`` a new nice value releases a held job.
+        """
+        if not _ID.fullmatch(job_id):
+            return Outcome("refused", f"{job_id!r} is not a job number of Slurm")
+        if not 1 <= priority <= HIGHEST_PRIORITY:
+            says = f"priority {priority:g} is not within Slurm's 1 to {HIGHEST_PRIORITY}"
+            return Outcome("refused", says)
+        if not self._multifactor():
+            return Outcome("refused", "Slurm's PriorityType is not priority/multifactor")
+        if self.found is None or job_id not in self.found.nice:
+            self.snapshot()
+        assert self.found is not None
+        if job_id not in self.found.nice:
+            return Outcome("refused", f"job {job_id} does not wait, or is held or left alone")
+        now = next(j.spec.priority for j in self.found.snapshot.jobs if j.spec.id == job_id)
+        nice = round(self.found.nice[job_id] + now - priority)
+        return self._outcome(["update", f"JobId={job_id}", f"Nice={nice}"])
 
     def take_scheduling(self) -> Outcome:
         """The twin decides from now on when the jobs held for it are released."""
@@ -156,6 +180,9 @@ class SlurmManager:
         assert self.found is not None
         if job_id not in self.found.owned:
             return Outcome("refused", f"job {job_id} is not held for the twin")
+        return self._outcome(arguments)
+
+    def _outcome(self, arguments: list[str]) -> Outcome:
         try:
             self.commands.run("scontrol", arguments)
         except Failed as error:
@@ -163,6 +190,13 @@ class SlurmManager:
         except UnreachableError as error:
             return Outcome("unknown", str(error))
         return Outcome("done")
+
+    def _multifactor(self) -> bool:
+        try:
+            said = self.commands.run_at_times("scontrol", ["show", "config"], 60 * SELDOM_S)
+        except Failed as error:
+            raise UnreachableError(f"Slurm: {error}") from error
+        return re.search(rb"^PriorityType\s*= priority/multifactor", said, re.M) is not None
 
     def _nodes(self) -> bytes:
         """Nodes one by one: by sinfo in 22.05, by scontrol since."""

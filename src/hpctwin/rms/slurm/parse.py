@@ -62,12 +62,13 @@ class Found:
         snapshot: jobs and nodes.
         notes: one sentence for each thing left out or assumed.
         owned: ids of the jobs that are held for the twin.
-        names: job names, by id.
+        nice: nice values of the jobs that wait and are not held, by id.
     """
 
     snapshot: Snapshot
     notes: list[str] = field(default_factory=list)
     owned: set[str] = field(default_factory=set)
+    nice: dict[str, float] = field(default_factory=dict)
 
 
 def cluster_snapshot(
@@ -90,11 +91,14 @@ def cluster_snapshot(
     grouped = group_nodes(_nodes(_node_rows(sinfo), notes))
     known = {node.name: node for node in grouped.nodes}
     owned: set[str] = set()
+    nice: dict[str, float] = {}
     jobs: dict[str, JobRecord] = {}
     for row in rows:
         record = _job(row, known, notes, owned)
         if record is not None:
             jobs[record.spec.id] = record
+            if record.start_s is None and not record.spec.held and record.spec.id not in owned:
+                nice[record.spec.id] = number(row.get("nice")) or 0.0
     snapshot = Snapshot.model_construct(
         cluster="slurm",
         time_s=now_s,
@@ -110,7 +114,7 @@ def cluster_snapshot(
         reservations=_reservations(_pairs(reservations), known, notes, now_s),
         own_scheduling=True,
     )
-    return Found(snapshot, notes, owned)
+    return Found(snapshot, notes, owned, nice)
 
 
 def start_times(text: bytes) -> dict[str, float]:
