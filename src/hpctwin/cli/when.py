@@ -38,7 +38,7 @@ def when_command(
     manager is asked once. Exit code 1 if the job has ended or never was.
 
     Args:
-        job_id: a job of the cluster.
+        job_id: a job of the cluster; PBS's without the server's name will do.
         nodes: of a job not submitted yet: how many nodes.
         walltime: its limit, such as 2h or 1:30:00.
         partition: where it would go; the default partition if left out.
@@ -58,7 +58,7 @@ def when_command(
     from hpctwin.twin.config import TwinConfig
     from hpctwin.twin.explain import clock_text
     from hpctwin.twin.service import open_manager
-    from hpctwin.twin.when import picture_of, when_job, when_request
+    from hpctwin.twin.when import full_id, picture_of, when_job, when_request
 
     if (job_id is None) == (nodes is None):
         raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
@@ -70,6 +70,7 @@ def when_command(
         raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
     picture = picture_of(settings, look=look)
     if job_id is not None:
+        job_id = full_id(picture, job_id)
         found = when_job(picture, job_id)
         title = f"Job {job_id}"
     else:

@@ -89,7 +89,8 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
         became = {"done": "was done", None: "is on its way"}.get(
             action.result, f"came to nothing: {action.result}, {action.reason}"
         )
-        lines.append(f"Decision {action.decision} asked for its start; that {became}.")
+        what = "its start" if action.kind == "start" else "a higher priority for it"
+        lines.append(f"Decision {action.decision} asked for {what}; that {became}.")
     return lines
 
 
@@ -100,7 +101,13 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"The twin of {status['cluster'] or 'a cluster not seen yet'} "
         + ("runs" if status["running_now"] else f"does not run; its last word is {age} old")
         + f"; mode {status['mode']}, "
-        + ("in charge of scheduling." if status["in_charge"] else "not in charge of scheduling."),
+        + (
+            "in charge of scheduling."
+            if status["in_charge"]
+            else "it puts the queue in order."
+            if status["orders"]
+            else "not in charge of scheduling."
+        ),
         f"Policy {status['policy']}; {_count(status['running'], 'job')} running, "
         f"{status['waiting']} waiting, {status['free_nodes']} of {status['nodes']} nodes free.",
         f"Cluster time {clock_text(status['time_s'])}, events up to {status['seq']}, "
@@ -126,8 +133,16 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     lines.append(
         f"Since it began: {counts['events']} events ({counts['bad_events']} unreadable), "
         f"{counts['snapshots']} snapshots ({counts['drifts']} of them different), "
-        f"{counts['decisions']} decisions, {counts['starts']} starts, {counts['refused']} refused."
+        f"{counts['decisions']} decisions, {counts['starts']} "
+        f"{'changes of priority' if status['orders'] else 'starts'}, {counts['refused']} refused."
     )
+    if status["calls_per_minute"]:
+        calls = _count(status["calls_per_minute"], "command")
+        lines.append(f"In the last minute it ran {calls} of the resource manager.")
+    if status["not_read"]:
+        lines.append(f"Not in the mirror: {status['not_read'][0]}.")
+        if len(status["not_read"]) > 1:
+            lines.append(f"  and {len(status['not_read']) - 1} more (--json lists them).")
     return lines
 
 
@@ -164,8 +179,9 @@ def why_policy(
         if action.result == "done":
             continue
         result = action.result or "on its way"
+        what = "start" if action.kind == "start" else "priority"
         lines.append(
-            f"The start of job {action.job}: {result} ({action.reason or 'no answer yet'})."
+            f"The {what} of job {action.job}: {result} ({action.reason or 'no answer yet'})."
         )
     return lines
 

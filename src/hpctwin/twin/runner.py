@@ -459,6 +459,7 @@ class Twin:
             "waiting": len(mirror.jobs) - running,
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
+            "orders": self.guard.reorders() and self.fault is None,
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": self.core.forecaster.median_error,

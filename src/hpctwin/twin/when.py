@@ -16,7 +16,7 @@ from hpctwin.twin.journal import Journal
 from hpctwin.twin.replaying import restored_core
 from hpctwin.twin.service import open_manager
 
-__all__ = ["Picture", "picture_of", "when_job", "when_request"]
+__all__ = ["Picture", "full_id", "picture_of", "when_job", "when_request"]
 
 STALE_S = 10.0
 """A twin whose status is older than this does not run."""
@@ -60,12 +60,12 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
             if found is not None and not found[1]["ended"] and time.time() - found[0] < STALE_S:
                 status = found[1]
                 core = restored_core(journal)
-                return Picture(
+                return _picture(
                     core,
                     max(core.mirror.time_s, status["time_s"]),
-                    _policy(core, in_charge=status["in_charge"]),
                     "the running twin",
                     tuple(status["not_read"]),
+                    by_twin=status["in_charge"] or status["orders"],
                 )
         finally:
             journal.close()
@@ -85,13 +85,20 @@ def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
     snapshot = manager.snapshot()
     core = Core(config.core)
     core.take_snapshot(snapshot)
-    return Picture(
+    return _picture(
         core,
         snapshot.time_s,
-        _policy(core, in_charge=False),
         "one look at the resource manager",
         manager.report().notes,
+        by_twin=False,
     )
+
+
+def full_id(picture: Picture, job_id: str) -> str:
+    """A job's id as the cluster writes it; PBS's users leave the server's name out."""
+    jobs = picture.core.mirror.jobs
+    longer = [known for known in jobs if known.startswith(f"{job_id}.")]
+    return longer[0] if job_id not in jobs and len(longer) == 1 else job_id
 
 
 def when_job(picture: Picture, job_id: str) -> Outlook:
@@ -160,5 +167,15 @@ def _usual_priority(jobs: Sequence[JobRecord]) -> float:
     return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0
 
 
-def _policy(core: Core, *, in_charge: bool) -> str:
-    return core.policy if in_charge or core.own is None else core.own.name
+def _picture(
+    core: Core, now_s: float, source: str, not_read: tuple[str, ...], *, by_twin: bool
+) -> Picture:
+    if by_twin:
+        return Picture(core, now_s, core.policy, source, not_read)
+    if core.own is not None:
+        return Picture(core, now_s, core.own.name, source, not_read)
+    assumed = (
+        "what the cluster itself schedules by (core.own_policy is not set): "
+        f"{core.policy} is taken for granted"
+    )
+    return Picture(core, now_s, core.policy, source, (assumed, *not_read))

@@ -1,0 +1,131 @@
+"""`hpctwin when`: what a user is told of a start, from a real PBS's recorded queue and a live twin."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from hpctwin.cli import main
+from hpctwin.model import Cluster
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.records import JobSpec
+from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.runner import Twin
+from hpctwin.twin.when import picture_of, when_job, when_request
+from tests.rms.fake_pbs import FakePbs
+from tests.twin.test_runner import Manager
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    pbs = FakePbs(tmp_path)
+    path = tmp_path / "twin.yaml"
+    path.write_text(
+        f"manager: {{kind: pbs, cluster: theta, folder: {pbs.bin}}}\n"
+        "core: {own_policy: fcfs+none}\n"
+        "journal: {path: j.sqlite}\n"
+    )
+    return path
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code or 0)
+
+
+def test_each_state_of_a_job_is_told_first_and_in_plain_words(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for job_id, first, then, code in (
+        ("926.pbsvm", "Job 926.pbsvm runs already.", "runs since", 0),
+        ("930", "Job 930.pbsvm queues; expected start 20", "6 nodes are free.", 0),
+        ("937", "queues, and nobody can say until when.", "It is held", 0),
+        ("939", "queues; expected start", "It waits for job 927.pbsvm to end well.", 0),
+        ("941", "queues; expected start", "It asked not to start before", 0),
+        ("99999", "Job 99999 is not in the queue.", "it has ended, or never was", 1),
+    ):
+        assert run("when", job_id, "-c", config) == code
+        said = capsys.readouterr().out
+        assert first in said.splitlines()[0]
+        assert then in said
+        assert "from one look at the resource manager" in said
+
+
+def test_a_job_to_come_starts_now_queues_or_never_starts(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for nodes, state in ((4, "waits"), (33, "never")):
+        assert run("when", "--nodes", nodes, "--walltime", "1h", "-c", config, "--json") == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said["state"] == state
+        assert said["policy"] == "fcfs+none"
+    # First come, first served without backfilling: it comes after all that wait and are free to.
+    content = json.loads((config.parent / "qstat.json").read_text())
+    running = {i: job for i, job in content["Jobs"].items() if job["job_state"] == "R"}
+    (config.parent / "qstat.json").write_text(json.dumps({**content, "Jobs": running}))
+    assert run("when", "--nodes", 4, "--walltime", "1h", "-c", config) == 0
+    assert "A job of 4 nodes for 1h, submitted now, starts now." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "give a job's id, or --nodes and --walltime"),
+        (("930", "--nodes", "4"), "give a job's id, or --nodes and --walltime"),
+        (("--nodes", "4"), "--walltime must be given"),
+        (("--nodes", "0", "--walltime", "1h"), "--nodes must be at least 1"),
+        (("--nodes", "4", "--walltime", "soon"), "soon"),
+        (("--nodes", "4", "--walltime", "0s"), "expected a positive duration"),
+        (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "there are workq"),
+    ],
+)
+def test_a_wrong_question_is_named(
+    config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], says: str
+) -> None:
+    assert run("when", *words, "-c", config) in (1, 2)
+    assert says in capsys.readouterr().err
+
+
+def test_a_policy_that_is_not_known_is_said_to_be_assumed(config: Path) -> None:
+    about = {"manager": {"kind": "pbs", "cluster": "c", "folder": str(config.parent / "bin")}}
+    picture = picture_of(TwinConfig.of(about))
+    assert picture.policy == "wfp+easy"
+    assert "own_policy is not set" in picture.not_read[0]
+
+
+def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path: Path) -> None:
+    bus = LocalBus()
+    cluster = EmulatedCluster(Cluster.uniform(8), publish=bus.publish)
+    body = {
+        "manager": {"kind": "emulated", "address": "nobody-answers-here"},
+        "act": {"mode": "act"},
+        "core": {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}},
+        "journal": {"path": str(tmp_path / "j.sqlite")},
+    }
+    settings = TwinConfig.of(body)
+    journal = Journal(tmp_path / "j.sqlite")
+    twin = Twin(settings, Manager(cluster), bus, journal)
+    twin.begin()
+    for number, nodes in enumerate((8, 8, 4)):
+        spec = JobSpec(id=str(number), submit_s=0.0, nodes=nodes, walltime_s=100)
+        cluster.submit(spec, 100)
+    until = time.monotonic() + 20
+    while time.monotonic() < until and not cluster.snapshot().jobs[0].node_names:
+        twin.turn(0.05)
+    twin._next["status"] = 0.0
+    twin.turn(0.01)
+    picture = picture_of(settings)
+    assert picture.source == "the running twin"
+    found = when_job(picture, "2")
+    assert (found.state, found.start_s) == ("waits", 200.0)
+    assert when_job(picture, "0").state == "runs"
+    later = when_request(picture, 4, 50.0)
+    assert (later.state, later.start_s) == ("waits", 200.0)
+    twin.end()
+    journal.close()
