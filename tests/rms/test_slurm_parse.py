@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.rms.hostlist import HostlistError, expand
-from hpctwin.rms.slurm.parse import OWNED, SlurmFormatError, cluster_snapshot, number, words
+from hpctwin.rms.slurm.parse import (
+    OWNED,
+    SlurmFormatError,
+    cluster_snapshot,
+    number,
+    start_times,
+    words,
+)
 
 PARTITIONS = b"PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-02:00:00 State=UP PriorityTier=3\n"
 NONE = b"No reservations in the system\n"
@@ -219,3 +227,13 @@ def test_a_huge_hostlist_is_refused() -> None:
     for text in ("n[1-99999999]", "a[1-9999]b[1-9999]"):
         with pytest.raises(HostlistError, match=r"too long|more than"):
             expand(text)
+
+
+@given(
+    st.binary(max_size=200) | st.text(alphabet="0123456789 -:TNA/\n", max_size=200).map(str.encode)
+)
+def test_estimates_are_numbers_for_jobs_that_were_named_or_nothing(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    for job_id, start_s in start_times(data).items():
+        assert job_id in text
+        assert math.isfinite(start_s)
