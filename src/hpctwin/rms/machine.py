@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -55,12 +56,17 @@ def group_nodes(listed: Sequence[ListedNode]) -> Groups:
             NodeGroup(
                 name=name,
                 count=len(alike),
-                cores=one.cores,
-                gpus=one.gpus,
-                memory_gb=one.memory_gb,
+                cores=_size(one.cores),
+                gpus=_size(one.gpus),
+                memory_gb=_size(one.memory_gb),
             )
         )
         for partition in one.partitions:
             members[partition] = (*members.get(partition, ()), name)
     order = tuple(node.record for alike in kinds.values() for node in alike)
     return Groups(tuple(groups), order, members)
+
+
+def _size(said: float | None) -> float | None:
+    """What a node has, where that can be; what cannot is not known."""
+    return said if said is not None and math.isfinite(said) and said >= 0 else None
