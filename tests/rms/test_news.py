@@ -12,7 +12,7 @@ from hpctwin import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.changes import End
 from hpctwin.rms.manager import Report
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged, updated
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import cluster_snapshot
 from hpctwin.rms.polling import Poller
@@ -135,6 +135,18 @@ def test_after_a_look_the_mirror_is_the_truth_whatever_was_lost_doubled_or_late(
     assert {job.spec.id: job for job in seen.jobs} == truth.jobs
     assert {n.name: n.state for n in seen.nodes} == truth.states
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+def test_a_start_on_nodes_of_a_job_whose_end_was_lost_brings_a_look() -> None:
+    truth = Cluster4()
+    for kind in ("submit", "submit", "start"):
+        truth.step(kind)
+    known = truth.snapshot()
+    truth.step("end")
+    began = truth.step("start")
+    found = updated(known, [began])
+    assert found.look
+    assert found.snapshot.jobs == known.jobs
 
 
 def test_when_all_is_told_the_mirror_is_the_truth_without_a_look() -> None:

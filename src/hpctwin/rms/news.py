@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,6 +114,11 @@ class Updated:
     look: bool
 
 
+def _held(names: Sequence[str], jobs: Mapping[str, JobRecord]) -> bool:
+    wanted = set(names)
+    return any(not wanted.isdisjoint(job.node_names) for job in jobs.values())
+
+
 def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
     """Put news into a snapshot; what it holds already changes nothing.
 
@@ -133,6 +138,9 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
         elif isinstance(item, JobBegan):
             job = jobs.get(item.job_id)
             if job is None or not item.node_names:
+                look = True
+            elif job.start_s is None and _held(item.node_names, jobs):
+                # Whoever had these nodes has ended, of which no news came.
                 look = True
             elif job.start_s is None:
                 began = {"start_s": item.time_s, "node_names": item.node_names}

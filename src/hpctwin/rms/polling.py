@@ -28,6 +28,9 @@ OVERLAP_S = 2.0
 """News so much older than a look may tell of what that look did not see yet."""
 END_OVERLAP_S = 10.0
 """A job that has ended may be listed for so long, while its nodes are cleaned up."""
+KEPT_S = 600.0
+"""What was heard last of a job that is gone is remembered for so long, for news that come late."""
+_MOVES = (JobBegan, JobBack, JobGone)
 
 
 class Poller:
@@ -69,6 +72,7 @@ class Poller:
         self._translate = translate
         self._clock = clock
         self._recent: deque[News] = deque(maxlen=10_000)
+        self._moved: dict[str, float] = {}
         self._polled_s = 0.0
         self._changes: Changes | None = None
         self._lock = threading.Lock()
@@ -150,8 +154,7 @@ class Poller:
         if self._changes is None:
             self._changes = Changes(snapshot, run=uuid.uuid4().hex[:12])
             return
-        late = [item for item in self._recent if self._may_be_later(item, began_s)]
-        self._publish(updated(snapshot, late))
+        self._publish(updated(snapshot, self._missed(snapshot, began_s)))
 
     def _take(self, lines: Sequence[str]) -> None:
         """Publish what pushed lines say."""
@@ -162,6 +165,11 @@ class Poller:
             fresh += self._translate(line)
         self.news += len(fresh)
         fresh = [item for item in fresh if item.time_s >= self._polled_s - END_OVERLAP_S]
+        for item in fresh:
+            if isinstance(item, _MOVES):
+                latest_s = max(item.time_s, self._moved.get(item.job_id, 0.0))
+                self._moved[item.job_id] = latest_s
+        fresh = list(filter(self._in_force, fresh))
         self._recent.extend(fresh)
         if self._changes is not None and fresh:
             self._publish(updated(self._changes.last, fresh))
@@ -173,6 +181,23 @@ class Poller:
             self.publish(event)
         if now.look:
             self._soon.set()
+
+    def _missed(self, snapshot: Snapshot, look_s: float) -> list[News]:
+        """News that a look which began then may not have seen."""
+        assert self._changes is not None
+        before = {job.spec.id: job.requeues for job in self._changes.last.jobs}
+        for job in snapshot.jobs:
+            if job.requeues > before.get(job.spec.id, 0):
+                self._moved[job.spec.id] = look_s
+        now = {job.spec.id for job in snapshot.jobs}
+        self._moved = {i: t for i, t in self._moved.items() if i in now or t > look_s - KEPT_S}
+        missed = [item for item in self._recent if self._may_be_later(item, look_s)]
+        self._recent = deque(filter(self._in_force, missed), maxlen=self._recent.maxlen)
+        return list(self._recent)
+
+    def _in_force(self, item: News) -> bool:
+        """Whether nothing later is known of the same job: news may come in any order."""
+        return not isinstance(item, _MOVES) or item.time_s >= self._moved.get(item.job_id, 0.0)
 
     def _may_be_later(self, item: News, look_s: float) -> bool:
         """Whether a look that began then may not have seen this yet.
