@@ -17,7 +17,7 @@ _VIEW = types.NamedUniTuple(float64, len(JobView._fields), JobView)
 ORDER_SIGNATURE = float64(float64, _VIEW)
 """Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
 
-_ORDER = types.FunctionType(ORDER_SIGNATURE)
+ORDER = types.FunctionType(ORDER_SIGNATURE)
 _ELEMENTS = {"I64": np.int64, "I8": np.int8, "F64": np.float64}
 
 
@@ -31,10 +31,8 @@ def _bundle(cls: type) -> types.NamedTuple:
     return types.NamedTuple(arrays, cls)
 
 
-_JOBS, _MACHINE, _SIM, _WORK = (_bundle(cls) for cls in (Jobs, Machine, Sim, Work))
-_RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
+JOBS, MACHINE, SIM, WORK = (_bundle(cls) for cls in (Jobs, Machine, Sim, Work))
+RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
 
-advance = jit(int64(_ORDER, _ORDER, _JOBS, _MACHINE, _SIM, _RULES, _WORK, int64, int64))(
-    loop.advance
-)
-reorder = jit(types.void(_ORDER, _JOBS, _SIM, _RULES, _WORK))(loop.reorder)
+advance = jit(int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, int64, int64))(loop.advance)
+reorder = jit(types.void(ORDER, JOBS, SIM, RULES, WORK))(loop.reorder)

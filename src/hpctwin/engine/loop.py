@@ -358,7 +358,7 @@ def advance(
         if sim.count[BAD_JOB] >= 0:
             return NOT_A_NUMBER
         stop = sim.count[STOP_JOB]
-        if stop >= 0 and sim.flag[STATE, stop] >= RUNNING:
+        if stop >= 0 and RUNNING <= sim.flag[STATE, stop] < UNSUBMITTED:
             return STEPPED
 
 

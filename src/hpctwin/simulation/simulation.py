@@ -170,8 +170,7 @@ class Simulation:
             raise SimulationError(f"this simulation cannot go on: {self._broken}")
         until = NEVER_MS if until_s is None else to_ms(until_s)
         first = self._sim.count[layout.INSTANTS]
-        order, candidates = self._compiled()
-        rules = self._rules()
+        order, candidates, rules = self.compiled_policy()
         begin = time.perf_counter()
         work = new_work(self._jobs, self._machine, self._sim)
         while True:
@@ -256,6 +255,10 @@ class Simulation:
     def arrays(self) -> tuple[Jobs, Machine, Sim]:
         """All arrays of the engine: the jobs, the machine and the state."""
         return self._jobs, self._machine, self._sim
+
+    def compiled_policy(self) -> tuple[Any, Any, Rules]:
+        """What the engine needs of the policy: both orderings, compiled, and the rules."""
+        return *self._compiled(), self._rules()
 
     def expected_ms(self) -> npt.NDArray[np.int64]:
         """What the scheduler expects each job to run, ms [jobs]."""
