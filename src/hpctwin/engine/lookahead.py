@@ -44,6 +44,7 @@ from hpctwin.engine.layout import (
     START,
     STARTED,
     STATE,
+    STEPPED,
     STOP_JOB,
     SUBMIT,
     TIMER,
@@ -241,12 +242,12 @@ def look_ahead(
                 latest,
                 -1,
             )
+            if code == DONE or code == REACHED:
+                break
             if code == NEED_ROOM and not records_have_room(ahead):
                 ahead.count[LOST] = 0
                 ahead.count[SEGMENTS] = 0
-            elif code == DONE or code == REACHED:
-                break
-            elif ahead.flag[STATE, j] < RUNNING or ahead.flag[STATE, j] == UNSUBMITTED:
+            elif code != STEPPED:
                 return -code
         if RUNNING <= ahead.flag[STATE, j] < UNSUBMITTED:
             found[0, i] = ahead.time[START, j]

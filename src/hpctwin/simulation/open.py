@@ -131,12 +131,36 @@ class OpenSimulation:
 
     def rejects(self) -> npt.NDArray[np.bool_]:
         """Whether each job can never run here [jobs]."""
-        return self.simulation.arrays[0].fixed[layout.REJECT] != 0
+        rejected: npt.NDArray[np.bool_] = self.simulation.arrays[0].fixed[layout.REJECT] != 0
+        return rejected
 
-    def advance_before(self, now_ms: int) -> None:
-        """Let everything happen that happens before an instant."""
-        self.simulation.advance((now_ms - 1) / MS_PER_S)
+    def least_runtime_ms(self, row: int) -> int:
+        """How long a job runs at least in forecasts."""
+        runtime = int(self.runtime_ms[row])
+        fastest = float(self._ahead_machine.speed.max())
+        if fastest != 1.0:
+            runtime = int(runtime / fastest)
+        if self.simulation.overrun == "terminate":
+            runtime = min(runtime, int(self._ahead_jobs.fixed[layout.LIMIT, row]))
+        return runtime
+
+    def ran_share(self, row: int) -> float | None:
+        """The share of its walltime that a job ran; None if it has not run to its end."""
+        jobs, _, sim = self.simulation.arrays
+        if sim.flag[layout.STATE, row] not in (layout.COMPLETED, layout.WALLTIME):
+            return None
+        ran = sim.time[layout.END, row] - sim.time[layout.START, row]
+        return float(ran / jobs.fixed[layout.LIMIT, row])
+
+    def advance_before(self, now_ms: int) -> bool:
+        """Let everything happen that happens before an instant; whether nothing is left to happen."""
+        done = self.simulation.advance((now_ms - 1) / MS_PER_S) == "done"
         self._arguments = None  # the simulation may have got larger arrays
+        return done
+
+    def finish(self) -> None:
+        """Let everything happen that is left to happen."""
+        self.simulation.advance()
 
     def arrive(self, row: int, at_ms: int) -> None:
         """Let a job be submitted at a time that has not been reached; never if it is cancelled before.
@@ -199,7 +223,7 @@ class OpenSimulation:
         coming: IntArray,
         watched: IntArray,
         *,
-        arrival_ms: int | None = None,
+        arrival_ms: int | IntArray | None = None,
         latest_ms: int = NEVER_MS,
     ) -> IntArray:
         """When jobs would start and end if some came and nobody after them.
@@ -208,8 +232,8 @@ class OpenSimulation:
 
         Args:
             now_ms: the present; everything before it happens first.
-            coming: rows of jobs that come: those of the workload at ``arrival_ms``, those of `tell`
-                when they were told to.
+            coming: rows of jobs that come: those of the workload at ``arrival_ms`` (one for all, or one for
+                each), those of `tell` when they were told to.
             watched: rows of the jobs asked for; coming, waiting or on their way.
             arrival_ms: when those of the workload come; now if left out.
             latest_ms: starts after this are of no interest; giving it makes forecasts cheaper.

@@ -1,0 +1,21 @@
+"""Several clusters: where should this job go?"""
+
+from hpctwin.facility.config import Facility, FacilityCluster, Kind, Origin, Staging
+from hpctwin.facility.result import FacilityResult
+from hpctwin.facility.simulate import FacilitySimulation, compare_strategies, simulate_facility
+from hpctwin.facility.strategy import STRATEGIES, Strategy, parse_strategy
+
+__all__ = [
+    "STRATEGIES",
+    "Facility",
+    "FacilityCluster",
+    "FacilityResult",
+    "FacilitySimulation",
+    "Kind",
+    "Origin",
+    "Staging",
+    "Strategy",
+    "compare_strategies",
+    "parse_strategy",
+    "simulate_facility",
+]

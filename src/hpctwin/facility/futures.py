@@ -1,0 +1,80 @@
+"""Forecasts with arrivals sampled from the past."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.facility.objective import Outlook
+from hpctwin.facility.state import FacilityState
+
+__all__ = ["Futures"]
+
+IntArray = npt.NDArray[np.int64]
+NOBODY = np.zeros(0, np.int64)
+
+
+class Futures:
+    """What may become of a job at a cluster, over some samples of who comes after it.
+
+    A sample is a block of the cluster's own past (a moving-block bootstrap): from a job placed there,
+    drawn with equal probability, all those placed within the horizon, with their distances in time.
+    That keeps bursts and the mix of jobs as they are.
+
+    Args:
+        state: the facility.
+        cluster: the cluster.
+        row: the job, which comes now.
+        samples: how many; 0 for one future in which nobody comes.
+        horizon_s: how far arrivals are sampled, seconds.
+    """
+
+    MOST = 256
+    """Arrivals of a sample at most."""
+
+    def __init__(
+        self, state: FacilityState, cluster: int, row: int, samples: int, horizon_s: float
+    ) -> None:
+        self.state = state
+        self.site = state.clusters[cluster]
+        self.row = row
+        self.arrival_ms = state.arrival_ms(row, cluster)
+        self.past = state.placed[cluster]
+        self.samples = samples if self.past else 0
+        self.horizon_ms = round(1000 * horizon_s)
+
+    def outlooks(self, *, others: bool) -> list[Outlook]:
+        """The job's start and end in each sample.
+
+        Args:
+            others: whether to find out what it adds to the turnarounds of all the others; that takes
+                a second forecast, without it.
+        """
+        if self.samples == 0:
+            return [self._outlook(NOBODY, others)]
+        return [self._outlook(self._sample(), others) for _ in range(self.samples)]
+
+    def _sample(self) -> IntArray:
+        """Rows of arrivals, told to the cluster's forecasts."""
+        first = int(self.state.rng.integers(len(self.past)))
+        block = np.array(self.past[first : first + self.MOST])
+        when = self.state.placed_ms[block]
+        block = block[when <= when[0] + self.horizon_ms]
+        gaps = self.state.placed_ms[block] - when[0]
+        return self.site.tell(block, self.state.now_ms + 1 + gaps)
+
+    def _outlook(self, later: IntArray, others: bool) -> Outlook:
+        own = np.array([self.row])
+        present = NOBODY
+        if others:
+            self.site.advance_before(self.state.now_ms)
+            present = np.concatenate([self.site.waiting(), self.site.on_their_way(), later])
+        found = self._forecast(np.concatenate([own, later]), np.concatenate([own, present]))
+        added = 0.0
+        if len(present):
+            without = self._forecast(later, present)
+            added = float((found[1, 1:] - without[1]).sum()) / 1000
+        return Outlook(self.row, int(found[0, 0]), int(found[1, 0]), added)
+
+    def _forecast(self, coming: IntArray, watched: IntArray) -> IntArray:
+        return self.site.forecast(self.state.now_ms, coming, watched, arrival_ms=self.arrival_ms)

@@ -1,0 +1,175 @@
+"""Simulation-guided strategies: each cluster is forked, and the job goes where the fork is best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility.futures import Futures
+from hpctwin.facility.moving import move_waiting
+from hpctwin.facility.objective import OBJECTIVES, Objective, parse_objective
+from hpctwin.facility.state import FacilityState, Knowledge
+from hpctwin.facility.strategy import Strategy
+from hpctwin.facility.tree import Tree
+from hpctwin.model import NEVER_MS
+
+__all__ = ["Guided", "Ties", "parse_objective"]
+
+IntArray = npt.NDArray[np.int64]
+Ties = Literal["least-loaded", "random", "first"]
+
+
+@dataclass(frozen=True)
+class Guided(Strategy):
+    """Simulation-guided scheduling: every cluster that may take a job is forked and run ahead with it.
+
+    Args:
+        objective: what is least at the best cluster.
+        knows: what forecasts know of runtimes: ``oracle``: all true ones, as in CQSim+;
+            ``walltime``: walltimes; ``recent``: the share of their walltimes that like jobs ran lately.
+        ties: among equally good clusters: the one with the least work ahead (then the first), one
+            drawn (as in CQSim+), or the first.
+        samples: how many futures with sampled arrivals a place is judged by; 0: nobody comes later.
+        horizon_s: arrivals are sampled this far ahead, seconds.
+        batch: so many jobs that come together are placed by a look-ahead tree over all their
+            combinations; 1: one after the other.
+        move_every_s: how often waiting jobs are looked at again, seconds; 0: never.
+        move_gain_s: a waiting job is moved if that makes it end so much earlier, seconds.
+        label: another name.
+
+    Raises:
+        ConfigError, UnknownNameError: an option is out of range, or two do not go together.
+    """
+
+    objective: Objective = field(default_factory=lambda: parse_objective("turnaround"))
+    knows: Knowledge = "walltime"
+    ties: Ties = "least-loaded"
+    samples: int = 0
+    horizon_s: float = 86_400.0
+    batch: int = 1
+    move_every_s: float = 0.0
+    move_gain_s: float = 600.0
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("knowledge", self.knows, get_args(Knowledge)),
+            ("tie rule", self.ties, get_args(Ties)),
+        ):
+            if value not in known:
+                raise UnknownNameError(kind, value, known)
+        for what, number, least in (
+            ("samples", self.samples, 0),
+            ("batch", self.batch, 1),
+            ("move_every_s", self.move_every_s, 0),
+            ("window_s", self.window_s, 0),
+        ):
+            if number < least:
+                raise ConfigError(f"{what} is {number:g}, it must be at least {least}")
+        if self.horizon_s <= 0:
+            raise ConfigError(f"horizon_s is {self.horizon_s:g}, it must be above 0")
+        if self.batch > 1 and (self.objective.single != "turnaround" or self.samples):
+            raise ConfigError(
+                "a look-ahead tree (batch above 1) takes the least sum of turnarounds, without "
+                "samples: objective 'turnaround', samples 0"
+            )
+        object.__setattr__(self, "every_s", self.move_every_s)
+
+    @property
+    def name(self) -> str:
+        """Objective and options in short."""
+        if self.label is not None:
+            return self.label
+        parts = [f"sgs({self.objective.name})"]
+        if self.samples:
+            parts.append(f"{self.samples} futures")
+        if self.batch > 1:
+            parts.append(f"tree of {self.batch}")
+        if self.move_every_s:
+            parts.append("moving")
+        return ", ".join(parts)
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        """As given."""
+        return self.knows
+
+    @property
+    def spare(self) -> int:
+        """Room for sampled arrivals."""
+        return Futures.MOST if self.samples else 0
+
+    def place(self, rows: list[int], state: FacilityState) -> None:
+        """Place jobs that come together: by a tree if there is to be one."""
+        if self.batch == 1 or len(rows) == 1:
+            Strategy.place(self, rows, state)
+            return
+        for first in range(0, len(rows), self.batch):
+            Tree(state).place(rows[first : first + self.batch])
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        """The cluster with the least score."""
+        if self.objective.single == "turnaround" and self.samples == 0:
+            ends, costs = self._by_end(row, options, state)
+        else:
+            ends, costs = self._by_costs(row, options, state)
+        least = costs.min()
+        best = [o for o, cost in zip(options, costs, strict=True) if cost <= least]
+        chosen = best[0] if len(best) == 1 else self._break_tie(best, row, state)
+        state.expect_end(row, ends[options.index(chosen)])
+        return chosen
+
+    def _break_tie(self, best: list[int], row: int, state: FacilityState) -> int:
+        if self.ties == "first":
+            return best[0]
+        if self.ties == "random":
+            return best[int(state.rng.integers(len(best)))]
+        return min(best, key=lambda c: state.load(c, row))
+
+    def _by_end(
+        self, row: int, options: list[int], state: FacilityState
+    ) -> tuple[list[int], npt.NDArray[np.float64]]:
+        """The end at each cluster; forecasts stop where a better end is known already."""
+        ends = dict.fromkeys(options, -1)
+        best = NEVER_MS
+        for c in sorted(options, key=lambda c: state.clusters[c].least_runtime_ms(row)):
+            _, ends[c] = state.forecast_end(row, c, best)
+            if ends[c] >= 0:
+                best = min(best, ends[c])
+        ordered = [ends[c] for c in options]
+        return ordered, np.array([e if e >= 0 else np.inf for e in ordered], np.float64)
+
+    def _by_costs(
+        self, row: int, options: list[int], state: FacilityState
+    ) -> tuple[list[int], npt.NDArray[np.float64]]:
+        """Scores by all costs, each the mean over the futures sampled."""
+        outlooks = [
+            Futures(state, c, row, self.samples, self.horizon_s).outlooks(
+                others="total" in self.objective.names
+            )
+            for c in options
+        ]
+        costs = np.array(
+            [
+                [
+                    np.mean(
+                        [
+                            OBJECTIVES[name](state.facility.clusters[c], outlook, state)
+                            for outlook in of
+                        ]
+                    )
+                    for c, of in zip(options, outlooks, strict=True)
+                ]
+                for name in self.objective.names
+            ]
+        )
+        ends = [round(float(np.mean([outlook.end_ms for outlook in of]))) for of in outlooks]
+        return ends, self.objective.scores(costs)
+
+    def tick(self, state: FacilityState) -> None:
+        """Move waiting jobs that have come to be better off elsewhere."""
+        move_waiting(state, self.move_gain_s)

@@ -1,0 +1,133 @@
+"""What a workload is to each cluster of a facility."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+from hpctwin.facility.config import Facility, Kind
+from hpctwin.model import Category, Workload, to_ms
+
+__all__ = ["FacilityJobs", "facility_jobs"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FacilityJobs:
+    """A workload and what it is to each of C clusters.
+
+    Args:
+        workload: the jobs as the trace has them.
+        kinds: names of the kinds of jobs; the last is ``any``.
+        kind: kind of each job [jobs].
+        origin: cluster where each was submitted in reality, -1 where unknown [jobs].
+        on: the workload as each cluster sees it: runtimes and walltimes by its factors.
+        allowed: whether a kind of job, and what it asks for, is allowed at a cluster [C, jobs].
+        factor: of each kind at each cluster [C, kinds].
+        staging_ms: from cluster to cluster, ms [C, C].
+    """
+
+    workload: Workload
+    kinds: tuple[str, ...]
+    kind: IntArray
+    origin: IntArray
+    on: tuple[Workload, ...]
+    allowed: npt.NDArray[np.bool_]
+    factor: npt.NDArray[np.float64]
+    staging_ms: IntArray
+
+
+def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
+    """Look at a workload as a facility does.
+
+    Raises:
+        WorkloadError: jobs depend on each other, or the origin's label names no cluster.
+    """
+    if len(workload.dependencies):
+        raise WorkloadError(
+            f"workload {workload.name!r}: jobs depend on each other; a facility places jobs one by one "
+            "and cannot hold them for jobs at other clusters. Leave the dependencies out"
+        )
+    kind = np.full(len(workload), len(facility.kinds), np.int64)
+    for index in reversed(range(len(facility.kinds))):
+        kind[_fits(facility.kinds[index], workload)] = index
+    kinds = (*(k.name for k in facility.kinds), "any")
+    factor = np.array([[c.factor_of(name) for name in kinds] for c in facility.clusters])
+    allowed = np.ones((len(facility.clusters), len(workload)), bool)
+    on = []
+    for index, cluster in enumerate(facility.clusters):
+        if cluster.kinds is not None:
+            allowed[index] &= np.array([name in cluster.kinds for name in kinds])[kind]
+        seen = _scaled(workload, factor[index][kind])
+        machine = cluster.cluster
+        for name, amount in workload.resources.items():
+            if name not in machine.resources:
+                allowed[index] &= amount == 0
+        seen = seen.replace(
+            resources={n: a for n, a in workload.resources.items() if n in machine.resources}
+        )
+        if cluster.partition is not None:
+            seen = seen.replace(partition=_all_in(cluster.partition, len(workload)))
+        on.append(seen)
+    names = facility.names
+    return FacilityJobs(
+        workload=workload,
+        kinds=kinds,
+        kind=kind,
+        origin=_origin(facility, workload),
+        on=tuple(on),
+        allowed=allowed,
+        factor=factor,
+        staging_ms=np.array(
+            [[to_ms(facility.staging_s(a, b)) for b in names] for a in names], np.int64
+        ),
+    )
+
+
+def _all_in(label: str, size: int) -> Category:
+    return Category(np.zeros(size, np.int32), (label,))
+
+
+def _scaled(workload: Workload, factor: npt.NDArray[np.float64]) -> Workload:
+    def times(ms: IntArray) -> IntArray:
+        scaled: IntArray = np.rint(ms * factor).astype(np.int64)
+        return scaled
+
+    return workload.replace(
+        runtime_ms=times(workload.runtime_ms),
+        walltime_ms=np.maximum(times(workload.walltime_ms), 1),
+    )
+
+
+def _fits(kind: Kind, workload: Workload) -> npt.NDArray[np.bool_]:
+    fits = np.ones(len(workload), bool)
+    for label in ("user", "account", "partition", "qos"):
+        wanted = getattr(kind, label)
+        if wanted is not None:
+            column: Category = getattr(workload, label)
+            known = np.array([name in wanted for name in column.labels] + [False])
+            fits &= known[column.codes]
+    if kind.gpus is not None:
+        asked = np.asarray(workload.per_node.get("gpus", np.zeros(len(workload)))) > 0
+        fits &= asked == kind.gpus
+    return fits
+
+
+def _origin(facility: Facility, workload: Workload) -> IntArray:
+    if facility.origin is None:
+        return np.full(len(workload), -1, np.int64)
+    column: Category = getattr(workload, facility.origin.by)
+    names = facility.names
+    clusters = facility.origin.clusters or {name: name for name in names}
+    unknown = [label for label in column.labels if label not in clusters]
+    if unknown and facility.origin.clusters:
+        raise WorkloadError(
+            f"workload {workload.name!r}: {facility.origin.by} {unknown[0]!r} is not among the origins "
+            f"of facility {facility.name!r}; known: {', '.join(clusters)}"
+        )
+    code = [names.index(clusters[label]) if label in clusters else -1 for label in column.labels]
+    return np.array([*code, -1], np.int64)[column.codes]

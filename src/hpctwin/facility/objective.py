@@ -1,0 +1,187 @@
+"""What a place is worth to a job: objectives of simulation-guided strategies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility.config import FacilityCluster
+from hpctwin.facility.state import FacilityState
+
+__all__ = ["OBJECTIVES", "Objective", "parse_objective"]
+
+FloatArray = npt.NDArray[np.float64]
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A weighted sum of costs; the least is the best.
+
+    Args:
+        weights: by name of `OBJECTIVES`, in the order written. With several, each cost is divided by its mean
+            over the clusters compared before it is weighted, since they have different units.
+    """
+
+    weights: tuple[tuple[str, float], ...]
+
+    @property
+    def name(self) -> str:
+        """As `parse_objective` reads it."""
+        return "+".join(
+            name if weight == 1 else f"{weight:g}*{name}" for name, weight in self.weights
+        )
+
+    @property
+    def single(self) -> str | None:
+        """The only cost, if there is but one."""
+        return self.weights[0][0] if len(self.weights) == 1 else None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the costs."""
+        return [name for name, _ in self.weights]
+
+    def scores(self, costs: FloatArray) -> FloatArray:
+        """One number for each cluster.
+
+        Args:
+            costs: of each [costs, clusters].
+        """
+        if len(self.weights) == 1:
+            only: FloatArray = costs[0]
+            return only
+        mean = costs.mean(axis=1, keepdims=True)
+        scaled = np.divide(costs, mean, out=np.zeros_like(costs), where=mean > 0)
+        total: FloatArray = np.array([weight for _, weight in self.weights]) @ scaled
+        return total
+
+
+def parse_objective(text: str) -> Objective:
+    """Read ``turnaround`` or ``turnaround + 0.5*energy``.
+
+    Raises:
+        UnknownNameError: a cost is not known.
+        ConfigError: a weight is not a number above 0, or a cost is there twice.
+    """
+    weights: dict[str, float] = {}
+    for part in text.split("+"):
+        match = re.fullmatch(r"\s*(?:([\d.eE-]+)\s*\*)?\s*([a-z]+)\s*", part)
+        if match is None:
+            raise ConfigError(f"objective {text!r}: {part.strip()!r} is not a cost or WEIGHT*cost")
+        if match[2] not in OBJECTIVES:
+            raise UnknownNameError("objective", match[2], OBJECTIVES)
+        if match[2] in weights:
+            raise ConfigError(f"objective {text!r}: {match[2]} is there twice")
+        try:
+            weights[match[2]] = float(match[1] or 1)
+        except ValueError as error:
+            raise ConfigError(f"objective {text!r}: {match[1]!r} is not a number") from error
+        if not weights[match[2]] > 0:
+            raise ConfigError(f"objective {text!r}: the weight of {match[2]} must be above 0")
+    return Objective(tuple(weights.items()))
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a forecast says of a job at a cluster.
+
+    Args:
+        row: the job.
+        start_ms, end_ms: when it would start and end.
+        others_s: what its coming adds to the sum of the turnarounds of all others, seconds.
+    """
+
+    row: int
+    start_ms: int
+    end_ms: int
+    others_s: float = 0.0
+
+
+def energy_j(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
+    """Energy of nodes in use, J."""
+    return cluster.power_w * nodes * seconds
+
+
+def price(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
+    """Price of node hours and of the electricity they take."""
+    kwh = energy_j(cluster, nodes, seconds) / 3.6e6
+    return cluster.node_hour_price * nodes * seconds / 3600 + cluster.kwh_price * kwh
+
+
+def carbon_g(
+    cluster: FacilityCluster, nodes: int, start_ms: int, end_ms: int, epoch_s: float = 0.0
+) -> float:
+    """Carbon of the electricity that nodes take from start to end, g; exact over the hours.
+
+    Args:
+        cluster: where.
+        nodes: how many.
+        start_ms: from, ms of the workload's time.
+        end_ms: to, ms.
+        epoch_s: Unix time of the workload's time zero.
+    """
+    intensity = cluster.carbon_g_per_kwh
+    if not isinstance(intensity, tuple):
+        return intensity * energy_j(cluster, nodes, (end_ms - start_ms) / 1000) / 3.6e6
+    offset = round(epoch_s * 1000)
+    hourly = np.array(intensity)
+    whole = np.concatenate([[0.0], np.cumsum(hourly)])
+
+    def integral(ms: int) -> float:
+        """Intensity integrated from the midnight of time zero, g/kWh · h."""
+        hours, rest = divmod(ms + offset, HOUR_MS)
+        days, hour = divmod(hours, 24)
+        return float(days * whole[24] + whole[hour] + hourly[hour] * rest / HOUR_MS)
+
+    return cluster.power_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
+
+
+def _turnaround(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    return (job.end_ms - int(state.workload.submit_ms[job.row])) / 1000
+
+
+def _wait(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    return (job.start_ms - int(state.workload.submit_ms[job.row])) / 1000
+
+
+def _energy(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    return energy_j(cluster, _nodes(job, state), _run_s(job))
+
+
+def _cost(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    return price(cluster, _nodes(job, state), _run_s(job))
+
+
+def _carbon(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    epoch = state.workload.start_epoch_s or 0.0
+    return carbon_g(cluster, _nodes(job, state), job.start_ms, job.end_ms, epoch)
+
+
+def _total(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+    return _turnaround(cluster, job, state) + job.others_s
+
+
+def _nodes(job: Outlook, state: FacilityState) -> int:
+    return int(state.workload.nodes[job.row])
+
+
+def _run_s(job: Outlook) -> float:
+    return (job.end_ms - job.start_ms) / 1000
+
+
+OBJECTIVES: dict[str, Callable[[FacilityCluster, Outlook, FacilityState], float]] = {
+    "turnaround": _turnaround,
+    "wait": _wait,
+    "energy": _energy,
+    "cost": _cost,
+    "carbon": _carbon,
+    "total": _total,
+}
+"""Costs of a job at a cluster: seconds, J, money, g. ``total`` is the turnaround of the job and what it
+adds to that of the others there."""

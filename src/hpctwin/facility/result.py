@@ -1,0 +1,227 @@
+"""What a simulation of a facility gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.facility.objective import carbon_g, energy_j, price
+from hpctwin.metrics import resample, series, served, with_job_metrics
+from hpctwin.model import MS_PER_S, Workload
+from hpctwin.simulation.result import Result, job_frame
+
+if TYPE_CHECKING:
+    from hpctwin.facility.config import Facility, FacilityCluster
+    from hpctwin.facility.simulate import FacilitySimulation
+
+__all__ = ["FacilityResult", "make_facility_result"]
+
+WEEK_S = 7 * 86_400.0
+
+
+@dataclass(frozen=True, eq=False)
+class FacilityResult:
+    """The outcome of a simulation of a facility.
+
+    Args:
+        jobs: one row per job, by submit time, with the columns of a cluster's result and ``kind``,
+            ``origin``, ``cluster`` (null if it could go nowhere), ``placed_s``, ``moves``,
+            ``forecast_end_s`` (null if nothing was forecast), ``decision_ms``. ``eligible_s`` is when it
+            arrived at its cluster; waits are from submission.
+        clusters: each cluster's own result, with the jobs that were there in the end.
+        facility, workload: what was simulated.
+        strategy: its name.
+        knowledge: what forecasts knew of runtimes; empty where none were made.
+        seed: of everything drawn.
+    """
+
+    jobs: pl.DataFrame
+    clusters: dict[str, Result]
+    facility: Facility
+    workload: Workload
+    strategy: str
+    knowledge: str
+    seed: int
+
+    def summary(self) -> dict[str, Any]:
+        """All figures of the run in one flat dict; see docs/facility.md."""
+        ran = served(with_job_metrics(self.jobs))
+        decision = self.jobs["decision_ms"].drop_nulls()
+        known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))
+        missed = (ran["end_s"] - ran["forecast_end_s"]).abs()
+        return {
+            "facility": self.facility.name,
+            "workload": self.workload.name,
+            "strategy": self.strategy,
+            "knowledge": self.knowledge,
+            "seed": self.seed,
+            "jobs": len(self.jobs),
+            "jobs_ran": len(ran),
+            "jobs_nowhere": self.jobs["cluster"].null_count(),
+            "mean_wait_s": _mean(ran["wait_s"]),
+            "median_wait_s": _number(ran["wait_s"].median()),
+            "p95_wait_s": _number(ran["wait_s"].quantile(0.95, "linear")),
+            "mean_turnaround_s": _mean(ran["turnaround_s"]),
+            "mean_bounded_slowdown": _mean(ran["bounded_slowdown"]),
+            "jobs_away_from_origin": len(self.jobs.filter(known)),
+            "moves": int(self.jobs["moves"].sum()),
+            "mean_forecast_error_s": _mean(missed.drop_nulls()),
+            **{f"jobs_{name}": len(result.jobs) for name, result in self.clusters.items()},
+            **{f"utilization_{name}": share for name, share in self._utilization.items()},
+            "utilization_spread": self.utilization_spread,
+            "energy_j": self._total(ran, energy_j),
+            "cost": self._total(ran, price),
+            "carbon_g": self._carbon_g(ran),
+            "decision_ms_mean": _mean(decision),
+            "decision_ms_p99": _number(decision.quantile(0.99, "linear")),
+            "engine_s": sum(result.engine_s for result in self.clusters.values()),
+        }
+
+    @cached_property
+    def weeks(self) -> pl.DataFrame:
+        """Weeks by cluster: ``cluster``, ``week``, ``time_s``, ``span_s``, ``utilization``, ``jobs``.
+
+        Weeks begin at multiples of seven days. Utilization is time-weighted; ``jobs`` are those submitted
+        in the week that ran there in the end.
+        """
+        last = self.jobs["end_s"].max()
+        tables = []
+        for name, result in self.clusters.items():
+            until = float(last) if isinstance(last, (int, float)) else None
+            steps = series(result.jobs, result.lost, result.capacity, until_s=until)
+            weeks = resample(steps, WEEK_S).select("time_s", "span_s", "utilization")
+            came = result.jobs.group_by(
+                week=(pl.col("submit_s") / WEEK_S).floor().cast(pl.Int64)
+            ).agg(jobs=pl.len().cast(pl.Int64))
+            tables.append(
+                weeks.with_columns(week=(pl.col("time_s") / WEEK_S).floor().cast(pl.Int64))
+                .join(came, on="week", how="left", maintain_order="left")
+                .select(
+                    pl.lit(name).alias("cluster"), "week", "time_s", "span_s", "utilization",
+                    pl.col("jobs").fill_null(0),
+                )
+            )  # fmt: skip
+        return pl.concat(tables)
+
+    @cached_property
+    def utilization_spread(self) -> float | None:
+        """The largest less the smallest utilization among the clusters, mean over the weeks."""
+        whole = (
+            self.weeks.filter(pl.col("span_s") > 0)
+            .group_by("week")
+            .agg(
+                spread=pl.col("utilization").max() - pl.col("utilization").min(),
+                span_s=pl.col("span_s").max(),
+            )
+        )
+        return _weighted(whole["spread"], whole["span_s"])
+
+    @cached_property
+    def _utilization(self) -> dict[str, float | None]:
+        """Of each cluster over the whole run, to the last end of all jobs."""
+        of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
+        return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
+
+    def _total(
+        self, ran: pl.DataFrame, of: Callable[[FacilityCluster, int, float], float]
+    ) -> float:
+        clusters = {cluster.name: cluster for cluster in self.facility.clusters}
+        by_cluster = ran.group_by("cluster").agg(node_s=(pl.col("nodes") * pl.col("run_s")).sum())
+        return sum(
+            (of(clusters[name], 1, node_s) for name, node_s in by_cluster.iter_rows()), start=0.0
+        )
+
+    def _carbon_g(self, ran: pl.DataFrame) -> float:
+        epoch = self.workload.start_epoch_s or 0.0
+        total = 0.0
+        for cluster in self.facility.clusters:
+            if not cluster.power_w:
+                continue
+            here = ran.filter(pl.col("cluster") == cluster.name)
+            for nodes, start, end in here.select("nodes", "start_s", "end_s").iter_rows():
+                total += carbon_g(
+                    cluster, nodes, round(start * MS_PER_S), round(end * MS_PER_S), epoch
+                )
+        return total
+
+
+def make_facility_result(simulation: FacilitySimulation) -> FacilityResult:
+    """Read the result off a simulation that has come to its end."""
+    state = simulation.state
+    jobs = state.jobs
+    names = state.facility.names
+    index = pl.Series("row", np.arange(len(state.workload)))
+    clusters = {}
+    tables = []
+    for code, name in enumerate(names):
+        here = state.where == code
+        result = state.clusters[code].result()
+        frame = result.jobs.filter(pl.Series(here)).with_columns(
+            # Those that never arrived were cancelled on their way.
+            state=pl.when(pl.col("state") == "pending").then(pl.lit("cancelled")).otherwise("state")
+        )
+        clusters[name] = dataclasses.replace(result, jobs=frame, workload=jobs.on[code].take(here))
+        tables.append(frame.with_columns(index.filter(pl.Series(here)), cluster=pl.lit(name)))
+    nowhere = state.where < 0
+    rejected = _never_placed(state.workload.take(nowhere))
+    tables.append(
+        rejected.with_columns(index.filter(pl.Series(nowhere)), cluster=pl.lit(None, pl.String))
+    )
+    labels = pl.Series([*names, None], dtype=pl.String)
+    about = pl.DataFrame(
+        {
+            "row": index,
+            "kind": pl.Series(jobs.kinds).gather(jobs.kind),
+            "origin": labels.gather(jobs.origin % (len(names) + 1)),
+            "placed_s": _seconds(state.placed_ms),
+            "moves": state.moves,
+            "forecast_end_s": _seconds(state.forecast_end_ms),
+            "decision_ms": pl.Series(simulation.decision_ms).fill_nan(None),
+        }
+    )
+    return FacilityResult(
+        jobs=pl.concat(tables).join(about, on="row", maintain_order="left").sort("row").drop("row"),
+        clusters=clusters,
+        facility=state.facility,
+        workload=state.workload,
+        strategy=simulation.strategy.name,
+        knowledge=simulation.strategy.knowledge or "",
+        seed=simulation.seed,
+    )
+
+
+def _never_placed(workload: Workload) -> pl.DataFrame:
+    none = np.full(len(workload), -1, np.int64)
+    frame = job_frame(
+        workload,
+        eligible=none,
+        start=none,
+        end=none,
+        state=np.zeros(len(workload), np.int64),
+        requeues=np.zeros(len(workload), np.int64),
+    )
+    return frame.with_columns(state=pl.lit("rejected"))
+
+
+def _seconds(ms: npt.NDArray[np.int64]) -> pl.Series:
+    return pl.Series(ms / MS_PER_S).set(pl.Series(ms < 0), None)
+
+
+def _weighted(values: pl.Series, weights: pl.Series) -> float | None:
+    weight = float(weights.sum())
+    return float(values.to_numpy() @ weights.to_numpy()) / weight if weight else None
+
+
+def _mean(values: pl.Series) -> float | None:
+    return _number(values.mean())
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None

@@ -1,0 +1,195 @@
+"""Simulating a facility: from decision to decision."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+
+from hpctwin.errors import ConfigError
+from hpctwin.facility.config import Facility
+from hpctwin.facility.result import FacilityResult, make_facility_result
+from hpctwin.facility.state import FacilityState
+from hpctwin.facility.strategy import Strategy, parse_strategy
+from hpctwin.model import Workload, to_ms
+
+__all__ = ["FacilitySimulation", "compare_strategies", "simulate_facility"]
+
+RETRY_MS = 600_000
+"""How often jobs are tried again that are held since all queues they may go to are full, ms."""
+
+Overrun = Literal["terminate", "continue"]
+
+
+class FacilitySimulation:
+    """One workload in one facility under one strategy.
+
+    At each instant at which jobs come, or at which the strategy looks at the waiting ones again, what
+    happened at the clusters before is settled first; jobs that are placed arrive within the instant, in
+    the same batch as what else happens then. Held jobs are tried again first.
+
+    Args:
+        facility: the clusters.
+        workload: the jobs.
+        strategy: where they are sent: a `Strategy`, or text for `parse_strategy`.
+        seed: of everything drawn.
+        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+
+    Raises:
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+    """
+
+    def __init__(
+        self,
+        facility: Facility,
+        workload: Workload,
+        strategy: str | Strategy = "sgs-t",
+        *,
+        seed: int = 0,
+        overrun: Overrun = "terminate",
+    ) -> None:
+        self.strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
+        self.seed = seed
+        self.state = FacilityState(
+            facility,
+            workload,
+            knowledge=self.strategy.knowledge or "walltime",
+            spare=self.strategy.spare,
+            seed=seed,
+            overrun=overrun,
+        )
+        self.decision_ms = np.full(len(workload), np.nan)
+        every = to_ms(self.strategy.every_s)
+        self._every_ms = every or (RETRY_MS if any(self.state.limited) else 0)
+
+    def run(self, progress: Callable[[float], None] | None = None) -> FacilityResult:
+        """Run to the end.
+
+        Args:
+            progress: called now and then with the share of jobs placed, 0 to 1.
+        """
+        state = self.state
+        size = max(1, len(state.workload))
+        done = 0
+        for now, rows in self._instants():
+            state.now_ms = now
+            if rows:
+                state.learn(rows)
+            held, state.held = state.held, []
+            if held or rows:
+                begin = time.perf_counter()
+                self.strategy.place([*held, *rows], state)
+                if rows:
+                    self.decision_ms[rows] = 1000 * (time.perf_counter() - begin) / len(rows)
+            if self._every_ms and now % self._every_ms == 0:
+                self.strategy.tick(state)
+            done += len(rows)
+            if progress is not None and done * 50 // size != (done - len(rows)) * 50 // size:
+                progress(done / size)
+        for cluster in state.clusters:
+            cluster.finish()
+        return make_facility_result(self)
+
+    def _instants(self) -> Iterator[tuple[int, list[int]]]:
+        """Times at which jobs come or are looked at again, ms, and who comes then."""
+        state = self.state
+        comes = groupby(np.flatnonzero(state.allowed.any(axis=0)).tolist(), key=self._decision_time)
+        now = -1
+        last: tuple[int, ...] = ()
+        for when, group in comes:
+            yield from ((tick, []) for tick in self._ticks(now, when))
+            now = when
+            yield when, list(group)
+        while self._every_ms and self._anyone_waits():
+            now = (now // self._every_ms + 1) * self._every_ms
+            yield now, []
+            # Where nothing happens any more, looking again will not help.
+            finished = [cluster.advance_before(now + 1) for cluster in state.clusters]
+            waiting = (*state.held, *(row for c in state.clusters for row in c.waiting().tolist()))
+            if all(finished) and waiting == last:
+                return
+            last = waiting
+
+    def _decision_time(self, row: int) -> int:
+        submit = int(self.state.workload.submit_ms[row])
+        window = to_ms(self.strategy.window_s)
+        return submit if window == 0 else -(-submit // window) * window
+
+    def _ticks(self, after: int, before: int) -> Iterator[int]:
+        if not self._every_ms:
+            return
+        for tick in range((after // self._every_ms + 1) * self._every_ms, before, self._every_ms):
+            if not self._anyone_waits():
+                return
+            yield tick
+
+    def _anyone_waits(self) -> bool:
+        return bool(self.state.held) or any(c.queued for c in self.state.clusters)
+
+
+def simulate_facility(
+    facility: Facility,
+    workload: Workload,
+    strategy: str | Strategy = "sgs-t",
+    *,
+    seed: int = 0,
+    overrun: Overrun = "terminate",
+) -> FacilityResult:
+    """Simulate a workload in a facility to the end; see `FacilitySimulation`."""
+    return FacilitySimulation(facility, workload, strategy, seed=seed, overrun=overrun).run()
+
+
+def compare_strategies(
+    facility: Facility,
+    workload: Workload,
+    strategies: Iterable[str | Strategy],
+    *,
+    seed: int = 0,
+    overrun: Overrun = "terminate",
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, FacilityResult]:
+    """Simulate a workload under several strategies.
+
+    Args:
+        facility: the clusters.
+        workload: the jobs.
+        strategies: strategies, or texts for `parse_strategy`.
+        seed: of everything drawn.
+        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+        threads: strategies simulated at once. Decisions take longer by the clock with several.
+        progress: called with the name of each strategy that is done.
+
+    Returns:
+        Results by the strategy's name and what it knows, in the order given.
+
+    Raises:
+        ConfigError: no strategy, or one twice.
+    """
+    chosen = [parse_strategy(s) if isinstance(s, str) else s for s in strategies]
+    if not chosen:
+        raise ConfigError("no strategy to compare; give at least one, such as 'sgs-t'")
+    names = [full_name(strategy) for strategy in chosen]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"strategy {name!r} is there twice")
+
+    def one(strategy: Strategy) -> FacilityResult:
+        result = FacilitySimulation(facility, workload, strategy, seed=seed, overrun=overrun).run()
+        if progress is not None:
+            progress(full_name(strategy))
+        return result
+
+    with ThreadPoolExecutor(threads) as executor:
+        return dict(zip(names, executor.map(one, chosen), strict=True))
+
+
+def full_name(strategy: Strategy) -> str:
+    """The strategy's name, and what it knows if it looks ahead."""
+    if strategy.knowledge is None or not hasattr(strategy, "knows"):
+        return strategy.name
+    return f"{strategy.name} [{strategy.knowledge}]"

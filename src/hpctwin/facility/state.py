@@ -1,0 +1,203 @@
+"""A facility at an instant: its clusters' simulations, and who was sent where."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import SimulationError
+from hpctwin.facility.config import Facility
+from hpctwin.facility.expect import RecentRatio
+from hpctwin.facility.jobs import facility_jobs
+from hpctwin.model import NEVER_MS, Workload
+from hpctwin.policies import parse_policy
+from hpctwin.simulation.open import OpenSimulation
+from hpctwin.simulation.simulation import Simulation
+
+__all__ = ["FacilityState", "Knowledge"]
+
+IntArray = npt.NDArray[np.int64]
+
+Knowledge = Literal["oracle", "walltime", "recent"]
+"""What forecasts take for runtimes: the true ones; the walltimes; what like jobs ran of theirs lately."""
+
+
+class FacilityState:
+    """Clusters, jobs and the present of a facility. Strategies read it, and place and move jobs in it.
+
+    Args:
+        facility: the clusters.
+        workload: all jobs that will come.
+        knowledge: what forecasts know of runtimes.
+        spare: jobs that are not in the workload that a forecast can be told of.
+        seed: of everything drawn.
+        overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
+
+    Raises:
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+    """
+
+    def __init__(
+        self,
+        facility: Facility,
+        workload: Workload,
+        *,
+        knowledge: Knowledge = "walltime",
+        spare: int = 0,
+        seed: int = 0,
+        overrun: Literal["terminate", "continue"] = "terminate",
+    ) -> None:
+        self.facility = facility
+        self.jobs = facility_jobs(facility, workload)
+        self.workload = workload
+        self.knowledge = knowledge
+        self.now_ms = 0
+        self.rng = np.random.default_rng(seed)
+        self.turn = 0
+        size = len(workload)
+        self.clusters = [
+            OpenSimulation(
+                Simulation(
+                    seen, cluster.cluster, policy=parse_policy(cluster.policy), overrun=overrun
+                ),
+                None if knowledge == "oracle" else seen.walltime_ms,
+                spare=spare,
+            )
+            for cluster, seen in zip(facility.clusters, self.jobs.on, strict=True)
+        ]
+        self.allowed = self.jobs.allowed & ~np.array([c.rejects() for c in self.clusters])
+        self.nodes = np.array([cluster.cluster.node_count for cluster in facility.clusters])
+        self.where = np.full(size, -1, np.int64)
+        self.placed_ms = np.full(size, -1, np.int64)
+        self.forecast_end_ms = np.full(size, -1, np.int64)
+        self.moves = np.zeros(size, np.int64)
+        self.held: list[int] = []
+        self.forecasts = 0
+        self.placed: list[list[int]] = [[] for _ in self.clusters]
+        self.limited = [
+            c.max_queued is not None or c.max_queued_per_user is not None for c in facility.clusters
+        ]
+        self._recent = RecentRatio(workload) if knowledge == "recent" else None
+
+    def learn(self, rows: list[int]) -> None:
+        """Reckon how long jobs that have just come will run, where that is not simply known."""
+        if self._recent is None:
+            return
+        for row in rows:
+            ratio = self._recent.ratio(row, self.has_run_of)
+            for cluster, seen in zip(self.clusters, self.jobs.on, strict=True):
+                cluster.runtime_ms[row] = max(1, round(ratio * seen.walltime_ms[row]))
+            self._recent.open(row)
+
+    def has_run_of(self, row: int) -> float | None:
+        """The share of its walltime that a job ran; None while it has not ended."""
+        where = int(self.where[row])
+        if where < 0:
+            return None
+        return self.clusters[where].ran_share(row)
+
+    def options(self, row: int) -> list[int]:
+        """The clusters that a job may go to now, in the facility's order; full queues left out."""
+        found = np.flatnonzero(self.allowed[:, row]).tolist()
+        if any(self.limited):
+            found = [c for c in found if not self.limited[c] or self._has_room(c, row)]
+        return found
+
+    def _has_room(self, cluster: int, row: int) -> bool:
+        limits = self.facility.clusters[cluster]
+        site = self.clusters[cluster]
+        site.advance_before(self.now_ms)
+        if limits.max_queued is not None and site.queued >= limits.max_queued:
+            return False
+        user = self.workload.user.codes
+        if limits.max_queued_per_user is None or user[row] < 0:
+            return True
+        waiting = np.concatenate([site.waiting(), site.on_their_way()])
+        return int((user[waiting] == user[row]).sum()) < limits.max_queued_per_user
+
+    def arrival_ms(self, row: int, cluster: int) -> int:
+        """When a job would be there if it was sent to a cluster now: its data must come along."""
+        source = int(self.where[row])
+        if source < 0:
+            source = int(self.jobs.origin[row])
+        return (
+            self.now_ms if source < 0 else self.now_ms + int(self.jobs.staging_ms[source, cluster])
+        )
+
+    def expect_end(self, row: int, end_ms: int) -> None:
+        """Note what was forecast of a job that is placed next."""
+        self.forecast_end_ms[row] = end_ms
+        self.forecasts += 1
+
+    def place(self, row: int, cluster: int) -> None:
+        """Send a job to a cluster."""
+        if not self.allowed[cluster, row]:
+            raise SimulationError(
+                f"job {self.workload.job_id[row]} cannot run on {self.facility.names[cluster]!r}"
+            )
+        at = self.arrival_ms(row, cluster)
+        self.where[row] = cluster
+        self.placed_ms[row] = self.now_ms
+        self.placed[cluster].append(row)
+        cancel = int(self.workload.cancel_ms[row])
+        if cancel < 0 or cancel >= at or at == self.workload.submit_ms[row]:
+            self.clusters[cluster].arrive(row, at)
+
+    def hold(self, row: int) -> None:
+        """Keep a job: it may go nowhere yet."""
+        self.held.append(row)
+
+    def move(self, row: int, cluster: int, forecast_end_ms: int = -1) -> None:
+        """Take a waiting job away from where it waits, and send it to another cluster."""
+        at = self.arrival_ms(row, cluster)
+        self.clusters[self.where[row]].withdraw(row, self.now_ms)
+        self.where[row] = cluster
+        self.forecast_end_ms[row] = forecast_end_ms
+        self.moves[row] += 1
+        cancel = int(self.workload.cancel_ms[row])
+        if cancel < 0 or cancel >= at:
+            self.clusters[cluster].arrive(row, at)
+
+    def advance_all(self) -> None:
+        """Let everything happen at all clusters that happens before the present."""
+        for cluster in self.clusters:
+            cluster.advance_before(self.now_ms)
+
+    def load(self, cluster: int, row: int) -> float:
+        """Seconds that a cluster would have work for on all its nodes, with a job added."""
+        seen = self.jobs.on[cluster]
+        own = int(seen.nodes[row]) * int(seen.walltime_ms[row]) / 1000
+        return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
+
+    def starts_at_once(self, row: int, cluster: int) -> bool:
+        """Whether a job would start now if it was sent to a cluster now."""
+        rows = np.array([row])
+        found = self.clusters[cluster].forecast(
+            self.now_ms, rows, rows, arrival_ms=self.arrival_ms(row, cluster), latest_ms=self.now_ms
+        )
+        return int(found[0, 0]) == self.now_ms
+
+    def forecast_end(
+        self, row: int, cluster: int, latest_end_ms: int = NEVER_MS
+    ) -> tuple[int, int]:
+        """When a job would start and end at a cluster if it was sent there now, and nobody came after.
+
+        Args:
+            row: the job.
+            cluster: the cluster.
+            latest_end_ms: ends after this are of no interest; giving it makes forecasts cheaper.
+
+        Returns:
+            Start and end, ms; -1 if it does not end by then.
+        """
+        site = self.clusters[cluster]
+        rows = np.array([row])
+        latest = NEVER_MS
+        if latest_end_ms < NEVER_MS:
+            latest = latest_end_ms - site.least_runtime_ms(row)
+        start, end = site.forecast(
+            self.now_ms, rows, rows, arrival_ms=self.arrival_ms(row, cluster), latest_ms=latest
+        )[:, 0].tolist()
+        return (-1, -1) if end > latest_end_ms else (start, end)

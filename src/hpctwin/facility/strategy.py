@@ -1,0 +1,260 @@
+"""Strategies: where jobs are sent. Those here look at no future; see `guided` for those that do."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from hpctwin.facility.state import FacilityState, Knowledge
+
+__all__ = ["STRATEGIES", "Strategy", "parse_strategy"]
+
+
+@dataclass(frozen=True)
+class Strategy(ABC):
+    """Sends jobs to clusters.
+
+    Args:
+        every_s: how often `tick` is called while jobs wait, seconds of simulated time; 0 for never.
+        window_s: jobs are placed together at whole multiples of this, seconds; 0 for at once.
+    """
+
+    every_s: float = field(default=0.0, kw_only=True)
+    window_s: float = field(default=0.0, kw_only=True)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """As `parse_strategy` reads it."""
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        """What forecasts know of runtimes; None if there are none."""
+        return None
+
+    @property
+    def spare(self) -> int:
+        """Jobs that are not in the workload that forecasts are told of."""
+        return 0
+
+    def place(self, rows: list[int], state: FacilityState) -> None:
+        """Place or hold jobs that have come at the same time, in their order."""
+        for row in rows:
+            options = state.options(row)
+            if not options:
+                state.hold(row)
+            else:
+                state.place(
+                    row, options[0] if len(options) == 1 else self.pick(row, options, state)
+                )
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        """Choose among two or more clusters for a job."""
+        raise NotImplementedError
+
+    def tick(self, state: FacilityState) -> None:  # noqa: B027 - most have nothing to do then
+        """Look at the jobs that wait again."""
+
+
+@dataclass(frozen=True)
+class Siloed(Strategy):
+    """Every job goes to the cluster where it was submitted in reality, and is held for it."""
+
+    @property
+    def name(self) -> str:
+        return "siloed"
+
+    def place(self, rows: list[int], state: FacilityState) -> None:
+        for row in rows:
+            origin = int(state.jobs.origin[row])
+            if origin < 0:
+                raise ConfigError(
+                    f"siloed: it is not known where job {state.workload.job_id[row]} was submitted; "
+                    "say it under 'origin:' of the facility"
+                )
+            if not state.allowed[origin, row]:
+                continue  # rejected where its user sent it
+            if origin in state.options(row):
+                state.place(row, origin)
+            else:
+                state.hold(row)
+
+
+@dataclass(frozen=True)
+class Random(Strategy):
+    """Each cluster with the same probability."""
+
+    @property
+    def name(self) -> str:
+        return "random"
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        return options[int(state.rng.integers(len(options)))]
+
+
+@dataclass(frozen=True)
+class User(Strategy):
+    """The cluster that is fastest for the job with a probability, each of the others with the same share.
+
+    Args:
+        share: the probability, 0 to 1.
+    """
+
+    share: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"user({self.share:g}): the share must be from 0 to 1")
+
+    @property
+    def name(self) -> str:
+        return f"user({self.share:g})"
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        factor = state.jobs.factor[:, state.jobs.kind[row]]
+        fastest = min(options, key=lambda c: float(factor[c]))
+        if state.rng.random() < self.share:
+            return fastest
+        others = [c for c in options if c != fastest]
+        return others[int(state.rng.integers(len(others)))]
+
+
+@dataclass(frozen=True)
+class RoundRobin(Strategy):
+    """One cluster after the other; those where a job may not go are passed over."""
+
+    @property
+    def name(self) -> str:
+        return "round-robin"
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        chosen = min(options, key=lambda c: (c - state.turn) % len(state.clusters))
+        state.turn = (chosen + 1) % len(state.clusters)
+        return chosen
+
+
+@dataclass(frozen=True)
+class LeastLoaded(Strategy):
+    """The cluster with the least work ahead per node, the job's own included, by walltimes."""
+
+    @property
+    def name(self) -> str:
+        return "least-loaded"
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        state.advance_all()
+        return min(options, key=lambda c: state.load(c, row))
+
+
+@dataclass(frozen=True)
+class Peer(Strategy):
+    """PBS's peer scheduling: jobs go home first, and a cluster that runs idle pulls waiting jobs from others.
+
+    Home is where a job was submitted in reality, else one cluster after the other. At each tick, a
+    cluster where nobody waits pulls, in the order of the other clusters' queues, every job
+    that it would start at once.
+    """
+
+    every_s: float = field(default=600.0, kw_only=True)  # PBS's scheduler_iteration
+
+    @property
+    def name(self) -> str:
+        return "peer"
+
+    @property
+    def knowledge(self) -> Knowledge | None:
+        return "walltime"
+
+    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+        origin = int(state.jobs.origin[row])
+        return origin if origin in options else RoundRobin().pick(row, options, state)
+
+    def tick(self, state: FacilityState) -> None:
+        state.advance_all()
+        for here, cluster in enumerate(state.clusters):
+            for there, other in enumerate(state.clusters):
+                if here == there or cluster.queued or not other.queued:
+                    continue
+                for row in other.waiting().tolist():
+                    if cluster.free_nodes() < state.workload.nodes[row]:
+                        continue
+                    if state.allowed[here, row] and state.starts_at_once(row, here):
+                        state.move(row, here)
+
+
+_EXAMPLE = re.compile(r"([a-z-]+)(?:\((.*)\))?", re.DOTALL)
+
+
+def _user(share: str, **options: Any) -> Strategy:
+    try:
+        return User(float(share or 0.6), **options)
+    except ValueError as error:
+        raise ConfigError(f"user({share}): {share!r} is not a number from 0 to 1") from error
+
+
+def _plain(cls: Callable[..., Strategy]) -> Callable[..., Strategy]:
+    def make(argument: str, **options: Any) -> Strategy:
+        if argument:
+            raise ConfigError(f"strategy {cls().name!r} takes no argument, found {argument!r}")
+        return cls(**options)
+
+    return make
+
+
+def _guided(argument: str, **options: Any) -> Strategy:
+    from hpctwin.facility.guided import Guided, parse_objective
+
+    return Guided(parse_objective(argument or "turnaround"), **options)
+
+
+def _sgs_t(argument: str, **options: Any) -> Strategy:
+    if argument:
+        raise ConfigError(f"sgs-t takes no argument; write sgs({argument})")
+    return _guided("turnaround", **options)
+
+
+def _earliest_start(argument: str, **options: Any) -> Strategy:
+    if argument:
+        raise ConfigError(f"strategy 'earliest-start' takes no argument, found {argument!r}")
+    return _guided("wait", **{"label": "earliest-start", **options})
+
+
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "siloed": _plain(Siloed),
+    "random": _plain(Random),
+    "user": _user,
+    "round-robin": _plain(RoundRobin),
+    "least-loaded": _plain(LeastLoaded),
+    "earliest-start": _earliest_start,
+    "peer": _plain(Peer),
+    "sgs": _guided,
+    "sgs-t": _sgs_t,
+}
+"""How a strategy is made from what stands in its parentheses, by name."""
+
+GUIDED = ("earliest-start", "sgs", "sgs-t")
+"""Strategies that look ahead, and take the options that say how."""
+
+
+def parse_strategy(text: str, **options: Any) -> Strategy:
+    """Read ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)`` or ``sgs(turnaround + 0.5*energy)``.
+
+    Args:
+        text: the strategy.
+        options: fields of `hpctwin.facility.guided.Guided`, used by the strategies that look ahead.
+
+    Raises:
+        UnknownNameError: there is no such strategy or objective.
+        ConfigError: an argument or option is not right.
+    """
+    match = _EXAMPLE.fullmatch(text.strip())
+    if match is None or match[1] not in STRATEGIES:
+        raise UnknownNameError("strategy", match[1] if match else text, STRATEGIES)
+    name, argument = match[1], (match[2] or "").strip()
+    return STRATEGIES[name](argument, **(options if name in GUIDED else {}))

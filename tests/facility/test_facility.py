@@ -1,0 +1,382 @@
+"""Facilities: who goes where, and what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload, parse_policy
+from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
+from hpctwin.facility import (
+    Facility,
+    FacilityResult,
+    FacilitySimulation,
+    compare_strategies,
+    parse_strategy,
+    simulate_facility,
+)
+from hpctwin.model import Category
+from tests import strategies as drawn
+from tests.simulation.test_open import exact
+
+ANY_STRATEGY = (
+    "random", "user(0.6)", "round-robin", "least-loaded", "earliest-start", "peer", "sgs-t",
+    "sgs(wait)", "sgs(total)", "sgs(turnaround+0.5*energy)",
+)  # fmt: skip
+
+
+def facility(*clusters: dict[str, Any], **about: Any) -> Facility:
+    named = [{"name": f"c{i}", **cluster} for i, cluster in enumerate(clusters)]
+    return Facility.model_validate({"clusters": named, **about})
+
+
+def jobs(**columns: Any) -> Workload:
+    size = len(columns["submit_s"])
+    return Workload.build(**{"nodes": [1] * size, **columns})
+
+
+def used_at_most(result: FacilityResult) -> None:
+    """Nobody has more nodes than there are, and nobody starts before having arrived."""
+    for one in result.clusters.values():
+        if len(one.series):
+            assert (one.series["used_nodes"] <= one.cluster.node_count).all()
+        started = one.jobs.filter(pl.col("start_s").is_not_null())
+        assert (started["start_s"] >= started["eligible_s"]).all()
+        assert (started["eligible_s"] >= started["submit_s"]).all()
+
+
+@settings(max_examples=40)
+@given(data=st.data(), strategy=st.sampled_from(ANY_STRATEGY))
+def test_one_cluster_in_a_facility_is_that_cluster_alone(
+    data: st.DataObject, strategy: str
+) -> None:
+    cluster = data.draw(drawn.clusters())
+    workload = data.draw(drawn.workloads(cluster, dependencies=False))
+    policy = data.draw(st.sampled_from(("fcfs+easy", "wfp+conservative", "sjf+first-fit")))
+    alone = Simulation(workload, cluster, policy=parse_policy(policy)).run().jobs
+    one = facility({"machine": cluster, "policy": policy, "power_w": 1})
+    found = simulate_facility(one, workload, strategy).jobs
+    ran = alone["state"] != "rejected"
+    assert found.filter(ran).select(alone.columns).equals(alone.filter(ran))
+    assert (found.filter(~ran)["state"] == "rejected").all()
+    assert (found.filter(~ran)["cluster"].is_null()).all()
+
+
+@settings(max_examples=60)
+@given(data=st.data(), strategy=st.sampled_from(ANY_STRATEGY))
+def test_every_job_runs_once_at_one_cluster_whatever_is_moved_staged_or_limited(
+    data: st.DataObject, strategy: str
+) -> None:
+    sizes = data.draw(st.lists(st.integers(2, 8), min_size=2, max_size=3))
+    workload = data.draw(drawn.simple_workloads(nodes=max(sizes), max_jobs=40))
+    several = facility(
+        *(
+            {
+                "nodes": size,
+                "policy": data.draw(
+                    st.sampled_from(("fcfs+easy", "sjf+none", "fcfs+conservative"))
+                ),
+                "factor": data.draw(st.sampled_from((1, 0.5, 2))),
+                "max_queued": data.draw(st.sampled_from((None, 1, 3))),
+                "power_w": 1,
+            }
+            for size in sizes
+        ),
+        staging=data.draw(st.sampled_from((0, 5))),
+    )
+    options: dict[str, Any] = {"move_every_s": data.draw(st.sampled_from((0, 7)))}
+    options["move_gain_s"] = 1
+    if strategy in ("sgs-t", "sgs(wait)"):
+        options["knows"] = data.draw(st.sampled_from(("oracle", "walltime", "recent")))
+        options["samples"] = data.draw(st.sampled_from((0, 2)))
+    if strategy == "sgs-t" and not options["samples"]:
+        options["batch"] = data.draw(st.sampled_from((1, 3)))
+        options["window_s"] = data.draw(st.sampled_from((0, 20)))
+    result = FacilitySimulation(several, workload, parse_strategy(strategy, **options)).run()
+    table = result.jobs
+    assert table["job_id"].to_list() == workload.job_id.tolist()
+    assert set(table["state"]) <= {"completed", "walltime"}
+    assert sum(len(one.jobs) for one in result.clusters.values()) == len(workload)
+    factor = {c.name: c.factor_of("any") for c in several.clusters}
+    run = np.minimum(workload.runtime_ms, workload.walltime_ms) / 1000
+    expected = run * np.array([factor[name] for name in table["cluster"]])
+    assert np.allclose(table["end_s"] - table["start_s"], expected)
+    used_at_most(result)
+
+
+@settings(max_examples=40)
+@given(workload=drawn.simple_workloads(nodes=8, max_jobs=30))
+def test_sgs_t_forecasts_the_last_jobs_turnaround_exactly(workload: Workload) -> None:
+    workload = exact(workload)
+    two = facility({"nodes": 8}, {"nodes": 8, "factor": 2, "policy": "sjf+easy"}, staging=3)
+    last = {
+        knows: simulate_facility(two, workload, parse_strategy("sgs-t", knows=knows)).jobs.row(
+            -1, named=True
+        )
+        for knows in ("oracle", "walltime")
+    }
+    for job in last.values():
+        assert job["forecast_end_s"] == job["end_s"]
+    assert last["oracle"]["cluster"] == last["walltime"]["cluster"]
+
+
+@settings(max_examples=40)
+@given(
+    workload=drawn.simple_workloads(nodes=4, max_jobs=30),
+    knows=st.sampled_from(("oracle", "walltime")),
+)
+def test_identical_clusters_share_a_stream_of_twins_equally(workload: Workload, knows: str) -> None:
+    """Each job comes twice: the second goes where the first did not."""
+    pairs = workload.take(np.repeat(np.arange(len(workload)), 2))
+    pairs = pairs.replace(job_id=np.arange(len(pairs)))
+    two = facility({"nodes": 4}, {"nodes": 4})
+    for strategy in (
+        parse_strategy("sgs-t", knows=knows),
+        parse_strategy("least-loaded"),
+        parse_strategy("round-robin"),
+    ):
+        result = simulate_facility(two, pairs, strategy)
+        first, second = (one.jobs for one in result.clusters.values())
+        timing = ["submit_s", "start_s", "end_s", "nodes"]
+        assert first.select(timing).equals(second.select(timing))
+        assert result.utilization_spread in (None, pytest.approx(0))
+
+
+def test_siloed_is_each_cluster_alone() -> None:
+    rng = np.random.default_rng(3)
+    size = 200
+    workload = jobs(
+        submit_s=np.sort(rng.integers(0, 4000, size)),
+        runtime_s=rng.integers(1, 300, size),
+        walltime_s=rng.integers(100, 400, size),
+        nodes=rng.integers(1, 9, size),
+        user=Category.of(rng.integers(0, 2, size)),
+    )
+    two = facility(
+        {"nodes": 8, "policy": "wfp+easy"},
+        {"nodes": 16, "factor": 3},
+        origin={"by": "user", "clusters": {"0": "c0", "1": "c1"}},
+    )
+    result = simulate_facility(two, workload, "siloed")
+    here = workload.user.codes == 0
+    alone = Simulation(workload.take(here), Cluster.uniform(nodes=8), "wfp").run()
+    assert (
+        result.clusters["c0"]
+        .jobs.select("job_id", "start_s")
+        .equals(alone.jobs.select("job_id", "start_s"))
+    )
+    slower = workload.take(~here)
+    slower = slower.replace(runtime_ms=slower.runtime_ms * 3, walltime_ms=slower.walltime_ms * 3)
+    alone = Simulation(slower, Cluster.uniform(nodes=16)).run()
+    assert result.clusters["c1"].jobs["start_s"].equals(alone.jobs["start_s"])
+    assert result.summary()["jobs_away_from_origin"] == 0
+
+
+def test_a_kind_of_job_runs_only_where_it_may_and_as_fast_as_it_does_there() -> None:
+    workload = jobs(
+        submit_s=[0, 0, 0],
+        runtime_s=[100, 100, 100],
+        walltime_s=[200, 200, 200],
+        user=Category.of(["p", "p", "t"]),
+        per_node={"gpus": [1, 0, 0]},
+    )
+    two = facility(
+        {"nodes": 1, "factor": {"theirs": 0.25}},
+        {"nodes": 8, "kinds": ["cpu", "theirs"], "factor": {"cpu": 4}},
+        kinds=[
+            {"name": "gpu", "gpus": True},
+            {"name": "theirs", "user": "t"},
+            {"name": "cpu"},
+        ],
+    )
+    table = simulate_facility(two, workload, parse_strategy("sgs-t", knows="oracle")).jobs
+    assert table["kind"].to_list() == ["gpu", "cpu", "theirs"]
+    # The GPU job holds c0 till 100 s; a CPU job ends there at 200 s, at c1 at 400 s.
+    assert table["cluster"].to_list() == ["c0", "c0", "c1"]
+    assert table["end_s"].to_list() == [100, 200, 100]
+
+
+def test_the_oracle_sees_a_job_that_ends_early_and_the_honest_does_not() -> None:
+    workload = jobs(submit_s=[0, 0, 10], runtime_s=[20, 300, 50], walltime_s=[1000, 400, 50])
+    two = facility({"nodes": 1}, {"nodes": 1})
+    where = {
+        knows: simulate_facility(two, workload, parse_strategy("sgs-t", knows=knows, ties="first"))
+        for knows in ("oracle", "walltime")
+    }
+    assert where["oracle"].jobs["cluster"].to_list() == ["c0", "c1", "c0"]
+    assert where["walltime"].jobs["cluster"].to_list() == ["c0", "c1", "c1"]
+    assert where["oracle"].summary()["mean_forecast_error_s"] == 0
+
+
+def test_recent_runs_of_like_jobs_correct_walltimes() -> None:
+    size = 12
+    workload = jobs(
+        submit_s=[*range(0, 1000, 100), 1000, 1001],
+        runtime_s=[10] * size,
+        walltime_s=[100] * size,
+    )
+    result = simulate_facility(
+        facility({"nodes": 1}, {"nodes": 1}), workload, parse_strategy("sgs-t", knows="recent")
+    )
+    forecast = (result.jobs["forecast_end_s"] - result.jobs["start_s"]).to_list()
+    assert forecast[0] == 100  # nothing known yet
+    assert forecast[-1] == 10
+
+
+def test_staging_delays_a_job_and_keeps_it_at_home_when_that_is_sooner() -> None:
+    workload = jobs(submit_s=[0, 0, 0], runtime_s=[100] * 3, user=Category.of(["c0", "c0", "c0"]))
+    about: dict[str, Any] = {"origin": {"by": "user"}}
+    near = simulate_facility(facility({"nodes": 1}, {"nodes": 1}, staging="30s", **about), workload)
+    assert near.jobs["cluster"].to_list() == ["c0", "c1", "c0"]
+    assert near.jobs["start_s"].to_list() == [0, 30, 100]
+    assert near.jobs["wait_s"].to_list() == [0, 30, 100]
+    far = simulate_facility(facility({"nodes": 1}, {"nodes": 1}, staging="10m", **about), workload)
+    assert far.jobs["cluster"].to_list() == ["c0"] * 3
+
+
+def test_a_full_queue_sends_jobs_elsewhere_and_holds_them_when_all_are_full() -> None:
+    workload = jobs(submit_s=[0] * 6, runtime_s=[1000] * 6)
+    limited = facility({"nodes": 1, "max_queued": 2}, {"nodes": 1, "max_queued": 1, "factor": 9})
+    result = simulate_facility(limited, workload, "user(1)")
+    assert result.jobs["placed_s"].to_list() == [0, 0, 0, 600, 600, 1200]
+    assert result.jobs["cluster"].to_list() == ["c0", "c0", "c1", "c0", "c1", "c0"]
+    per_user = facility({"nodes": 1, "max_queued_per_user": 1}, {"nodes": 1, "factor": 9})
+    workload = workload.replace(user=Category.of(["a", "a", "b", "b", "c", "c"]))
+    result = simulate_facility(per_user, workload, "user(1)")
+    assert result.jobs["cluster"].to_list() == ["c0", "c1"] * 3
+
+
+def test_an_idle_peer_pulls_only_what_it_starts_at_once() -> None:
+    workload = jobs(
+        submit_s=[0] * 4,
+        runtime_s=[5000, 100, 100, 100],
+        nodes=[2, 2, 2, 1],
+        user=Category.of(["c0"] * 4),
+    )
+    two = facility({"nodes": 2}, {"nodes": 2}, origin={"by": "user"})
+    result = simulate_facility(two, workload, "peer")
+    assert result.jobs["start_s"].to_list() == [0, 600, 1200, 1800]
+    assert result.jobs["cluster"].to_list() == ["c0", "c1", "c1", "c1"]
+    assert result.jobs["moves"].to_list() == [0, 1, 1, 1]
+
+
+def test_a_waiting_job_is_moved_when_another_cluster_becomes_free_early() -> None:
+    workload = jobs(submit_s=[0, 0, 1], runtime_s=[1000, 10, 100], walltime_s=[1000, 2000, 100])
+    two = facility({"nodes": 1}, {"nodes": 1})
+    stays = simulate_facility(two, workload, parse_strategy("sgs-t"))
+    moved = simulate_facility(
+        two, workload, parse_strategy("sgs-t", move_every_s=60, move_gain_s=60)
+    )
+    assert stays.jobs["start_s"].to_list() == [0, 0, 1000]
+    assert moved.jobs["start_s"].to_list() == [0, 0, 60]
+    assert moved.jobs["moves"].to_list() == [0, 0, 1]
+    assert moved.summary()["moves"] == 1
+
+
+def test_jobs_of_a_window_are_placed_together_by_the_least_sum() -> None:
+    """One by one, the long job takes the fast cluster from the three short ones."""
+    workload = jobs(
+        submit_s=[0, 0, 0, 0], runtime_s=[100, 90, 90, 90], walltime_s=[100, 90, 90, 90]
+    )
+    two = facility({"nodes": 1}, {"nodes": 1, "factor": 1.5})
+    greedy = simulate_facility(two, workload, parse_strategy("sgs-t"))
+    tree = simulate_facility(two, workload, parse_strategy("sgs-t", batch=4))
+    assert tree.jobs["turnaround_s"].sum() < greedy.jobs["turnaround_s"].sum()
+    waiting = jobs(submit_s=[1, 3], runtime_s=[10, 10])
+    windowed = simulate_facility(two, waiting, parse_strategy("sgs-t", batch=2, window_s=5))
+    assert windowed.jobs["placed_s"].to_list() == [5, 5]
+
+
+def test_the_same_seed_gives_the_same_choices_and_another_others() -> None:
+    workload = jobs(submit_s=np.arange(60), runtime_s=[100] * 60)
+    two = facility({"nodes": 4}, {"nodes": 4})
+    for strategy in ("random", "user(0.5)"):
+        a, b, other = (
+            simulate_facility(two, workload, strategy, seed=seed).jobs["cluster"].to_list()
+            for seed in (1, 1, 2)
+        )
+        assert a == b != other
+    sampled = parse_strategy("sgs(total)", samples=3)
+    first, second = (simulate_facility(two, workload, sampled).jobs for _ in range(2))
+    assert first["start_s"].equals(second["start_s"])
+
+
+def test_a_job_that_fits_nowhere_is_rejected_and_counted() -> None:
+    workload = jobs(submit_s=[0, 0], runtime_s=[10, 10], nodes=[9, 1])
+    result = simulate_facility(facility({"nodes": 4}, {"nodes": 8}), workload)
+    assert result.jobs["state"].to_list() == ["rejected", "completed"]
+    assert result.summary()["jobs_nowhere"] == 1
+
+
+def test_a_user_who_cancels_while_data_is_on_its_way_cancels() -> None:
+    workload = jobs(
+        submit_s=[0, 0], runtime_s=[50, 50], cancel_s=[-1, 20], user=Category.of(["c0", "c0"])
+    )
+    two = facility({"nodes": 1}, {"nodes": 1}, staging=30, origin={"by": "user"})
+    result = simulate_facility(two, workload)
+    assert result.jobs["state"].to_list() == ["completed", "cancelled"]
+    assert result.jobs["start_s"].to_list() == [0, None]
+
+
+def test_strategies_can_be_compared_and_tell_themselves_apart() -> None:
+    workload = jobs(submit_s=[0, 0, 5], runtime_s=[10, 10, 10])
+    two = facility({"nodes": 1}, {"nodes": 1})
+    chosen = ["random", parse_strategy("sgs-t", knows="oracle"), parse_strategy("sgs-t")]
+    found = compare_strategies(two, workload, chosen)
+    assert list(found) == ["random", "sgs(turnaround) [oracle]", "sgs(turnaround) [walltime]"]
+    with pytest.raises(ConfigError, match="there twice"):
+        compare_strategies(two, workload, ["random", "random"])
+    with pytest.raises(ConfigError, match="no strategy"):
+        compare_strategies(two, workload, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("sgs-x", UnknownNameError, "Did you mean 'sgs-t'"),
+        ("sgs(waiting)", UnknownNameError, "Did you mean 'wait'"),
+        ("sgs(wait+wait)", ConfigError, "there twice"),
+        ("sgs(0*wait)", ConfigError, "above 0"),
+        ("sgs(2 wait)", ConfigError, "WEIGHT"),
+        ("user(2)", ConfigError, "from 0 to 1"),
+        ("user(x)", ConfigError, "'x' is not a number"),
+        ("random(3)", ConfigError, "takes no argument"),
+    ],
+)
+def test_a_wrong_strategy_says_what_would_be_right(
+    text: str, error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        parse_strategy(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"knows": "all"}, "unknown knowledge"),
+        ({"ties": "coin"}, "unknown tie rule"),
+        ({"batch": 0}, "at least 1"),
+        ({"batch": 2, "samples": 1}, "look-ahead tree"),
+        ({"horizon_s": 0}, "above 0"),
+    ],
+)
+def test_a_wrong_option_says_what_would_be_right(options: dict[str, Any], says: str) -> None:
+    with pytest.raises((ConfigError, UnknownNameError), match=says):
+        parse_strategy("sgs-t", **options)
+
+
+def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
+    from hpctwin.model import Dependencies, DependencyKind
+
+    workload = jobs(submit_s=[0, 0], runtime_s=[10, 10])
+    two = facility({"nodes": 1}, {"nodes": 1})
+    with pytest.raises(ConfigError, match="not known where job 1 was submitted"):
+        simulate_facility(two, workload, "siloed")
+    depends = Dependencies.of([(1, 0, DependencyKind.AFTEROK, 0)])
+    with pytest.raises(WorkloadError, match="depend on each other"):
+        simulate_facility(two, workload.replace(dependencies=depends))
