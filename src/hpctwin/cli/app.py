@@ -25,6 +25,7 @@ for name, target, summary in (
     ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
+    ("facility", "facility:facility_app", "Several clusters: where should this job go?"),
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
     ("when", "when:when_command", "Say when a job will start, and why not now."),
     ("rms", "rms:rms_app", "Look at the resource manager; hooks; the dead-man's handle."),

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["experiments_app", "objective_table"]
 
 experiments_app = App(name="experiments", help="Repeat the experiments of published papers.")
+experiments_app.command(
+    "hpctwin.cli.cqsim_plus:cqsim_plus",
+    name="cqsim-plus",
+    help="CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.",
+)
 
 
 @experiments_app.command

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
+from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
@@ -20,11 +19,9 @@ POLICIES = ("fcfs+none", "fcfs+easy", "fcfs+conservative", "sjf+easy", "wfp+easy
 
 def workload() -> tuple[Workload, str]:
     """The real trace of 2022 where the trace folder has it, else a generated year; and which it is."""
-    folder = os.environ.get("HPCTWIN_TRACES")
-    for name in ("theta_2022.swf.gz", "theta_2022.swf"):
-        for path in (Path(folder or "") / "swf" / name, Path(folder or "") / name):
-            if folder and path.is_file():
-                return read_workload(path), "the real trace of Theta, 2022"
+    path = find_trace("theta_2022.swf")
+    if path is not None:
+        return read_workload(path), "the real trace of Theta, 2022"
     return generate("theta-year"), (
         "a generated year with the statistics of Theta's 2022 (set HPCTWIN_TRACES to a folder with "
         "theta_2022.swf for the real one)"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from hpctwin.facility.state import FacilityState
 
 __all__ = ["move_waiting"]
@@ -21,18 +19,23 @@ def move_waiting(state: FacilityState, gain_s: float) -> None:
     state.advance_all()
     gain_ms = round(1000 * gain_s)
     for here, cluster in enumerate(state.clusters):
-        for row in cluster.waiting().tolist():
+        rows = cluster.waiting()
+        ends: dict[int, int] = {}
+        for row in rows.tolist():
             options = [c for c in state.options(row) if c != here]
             if not options:
                 continue
-            rows = np.array([row])
-            stays = int(cluster.forecast(state.now_ms, rows[:0], rows)[1, 0])
-            if stays < 0:
+            if not ends:
+                found = cluster.forecast(state.now_ms, rows[:0], rows)[1]
+                ends = dict(zip(rows.tolist(), found.tolist(), strict=True))
+            if ends[row] < 0:
                 continue
-            best, where = stays - gain_ms, here
+            best, where = ends[row] - gain_ms, here
             for other in options:
                 _, end = state.forecast_end(row, other, best)
                 if end >= 0 and (where == here or end < best):
                     best, where = end, other
             if where != here:
                 state.move(row, where, best)
+                rows = rows[rows != row]
+                ends = {}  # those who stay may start earlier now
