@@ -176,7 +176,7 @@ def _figures(name: str, results: dict[str, FacilityResult], folder: Path, consol
     from hpctwin.report.facility import plot_moved, plot_waits_by_size, plot_weeks
 
     folder.mkdir(parents=True, exist_ok=True)
-    first, guided = next(iter(results)), "sgs(turnaround) oracle"
+    first, guided = next(iter(results)), "sgs-t oracle"
     pair = {label: results[label] for label in (first, guided)}
     made = {f"{name}-weeks.png": plot_weeks({k: r.weeks for k, r in pair.items()})}
     if name == "theta-polaris":

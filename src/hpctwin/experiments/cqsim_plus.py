@@ -145,7 +145,7 @@ CASES: dict[str, Case] = {
                 "size": (214.6, 558.1, 879.6, 1748.9, 1741.2),
                 "walltime": (534.1, 298.9, 403.1, 410.3, 902.8, 1528.4, 1843.3),
             },
-            "sgs(turnaround)": {
+            "sgs-t": {
                 "overall": (416.2,),
                 "size": (131.4, 416.3, 691.6, 1465.1, 1301.6),
                 "walltime": (402.9, 218.0, 338.5, 285.6, 715.1, 1155.5, 1527.6),
@@ -163,7 +163,7 @@ CASES: dict[str, Case] = {
                 "size": (344.0, 952.2, 1456.0, 3006.6, 3073.3),
                 "walltime": (1099.9, 576.3, 570.7, 659.8, 1446.1, 2438.3, 4267.4),
             },
-            "sgs(turnaround)": {
+            "sgs-t": {
                 "overall": (681.7,),
                 "size": (218.6, 676.2, 1185.8, 2351.5, 2142.2),
                 "walltime": (641.5, 443.1, 439.2, 469.7, 1057.2, 2021.1, 2310.0),
@@ -287,7 +287,7 @@ def run_case(
             if seed == 0:
                 results[f"{strategy.name} {result.knowledge}".strip()] = result
             row = make_row(name, case, result, run_s)
-            if name == "theta-polaris" and strategy.name.startswith("sgs(turnaround)"):
+            if name == "theta-polaris" and strategy.name.startswith("sgs-t"):
                 row = dataclasses.replace(row, ways=ways(result, results.get("siloed")))
             rows.append(row)
     return rows, results

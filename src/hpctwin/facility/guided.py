@@ -84,7 +84,9 @@ class Guided(Strategy):
         """Objective and options in short."""
         if self.label is not None:
             return self.label
-        parts = [f"sgs({self.objective.name})"]
+        # The paper's name for it.
+        short = "sgs-t" if self.objective.single == "turnaround" else f"sgs({self.objective.name})"
+        parts = [short]
         if self.samples:
             parts.append(f"{self.samples} futures")
         if self.batch > 1:
