@@ -328,7 +328,7 @@ def test_strategies_can_be_compared_and_tell_themselves_apart() -> None:
     two = facility({"nodes": 1}, {"nodes": 1})
     chosen = ["random", parse_strategy("sgs-t", knows="oracle"), parse_strategy("sgs-t")]
     found = compare_strategies(two, workload, chosen)
-    assert list(found) == ["random", "sgs(turnaround) [oracle]", "sgs(turnaround) [walltime]"]
+    assert list(found) == ["random", "sgs-t [oracle]", "sgs-t [walltime]"]
     with pytest.raises(ConfigError, match="there twice"):
         compare_strategies(two, workload, ["random", "random"])
     with pytest.raises(ConfigError, match="no strategy"):

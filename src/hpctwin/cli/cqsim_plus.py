@@ -123,22 +123,30 @@ def _overall(rows: list[Row]) -> Table:
 
 
 def _bins(rows: list[Row], by: str) -> Table:
+    """Bins as rows; a column for each row, and one for each strategy's published figures."""
     from rich import box
     from rich.table import Table
 
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True,
-        title=f"mean wait by {by}, min (published)",
+        title=f"mean wait by {by}, min",
     )  # fmt: skip
-    table.add_column(by)
-    table.add_column("jobs", justify="right")
+    table.add_column(by, no_wrap=True)
+    table.add_column("jobs", justify="right", no_wrap=True)
     cells: dict[str, list[str]] = {}
+    last = ""
     for row in rows:
-        table.add_column(f"{row.strategy}\n{row.knowledge}", justify="right")
+        published = row.strategy != last
+        last = row.strategy
+        if published:
+            table.add_column(f"{row.strategy}\n(paper)", justify="right", no_wrap=True)
+        table.add_column(f"{row.strategy}\n{row.knowledge}", justify="right", no_wrap=True)
         for one in row.bins[by]:
-            paper = one["published_wait_min"]
-            text = f"{one['mean_wait_min']:.1f}" + (f" ({paper:.1f})" if paper else "")
-            cells.setdefault(one["bin"], [f"{one['jobs']:,}"]).append(text)
+            texts = cells.setdefault(one["bin"], [f"{one['jobs']:,}"])
+            if published:
+                paper = one["published_wait_min"]
+                texts.append("" if paper is None else f"({paper:.1f})")
+            texts.append(f"{one['mean_wait_min']:.1f}")
     for label, texts in cells.items():
         table.add_row(label, *texts)
     return table
