@@ -11,10 +11,11 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.futures import Futures
 from hpctwin.facility.moving import move_waiting
-from hpctwin.facility.objective import OBJECTIVES, Objective, parse_objective
+from hpctwin.facility.objective import OBJECTIVES, Objective, Outlook, parse_objective
 from hpctwin.facility.state import FacilityState, Knowledge
 from hpctwin.facility.strategy import Strategy
 from hpctwin.facility.tree import Tree
+from hpctwin.facility.view import View
 from hpctwin.model import NEVER_MS
 
 __all__ = ["Guided", "Ties", "parse_objective"]
@@ -113,7 +114,7 @@ class Guided(Strategy):
         for first in range(0, len(rows), self.batch):
             Tree(state).place(rows[first : first + self.batch])
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         """The cluster with the least score."""
         if self.objective.single == "turnaround" and self.samples == 0:
             ends, costs = self._by_end(row, options, state)
@@ -125,7 +126,7 @@ class Guided(Strategy):
         state.expect_end(row, ends[options.index(chosen)])
         return chosen
 
-    def _break_tie(self, best: list[int], row: int, state: FacilityState) -> int:
+    def _break_tie(self, best: list[int], row: int, state: View) -> int:
         if self.ties == "first":
             return best[0]
         if self.ties == "random":
@@ -133,12 +134,12 @@ class Guided(Strategy):
         return min(best, key=lambda c: state.load(c, row))
 
     def _by_end(
-        self, row: int, options: list[int], state: FacilityState
+        self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
         """The end at each cluster; forecasts stop where a better end is known already."""
         ends = dict.fromkeys(options, -1)
         best = NEVER_MS
-        for c in sorted(options, key=lambda c: state.clusters[c].least_runtime_ms(row)):
+        for c in sorted(options, key=lambda c: state.least_runtime_ms(row, c)):
             _, ends[c] = state.forecast_end(row, c, best)
             if ends[c] >= 0:
                 best = min(best, ends[c])
@@ -146,31 +147,33 @@ class Guided(Strategy):
         return ordered, np.array([e if e >= 0 else np.inf for e in ordered], np.float64)
 
     def _by_costs(
-        self, row: int, options: list[int], state: FacilityState
+        self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
-        """Scores by all costs, each the mean over the futures sampled."""
-        outlooks = [
-            Futures(state, c, row, self.samples, self.horizon_s).outlooks(
-                others="total" in self.objective.names
-            )
-            for c in options
-        ]
-        costs = np.array(
-            [
-                [
-                    np.mean(
-                        [
-                            OBJECTIVES[name](state.facility.clusters[c], outlook, state)
-                            for outlook in of
-                        ]
-                    )
-                    for c, of in zip(options, outlooks, strict=True)
-                ]
-                for name in self.objective.names
-            ]
-        )
-        ends = [round(float(np.mean([outlook.end_ms for outlook in of]))) for of in outlooks]
-        return ends, self.objective.scores(costs)
+        """Scores by all costs, each the mean over the futures; infinite where it would never start."""
+        outlooks = [self._outlooks(row, c, state) for c in options]
+        scores = np.full(len(options), np.inf)
+        ends = [-1] * len(options)
+        starts = [i for i, of in enumerate(outlooks) if all(o.start_ms >= 0 for o in of)]
+        if not starts:
+            return ends, scores
+        costs = np.empty((len(self.objective.names), len(starts)))
+        for column, i in enumerate(starts):
+            cluster = state.facility.clusters[options[i]]
+            ends[i] = round(float(np.mean([outlook.end_ms for outlook in outlooks[i]])))
+            for line, name in enumerate(self.objective.names):
+                cost = OBJECTIVES[name]
+                costs[line, column] = np.mean([cost(cluster, o, state) for o in outlooks[i]])
+        scores[starts] = self.objective.scores(costs)
+        return ends, scores
+
+    def _outlooks(self, row: int, cluster: int, state: View) -> list[Outlook]:
+        """What may become of a job at a cluster: one future, or as many as are sampled."""
+        others = "total" in self.objective.names
+        if self.samples == 0 and not others:
+            return [Outlook(row, *state.forecast_end(row, cluster))]
+        assert isinstance(state, FacilityState)
+        futures = Futures(state, cluster, row, self.samples, self.horizon_s)
+        return futures.outlooks(others=others)
 
     def tick(self, state: FacilityState) -> None:
         """Move waiting jobs that have come to be better off elsewhere."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.config import FacilityCluster
-from hpctwin.facility.state import FacilityState
+from hpctwin.facility.view import View
 
 __all__ = ["OBJECTIVES", "Objective", "parse_objective"]
 
@@ -142,32 +142,32 @@ def carbon_g(
     return cluster.power_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
 
 
-def _turnaround(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _turnaround(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     return (job.end_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _wait(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _wait(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     return (job.start_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _energy(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _energy(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     return energy_j(cluster, _nodes(job, state), _run_s(job))
 
 
-def _cost(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _cost(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     return price(cluster, _nodes(job, state), _run_s(job))
 
 
-def _carbon(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _carbon(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     epoch = state.workload.start_epoch_s or 0.0
     return carbon_g(cluster, _nodes(job, state), job.start_ms, job.end_ms, epoch)
 
 
-def _total(cluster: FacilityCluster, job: Outlook, state: FacilityState) -> float:
+def _total(cluster: FacilityCluster, job: Outlook, state: View) -> float:
     return _turnaround(cluster, job, state) + job.others_s
 
 
-def _nodes(job: Outlook, state: FacilityState) -> int:
+def _nodes(job: Outlook, state: View) -> int:
     return int(state.workload.nodes[job.row])
 
 
@@ -175,7 +175,7 @@ def _run_s(job: Outlook) -> float:
     return (job.end_ms - job.start_ms) / 1000
 
 
-OBJECTIVES: dict[str, Callable[[FacilityCluster, Outlook, FacilityState], float]] = {
+OBJECTIVES: dict[str, Callable[[FacilityCluster, Outlook, View], float]] = {
     "turnaround": _turnaround,
     "wait": _wait,
     "energy": _energy,

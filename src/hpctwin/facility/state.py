@@ -171,6 +171,10 @@ class FacilityState:
         own = int(seen.nodes[row]) * int(seen.walltime_ms[row]) / 1000
         return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
 
+    def least_runtime_ms(self, row: int, cluster: int) -> int:
+        """How long a job runs at least at a cluster, in forecasts."""
+        return self.clusters[cluster].least_runtime_ms(row)
+
     def starts_at_once(self, row: int, cluster: int) -> bool:
         """Whether a job would start now if it was sent to a cluster now."""
         rows = np.array([row])

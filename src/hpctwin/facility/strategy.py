@@ -12,6 +12,7 @@ from hpctwin.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
     from hpctwin.facility.state import FacilityState, Knowledge
+    from hpctwin.facility.view import View
 
 __all__ = ["STRATEGIES", "Strategy", "parse_strategy"]
 
@@ -54,7 +55,7 @@ class Strategy(ABC):
                     row, options[0] if len(options) == 1 else self.pick(row, options, state)
                 )
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         """Choose among two or more clusters for a job."""
         raise NotImplementedError
 
@@ -94,7 +95,7 @@ class Random(Strategy):
     def name(self) -> str:
         return "random"
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         return options[int(state.rng.integers(len(options)))]
 
 
@@ -116,7 +117,7 @@ class User(Strategy):
     def name(self) -> str:
         return f"user({self.share:g})"
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         factor = state.jobs.factor[:, state.jobs.kind[row]]
         fastest = min(options, key=lambda c: float(factor[c]))
         if state.rng.random() < self.share:
@@ -133,9 +134,9 @@ class RoundRobin(Strategy):
     def name(self) -> str:
         return "round-robin"
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
-        chosen = min(options, key=lambda c: (c - state.turn) % len(state.clusters))
-        state.turn = (chosen + 1) % len(state.clusters)
+    def pick(self, row: int, options: list[int], state: View) -> int:
+        chosen = min(options, key=lambda c: (c - state.turn) % len(state.facility.clusters))
+        state.turn = (chosen + 1) % len(state.facility.clusters)
         return chosen
 
 
@@ -147,7 +148,7 @@ class LeastLoaded(Strategy):
     def name(self) -> str:
         return "least-loaded"
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         state.advance_all()
         return min(options, key=lambda c: state.load(c, row))
 
@@ -171,7 +172,7 @@ class Peer(Strategy):
     def knowledge(self) -> Knowledge | None:
         return "walltime"
 
-    def pick(self, row: int, options: list[int], state: FacilityState) -> int:
+    def pick(self, row: int, options: list[int], state: View) -> int:
         origin = int(state.jobs.origin[row])
         return origin if origin in options else RoundRobin().pick(row, options, state)
 

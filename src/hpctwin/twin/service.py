@@ -19,6 +19,7 @@ from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
 from hpctwin.twin.config import (
+    BusSettings,
     EmulatedSettings,
     ManagerSettings,
     NewsSettings,
@@ -29,7 +30,7 @@ from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
-__all__ = ["check_connections", "open_lines", "open_manager", "open_twin"]
+__all__ = ["check_connections", "open_bus", "open_lines", "open_manager", "open_twin"]
 
 
 def open_manager(settings: ManagerSettings) -> ResourceManager:
@@ -85,7 +86,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
         stack.callback(journal.close)
         manager = open_manager(config.manager)
         stack.callback(manager.close)
-        bus, manager = _bus(config, manager, stack)
+        bus, manager = open_bus(config.bus, config.manager, manager, stack)
         if record is not None:
             bus = Recorder(bus, record)
         stack.callback(bus.close)
@@ -120,10 +121,13 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
     return findings
 
 
-def _bus(
-    config: TwinConfig, manager: ResourceManager, stack: ExitStack
+def open_bus(
+    settings: BusSettings,
+    source: ManagerSettings,
+    manager: ResourceManager,
+    stack: ExitStack,
 ) -> tuple[Bus, ResourceManager]:
-    settings = config.bus
+    """The bus, and the resource manager as its events are numbered."""
     if settings.kind == "redis":
         from hpctwin.twin.redis_bus import RedisBus
 
@@ -139,8 +143,7 @@ def _bus(
     if isinstance(manager, EmulatedManager):
         manager.subscribe(local.put)
         return local, manager
-    polled = config.manager
-    assert not isinstance(polled, EmulatedSettings)
+    assert not isinstance(source, EmulatedSettings)
     translate: Callable[[str], list[News]]
     if isinstance(manager, PbsManager):
         translate = PbsNews(lambda: manager.found)
@@ -149,9 +152,9 @@ def _bus(
     poller = Poller(
         manager,
         local.publish,
-        every_s=polled.poll_every,
-        floor_s=polled.poll_floor,
-        lines=None if polled.news is None else open_lines(polled.news),
+        every_s=source.poll_every,
+        floor_s=source.poll_floor,
+        lines=None if source.news is None else open_lines(source.news),
         translate=translate,
     )
     stack.callback(poller.close)

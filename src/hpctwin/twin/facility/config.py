@@ -1,0 +1,113 @@
+"""The live facility's configuration: one YAML file, validated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.facility import Facility, Strategy, parse_strategy
+from hpctwin.twin.config import BusSettings, Duration, ManagerSettings
+from hpctwin.twin.expect import Predictor
+from hpctwin.twin.facility.placer import check_strategy
+
+__all__ = ["LiveFacility", "SiteSettings"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SiteSettings(_Model):
+    """How a cluster is reached.
+
+    Args:
+        manager: its resource manager, as in the twin's configuration.
+        bus: where its events come from.
+        options: further options of the submitting command, such as ``--chdir=/scratch``.
+        gap_patience: a missing event is waited for so long before a snapshot is asked for.
+        resync_every: the mirror is set right by a snapshot so often.
+    """
+
+    manager: ManagerSettings
+    bus: BusSettings = BusSettings()
+    options: tuple[str, ...] = ()
+    gap_patience: Duration = Field(default=1.0, gt=0)
+    resync_every: Duration = Field(default=60.0, gt=0)
+
+
+class LiveFacility(_Model):
+    """All of it.
+
+    Args:
+        facility: the clusters: a file, relative to this one, or its content.
+        sites: how each is reached, by its name.
+        queue: file of jobs to be placed.
+        strategy: where they go; see `hpctwin.facility.parse_strategy`.
+        knowledge: how long jobs are expected to run: ``walltime``, or ``recent``: as the mean of the
+            last two of their user at that cluster.
+        ties: among equally good clusters: the one with the least work ahead, one drawn, or the first.
+        seed: of what is drawn.
+        every: pause between two looks at the queue.
+    """
+
+    facility: Facility
+    sites: dict[str, SiteSettings]
+    queue: Path = Path("hpctwin-facility.sqlite")
+    strategy: str = "sgs-t"
+    knowledge: Predictor = "walltime"
+    ties: Literal["least-loaded", "random", "first"] = "least-loaded"
+    seed: int = Field(default=0, ge=0)
+    every: Duration = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = self.facility.names
+        for name in names:
+            if name not in self.sites:
+                raise ValueError(f"sites: cluster {name!r} is missing")
+        for name in self.sites:
+            if name not in names:
+                raise ValueError(f"sites: {name!r} is no cluster; known: {', '.join(names)}")
+        try:
+            check_strategy(self.placing)
+        except HpctwinError as error:
+            raise ValueError(f"strategy: {error}") from error
+        return self
+
+    @property
+    def placing(self) -> Strategy:
+        """The strategy, as it is to be asked."""
+        return parse_strategy(self.strategy, knows=self.knowledge, ties=self.ties)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> LiveFacility:
+        """Read a YAML file; paths in it are relative to it.
+
+        Raises:
+            ConfigError: it cannot be read or is not valid; the message names the field.
+        """
+        path = Path(path)
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"{path}: not YAML: {error}") from error
+        if not isinstance(content, dict):
+            raise ConfigError(f"{path}: expected fields such as 'sites:', found {content!r}")
+        if isinstance(content.get("facility"), str):
+            content["facility"] = Facility.from_yaml(path.parent / content["facility"])
+        try:
+            config = cls.model_validate(content)
+        except ValidationError as error:
+            faults = []
+            for fault in error.errors():
+                field = ".".join(str(part) for part in fault["loc"])
+                said = fault["msg"].removeprefix("Value error, ")
+                faults.append(f"{path}{', ' + field if field else ''}: {said}")
+            raise ConfigError("\n".join(faults)) from error
+        return config.model_copy(update={"queue": path.parent / config.queue})

@@ -1,0 +1,250 @@
+"""The facility's queue: jobs that are to be placed, and how far each has come.
+
+One SQLite file in WAL mode: users add to it while the placer works. Every step of a job is on disk
+before the next is taken:
+
+``queued`` → ``intended`` (a cluster is chosen) → ``submitted`` (it is there, held, and its id known)
+→ ``placed`` (admitted); or ``rejected``, or ``withdrawn`` by its user while it was queued.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import ValidationError
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.gate import JobRequest
+
+__all__ = ["Entry", "Queue", "QueueError", "Stage"]
+
+Stage = Literal["queued", "intended", "submitted", "placed", "rejected", "withdrawn"]
+
+SCHEMA = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, request TEXT NOT NULL,
+    queued_s REAL NOT NULL, stage TEXT NOT NULL, cluster TEXT, job_id TEXT, start_s REAL,
+    end_s REAL, reason TEXT NOT NULL DEFAULT '', refused TEXT NOT NULL DEFAULT '{}',
+    changed_s REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS jobs_open ON jobs (stage) WHERE stage IN ('queued', 'intended', 'submitted');
+"""
+
+
+class QueueError(HpctwinError):
+    """The queue cannot be read or written, or is another placer's."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A job in the queue.
+
+    Args:
+        number: its place in the order.
+        request: what it asks for.
+        queued_s: when it came, Unix time.
+        stage: how far it has come.
+        cluster: where it is to go, or is.
+        job_id: its id there.
+        start_s, end_s: forecast when it was placed, Unix time.
+        reason: why it is where it is, in words.
+        refused: clusters that refused it, and why.
+        changed_s: when its stage changed last, Unix time.
+    """
+
+    number: int
+    request: JobRequest
+    queued_s: float
+    stage: Stage
+    cluster: str | None = None
+    job_id: str | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    reason: str = ""
+    refused: dict[str, str] = field(default_factory=dict)
+    changed_s: float = 0.0
+
+
+class Queue:
+    """The queue in a file.
+
+    Args:
+        path: the file; made if it is not there.
+
+    Raises:
+        QueueError: it cannot be opened, or is of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock_file: int | None = None
+        try:
+            # No transaction is left open between two calls.
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            # A step is on disk, not only in the system's memory, before the next is taken.
+            self._db.execute("PRAGMA synchronous=FULL")
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, SCHEMA):
+                raise QueueError(f"{path}: a queue of version {found}, this hpctwin reads {SCHEMA}")
+            self._db.executescript(_TABLES)
+            self._db.execute(f"PRAGMA user_version={SCHEMA}")
+        except sqlite3.Error as error:
+            raise QueueError(f"{path}: {error}") from error
+
+    def close(self) -> None:
+        """Close the file, and let another placer have it."""
+        self._db.close()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+    def lock(self) -> None:
+        """Be the only placer of this queue, until `close` or the end of the process.
+
+        Raises:
+            QueueError: another one works on it.
+        """
+        path = self.path.with_name(self.path.name + ".lock")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise QueueError(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(file)
+            raise QueueError(f"{self.path}: another placer works on this queue") from error
+        self._lock_file = file
+
+    # --- users -----------------------------------------------------------------------------------
+
+    def add(self, request: JobRequest) -> bool:
+        """Add a job; False if one with its key is there already.
+
+        Raises:
+            QueueError: one with its key is there that asks for something else.
+        """
+        body, now = request.model_dump_json(), time.time()
+        added = self._run(
+            "INSERT INTO jobs (key, request, queued_s, stage, changed_s) "
+            "VALUES (?, ?, ?, 'queued', ?) ON CONFLICT (key) DO NOTHING",
+            (request.key, body, now, now),
+        )
+        if not added and self.entry(request.key).request != request:
+            raise QueueError(f"{self.path}: there is another job with the key {request.key}")
+        return bool(added)
+
+    def withdraw(self, key: str) -> None:
+        """Take a job back that is still queued.
+
+        Raises:
+            QueueError: it is not there, or is on its way.
+        """
+        if not self._step(key, ("queued",), stage="withdrawn", reason="by its user"):
+            entry = self.entry(key)
+            where = f" at {entry.cluster}, job {entry.job_id}" if entry.job_id else ""
+            raise QueueError(f"job {key} is {entry.stage}{where}: it can no longer be withdrawn")
+
+    def entries(self, *stages: Stage) -> list[Entry]:
+        """The jobs at these stages, or all, in their order."""
+        wanted = stages or get_args(Stage)
+        marks = ",".join("?" * len(wanted))
+        return self._read(f"WHERE stage IN ({marks}) ORDER BY number", tuple(wanted))
+
+    def entry(self, key: str) -> Entry:
+        """The job with a key.
+
+        Raises:
+            QueueError: there is none.
+        """
+        found = self._read("WHERE key = ?", (key,))
+        if not found:
+            raise QueueError(f"{self.path}: there is no job with the key {key}")
+        return found[0]
+
+    # --- the placer ------------------------------------------------------------------------------
+
+    def intend(
+        self, key: str, cluster: str, start_s: float | None, end_s: float | None, reason: str
+    ) -> bool:
+        """A cluster is chosen; False if the job was withdrawn meanwhile."""
+        return self._step(
+            key, ("queued",), stage="intended", cluster=cluster, start_s=start_s, end_s=end_s,
+            reason=reason,
+        )  # fmt: skip
+
+    def submitted(self, key: str, job_id: str) -> None:
+        """The job is at its cluster, held, under this id."""
+        self._must(key, ("intended",), stage="submitted", job_id=job_id)
+
+    def placed(self, key: str) -> None:
+        """The job was admitted."""
+        self._must(key, ("submitted",), stage="placed")
+
+    def refused(self, key: str, cluster: str, reason: str) -> None:
+        """The cluster did not take the job; it is queued again, and not sent there any more."""
+        refused = {**self.entry(key).refused, cluster: reason}
+        self._must(
+            key, ("intended",), stage="queued", cluster=None, start_s=None, end_s=None,
+            refused=json.dumps(refused), reason=f"{cluster}: {reason}",
+        )  # fmt: skip
+
+    def not_sent(self, key: str, reason: str) -> None:
+        """The job certainly did not reach the cluster; it is queued again."""
+        self._must(
+            key, ("intended",), stage="queued", cluster=None, start_s=None, end_s=None,
+            reason=reason,
+        )  # fmt: skip
+
+    def reject(self, key: str, reason: str) -> None:
+        """No cluster can take the job."""
+        self._step(key, ("queued",), stage="rejected", reason=reason)
+
+    # --- SQLite ----------------------------------------------------------------------------------
+
+    def _must(self, key: str, before: tuple[Stage, ...], **changes: str | float | None) -> None:
+        if not self._step(key, before, **changes):
+            raise QueueError(
+                f"{self.path}: job {key} is {self.entry(key).stage}, not {' or '.join(before)}: has "
+                "something else changed the queue?"
+            )
+
+    def _step(self, key: str, before: tuple[Stage, ...], **changes: str | float | None) -> bool:
+        values = {**changes, "changed_s": time.time()}
+        sets = ", ".join(f"{name} = ?" for name in values)
+        marks = ",".join("?" * len(before))
+        text = f"UPDATE jobs SET {sets} WHERE key = ? AND stage IN ({marks})"
+        return bool(self._run(text, (*values.values(), key, *before)))
+
+    def _run(self, text: str, values: tuple[str | float | None, ...]) -> int:
+        try:
+            return self._db.execute(text, values).rowcount
+        except sqlite3.Error as error:
+            raise QueueError(f"{self.path}: {error}") from error
+
+    def _read(self, where: str, values: tuple[str, ...]) -> list[Entry]:
+        columns = (
+            "number, request, queued_s, stage, cluster, job_id, start_s, end_s, reason, refused, "
+            "changed_s"
+        )
+        try:
+            rows = self._db.execute(f"SELECT {columns} FROM jobs {where}", values).fetchall()
+            return [_entry(*row) for row in rows]
+        except (sqlite3.Error, ValidationError, ValueError) as error:
+            raise QueueError(f"{self.path}: {error}") from error
+
+
+def _entry(number: int, request: str, queued_s: float, stage: Stage, *rest: Any) -> Entry:
+    cluster, job_id, start_s, end_s, reason, refused, changed_s = rest
+    return Entry(
+        number, JobRequest.model_validate_json(request), queued_s, stage, cluster, job_id, start_s,
+        end_s, reason, json.loads(refused), changed_s,
+    )  # fmt: skip

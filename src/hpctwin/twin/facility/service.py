@@ -1,0 +1,88 @@
+"""A live facility put together from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from hpctwin.policies import parse_policy
+from hpctwin.rms.commands import Commands
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.emulated.gate import EmulatedGate
+from hpctwin.rms.gate import Gate
+from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.polling import PolledManager
+from hpctwin.rms.slurm.gate import SlurmGate
+from hpctwin.twin.config import SlurmSettings
+from hpctwin.twin.facility.config import LiveFacility, SiteSettings
+from hpctwin.twin.facility.placer import Placer
+from hpctwin.twin.facility.queue import Entry, Queue
+from hpctwin.twin.facility.site import Site
+from hpctwin.twin.service import open_bus, open_manager
+
+__all__ = ["open_gate", "open_placer"]
+
+
+def open_gate(settings: SiteSettings, manager: ResourceManager, mirrored: ResourceManager) -> Gate:
+    """Where jobs are submitted to a cluster.
+
+    Args:
+        settings: how it is reached.
+        manager: its resource manager.
+        mirrored: the same as the mirror sees it; if it is polled, it is polled soon after changes.
+    """
+    if isinstance(manager, EmulatedManager):
+        return EmulatedGate(manager)
+    source = settings.manager
+    assert isinstance(source, SlurmSettings)
+    environment = {} if source.conf is None else {"SLURM_CONF": str(source.conf)}
+    commands = Commands(source.folder, timeout_s=source.timeout, environment=environment)
+    soon = mirrored.poller.soon if isinstance(mirrored, PolledManager) else _nothing
+    return SlurmGate(commands, settings.options, soon)
+
+
+def _nothing() -> None:
+    """For clusters that tell by themselves."""
+
+
+@contextmanager
+def open_placer(
+    config: LiveFacility, *, watch: Callable[[Entry], None] = lambda entry: None
+) -> Iterator[Placer]:
+    """A placer with its connections, closed at the end.
+
+    Args:
+        config: what it is to be.
+        watch: called with each job that has come a step further.
+
+    Raises:
+        HpctwinError: a resource manager, a bus or the queue cannot be used, or another placer works on
+            the queue.
+    """
+    with ExitStack() as stack:
+        queue = Queue(config.queue)
+        stack.callback(queue.close)
+        queue.lock()
+        sites = []
+        for cluster in config.facility.clusters:
+            settings = config.sites[cluster.name]
+            manager = open_manager(settings.manager)
+            stack.callback(manager.close)
+            bus, mirrored = open_bus(settings.bus, settings.manager, manager, stack)
+            gate = open_gate(settings, manager, mirrored)
+            stack.callback(bus.close)
+            slurm = settings.manager if isinstance(settings.manager, SlurmSettings) else None
+            sites.append(
+                Site(
+                    cluster.name,
+                    mirrored,
+                    bus,
+                    gate,
+                    parse_policy(cluster.policy),
+                    predictor=config.knowledge,
+                    gap_patience_s=settings.gap_patience,
+                    resync_every_s=settings.resync_every,
+                    news_within_s=30.0 if slurm is None else 2 * slurm.poll_every + 30.0,
+                )
+            )
+        yield Placer(config.facility, sites, queue, config.placing, seed=config.seed, watch=watch)
