@@ -9,7 +9,6 @@ that was given up for lost arrives after all, it stays held, and is cancelled.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -67,7 +66,7 @@ class Placer:
     Args:
         facility: the clusters.
         sites: the same live.
-        queue: the jobs; locked by this placer.
+        queue: the jobs; locked for this placer.
         strategy: where they go.
         seed: of what is drawn.
         watch: called with each job that has come a step further.
@@ -95,12 +94,6 @@ class Placer:
         self._turn = 0
         self._later: dict[str, float] = {}
         self._tidy_at = 0.0
-
-    def run(self, stop: threading.Event, every_s: float = 1.0) -> None:
-        """Turn until told to stop."""
-        while not stop.is_set():
-            self.turn()
-            stop.wait(every_s)
 
     def turn(self) -> None:
         """Take in what came; finish what is on its way; place what is queued."""

@@ -1,0 +1,241 @@
+"""``hpctwin facility run``, ``submit``, ``queue`` and ``withdraw``: the live facility."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.twin.facility.queue import Entry
+
+__all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
+
+Json = Annotated[bool, Parameter(negative=())]
+
+
+def run_command(
+    config: Path | None = None,
+    *,
+    until_empty: Annotated[bool, Parameter(negative=())] = False,
+    jobs: Annotated[int, Parameter(group="Demo")] = 40,
+    speed: Annotated[float, Parameter(group="Demo")] = 600.0,
+    seed: Annotated[int, Parameter(group="Demo")] = 0,
+    strategy: Annotated[str, Parameter(group="Demo")] = "sgs-t",
+    json: Json = False,
+) -> int:
+    """Place the jobs of a facility's queue at its clusters, live, until interrupted.
+
+    Without a configuration, two emulated clusters are started, with users of their own, and jobs are
+    placed at them until all are.
+
+    Args:
+        config: the live facility's YAML file.
+        until_empty: end when no job is left to place.
+        jobs: how many jobs the demo places.
+        speed: seconds of its clusters' clocks per second.
+        seed: of its jobs.
+        strategy: where they go.
+        json: print what became of the jobs as JSON at the end.
+    """
+    import logging
+    import tempfile
+
+    from hpctwin.twin.facility.config import LiveFacility
+
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    if config is not None:
+        return _run(LiveFacility.from_yaml(config), until_empty, [], json)
+
+    from rich.console import Console
+
+    from hpctwin.twin.facility.demo import CLUSTERS, demo_facility, demo_requests
+
+    sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
+    Console(stderr=True).print(
+        f"Two emulated clusters ({sizes}), {speed:g} times faster than life, {jobs} jobs to place."
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="hpctwin-") as folder,
+        demo_facility(Path(folder), speed=speed, seed=seed, strategy=strategy) as made,
+    ):
+        return _run(made, True, demo_requests(jobs, seed), json)
+
+
+def submit_command(
+    config: Path,
+    script: Path,
+    *,
+    nodes: int,
+    walltime: str,
+    key: str | None = None,
+    name: str = "",
+    user: str | None = None,
+    account: str = "",
+    partition: str = "",
+    qos: str = "",
+    cores: float = 0.0,
+    gpus: float = 0.0,
+    memory_gb: float = 0.0,
+) -> int:
+    """Put a job into a facility's queue, and print its key.
+
+    Args:
+        config: the live facility's YAML file.
+        script: the batch script.
+        nodes: how many whole nodes.
+        walltime: its limit on a cluster of factor 1, such as 2h.
+        key: tells it from all others; submitting it twice with one key is submitting it once.
+        name: what users see; the script's name if left out.
+        user: whose it is for queue limits and predictions; you if left out.
+        account: label of the job.
+        partition: label of the job.
+        qos: label of the job.
+        cores: per node.
+        gpus: per node.
+        memory_gb: per node.
+    """
+    import getpass
+    import uuid
+
+    from pydantic import ValidationError
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import parse_duration_s
+    from hpctwin.rms.gate import JobRequest
+
+    try:
+        text = script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{script}: {getattr(error, 'strerror', None) or error}") from error
+    try:
+        request = JobRequest(
+            key=key or uuid.uuid4().hex, nodes=nodes, walltime_s=parse_duration_s(walltime),
+            name=name or script.name, user=user or getpass.getuser(), account=account,
+            partition=partition, qos=qos, cores=cores, gpus=gpus, memory_gb=memory_gb, script=text,
+        )  # fmt: skip
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise ConfigError(f"--{fault['loc'][0]}: {fault['msg']}") from error
+    queue = _open_queue(config)
+    try:
+        queue.add(request)
+    finally:
+        queue.close()
+    print(request.key)
+    return 0
+
+
+def queue_command(config: Path, *, all: bool = False, json: Json = False) -> int:
+    """Show a facility's queue, and where its jobs went.
+
+    Args:
+        config: the live facility's YAML file.
+        all: also those that are placed, rejected or withdrawn.
+        json: print as JSON.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.model import format_duration
+
+    queue = _open_queue(config)
+    try:
+        entries = queue.entries() if all else queue.entries("queued", "intended", "submitted")
+    finally:
+        queue.close()
+    if json:
+        print_json([_plain(entry) for entry in entries])
+        return 0
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for head in ("key", "nodes", "walltime", "stage", "cluster", "job", "why"):
+        table.add_column(head, justify="right" if head == "nodes" else "left", overflow="fold")
+    for entry in entries:
+        request = entry.request
+        table.add_row(
+            request.key, str(request.nodes), format_duration(request.walltime_s), entry.stage,
+            entry.cluster or "", entry.job_id or "", entry.reason,
+        )  # fmt: skip
+    Console().print(table)
+    return 0
+
+
+def withdraw_command(config: Path, key: str) -> int:
+    """Take a job back that no cluster was chosen for yet.
+
+    Args:
+        config: the live facility's YAML file.
+        key: the job's.
+    """
+    queue = _open_queue(config)
+    try:
+        queue.withdraw(key)
+    finally:
+        queue.close()
+    return 0
+
+
+def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: bool) -> int:
+    import signal
+    import threading
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.twin.facility.service import open_placer
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with open_placer(config) as placer:
+        queue = placer.queue
+        waiting = list(requests)
+        while not stop.is_set():
+            if waiting:
+                queue.add(waiting.pop(0))
+            placer.turn()
+            open_jobs = queue.entries("queued", "intended", "submitted")
+            if until_empty and not waiting and not open_jobs:
+                break
+            stop.wait(config.every)
+        entries = queue.entries()
+        took = placer.decision_ms
+    if json:
+        print_json(
+            {
+                "strategy": config.placing.name,
+                "decision_ms_mean": sum(took) / len(took) if took else None,
+                "jobs": [_plain(entry) for entry in entries],
+            }
+        )
+        return 0
+    _summary(config, entries, took)
+    return 0
+
+
+def _summary(config: LiveFacility, entries: list[Entry], took: list[float]) -> None:
+    from collections import Counter
+    from statistics import median
+
+    placed = Counter(entry.cluster for entry in entries if entry.stage == "placed")
+    others = Counter(entry.stage for entry in entries if entry.stage != "placed")
+    said = [f"{placed[name]:,} jobs placed at {name}" for name in config.facility.names]
+    said += [f"{count:,} {stage}" for stage, count in others.items()]
+    print(", ".join(said), end="")
+    print(f"; {median(took):.1f} ms a decision (median)" if took else "")
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    import dataclasses
+
+    request = entry.request.model_dump(mode="json", exclude={"script"})
+    return {**dataclasses.asdict(entry), "request": request}
+
+
+def _open_queue(config: Path) -> Any:
+    from hpctwin.twin.facility.config import LiveFacility
+    from hpctwin.twin.facility.queue import Queue
+
+    return Queue(LiveFacility.from_yaml(config).queue)

@@ -1,0 +1,113 @@
+"""Two emulated clusters, and jobs for a facility's queue: out of the box."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.gate import JobRequest
+from hpctwin.twin.facility.config import LiveFacility
+
+__all__ = ["CLUSTERS", "demo_facility", "demo_requests", "history"]
+
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "north": {"nodes": 32},
+    "south": {"nodes": 48, "factor": 1.5},
+}
+"""Name and what is written in YAML; both have users of their own."""
+
+BEGIN_S = 60.0
+"""Compiling the engine takes a while, once after installing."""
+
+
+@contextmanager
+def demo_facility(
+    folder: Path, *, speed: float = 600.0, seed: int = 0, strategy: str = "sgs-t"
+) -> Iterator[LiveFacility]:
+    """Two emulated clusters as processes, ended at the end, and the configuration that names them.
+
+    Args:
+        folder: for their sockets and the queue.
+        speed: seconds of their clocks per second.
+        seed: of their own jobs.
+        strategy: where jobs go.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, (name, about) in enumerate(CLUSTERS.items()):
+            processes.append(
+                subprocess.Popen(
+                    [
+                        sys.executable, "-m", "hpctwin.rms.emulated", str(folder / f"{name}.sock"),
+                        "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
+                        "--options", json.dumps({"seed": 2 * seed + number}), "--record",
+                    ],
+                    stderr=subprocess.DEVNULL,
+                )
+            )  # fmt: skip
+        for name, process in zip(CLUSTERS, processes, strict=True):
+            _wait_for(folder / f"{name}.sock", process)
+        yield LiveFacility.model_validate(
+            {
+                "facility": {
+                    "name": "demo",
+                    "clusters": [{"name": name, **about} for name, about in CLUSTERS.items()],
+                },
+                "sites": {
+                    name: {"manager": {"kind": "emulated", "address": str(folder / f"{name}.sock")}}
+                    for name in CLUSTERS
+                },
+                "queue": str(folder / "queue.sqlite"),
+                "strategy": strategy,
+                "every": 0.1,
+            }
+        )
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(10)
+
+
+def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
+    """Jobs of 1 to 24 nodes and 5 minutes to 2 hours."""
+    rng = np.random.default_rng(seed)
+    return [
+        JobRequest(
+            key=f"job-{number + 1}",
+            nodes=int(rng.integers(1, 25)),
+            walltime_s=float(60 * rng.integers(5, 121)),
+            user=f"user{rng.integers(1, 6)}",
+        )
+        for number in range(count)
+    ]
+
+
+def history(config: LiveFacility, name: str) -> list[tuple[float, str, str]]:
+    """What happened at an emulated cluster: time, job, and what."""
+    settings = config.sites[name].manager
+    assert settings.kind == "emulated"
+    manager = EmulatedManager(settings.address, timeout_s=20)
+    try:
+        found = manager.ask("state", history=True)["history"]
+        return [(time_s, job_id, what) for time_s, job_id, what in found]
+    finally:
+        manager.close()
+
+
+def _wait_for(address: Path, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + BEGIN_S
+    while not address.exists():
+        if process.poll() is not None or time.monotonic() > until:
+            raise HpctwinError(f"the emulated cluster {address.stem} did not begin")
+        time.sleep(0.05)

@@ -1,0 +1,63 @@
+"""A placer that kills itself at a point between choosing and submitting, as a process.
+
+``python -m tests.twin.facility.dying_placer CONFIG POINT``: it dies at its second job there, so that one
+job went well before. With POINT ``never`` it places all jobs and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hpctwin.rms.emulated.gate import EmulatedGate
+from hpctwin.twin.facility.config import LiveFacility
+from hpctwin.twin.facility.queue import Queue
+from hpctwin.twin.facility.service import open_placer
+
+METHODS: dict[str, tuple[type, str]] = {
+    "intend": (Queue, "intend"),
+    "submit": (EmulatedGate, "submit"),
+    "note": (Queue, "submitted"),
+    "admit": (EmulatedGate, "admit"),
+    "place": (Queue, "placed"),
+}
+POINTS = [f"{when} {what}" for what in METHODS for when in ("before", "after")]
+
+
+def arm(point: str) -> None:
+    """Die before or after the second call of a method."""
+    when, what = point.split()
+    owner, name = METHODS[what]
+    method = getattr(owner, name)
+    calls = 0
+
+    def dying(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2 and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = method(*arguments, **options)
+        if calls == 2 and when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def main(path: Path, point: str) -> None:
+    if point != "never":
+        arm(point)
+    until = time.monotonic() + 60
+    with open_placer(LiveFacility.from_yaml(path)) as placer:
+        while placer.queue.entries("queued", "intended", "submitted"):
+            assert time.monotonic() < until, placer.queue.entries()
+            placer.turn()
+            time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
