@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.rms.emulated.gate import EmulatedGate
+from hpctwin.rms.slurm.gate import SlurmGate
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.service import open_placer
 
-METHODS: dict[str, tuple[type, str]] = {
-    "intend": (Queue, "intend"),
-    "submit": (EmulatedGate, "submit"),
-    "note": (Queue, "submitted"),
-    "admit": (EmulatedGate, "admit"),
-    "place": (Queue, "placed"),
+GATES = (EmulatedGate, SlurmGate)
+METHODS: dict[str, tuple[tuple[type, ...], str]] = {
+    "intend": ((Queue,), "intend"),
+    "submit": (GATES, "submit"),
+    "note": ((Queue,), "submitted"),
+    "admit": (GATES, "admit"),
+    "place": ((Queue,), "placed"),
 }
 POINTS = [f"{when} {what}" for what in METHODS for when in ("before", "after")]
 
@@ -31,21 +33,24 @@ POINTS = [f"{when} {what}" for what in METHODS for when in ("before", "after")]
 def arm(point: str) -> None:
     """Die before or after the second call of a method."""
     when, what = point.split()
-    owner, name = METHODS[what]
-    method = getattr(owner, name)
+    owners, name = METHODS[what]
     calls = 0
 
-    def dying(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2 and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = method(*arguments, **options)
-        if calls == 2 and when == "after":
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
+    def dying(method: Any) -> Any:
+        def called(*arguments: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 2 and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = method(*arguments, **options)
+            if calls == 2 and when == "after":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
 
-    setattr(owner, name, dying)
+        return called
+
+    for owner in owners:
+        setattr(owner, name, dying(getattr(owner, name)))
 
 
 def main(path: Path, point: str) -> None:

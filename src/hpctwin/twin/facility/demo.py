@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from hpctwin.errors import HpctwinError
-from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.facility.config import LiveFacility
 
-__all__ = ["CLUSTERS", "demo_facility", "demo_requests", "history"]
+__all__ = ["CLUSTERS", "demo_facility", "demo_requests"]
 
 CLUSTERS: dict[str, dict[str, Any]] = {
     "north": {"nodes": 32},
@@ -91,18 +90,6 @@ def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
         )
         for number in range(count)
     ]
-
-
-def history(config: LiveFacility, name: str) -> list[tuple[float, str, str]]:
-    """What happened at an emulated cluster: time, job, and what."""
-    settings = config.sites[name].manager
-    assert settings.kind == "emulated"
-    manager = EmulatedManager(settings.address, timeout_s=20)
-    try:
-        found = manager.ask("state", history=True)["history"]
-        return [(time_s, job_id, what) for time_s, job_id, what in found]
-    finally:
-        manager.close()
 
 
 def _wait_for(address: Path, process: subprocess.Popen[bytes]) -> None:
