@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 NODES = 32
+_TAKEN = itertools.count()
 DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue")
 
 CONF = """
@@ -155,8 +157,13 @@ def _begin_munge() -> None:
 
 
 def _free_ports(count: int) -> int:
-    """The first of so many consecutive ports that are free on loopback."""
-    for first in range(20000, 60000, count):
+    """The first of so many consecutive ports that are free on loopback; never the same ones again.
+
+    They lie below those that Linux gives to connections, and each test process has its own.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    last = 10_000 + 5_000 * (worker % 4 + 1)
+    while (first := last - 5_000 + next(_TAKEN) * count) + count <= last:
         sockets = []
         try:
             for port in range(first, first + count):

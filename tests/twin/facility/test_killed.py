@@ -27,6 +27,8 @@ PLACER = "tests.twin.facility.dying_placer"
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Two emulated clusters as processes; their sockets' folder."""
+    # Else each of them would compile the engine by itself, while a placer waits for it.
+    subprocess.run([sys.executable, "-m", "hpctwin", "warmup"], check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("clusters")
     processes = [
         subprocess.Popen(
