@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin import Cluster
+from hpctwin.facility import Facility
 from hpctwin.rms.events import event_schema
 from hpctwin.twin.config import TwinConfig, config_schema
 
@@ -54,3 +55,10 @@ def test_the_twin_page_shows_a_valid_configuration(tmp_path: Path) -> None:
     path = tmp_path / "twin.yaml"
     path.write_text(text)
     assert TwinConfig.from_yaml(path).core.pool == ("wfp+easy", "fcfs+easy", "sjf+easy")
+
+
+def test_the_facility_page_shows_a_valid_facility(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/facility.md").read_text(), re.DOTALL)
+    path = tmp_path / "facility.yaml"
+    path.write_text(text)
+    assert Facility.from_yaml(path).names == ["polaris", "theta"]
