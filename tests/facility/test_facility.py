@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster, Simulation, Workload, parse_policy
+from hpctwin import Cluster, Simulation, Workload, generate, parse_policy
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.facility import (
     Facility,
@@ -263,6 +263,17 @@ def test_an_idle_peer_pulls_only_what_it_starts_at_once() -> None:
     assert result.jobs["start_s"].to_list() == [0, 600, 1200, 1800]
     assert result.jobs["cluster"].to_list() == ["c0", "c1", "c1", "c1"]
     assert result.jobs["moves"].to_list() == [0, 1, 1, 1]
+
+
+def test_no_job_is_moved_where_moving_is_not_asked_for_though_held_ones_are_looked_at_again() -> (
+    None
+):
+    facility = Facility.model_validate(
+        {"clusters": [{"name": "a", "nodes": 4, "max_queued": 1}, {"name": "b", "nodes": 4}]}
+    )
+    workload = generate("poisson", jobs=200, nodes=4, seed=3)
+    result = simulate_facility(facility, workload, "sgs-t")
+    assert result.jobs["moves"].sum() == 0
 
 
 def test_a_waiting_job_is_moved_when_another_cluster_becomes_free_early() -> None:

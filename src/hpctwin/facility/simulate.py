@@ -79,13 +79,14 @@ class FacilitySimulation:
             state.now_ms = now
             if rows:
                 state.learn(rows)
-            held, state.held = state.held, []
+            held = self._called_up()
             if held or rows:
                 begin = time.perf_counter()
                 self.strategy.place([*held, *rows], state)
+                state.held.sort()
                 if rows:
                     self.decision_ms[rows] = 1000 * (time.perf_counter() - begin) / len(rows)
-            if self._every_ms and now % self._every_ms == 0:
+            if self.strategy.every_s and now % self._every_ms == 0:
                 self.strategy.tick(state)
             done += len(rows)
             if progress is not None and done * 50 // size != (done - len(rows)) * 50 // size:
@@ -93,6 +94,14 @@ class FacilitySimulation:
         for cluster in state.clusters:
             cluster.finish()
         return make_facility_result(self)
+
+    def _called_up(self) -> list[int]:
+        """Take out of those held the jobs for which there is room somewhere now."""
+        state = self.state
+        called = state.with_options(state.held) if state.held else []
+        if called:
+            state.held = np.setdiff1d(state.held, called).tolist()
+        return called
 
     def _instants(self) -> Iterator[tuple[int, list[int]]]:
         """Times at which jobs come or are looked at again, ms, and who comes then."""
@@ -184,6 +193,9 @@ def compare_strategies(
             progress(full_name(strategy))
         return result
 
+    if threads == 1:
+        # A strategy that cannot be is told at once, not after all the others are done.
+        return dict(zip(names, map(one, chosen), strict=True))
     with ThreadPoolExecutor(threads) as executor:
         return dict(zip(names, executor.map(one, chosen), strict=True))
 

@@ -105,17 +105,36 @@ class FacilityState:
             found = [c for c in found if not self.limited[c] or self._has_room(c, row)]
         return found
 
+    def with_options(self, rows: list[int]) -> list[int]:
+        """Those of some jobs that may go anywhere now: `options` for many at once."""
+        if not any(self.limited):
+            return rows
+        some = np.array(rows)
+        found = np.zeros(len(rows), bool)
+        for c, limited in enumerate(self.limited):
+            room = self._room(c)[self.workload.user.codes[some]] if limited else True
+            found |= self.allowed[c, some] & room
+        return [row for row, may in zip(rows, found.tolist(), strict=True) if may]
+
     def _has_room(self, cluster: int, row: int) -> bool:
+        return bool(self._room(cluster)[self.workload.user.codes[row]])
+
+    def _room(self, cluster: int) -> npt.NDArray[np.bool_]:
+        """Whether a cluster's queue has room for a job, by its user; the last is for jobs without one."""
         limits = self.facility.clusters[cluster]
         site = self.clusters[cluster]
         site.advance_before(self.now_ms)
+        users = len(self.workload.user.labels)
         if limits.max_queued is not None and site.queued >= limits.max_queued:
-            return False
-        user = self.workload.user.codes
-        if limits.max_queued_per_user is None or user[row] < 0:
-            return True
-        waiting = np.concatenate([site.waiting(), site.on_their_way()])
-        return int((user[waiting] == user[row]).sum()) < limits.max_queued_per_user
+            return np.zeros(users + 1, bool)
+        room = np.ones(users + 1, bool)
+        if limits.max_queued_per_user is not None:
+            waiting = self.workload.user.codes[
+                np.concatenate([site.waiting(), site.on_their_way()])
+            ]
+            counts = np.bincount(waiting[waiting >= 0], minlength=users)
+            room[:users] = counts < limits.max_queued_per_user
+        return room
 
     def arrival_ms(self, row: int, cluster: int) -> int:
         """When a job would be there if it was sent to a cluster now: its data must come along."""
