@@ -79,6 +79,8 @@ class FacilityState:
         self.limited = [
             c.max_queued is not None or c.max_queued_per_user is not None for c in facility.clusters
         ]
+        self._sent = 0
+        self._known_places: dict[int, tuple[tuple[int, int], tuple[int, IntArray]]] = {}
         self._recent = RecentRatio(workload) if knowledge == "recent" else None
 
     def learn(self, rows: list[int]) -> None:
@@ -106,35 +108,46 @@ class FacilityState:
         return found
 
     def with_options(self, rows: list[int]) -> list[int]:
-        """Those of some jobs that may go anywhere now: `options` for many at once."""
+        """Those of some jobs that may go anywhere now, in their order.
+
+        Of those that compete for a place in a queue, no more than there are places.
+        """
         if not any(self.limited):
             return rows
         some = np.array(rows)
-        found = np.zeros(len(rows), bool)
+        chosen = np.zeros(len(rows), bool)
         for c, limited in enumerate(self.limited):
-            room = self._room(c)[self.workload.user.codes[some]] if limited else True
-            found |= self.allowed[c, some] & room
-        return [row for row, may in zip(rows, found.tolist(), strict=True) if may]
+            here = np.flatnonzero(self.allowed[c, some] & ~chosen)
+            if limited:
+                total, by_user = self._places(c)
+                users = self.workload.user.codes[some[here]]
+                here = here[_rank(users) < by_user[users]][:total]
+            chosen[here] = True
+        return [row for row, may in zip(rows, chosen.tolist(), strict=True) if may]
 
     def _has_room(self, cluster: int, row: int) -> bool:
-        return bool(self._room(cluster)[self.workload.user.codes[row]])
+        total, by_user = self._places(cluster)
+        return total > 0 and bool(by_user[self.workload.user.codes[row]] > 0)
 
-    def _room(self, cluster: int) -> npt.NDArray[np.bool_]:
-        """Whether a cluster's queue has room for a job, by its user; the last is for jobs without one."""
+    def _places(self, cluster: int) -> tuple[int, IntArray]:
+        """How many more jobs may wait at a cluster: in all, and by user; the last for jobs without one."""
+        known = self._known_places.get(cluster)
+        if known is not None and known[0] == (self.now_ms, self._sent):
+            return known[1]
         limits = self.facility.clusters[cluster]
         site = self.clusters[cluster]
         site.advance_before(self.now_ms)
         users = len(self.workload.user.labels)
-        if limits.max_queued is not None and site.queued >= limits.max_queued:
-            return np.zeros(users + 1, bool)
-        room = np.ones(users + 1, bool)
+        most = len(self.workload)
+        total = most if limits.max_queued is None else limits.max_queued - site.queued
+        by_user = np.full(users + 1, most)
         if limits.max_queued_per_user is not None:
-            waiting = self.workload.user.codes[
-                np.concatenate([site.waiting(), site.on_their_way()])
-            ]
-            counts = np.bincount(waiting[waiting >= 0], minlength=users)
-            room[:users] = counts < limits.max_queued_per_user
-        return room
+            waiting = np.concatenate([site.waiting(), site.on_their_way()])
+            codes = self.workload.user.codes[waiting]
+            counts = np.bincount(codes[codes >= 0], minlength=users)
+            by_user[:users] = limits.max_queued_per_user - counts
+        self._known_places[cluster] = (self.now_ms, self._sent), (max(0, total), by_user)
+        return max(0, total), by_user
 
     def arrival_ms(self, row: int, cluster: int) -> int:
         """When a job would be there if it was sent to a cluster now: its data must come along."""
@@ -156,6 +169,7 @@ class FacilityState:
             raise SimulationError(
                 f"job {self.workload.job_id[row]} cannot run on {self.facility.names[cluster]!r}"
             )
+        self._sent += 1
         at = self.arrival_ms(row, cluster)
         self.where[row] = cluster
         self.placed_ms[row] = self.now_ms
@@ -170,6 +184,7 @@ class FacilityState:
 
     def move(self, row: int, cluster: int, forecast_end_ms: int = -1) -> None:
         """Take a waiting job away from where it waits, and send it to another cluster."""
+        self._sent += 1
         at = self.arrival_ms(row, cluster)
         self.clusters[self.where[row]].withdraw(row, self.now_ms)
         self.where[row] = cluster
@@ -224,3 +239,13 @@ class FacilityState:
             self.now_ms, rows, rows, arrival_ms=self.arrival_ms(row, cluster), latest_ms=latest
         )[:, 0].tolist()
         return (-1, -1) if end > latest_end_ms else (start, end)
+
+
+def _rank(groups: npt.NDArray[np.int32]) -> IntArray:
+    """How many before each are of its group."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    first = np.searchsorted(ordered, ordered)
+    rank = np.empty(len(groups), np.int64)
+    rank[order] = np.arange(len(groups)) - first
+    return rank
