@@ -1,4 +1,4 @@
-"""What an ordering sees of a job. Version 1 of the contract between orderings and the engine."""
+"""What an ordering sees of a job. Version 2 of the contract between orderings and the engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["ABI_VERSION", "CHANGING", "JobView", "Order"]
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 CHANGING = frozenset({"wait", "fairshare", "usage"})
 """Fields that change while a job waits; an ordering that uses none of them keeps the queue sorted."""
@@ -32,6 +32,14 @@ class JobView(NamedTuple):
         usage: decayed node-seconds of its user or account.
         machine_nodes: nodes of the cluster.
         requeues: how often a node failure threw it back.
+        dominant: the largest share it asks for of anything the cluster has: nodes or a cluster-wide
+            resource, 0 to 1.
+        load: the sum of those shares.
+        cpu: cores per node × nodes, and what it asks of a cluster-wide resource named ``cpu``.
+        memory_mb: memory per node × nodes, and a cluster-wide resource named ``memory_mb``; MB.
+        chain: expected time of the longest chain of jobs, among those submitted, that wait for it.
+            It may grow; the queue is put in order again when it does.
+        risk: predicted probability that it fails; 0 without prediction.
     """
 
     submit: float
@@ -54,6 +62,12 @@ class JobView(NamedTuple):
     usage: float
     machine_nodes: float
     requeues: float
+    dominant: float
+    load: float
+    cpu: float
+    memory_mb: float
+    chain: float
+    risk: float
 
 
 Order = Callable[[float, JobView], float]

@@ -28,11 +28,12 @@ TAKE, RETURN = np.int64(-1), np.int64(1)
 
 # States as in model.State, and one that only the engine knows.
 PENDING, WAITING, RUNNING, COMPLETED, WALLTIME = np.array([0, 1, 2, 3, 4])
-NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, UNSUBMITTED = np.array([5, 6, 7, 8, 9])
+NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, UNSUBMITTED = np.array([5, 6, 7, 8, 9, 10])
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
 BACKFILL_NONE, BACKFILL_FIRST_FIT, BACKFILL_EASY, BACKFILL_CONSERVATIVE = np.array([0, 1, 2, 3])
+BACKFILL_PACK, BACKFILL_PUSHDOWN = np.array([4, 5])
 FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD = np.array([0, 1, 2, 3, 4])
 
 OVERDUE_STEP = 60_000
@@ -45,8 +46,10 @@ GIVE_UP = 10 * 365 * 86_400_000
 DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
 
 # Rows of tables: Jobs.fixed,
-SUBMIT, RUNTIME, LIMIT, EXPECTED, NODES, RANK, KIND, USER, SHARE, REJECT, CANCEL = np.arange(11)
-FIXED = 11
+SUBMIT, RUNTIME, LIMIT, EXPECTED, NODES, RANK, KIND, USER, SHARE, REJECT, CANCEL, FAILS = np.arange(
+    12
+)
+FIXED = 12
 # Jobs.edges,
 EDGE_JOB, EDGE_KIND, EDGE_DELAY = np.arange(3)
 # Machine.node, windows and maint,
@@ -73,13 +76,20 @@ FACTOR, CURRENT = np.arange(2)
 # Rows of Sim.count.
 NOW, ARRIVED, QUEUED, RUN, ENDS, RELEASES, CANCELS_DONE, MAINT_DONE, OUTAGES_DONE = np.arange(9)
 ALIVE, COMPRESS, LOST, SEGMENTS, RNG, INSTANTS, ARRIVAL_END, STOP_JOB, BAD_JOB = np.arange(9, 18)
-ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER = np.arange(18, 22)
-COUNTS = 22
+ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER, OLDEST, CYCLE_AT, TOLD = np.arange(18, 25)
+COUNTS = 25
 
 # Columns of Jobs.facts, in the order of the fields of JobView they fill.
 FACT_CORES, FACT_GPUS, FACT_MEMORY, FACT_USER, FACT_ACCOUNT, FACT_PARTITION = np.arange(6)
 FACT_QOS, FACT_PARTITION_PRIORITY, FACT_QOS_PRIORITY, FACT_PRIORITY = np.arange(6, 10)
-FACTS = 10
+FACT_DOMINANT, FACT_LOAD, FACT_CPU, FACT_MEMORY_MB, FACT_RISK = np.arange(10, 15)
+FACTS = 15
+
+# Rows of Sim.push: two neighbours in a list, which list, how often pushed down and what was short
+# then, places risen, when last looked at. Three columns after the jobs' are the ends of the lists.
+NEXT, PREVIOUS, LIST, PUSHED, BLOCKED, RISEN, LOOKED = np.arange(7)
+PUSH_ROWS, LISTS = 7, 3
+FRESH, MAIN, ASIDE = np.arange(3)
 
 
 class Jobs(NamedTuple):
@@ -87,7 +97,8 @@ class Jobs(NamedTuple):
 
     # submit, runtime (only events read it, never a pass), walltime and expected runtime in ms; nodes;
     # rank of the id; row of Machine.eligible; column of Sim.user_running; label of Sim.usage; whether
-    # it can never run here; when it is cancelled (ms, not before submission; NEVER).
+    # it can never run here; when it is cancelled (ms, not before submission; NEVER); whether it
+    # fails when its runtime is over.
     fixed: I64x2  # [FIXED, J]
     resources: I64x2  # [J, C]
     facts: F64x2  # [J, FACTS]
@@ -95,6 +106,9 @@ class Jobs(NamedTuple):
     by_cancel: I64  # jobs with a cancel time, by it
     edge_first: I64  # [J + 1] dependencies by the job waited for
     edges: I64x2  # [3, E] who waits, kind, delay in ms
+    waits_first: I64  # [J + 1] dependencies by the job that waits
+    waits_on: I64  # [E] the job waited for
+    level: I64  # [J] most dependencies in a chain of jobs that wait for it
 
 
 class Machine(NamedTuple):
@@ -135,6 +149,8 @@ class Sim(NamedTuple):
     outage: I64x2  # [3, …] time in ms, node, -1 fails or +1 comes back
     lost: I64x2  # [3, …] attempts cut off by failures: job, start, end
     segment: I64x2  # [4, …] where jobs ran: job, start, first node, nodes
+    chain: I64  # [J] longest chain of expected runtimes of jobs that wait for it, ms; [0] without any
+    push: I64x2  # [PUSH_ROWS, J + LISTS] the lists of pushdown; [PUSH_ROWS, 0] without
 
 
 class Work(NamedTuple):
@@ -149,7 +165,10 @@ class Work(NamedTuple):
     handed_out: I64  # [Q] reservations
     job: I64x2  # [3, J] heap of jobs in order; candidates; stack
     score: F64  # [J] of the heap
+    weight: F64  # [J] of the candidates of pack
     share: F64x2  # [2, L + 1] fair-share factor, decayed use
+    level: I64x2  # [2, J + E] heap of jobs by level; [2, 0] without dependencies
+    levels: I64  # [1] its size
 
 
 class Rules(NamedTuple):
@@ -164,6 +183,16 @@ class Rules(NamedTuple):
     order_changes: int  # 1: the ordering depends on time
     own_candidate_order: int
     fairshare: int  # 1: an ordering asks for fairshare or usage
+    chains: int  # 1: the ordering asks for the chain
     outage_horizon: int  # ms; outages are known up to here
     machine_nodes: int
+    depth: int  # pack: so many jobs are compared
+    patience: int  # pack: ms; who has waited so long is protected
+    parallel: int  # pushdown: jobs that run at once; 0 for any number
+    adjacent: int  # pushdown: places between two that run at once; 0 for any
+    places: int  # pushdown: down so many
+    attempts: int  # pushdown: after more of them into the waiting queue
+    every: int  # pushdown: cycles from one look at the waiting queue to the next
+    interval: int  # pushdown: ms from cycle to cycle
+    promotion: int  # pushdown: ms of a dependant's runtime for one place up; 0 for none
     decay: float  # of fair-share usage, per ms

@@ -22,6 +22,7 @@ from hpctwin.engine.layout import (
     DOWN,
     ELIGIBLE,
     ENDS,
+    EXPECTED,
     FREE,
     GIVE_UP,
     HELD,
@@ -60,6 +61,7 @@ from hpctwin.engine.layout import (
     RETURN,
     RUN,
     RUNNING,
+    RUNS,
     SEGMENTS,
     STATE,
     STEPPED,
@@ -69,13 +71,14 @@ from hpctwin.engine.layout import (
     TIMER,
     UNSUBMITTED,
     WAITING,
+    ZERO,
     Jobs,
     Machine,
     Rules,
     Sim,
     Work,
 )
-from hpctwin.engine.order import dequeue, enqueue
+from hpctwin.engine.order import dequeue, enqueue, score
 from hpctwin.engine.passes import run_pass
 from hpctwin.engine.transitions import (
     close,
@@ -130,6 +133,38 @@ def release_submitted(
 
 
 @jit()
+def lengthen_chains(
+    order: Order, first: int, last: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
+) -> None:
+    """Jobs were submitted: those they wait for, and theirs, have longer chains behind them."""
+    now = sim.count[NOW]
+    work.levels[0] = 0
+    for i in range(first, last):
+        j = jobs.by_submit[i]
+        if jobs.waits_first[j + 1] > jobs.waits_first[j]:
+            heap_push(work.level, work.levels, ZERO, jobs.level[j], j)
+    done = -1
+    # By level, so that a job's own chain is known before it is handed on.
+    while work.levels[0] > 0:
+        j = heap_pop(work.level, work.levels, ZERO)
+        if j == done:
+            continue
+        done = j
+        length = sim.chain[j] + jobs.fixed[EXPECTED, j]
+        for e in range(jobs.waits_first[j], jobs.waits_first[j + 1]):
+            on = jobs.waits_on[e]
+            if sim.chain[on] >= length:
+                continue
+            sim.chain[on] = length
+            if rules.chains == 1 and rules.order_changes == 0 and sim.flag[STATE, on] == WAITING:
+                dequeue(on, sim)
+                enqueue(order, on, jobs, sim, rules, work)
+            # What is not submitted yet says nothing of what it waits for.
+            if jobs.fixed[SUBMIT, on] <= now:
+                heap_push(work.level, work.levels, ZERO, jobs.level[on], on)
+
+
+@jit()
 def apply_submissions(
     order: Order, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
 ) -> None:
@@ -151,6 +186,8 @@ def apply_submissions(
             if sim.flag[DEAD, j] == 1 and sim.flag[STATE, j] == UNSUBMITTED:
                 settle(j, DEPENDENCY, now, jobs, sim, rules, work)
                 fallen = True
+    if jobs.waits_on.shape[0] > 0:
+        lengthen_chains(order, first, last, jobs, sim, rules, work)
     for i in range(first, last):
         j = jobs.by_submit[i]
         if sim.flag[STATE, j] == UNSUBMITTED:
@@ -370,3 +407,8 @@ def reorder(order: Order, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> Non
     sim.count[QUEUED] = 0
     for i in range(waiting):
         enqueue(order, work.job[LATER, i], jobs, sim, rules, work)
+    # Pushdown compares those that wait with those that run.
+    if sim.push.shape[1] > 0:
+        for r in range(sim.count[RUN]):
+            j = sim.running[RUNS, r]
+            sim.key[j] = score(order, j, sim.count[NOW], jobs, sim, rules, work)

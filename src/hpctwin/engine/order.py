@@ -13,19 +13,26 @@ from hpctwin.engine.layout import (
     EXPECTED,
     FACT_ACCOUNT,
     FACT_CORES,
+    FACT_CPU,
+    FACT_DOMINANT,
     FACT_GPUS,
+    FACT_LOAD,
     FACT_MEMORY,
+    FACT_MEMORY_MB,
     FACT_PARTITION,
     FACT_PARTITION_PRIORITY,
     FACT_PRIORITY,
     FACT_QOS,
     FACT_QOS_PRIORITY,
+    FACT_RISK,
     FACT_USER,
     FACTOR,
+    FRESH,
     LATER,
     LIMIT,
     NODES,
     NOW,
+    OLDEST,
     ORDER,
     QUEUE,
     QUEUED,
@@ -45,6 +52,7 @@ from hpctwin.engine.layout import (
     Sim,
     Work,
 )
+from hpctwin.engine.lists import list_begin, list_remove
 
 
 @jit()
@@ -79,6 +87,9 @@ def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wo
     if rules.fairshare == 1:
         factor = work.share[FACTOR, jobs.fixed[SHARE, j]]
         current = work.share[CURRENT, jobs.fixed[SHARE, j]]
+    chain = 0.0
+    if sim.chain.shape[0] > 0:
+        chain = sim.chain[j] / 1000.0
     return order(
         seconds,
         JobView(
@@ -102,6 +113,12 @@ def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wo
             current,
             float(rules.machine_nodes),
             float(sim.number[REQUEUES, j]),
+            jobs.facts[j, FACT_DOMINANT],
+            jobs.facts[j, FACT_LOAD],
+            jobs.facts[j, FACT_CPU],
+            jobs.facts[j, FACT_MEMORY_MB],
+            chain,
+            jobs.facts[j, FACT_RISK],
         ),
     )
 
@@ -120,6 +137,9 @@ def before(score_a: float, a: int, score_b: float, b: int, jobs: Jobs) -> bool:
 def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """Put a job into the queue; the queue is sorted where the ordering does not change."""
     sim.flag[STATE, j] = WAITING
+    sim.count[OLDEST] = min(sim.count[OLDEST], sim.time[ELIGIBLE, j])
+    if sim.push.shape[1] > 0:
+        list_begin(j, FRESH, sim)
     n = sim.count[QUEUED]
     sim.count[QUEUED] = n + 1
     if rules.order_changes == 1:
@@ -146,6 +166,8 @@ def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
 @jit()
 def dequeue(j: int, sim: Sim) -> None:
     """Take one job out of the queue."""
+    if sim.push.shape[1] > 0:
+        list_remove(j, sim)
     i = 0
     while sim.number[QUEUE, i] != j:
         i += 1

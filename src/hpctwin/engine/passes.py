@@ -9,6 +9,8 @@ from hpctwin.engine.layout import (
     BACKFILL_CONSERVATIVE,
     BACKFILL_FIRST_FIT,
     BACKFILL_NONE,
+    BACKFILL_PACK,
+    BACKFILL_PUSHDOWN,
     NEVER,
     NOW,
     QUEUED,
@@ -21,8 +23,10 @@ from hpctwin.engine.layout import (
     Work,
 )
 from hpctwin.engine.order import drop_started, fairshare_factors
+from hpctwin.engine.packing import pass_pack
 from hpctwin.engine.plain import is_plain, pass_plain, pass_sorted
 from hpctwin.engine.planned import pass_easy, pass_first_fit, pass_none
+from hpctwin.engine.pushdown import pass_pushdown
 from hpctwin.engine.skipping import may_start
 
 
@@ -43,15 +47,20 @@ def run_pass(
     now = sim.count[NOW]
     started = sim.count[STARTS]
     conservative = rules.backfill == BACKFILL_CONSERVATIVE
-    plain = not conservative and is_plain(now, jobs, machine, sim, rules)
-    if plain and rules.order_changes == 0 and rules.own_candidate_order == 0:
+    classic = rules.backfill < BACKFILL_PACK
+    plain = classic and not conservative and is_plain(now, jobs, machine, sim, rules)
+    if rules.backfill == BACKFILL_PUSHDOWN:
+        pass_pushdown(jobs, machine, sim, rules, work)
+    elif plain and rules.order_changes == 0 and rules.own_candidate_order == 0:
         pass_sorted(jobs, machine, sim, rules, work)
     else:
         if not conservative and not may_start(jobs, machine, sim):
             return
         if rules.fairshare == 1:
             fairshare_factors(now, machine, sim, rules, work)
-        if conservative:
+        if rules.backfill == BACKFILL_PACK:
+            pass_pack(order, jobs, machine, sim, rules, work)
+        elif conservative:
             pass_conservative(order, jobs, machine, sim, rules, work)
         elif plain:
             pass_plain(order, candidate_order, jobs, machine, sim, rules, work)

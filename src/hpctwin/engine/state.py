@@ -7,10 +7,10 @@ import numpy as np
 from hpctwin.engine import layout
 from hpctwin.engine.layout import I64, Jobs, Machine, Sim, Work
 
-__all__ = ["fork_sim", "more_outages", "more_room", "new_sim", "new_work", "with_reservations"]
+__all__ = ["fork_sim", "more_outages", "more_room", "new_sim", "new_work", "prepared"]
 
 
-def new_sim(jobs: Jobs, machine: Machine, *, seed: int, conservative: bool) -> Sim:
+def new_sim(jobs: Jobs, machine: Machine, *, seed: int, backfill: int) -> Sim:
     """The state before anything has happened."""
     size = jobs.fixed.shape[1]
     pools = len(machine.speed)
@@ -24,8 +24,9 @@ def new_sim(jobs: Jobs, machine: Machine, *, seed: int, conservative: bool) -> S
     count[layout.ALIVE] = size
     count[layout.ARRIVAL_END] = size
     count[layout.RNG] = seed
-    count[layout.TIMER] = layout.NEVER
-    count[[layout.STOP_JOB, layout.BAD_JOB, layout.ONLY_OUTAGES_SINCE]] = -1
+    count[[layout.TIMER, layout.OLDEST]] = layout.NEVER
+    minus_one = (layout.STOP_JOB, layout.BAD_JOB, layout.ONLY_OUTAGES_SINCE, layout.CYCLE_AT)
+    count[list(minus_one)] = -1
     flag = np.zeros((4, size), np.int8)
     flag[layout.STATE] = layout.UNSUBMITTED
     number = np.zeros((4, size), np.int64)
@@ -49,8 +50,31 @@ def new_sim(jobs: Jobs, machine: Machine, *, seed: int, conservative: bool) -> S
         outage=np.zeros((3, 0), np.int64),
         lost=np.zeros((3, 0), np.int64),
         segment=np.zeros((4, 0), np.int64),
+        chain=np.zeros(size if waits else 0, np.int64),
+        push=np.zeros((layout.PUSH_ROWS, 0), np.int64),
     )
-    return with_reservations(sim) if conservative else sim
+    return prepared(sim, backfill)
+
+
+def prepared(sim: Sim, backfill: int) -> Sim:
+    """The state with room for what a kind of pass keeps, and nothing kept yet."""
+    sim = sim._replace(push=np.zeros((layout.PUSH_ROWS, 0), np.int64))
+    if backfill == layout.BACKFILL_CONSERVATIVE:
+        return with_reservations(sim)
+    return with_pushdown(sim) if backfill == layout.BACKFILL_PUSHDOWN else sim
+
+
+def with_pushdown(sim: Sim) -> Sim:
+    """The state with empty lists of pushdown."""
+    size = sim.time.shape[1]
+    push = np.full((layout.PUSH_ROWS, size + layout.LISTS), -1, np.int64)
+    push[[layout.PUSHED, layout.RISEN]] = 0
+    ends = np.arange(size, size + layout.LISTS)
+    push[layout.NEXT, ends] = push[layout.PREVIOUS, ends] = ends
+    count = sim.count.copy()
+    count[layout.TOLD] = 0
+    count[layout.CYCLE_AT] = -1
+    return sim._replace(push=push, count=count)
 
 
 def with_reservations(sim: Sim) -> Sim:
@@ -111,6 +135,7 @@ def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
     """Scratch memory for a run, with twice the rows that a plan needs at present."""
     size = jobs.fixed.shape[1]
     width = sim.amount.shape[1]
+    edges = len(jobs.waits_on)
     busy = int(sim.count[layout.RUN] + sim.count[layout.QUEUED])
     rows = 8 * busy + 2 * machine.windows.shape[1] + 256
     return Work(
@@ -123,5 +148,8 @@ def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
         handed_out=np.empty(len(machine.user_limit), np.int64),
         job=np.empty((3, size), np.int64),
         score=np.empty(size),
+        weight=np.empty(size),
         share=np.empty((2, sim.usage.shape[1])),
+        level=np.empty((2, (size + edges) if edges else 0), np.int64),
+        levels=np.zeros(1, np.int64),
     )

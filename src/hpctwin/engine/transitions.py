@@ -22,6 +22,8 @@ from hpctwin.engine.layout import (
     END,
     ENDS,
     EXPECTED,
+    FAILED,
+    FAILS,
     FREE,
     HELD,
     KIND,
@@ -133,7 +135,7 @@ def start_job(
     """Start a waiting job on ``work.take`` nodes of each pool."""
     pools = machine.speed.shape[0]
     length = duration(j, jobs, machine, work)
-    sim.flag[OUTCOME, j] = COMPLETED
+    sim.flag[OUTCOME, j] = COMPLETED if jobs.fixed[FAILS, j] == 0 else FAILED
     if rules.terminate == 1 and length > jobs.fixed[LIMIT, j]:
         length = jobs.fixed[LIMIT, j]
         sim.flag[OUTCOME, j] = WALLTIME
@@ -268,7 +270,7 @@ def tell(j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> No
             if kind != AFTEROK or sim.flag[STATE, ended] == COMPLETED:
                 come_true(other, now + jobs.edges[EDGE_DELAY, e], jobs, sim)
                 continue
-            if sim.flag[DEAD, other] == 1 or DEPENDENCY >= sim.flag[STATE, other] >= COMPLETED:
+            if sim.flag[DEAD, other] == 1 or FAILED >= sim.flag[STATE, other] >= COMPLETED:
                 continue
             sim.flag[DEAD, other] = 1
             if sim.flag[STATE, other] == UNSUBMITTED:

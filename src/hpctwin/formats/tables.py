@@ -49,6 +49,7 @@ _NUMBERS = {
     **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
+    "fails": _Rule(0, whole=True),
 }
 
 

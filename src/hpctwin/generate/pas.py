@@ -1,7 +1,8 @@
 """The 5,000 jobs of the PAS paper (Goyal and Pavithra, "Dynamic Adapting Scheduling for HPC", §IV).
 
 The paper gives the kinds of attributes and the size of the machine, and no distributions. Here all are
-uniform; runtimes of 1 or 2 ms make the serial makespan about 7,500 ms, the scale of its Table I.
+uniform. Runtimes of 1 or 2 ms make the serial makespan about 7,500 ms, and demands of up to all there is put
+FCFS without backfilling within some percent of its row in Table I (makespan 7,290 ms, mean wait 3,650 ms).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def pas(
     *,
     jobs: int = 5000,
     longest_ms: int = 2,
-    most: float = 0.5,
+    most: float = 1.0,
     dependent: float = 0.2,
     seed: int = 0,
 ) -> Workload:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = ["Dependencies", "DependencyKind", "check_acyclic"]
+__all__ = ["Dependencies", "DependencyKind", "check_acyclic", "doomed_by"]
 
 
 class DependencyKind(IntEnum):
@@ -66,6 +66,51 @@ class Dependencies:
         job, on = new_row[self.job], new_row[self.on]
         kept = (job >= 0) & (on >= 0)
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
+
+
+    def levels(self, size: int) -> npt.NDArray[np.int64]:
+        """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""
+        level = np.zeros(size, np.int64)
+        unheard = np.bincount(self.on, minlength=size)
+        by_job = np.argsort(self.job, kind="stable")
+        first = np.searchsorted(self.job[by_job], np.arange(size + 1))
+        waits_on = self.on[by_job]
+        ready = np.flatnonzero(unheard[self.job] == 0) if len(self) else np.zeros(0, np.int64)
+        open_rows = list(np.unique(self.job[ready]))
+        while open_rows:
+            row = open_rows.pop()
+            for on in waits_on[first[row] : first[row + 1]]:
+                level[on] = max(level[on], level[row] + 1)
+                unheard[on] -= 1
+                if unheard[on] == 0:
+                    open_rows.append(on)
+        return level
+
+
+def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[int, int]:
+    """Jobs that can never start, since an ``afterok`` of theirs, or of a job in between, fails.
+
+    Args:
+        dependencies: the edges.
+        fails: which jobs will not complete [jobs].
+
+    Returns:
+        For the row of each such job, the row of the job it waits for on the way to the one that fails.
+    """
+    strict = dependencies.kind == DependencyKind.AFTEROK
+    job, on = dependencies.job[strict], dependencies.on[strict]
+    by_on = np.argsort(on, kind="stable")
+    first = np.searchsorted(on[by_on], np.arange(len(fails) + 1))
+    waiting = job[by_on]
+    found: dict[int, int] = {}
+    failing = np.flatnonzero(fails).tolist()
+    while failing:
+        row = failing.pop()
+        for other in waiting[first[row] : first[row + 1]].tolist():
+            if other not in found:
+                found[other] = row
+                failing.append(other)
+    return found
 
 
 def check_acyclic(dependencies: Dependencies, job_id: npt.NDArray[Any]) -> None:

@@ -16,6 +16,7 @@ column                  meaning
 ``recorded_start_s``    when it started in reality
 ``recorded_nodes``      where it ran, as text
 ``cancel_s``            when its user cancelled it
+``fails``               1 if it ends with an error when its runtime is over, else 0
 ======================  =========================================================================
 
 Other columns are not read. Empty cells are unknown.
@@ -65,6 +66,8 @@ def to_frame(workload: Workload) -> pl.DataFrame:
         if (ms >= 0).any():
             known = pl.Series(ms / MS_PER_S)
             columns[f"{name}_s"] = known.set(pl.Series(ms < 0), None)
+    if workload.fails is not None:
+        columns["fails"] = workload.fails.astype("int8")
     if workload.recorded_nodes is not None:
         columns["recorded_nodes"] = pl.Series(workload.recorded_nodes, dtype=pl.String)
     return pl.DataFrame(columns)
@@ -114,6 +117,7 @@ def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
             else None
         ),
         cancel_s=_optional(frame, "cancel_s", row_ids),
+        fails=_numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
         **labels,
         **about,
     )
@@ -156,6 +160,18 @@ def _depends_text(workload: Workload) -> pl.Series:
     return pl.Series([";".join(t) or None for t in texts], dtype=pl.String)
 
 
+def _waits_for(depends: pl.Series, ids: npt.NDArray[Any], row: int) -> list[str]:
+    """The longest way we find from a job that nothing waits for down to the job of a row."""
+    waiting: dict[str, str] = {}
+    for other, text in enumerate(depends.cast(pl.String)):
+        for match in _EDGE.finditer(text or ""):
+            waiting.setdefault(match[2], str(ids[other]))
+    chain = [str(ids[row])]
+    while chain[0] in waiting and waiting[chain[0]] not in chain:
+        chain.insert(0, waiting[chain[0]])
+    return chain
+
+
 def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
     if "depends" not in frame.columns:
         return Dependencies.none()
@@ -173,6 +189,10 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
                 )
             kind, on, delay = match.groups()
             if on not in row_of:
-                raise WorkloadError(f"job {ids[row]}: depends on job {on}, which is not there")
+                chain = " → ".join([*_waits_for(frame["depends"], ids, row), str(on)])
+                raise WorkloadError(
+                    f"job {ids[row]}: depends on job {on}, which is not there "
+                    f"(chain {chain}; each waits for the next)"
+                )
             edges.append((row, row_of[on], DependencyKind[kind.upper()], to_ms(float(delay or 0))))
     return Dependencies.of(edges)

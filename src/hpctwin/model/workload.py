@@ -41,6 +41,7 @@ class State(IntEnum):
     CANCELLED = 6
     REJECTED = 7  # can never run on this cluster
     DEPENDENCY = 8  # a job it depended on did not complete
+    FAILED = 9  # ended by itself, with an error
 
     @property
     def label(self) -> str:
@@ -132,6 +133,7 @@ class Workload:
         recorded_start_ms: when the job started in reality; -1 where unknown.
         recorded_nodes: the nodes it ran on, as text; None where unknown.
         cancel_ms: when its user cancelled it; -1 for never.
+        fails: whether it ends with an error when its runtime is over; None if no job does.
         name: for titles.
         start_epoch_s: Unix time of time zero, where known.
         header: comment lines of the file it came from.
@@ -155,6 +157,7 @@ class Workload:
     recorded_start_ms: IntArray
     recorded_nodes: tuple[str | None, ...] | None
     cancel_ms: IntArray
+    fails: npt.NDArray[np.bool_] | None = None
     name: str = "workload"
     start_epoch_s: float | None = None
     header: tuple[str, ...] = ()
@@ -181,6 +184,7 @@ class Workload:
         recorded_start_s: npt.ArrayLike | None = None,
         recorded_nodes: Sequence[str | None] | None = None,
         cancel_s: npt.ArrayLike | None = None,
+        fails: npt.ArrayLike | None = None,
         name: str = "workload",
         start_epoch_s: float | None = None,
         header: Sequence[str] = (),
@@ -231,6 +235,7 @@ class Workload:
             **{f"resource {k}": v for k, v in amounts.items()},
             **{f"per-node {k}": v for k, v in per.items()},
             **{k: v.codes for k, v in labels.items()},
+            "fails": np.zeros(size, bool) if fails is None else np.asarray(fails, bool),
         }
         for column, values in columns.items():
             if values.shape != (size,):
@@ -254,6 +259,7 @@ class Workload:
                 None if recorded_nodes is None else tuple(recorded_nodes[i] for i in order)
             ),
             cancel_ms=_ms(times["cancel_s"])[order],
+            fails=columns["fails"][order] if columns["fails"].any() else None,
             name=name,
             start_epoch_s=start_epoch_s,
             header=tuple(header),
@@ -291,6 +297,7 @@ class Workload:
             resources={k: v[index] for k, v in self.resources.items()},
             dependencies=self.dependencies.reindexed(index),
             recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
+            fails=None if self.fails is None else self.fails[index],
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:

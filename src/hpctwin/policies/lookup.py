@@ -11,15 +11,24 @@ from typing import Any
 
 from hpctwin.engine.abi import JobView
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
+from hpctwin.policies.adaptive import adaptive, pas, pfm
 from hpctwin.policies.formula import formula, is_formula
 from hpctwin.policies.multifactor import multifactor
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.orderings import BUILT_IN
 
-__all__ = ["ENTRY_POINTS", "find_ordering", "ordering_names"]
+__all__ = ["ENTRY_POINTS", "MAKERS", "find_ordering", "ordering_names"]
 
 ENTRY_POINTS = "hpctwin.orderings"
 """Entry-point group under which installed packages offer orderings."""
+
+MAKERS: dict[str, Callable[..., Ordering]] = {
+    "adaptive": adaptive,
+    "multifactor": multifactor,
+    "pas": pas,
+    "pfm": pfm,
+}
+"""Orderings that take options, by name."""
 
 OrderingLike = str | Ordering | Callable[[float, JobView], float]
 
@@ -29,7 +38,7 @@ def find_ordering(what: OrderingLike) -> Ordering:
 
     Args:
         what: an `Ordering`; a Python function ``(now, job) -> score``; or text: a name such as ``wfp``;
-            ``multifactor:age=1000,size=500``; a formula such as ``-(wait/walltime)**3*nodes``; a
+            ``multifactor:age=1000,size=500`` or ``adaptive:chain=0``; a formula such as ``-(wait/walltime)**3*nodes``; a
             function in a file, ``my.py:my_order``; or the name of an installed plug-in.
 
     Raises:
@@ -45,8 +54,8 @@ def find_ordering(what: OrderingLike) -> Ordering:
     if text in BUILT_IN:
         return BUILT_IN[text]
     name, _, options = text.partition(":")
-    if name == "multifactor":
-        return _multifactor(options)
+    if name in MAKERS:
+        return _made(name, options)
     if name.endswith(".py"):
         return _from_file(Path(name), options)
     if is_formula(text):
@@ -61,26 +70,28 @@ def find_ordering(what: OrderingLike) -> Ordering:
 
 def ordering_names() -> list[str]:
     """The names of the orderings that come with hpctwin."""
-    return sorted([*BUILT_IN, "multifactor"])
+    return sorted([*BUILT_IN, *MAKERS])
 
 
-def _multifactor(options: str) -> Ordering:
+def _made(name: str, options: str) -> Ordering:
+    """An ordering that takes options, from ``key=value,key=value``."""
+    maker = MAKERS[name]
+    known = maker.__kwdefaults__ or {}
     given: dict[str, Any] = {}
-    known = multifactor.__kwdefaults__ or {}
     for option in filter(None, options.split(",")):
-        key, _, value = option.partition("=")
-        if key.strip() not in known:
-            raise UnknownNameError("option of multifactor", key.strip(), known)
-        if key.strip() == "max_age":
-            given["max_age"] = value
-        elif key.strip() == "favor_small":
-            given["favor_small"] = value.lower() in ("1", "true", "yes")
+        key, _, value = (part.strip() for part in option.partition("="))
+        if key not in known:
+            raise UnknownNameError(f"option of {name}", key, known)
+        if isinstance(known[key], str):
+            given[key] = value
+        elif isinstance(known[key], bool):
+            given[key] = value.lower() in ("1", "true", "yes")
         else:
             try:
-                given[key.strip()] = float(value)
+                given[key] = float(value)
             except ValueError as error:
-                raise ConfigError(f"multifactor: {key}={value!r} is not a number") from error
-    return multifactor(**given)
+                raise ConfigError(f"{name}: {key}={value!r} is not a number") from error
+    return maker(**given)
 
 
 def _from_file(path: Path, name: str) -> Ordering:

@@ -31,16 +31,20 @@ class Ordering:
         function: ``(now, job) -> score``, seconds and `JobView`.
         changes: whether scores change while jobs wait. If not, the queue stays sorted.
         fairshare: whether it asks for ``fairshare`` or ``usage``.
+        chain: whether it asks for ``chain``.
         summary: one line about it.
         kept: whether the compiled form may be kept on disk (its code lives in a file).
+        alone: what orders the same where all jobs have one user (and account), and costs less.
     """
 
     name: str
     function: Callable[[float, JobView], float]
     changes: bool
     fairshare: bool
+    chain: bool = False
     summary: str = ""
     kept: bool = False
+    alone: Ordering | None = None
 
     def __call__(self, now: float, job: JobView) -> float:
         """The score, computed by Python; for reading and for tests."""
@@ -112,6 +116,7 @@ def ordering(
         function=function,
         changes=(uses_now or unknown or bool(fields & CHANGING)) if changes is None else changes,
         fairshare=unknown or bool(fields & _FAIRSHARE),
+        chain=unknown or "chain" in fields,
         summary=(inspect.getdoc(function) or "").partition("\n")[0],
     )
 

@@ -8,11 +8,15 @@ from typing import Literal, get_args
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.policies.lookup import OrderingLike, find_ordering, ordering_names
 from hpctwin.policies.ordering import Ordering
+from hpctwin.policies.settings import Pack, Pushdown, parse_settings
 
 __all__ = ["Backfill", "Placement", "Policy", "make_policy", "parse_policy"]
 
-Backfill = Literal["none", "first-fit", "easy", "conservative"]
+Backfill = Literal["none", "first-fit", "easy", "conservative", "pack", "pushdown"]
 Placement = Literal["first-fit", "best-fit", "contiguous", "random", "spread"]
+
+
+_SETTINGS: dict[str, type[Pack] | type[Pushdown]] = {"pack": Pack, "pushdown": Pushdown}
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Policy:
         reservations: jobs per partition that EASY protects.
         candidates: EASY's ordering of those that may pass; None for the same.
         placement: how nodes are chosen.
+        pack: numbers of ``pack``.
+        pushdown: numbers of ``pushdown``.
     """
 
     order: Ordering
@@ -32,6 +38,8 @@ class Policy:
     reservations: int = 1
     candidates: Ordering | None = None
     placement: Placement = "first-fit"
+    pack: Pack = Pack()
+    pushdown: Pushdown = Pushdown()
 
     def compile(self) -> None:
         """Compile the orderings now, rather than at first use.
@@ -43,6 +51,10 @@ class Policy:
             if order is not None:
                 _ = order.compiled
 
+    def numbers(self) -> dict[str, int]:
+        """The numbers of ``pack`` and ``pushdown`` for the engine."""
+        return {**self.pack.numbers(), **self.pushdown.numbers()}
+
     @property
     def name(self) -> str:
         """Short text such as ``wfp+easy``; `parse_policy` reads it."""
@@ -50,6 +62,9 @@ class Policy:
         if self.backfill == "easy":
             text += f":{self.reservations}" if self.reservations != 1 else ""
             text += f"/{self.candidates.name}" if self.candidates else ""
+        if self.backfill in _SETTINGS:
+            settings = str(getattr(self, self.backfill))
+            text += f":{settings}" if settings else ""
         return text if self.placement == "first-fit" else f"{text}@{self.placement}"
 
 
@@ -60,15 +75,19 @@ def make_policy(
     reservations: int = 1,
     candidates: OrderingLike | None = None,
     placement: str = "first-fit",
+    pack: Pack | None = None,
+    pushdown: Pushdown | None = None,
 ) -> Policy:
     """Make a policy of what a user writes.
 
     Args:
         order: see `find_ordering`.
-        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
         reservations: jobs per partition that EASY protects, at least 1.
         candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
         placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
+        pack: numbers of ``pack``; the defaults if left out.
+        pushdown: numbers of ``pushdown``; the paper's if left out.
 
     Raises:
         UnknownNameError: a name is not known.
@@ -84,17 +103,29 @@ def make_policy(
         raise ConfigError(f"reservations is {reservations}, it must be at least 1")
     if backfill != "easy" and (reservations != 1 or candidates is not None):
         raise ConfigError(f"reservations and candidates go with backfill 'easy', not {backfill!r}")
+    for name, given in (("pack", pack), ("pushdown", pushdown)):
+        if given is not None and backfill != name:
+            raise ConfigError(f"settings of {name} go with backfill {name!r}, not {backfill!r}")
+    first = find_ordering(order)
+    if backfill == "pushdown" and first.changes:
+        raise ConfigError(
+            f"pushdown gives each job its priority once, when it enters the queue; the scores of "
+            f"{first.name!r} change while jobs wait"
+        )
     return Policy(
-        order=find_ordering(order),
+        order=first,
         backfill=backfill,  # type: ignore[arg-type]
         reservations=reservations,
         candidates=None if candidates is None else find_ordering(candidates),
         placement=placement,  # type: ignore[arg-type]
+        pack=pack or Pack(),
+        pushdown=pushdown or Pushdown(),
     )
 
 
 def parse_policy(text: str) -> Policy:
-    """Read ``ORDER``, ``ORDER+BACKFILL``, ``ORDER+easy:2/sjf`` or ``ORDER+BACKFILL@PLACEMENT``.
+    """Read ``ORDER``, ``ORDER+BACKFILL``, ``ORDER+easy:2/sjf``, ``ORDER+pushdown:parallel=any`` or
+    ``ORDER+BACKFILL@PLACEMENT``.
 
     Raises:
         UnknownNameError, ConfigError, PolicyError: see `make_policy`.
@@ -108,6 +139,9 @@ def parse_policy(text: str) -> Policy:
     head = tail.partition("/")[0].partition(":")[0].strip()
     if not plus or (head not in get_args(Backfill) and order not in ordering_names()):
         return make_policy(rest, placement=placement)
+    if head in _SETTINGS:
+        settings = parse_settings(_SETTINGS[head], tail.partition(":")[2])
+        return make_policy(order, head, placement=placement, **{head: settings})  # type: ignore[arg-type]
     tail, _, candidates = tail.partition("/")
     backfill, _, count = tail.partition(":")
     if count and not count.isdigit():

@@ -13,15 +13,21 @@ from hpctwin.engine.layout import (
     EXPECTED,
     FACT_ACCOUNT,
     FACT_CORES,
+    FACT_CPU,
+    FACT_DOMINANT,
     FACT_GPUS,
+    FACT_LOAD,
     FACT_MEMORY,
+    FACT_MEMORY_MB,
     FACT_PARTITION,
     FACT_PARTITION_PRIORITY,
     FACT_PRIORITY,
     FACT_QOS,
     FACT_QOS_PRIORITY,
+    FACT_RISK,
     FACT_USER,
     FACTS,
+    FAILS,
     FIXED,
     KIND,
     LIMIT,
@@ -52,12 +58,15 @@ __all__ = ["lower", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
+MB_PER_GB = 1024
+
 
 def lower(
     workload: Workload,
     cluster: Cluster,
     *,
     expected_ms: IntArray | None = None,
+    risk: npt.NDArray[np.float64] | None = None,
     tracked: bool = False,
 ) -> tuple[Jobs, Machine]:
     """Make the engine's arrays.
@@ -66,6 +75,7 @@ def lower(
         workload: the jobs.
         cluster: the machine.
         expected_ms: what the scheduler expects jobs to run; default the walltimes.
+        risk: predicted probability that each job fails; none is predicted if left out.
         tracked: whether nodes have identity.
 
     Raises:
@@ -108,6 +118,7 @@ def lower(
     fixed[USER] = workload.user.codes + 1
     fixed[SHARE] = np.where(labels.codes < 0, len(labels.labels), labels.codes)
     fixed[CANCEL] = cancel
+    fixed[FAILS] = 0 if workload.fails is None else workload.fails
     fixed[REJECT] = (
         ((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
         | (resources > capacity).any(axis=1)
@@ -115,14 +126,23 @@ def lower(
     )
     edges = workload.dependencies
     by_on = np.lexsort((edges.job, edges.on))
+    by_job = np.lexsort((edges.on, edges.job))
+    facts = _facts(workload, cluster, partitions, partition)
+    facts[:, FACT_DOMINANT], facts[:, FACT_LOAD] = _shares_asked(
+        workload.nodes, int(pool_nodes.sum()), resources, capacity
+    )
+    facts[:, FACT_RISK] = 0 if risk is None else risk
     jobs = Jobs(
         fixed=fixed,
         resources=resources,
-        facts=_facts(workload, cluster, partitions, partition),
+        facts=facts,
         by_submit=np.argsort(workload.submit_ms, kind="stable"),
         by_cancel=cancelled[np.argsort(cancel[cancelled], kind="stable")],
         edge_first=np.searchsorted(edges.on[by_on], np.arange(len(workload) + 1)),
         edges=np.stack([edges.job, edges.kind.astype(np.int64), edges.delay_ms])[:, by_on].copy(),
+        waits_first=np.searchsorted(edges.job[by_job], np.arange(len(workload) + 1)),
+        waits_on=edges.on[by_job],
+        level=edges.levels(len(workload)),
     )
     node = np.zeros((2, len(pool_of_node) if tracked else 0), np.int64)
     if tracked:
@@ -285,7 +305,20 @@ def _facts(
         workload.qos.codes
     ]
     facts[:, FACT_PRIORITY] = workload.priority
+    shared = workload.resources
+    facts[:, FACT_CPU] = facts[:, FACT_CORES] * workload.nodes + shared.get("cpu", 0)
+    facts[:, FACT_MEMORY_MB] = facts[:, FACT_MEMORY] * workload.nodes * MB_PER_GB + shared.get(
+        "memory_mb", 0
+    )
     return facts
+
+
+def _shares_asked(
+    nodes: IntArray, all_nodes: int, resources: IntArray, capacity: IntArray
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """The largest share each job asks for of anything there is, and the sum of its shares."""
+    shares = np.column_stack([nodes / all_nodes, resources / np.maximum(capacity, 1)])
+    return shares.max(axis=1), shares.sum(axis=1)
 
 
 def _relative(weights: list[float], largest: float | None = None) -> npt.NDArray[np.float64]:

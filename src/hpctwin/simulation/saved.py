@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin._version import __version__
-from hpctwin.engine.layout import Sim
+from hpctwin.engine.layout import FACT_RISK, Sim
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-_FORMAT = 1
+_FORMAT = 2
 
 S = TypeVar("S", bound="Simulation")
 
@@ -57,6 +57,7 @@ def save(simulation: Simulation, path: Path) -> None:
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
     arrays["expected_ms"] = expected
+    arrays["risk"] = simulation.arrays[0].facts[:, FACT_RISK]
     try:
         handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
@@ -100,6 +101,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         overrun=about["overrun"],
         on_dependency_failure=about["on_dependency_failure"],
         expected_s=arrays["expected_ms"] / 1000,
+        risk=arrays["risk"],
         track_nodes=about["track_nodes"],
     )
     node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T

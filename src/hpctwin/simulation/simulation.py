@@ -19,11 +19,11 @@ from hpctwin.engine.state import (
     more_room,
     new_sim,
     new_work,
-    with_reservations,
+    prepared,
 )
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
-from hpctwin.policies import OrderingLike, Policy, make_policy
+from hpctwin.policies import Ordering, OrderingLike, Policy, make_policy
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.result import Result, make_result
@@ -35,6 +35,8 @@ _BACKFILL = {
     "first-fit": layout.BACKFILL_FIRST_FIT,
     "easy": layout.BACKFILL_EASY,
     "conservative": layout.BACKFILL_CONSERVATIVE,
+    "pack": layout.BACKFILL_PACK,
+    "pushdown": layout.BACKFILL_PUSHDOWN,
 }
 _PLACEMENT = {
     "first-fit": layout.FIRST_FIT,
@@ -52,7 +54,7 @@ class Simulation:
         workload: the jobs.
         cluster: the machine.
         order: ordering; see `hpctwin.policies.find_ordering` for what can be written.
-        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
         reservations: jobs per partition that EASY protects.
         candidates: EASY's ordering of those that may pass; the same if left out.
         placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
@@ -60,6 +62,7 @@ class Simulation:
         overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: what becomes of a job whose ``afterok`` cannot come true.
         expected_s: what the scheduler expects each job to run, seconds [jobs]; the walltimes if left out.
+        risk: predicted probability that each job fails [jobs], for orderings that use it; 0 if left out.
         track_nodes: whether nodes have identity, for a map of who ran where; always so with node
             failures and placements other than first and best fit.
         seed: of random placement.
@@ -82,6 +85,7 @@ class Simulation:
         overrun: Literal["terminate", "continue"] = "terminate",
         on_dependency_failure: Literal["cancel", "hold"] = "cancel",
         expected_s: npt.ArrayLike | None = None,
+        risk: npt.ArrayLike | None = None,
         track_nodes: bool = False,
         seed: int = 0,
     ) -> None:
@@ -111,10 +115,14 @@ class Simulation:
         self.on_dependency_failure = on_dependency_failure
         self.engine_s = 0.0
         self._jobs, self._machine = lower(
-            workload, cluster, expected_ms=_expected_ms(expected_s, workload), tracked=self.tracked
+            workload,
+            cluster,
+            expected_ms=_expected_ms(expected_s, workload),
+            risk=_risk(risk, workload),
+            tracked=self.tracked,
         )
-        conservative = self.policy.backfill == "conservative"
-        self._sim = new_sim(self._jobs, self._machine, seed=seed, conservative=conservative)
+        backfill = _BACKFILL[self.policy.backfill]
+        self._sim = new_sim(self._jobs, self._machine, seed=seed, backfill=backfill)
         self.drawn = 0
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._outages: list[Outages] = []
@@ -317,12 +325,18 @@ class Simulation:
         return load(cls, Path(path), policy)
 
     def _compiled(self) -> tuple[Any, Any]:
-        order = self.policy.order.compiled
+        order = self._order().compiled
         candidates = self.policy.candidates
         return order, order if candidates is None else candidates.compiled
 
+    def _order(self) -> Ordering:
+        """The policy's ordering, or what comes to the same where all jobs have one user."""
+        order = self.policy.order
+        return order.alone if order.alone and len(self._machine.share) == 1 else order
+
     def _rules(self) -> Rules:
         policy = self.policy
+        order = self._order()
         candidates = policy.candidates
         return Rules(
             backfill=_BACKFILL[policy.backfill],
@@ -331,13 +345,15 @@ class Simulation:
             terminate=int(self.overrun == "terminate"),
             hold_dependents=int(self.on_dependency_failure == "hold"),
             requeue=int(self.cluster.failures.then == "requeue"),
-            order_changes=int(policy.order.changes),
+            order_changes=int(order.changes),
             own_candidate_order=int(candidates is not None),
             fairshare=int(
-                policy.order.fairshare or (candidates is not None and candidates.fairshare)
+                order.fairshare or (candidates is not None and candidates.fairshare)
             ),
+            chains=int(order.chain),
             outage_horizon=self._horizon,
             machine_nodes=self.cluster.node_count,
+            **policy.numbers(),
             decay=math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
         )
 
@@ -350,15 +366,14 @@ class Simulation:
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy
-        if policy.backfill == "conservative":
-            self._sim = with_reservations(self._sim)
+        self._sim = prepared(self._sim, _BACKFILL[policy.backfill])
         # The new policy has its say at once, and the old one's reservations are void.
         self._sim.count[layout.PASS_DUE] = 1
         self._sim.count[layout.TIMER] = NEVER_MS
         if policy.order.changes:
             return  # such a queue is scored at each pass, and kept in no order
         work = new_work(self._jobs, self._machine, self._sim)
-        reorder(policy.order.compiled, self._jobs, self._sim, self._rules(), work)
+        reorder(self._order().compiled, self._jobs, self._sim, self._rules(), work)
 
     def _draw_outages(self) -> None:
         outages, self._horizon = drawn_outages(self.cluster, self.drawn)
@@ -384,7 +399,7 @@ def simulate(
         workload: the jobs.
         cluster: the machine.
         order: ordering: a name, a formula, a function; see `hpctwin.policies.find_ordering`.
-        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
         options: further arguments of `Simulation`.
 
     Raises:
@@ -407,3 +422,14 @@ def _expected_ms(
         raise ConfigError("expected_s must be finite and above 0 for every job")
     ms: npt.NDArray[np.int64] = np.rint(expected * MS_PER_S).astype(np.int64)
     return ms
+
+
+def _risk(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
+    if risk is None:
+        return None
+    given = np.asarray(risk, np.float64)
+    if given.shape != (len(workload),):
+        raise ConfigError(f"risk has shape {given.shape}, it must be ({len(workload)},): one per job")
+    if not ((given >= 0) & (given <= 1)).all():
+        raise ConfigError("risk must be a probability, 0 to 1, for every job")
+    return given
