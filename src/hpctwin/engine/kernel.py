@@ -11,7 +11,7 @@ from hpctwin.engine.abi import JobView
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
 
-__all__ = ["ORDER_SIGNATURE", "advance", "reorder"]
+__all__ = ["ADVANCE_SIGNATURE", "ORDER_SIGNATURE", "advance", "reorder"]
 
 _VIEW = types.NamedUniTuple(float64, len(JobView._fields), JobView)
 ORDER_SIGNATURE = float64(float64, _VIEW)
@@ -34,5 +34,6 @@ def _bundle(cls: type) -> types.NamedTuple:
 JOBS, MACHINE, SIM, WORK = (_bundle(cls) for cls in (Jobs, Machine, Sim, Work))
 RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
 
-advance = jit(int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, int64, int64))(loop.advance)
+ADVANCE_SIGNATURE = int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, int64, int64)
+advance = jit(ADVANCE_SIGNATURE)(loop.advance)
 reorder = jit(types.void(ORDER, JOBS, SIM, RULES, WORK))(loop.reorder)

@@ -23,7 +23,7 @@ F64x2 = npt.NDArray[np.float64]
 
 # Numbers handed to compiled functions are int64 values: a literal would compile them once more.
 NEVER = np.int64(2**62)
-ZERO = np.int64(0)
+ZERO, ONE = np.int64(0), np.int64(1)
 TAKE, RETURN = np.int64(-1), np.int64(1)
 
 # States as in model.State, and one that only the engine knows.
@@ -44,14 +44,14 @@ GIVE_UP = 10 * 365 * 86_400_000
 
 # What `advance` returns.
 DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
+PASS = np.int64(6)  # only within: a scheduling pass is due
 
 # Rows of tables: Jobs.fixed,
-SUBMIT, RUNTIME, LIMIT, EXPECTED, NODES, RANK, KIND, USER, SHARE, REJECT, CANCEL, FAILS = np.arange(
-    12
-)
-FIXED = 12
+SUBMIT, RUNTIME, LIMIT, EXPECTED, NODES, RANK, KIND, USER, SHARE, REJECT = np.arange(10)
+CANCEL, FAILS, LEVEL, WAITS_FROM, WAITS_TO = np.arange(10, 15)
+FIXED = 15
 # Jobs.edges,
-EDGE_JOB, EDGE_KIND, EDGE_DELAY = np.arange(3)
+EDGE_JOB, EDGE_KIND, EDGE_DELAY, WAITS_ON = np.arange(4)
 # Machine.node, windows and maint,
 NODE_ID, NODE_POOL = np.arange(2)
 WINDOW_START, WINDOW_END, WINDOW_POOL = np.arange(3)
@@ -59,7 +59,7 @@ MAINT_TIME, MAINT_POOL, MAINT_SIGN = np.arange(3)
 # Sim.time (the last two rows only where needed), flag and number,
 ELIGIBLE, START, END, HELD, RELEASE = np.arange(5)
 STATE, OUTCOME, STARTED, DEAD = np.arange(4)
-QUEUE, OPEN, REQUEUES, FIRST_NODE = np.arange(4)
+QUEUE, OPEN, REQUEUES, FIRST_NODE, CHAIN = np.arange(5)
 # Sim.running: rows 0 and 1 are the heap of ends,
 RUNS, PLANNED = np.array([2, 3])
 # Sim.amount, usage, node, outage, lost and segment,
@@ -76,8 +76,8 @@ FACTOR, CURRENT = np.arange(2)
 # Rows of Sim.count.
 NOW, ARRIVED, QUEUED, RUN, ENDS, RELEASES, CANCELS_DONE, MAINT_DONE, OUTAGES_DONE = np.arange(9)
 ALIVE, COMPRESS, LOST, SEGMENTS, RNG, INSTANTS, ARRIVAL_END, STOP_JOB, BAD_JOB = np.arange(9, 18)
-ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER, OLDEST, CYCLE_AT, TOLD = np.arange(18, 25)
-COUNTS = 25
+ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER, OLDEST, CYCLE_AT, TOLD, LEVELS = np.arange(18, 26)
+COUNTS = 26
 
 # Columns of Jobs.facts, in the order of the fields of JobView they fill.
 FACT_CORES, FACT_GPUS, FACT_MEMORY, FACT_USER, FACT_ACCOUNT, FACT_PARTITION = np.arange(6)
@@ -98,17 +98,16 @@ class Jobs(NamedTuple):
     # submit, runtime (only events read it, never a pass), walltime and expected runtime in ms; nodes;
     # rank of the id; row of Machine.eligible; column of Sim.user_running; label of Sim.usage; whether
     # it can never run here; when it is cancelled (ms, not before submission; NEVER); whether it
-    # fails when its runtime is over.
+    # fails when its runtime is over; most dependencies in a chain of jobs that wait for it; the columns
+    # of edges that tell, in row WAITS_ON, what it waits for.
     fixed: I64x2  # [FIXED, J]
     resources: I64x2  # [J, C]
     facts: F64x2  # [J, FACTS]
     by_submit: I64  # [J] jobs by submit time
     by_cancel: I64  # jobs with a cancel time, by it
     edge_first: I64  # [J + 1] dependencies by the job waited for
-    edges: I64x2  # [3, E] who waits, kind, delay in ms
-    waits_first: I64  # [J + 1] dependencies by the job that waits
-    waits_on: I64  # [E] the job waited for
-    level: I64  # [J] most dependencies in a chain of jobs that wait for it
+    # Who waits, kind, delay in ms; and, by the job that waits, the job it waits for.
+    edges: I64x2  # [4, E]
 
 
 class Machine(NamedTuple):
@@ -136,8 +135,9 @@ class Sim(NamedTuple):
     # (conservative only); latest time one of its dependencies came true. ms, -1 for not yet.
     time: I64x2  # [3 to 5, J]
     flag: I8x2  # [4, J] state; state it will end in; has ever started; a dependency failed
-    # The waiting jobs; dependencies not true yet; how often thrown back; first of its nodes, -1.
-    number: I64x2  # [4, J]
+    # The waiting jobs; dependencies not true yet; how often thrown back; first of its nodes, -1; longest
+    # chain of expected runtimes of jobs that wait for it, ms.
+    number: I64x2  # [5, J]
     key: F64  # [J] score, where the ordering does not change with time
     take: I64x2  # [J, P] nodes from each pool; [0, P] with one pool
     running: I64x2  # [4, R] heap of ends (time, job); running jobs by planned end, and that end
@@ -149,7 +149,6 @@ class Sim(NamedTuple):
     outage: I64x2  # [3, …] time in ms, node, -1 fails or +1 comes back
     lost: I64x2  # [3, …] attempts cut off by failures: job, start, end
     segment: I64x2  # [4, …] where jobs ran: job, start, first node, nodes
-    chain: I64  # [J] longest chain of expected runtimes of jobs that wait for it, ms; [0] without any
     push: I64x2  # [PUSH_ROWS, J + LISTS] the lists of pushdown; [PUSH_ROWS, 0] without
 
 
@@ -163,12 +162,9 @@ class Work(NamedTuple):
     take: I64  # [P] nodes from each pool
     blocked: I8  # [P + C]
     handed_out: I64  # [Q] reservations
-    job: I64x2  # [3, J] heap of jobs in order; candidates; stack
+    job: I64x2  # [3, J + E] heap of jobs in order; candidates; stack
     score: F64  # [J] of the heap
-    weight: F64  # [J] of the candidates of pack
     share: F64x2  # [2, L + 1] fair-share factor, decayed use
-    level: I64x2  # [2, J + E] heap of jobs by level; [2, 0] without dependencies
-    levels: I64  # [1] its size
 
 
 class Rules(NamedTuple):

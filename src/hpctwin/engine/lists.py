@@ -15,48 +15,54 @@ from hpctwin.engine.layout import (
     PREVIOUS,
     PUSHED,
     RISEN,
-    Sim,
+    I64x2,
 )
 
 
 @jit()
-def list_end(which: int, sim: Sim) -> int:
+def list_end(which: int, push: I64x2) -> int:
     """The column that stands for the end of a list."""
-    return sim.push.shape[1] - LISTS + which
+    return push.shape[1] - LISTS + which
 
 
 @jit()
-def list_first(which: int, sim: Sim) -> int:
+def list_first(which: int, push: I64x2) -> int:
     """The first of a list; its end if it is empty."""
-    return sim.push[NEXT, list_end(which, sim)]
+    return push[NEXT, list_end(which, push)]
 
 
 @jit()
-def list_insert(j: int, which: int, at: int, sim: Sim) -> None:
+def list_empty(which: int, push: I64x2) -> bool:
+    """Whether a list is empty."""
+    return list_first(which, push) == list_end(which, push)
+
+
+@jit()
+def list_insert(j: int, which: int, at: int, push: I64x2) -> None:
     """Put a job, which is in no list, before another of a list, or before its end."""
-    before = sim.push[PREVIOUS, at]
-    sim.push[NEXT, before] = j
-    sim.push[PREVIOUS, j] = before
-    sim.push[NEXT, j] = at
-    sim.push[PREVIOUS, at] = j
-    sim.push[LIST, j] = which
+    before = push[PREVIOUS, at]
+    push[NEXT, before] = j
+    push[PREVIOUS, j] = before
+    push[NEXT, j] = at
+    push[PREVIOUS, at] = j
+    push[LIST, j] = which
 
 
 @jit()
-def list_remove(j: int, sim: Sim) -> None:
+def list_remove(j: int, push: I64x2) -> None:
     """Take a job out of its list."""
-    before = sim.push[PREVIOUS, j]
-    after = sim.push[NEXT, j]
-    sim.push[NEXT, before] = after
-    sim.push[PREVIOUS, after] = before
-    sim.push[LIST, j] = -1
+    before = push[PREVIOUS, j]
+    after = push[NEXT, j]
+    push[NEXT, before] = after
+    push[PREVIOUS, after] = before
+    push[LIST, j] = -1
 
 
 @jit()
-def list_begin(j: int, which: int, sim: Sim) -> None:
+def list_begin(j: int, which: int, push: I64x2) -> None:
     """Put a job that begins to wait at the end of a list, with nothing counted yet."""
-    sim.push[PUSHED, j] = 0
-    sim.push[RISEN, j] = 0
-    sim.push[BLOCKED, j] = -1
-    sim.push[LOOKED, j] = -1
-    list_insert(j, which, list_end(which, sim), sim)
+    push[PUSHED, j] = 0
+    push[RISEN, j] = 0
+    push[BLOCKED, j] = -1
+    push[LOOKED, j] = -1
+    list_insert(j, which, list_end(which, push), push)

@@ -15,6 +15,7 @@ from hpctwin.engine.layout import (
     CANCEL,
     CANCELLED,
     CANCELS_DONE,
+    CHAIN,
     COMPRESS,
     DEAD,
     DEPENDENCY,
@@ -28,6 +29,8 @@ from hpctwin.engine.layout import (
     HELD,
     INSTANTS,
     LATER,
+    LEVEL,
+    LEVELS,
     LOST,
     MAINT_DONE,
     MAINT_POOL,
@@ -43,12 +46,14 @@ from hpctwin.engine.layout import (
     NOT_A_NUMBER,
     NOW,
     ONLY_OUTAGES_SINCE,
+    ONE,
     OPEN,
     OUTAGE_NODE,
     OUTAGE_SIGN,
     OUTAGE_TIME,
     OUTAGES_DONE,
     OUTCOME,
+    PASS,
     PASS_DUE,
     PENDING,
     QUEUE,
@@ -71,7 +76,9 @@ from hpctwin.engine.layout import (
     TIMER,
     UNSUBMITTED,
     WAITING,
-    ZERO,
+    WAITS_FROM,
+    WAITS_ON,
+    WAITS_TO,
     Jobs,
     Machine,
     Rules,
@@ -79,7 +86,7 @@ from hpctwin.engine.layout import (
     Work,
 )
 from hpctwin.engine.order import dequeue, enqueue, score
-from hpctwin.engine.passes import run_pass
+from hpctwin.engine.passes import run_packed_pass, run_pass
 from hpctwin.engine.transitions import (
     close,
     end_job,
@@ -138,30 +145,30 @@ def lengthen_chains(
 ) -> None:
     """Jobs were submitted: those they wait for, and theirs, have longer chains behind them."""
     now = sim.count[NOW]
-    work.levels[0] = 0
+    heap = work.job  # its first two rows: level, job
     for i in range(first, last):
         j = jobs.by_submit[i]
-        if jobs.waits_first[j + 1] > jobs.waits_first[j]:
-            heap_push(work.level, work.levels, ZERO, jobs.level[j], j)
+        if jobs.fixed[WAITS_TO, j] > jobs.fixed[WAITS_FROM, j]:
+            heap_push(heap, sim.count, LEVELS, jobs.fixed[LEVEL, j], j)
     done = -1
     # By level, so that a job's own chain is known before it is handed on.
-    while work.levels[0] > 0:
-        j = heap_pop(work.level, work.levels, ZERO)
+    while sim.count[LEVELS] > 0:
+        j = heap_pop(heap, sim.count, LEVELS)
         if j == done:
             continue
         done = j
-        length = sim.chain[j] + jobs.fixed[EXPECTED, j]
-        for e in range(jobs.waits_first[j], jobs.waits_first[j + 1]):
-            on = jobs.waits_on[e]
-            if sim.chain[on] >= length:
+        length = sim.number[CHAIN, j] + jobs.fixed[EXPECTED, j]
+        for e in range(jobs.fixed[WAITS_FROM, j], jobs.fixed[WAITS_TO, j]):
+            on = jobs.edges[WAITS_ON, e]
+            if sim.number[CHAIN, on] >= length:
                 continue
-            sim.chain[on] = length
+            sim.number[CHAIN, on] = length
             if rules.chains == 1 and rules.order_changes == 0 and sim.flag[STATE, on] == WAITING:
                 dequeue(on, sim)
                 enqueue(order, on, jobs, sim, rules, work)
             # What is not submitted yet says nothing of what it waits for.
             if jobs.fixed[SUBMIT, on] <= now:
-                heap_push(work.level, work.levels, ZERO, jobs.level[on], on)
+                heap_push(heap, sim.count, LEVELS, jobs.fixed[LEVEL, on], on)
 
 
 @jit()
@@ -186,7 +193,7 @@ def apply_submissions(
             if sim.flag[DEAD, j] == 1 and sim.flag[STATE, j] == UNSUBMITTED:
                 settle(j, DEPENDENCY, now, jobs, sim, rules, work)
                 fallen = True
-    if jobs.waits_on.shape[0] > 0:
+    if jobs.edges.shape[1] > 0:
         lengthen_chains(order, first, last, jobs, sim, rules, work)
     for i in range(first, last):
         j = jobs.by_submit[i]
@@ -344,6 +351,52 @@ def hopeless(time: int, work_time: int, sim: Sim) -> bool:
     return time - sim.count[ONLY_OUTAGES_SINCE] > GIVE_UP
 
 
+@jit()
+def next_batch(
+    order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+    until: int,
+    instants: int,
+) -> int:
+    """Apply the events of the next instant, so that a pass is due; `PASS`, or why there is none."""
+    if sim.count[PASS_DUE] == 0:
+        time, work_time = next_time(jobs, machine, sim)
+        if time >= NEVER or sim.count[ALIVE] == 0:
+            return DONE
+        if time > until:
+            sim.count[NOW] = max(sim.count[NOW], until)
+            return REACHED
+        if instants == 0:
+            return STEPPED
+        if time >= rules.outage_horizon:
+            return NEED_OUTAGES
+        if not records_have_room(sim):
+            return NEED_ROOM
+        if hopeless(time, work_time, sim):
+            return DONE
+        sim.count[NOW] = time
+        sim.count[INSTANTS] += 1
+        apply_events(order, time, jobs, machine, sim, rules, work)
+        sim.count[PASS_DUE] = 1
+    return PASS if plan_has_room(machine, sim, work) else NEED_ROOM
+
+
+@jit()
+def after_pass(sim: Sim) -> int:
+    """`PASS` if the run goes on after a pass, else why not."""
+    sim.count[PASS_DUE] = 0
+    if sim.count[BAD_JOB] >= 0:
+        return NOT_A_NUMBER
+    stop = sim.count[STOP_JOB]
+    if stop >= 0 and RUNNING <= sim.flag[STATE, stop] < UNSUBMITTED:
+        return STEPPED
+    return PASS
+
+
 def advance(
     order: Order,
     candidate_order: Order,
@@ -367,36 +420,40 @@ def advance(
     Returns:
         One of the codes in `layout`.
     """
+    last = sim.count[INSTANTS] + instants
     while True:
-        if sim.count[PASS_DUE] == 0:
-            time, work_time = next_time(jobs, machine, sim)
-            if time >= NEVER or sim.count[ALIVE] == 0:
-                return DONE
-            if time > until:
-                sim.count[NOW] = max(sim.count[NOW], until)
-                return REACHED
-            if instants == 0:
-                return STEPPED
-            if time >= rules.outage_horizon:
-                return NEED_OUTAGES
-            if not records_have_room(sim):
-                return NEED_ROOM
-            if hopeless(time, work_time, sim):
-                return DONE
-            instants -= 1
-            sim.count[NOW] = time
-            sim.count[INSTANTS] += 1
-            apply_events(order, time, jobs, machine, sim, rules, work)
-            sim.count[PASS_DUE] = 1
-        if not plan_has_room(machine, sim, work):
-            return NEED_ROOM
+        left = ONE if instants < 0 else last - sim.count[INSTANTS]
+        code = next_batch(order, jobs, machine, sim, rules, work, until, left)
+        if code != PASS:
+            return code
         run_pass(order, candidate_order, jobs, machine, sim, rules, work)
-        sim.count[PASS_DUE] = 0
-        if sim.count[BAD_JOB] >= 0:
-            return NOT_A_NUMBER
-        stop = sim.count[STOP_JOB]
-        if stop >= 0 and RUNNING <= sim.flag[STATE, stop] < UNSUBMITTED:
-            return STEPPED
+        code = after_pass(sim)
+        if code != PASS:
+            return code
+
+
+def advance_packed(
+    order: Order,
+    candidate_order: Order,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+    until: int,
+    instants: int,
+) -> int:
+    """As `advance`, for the passes ``pack`` and ``pushdown``, which are compiled only where used."""
+    last = sim.count[INSTANTS] + instants
+    while True:
+        left = ONE if instants < 0 else last - sim.count[INSTANTS]
+        code = next_batch(order, jobs, machine, sim, rules, work, until, left)
+        if code != PASS:
+            return code
+        run_packed_pass(order, jobs, machine, sim, rules, work)
+        code = after_pass(sim)
+        if code != PASS:
+            return code
 
 
 def reorder(order: Order, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:

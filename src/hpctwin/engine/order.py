@@ -8,6 +8,7 @@ from hpctwin.engine.abi import JobView, Order
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     BAD_JOB,
+    CHAIN,
     CURRENT,
     ELIGIBLE,
     EXPECTED,
@@ -87,9 +88,6 @@ def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wo
     if rules.fairshare == 1:
         factor = work.share[FACTOR, jobs.fixed[SHARE, j]]
         current = work.share[CURRENT, jobs.fixed[SHARE, j]]
-    chain = 0.0
-    if sim.chain.shape[0] > 0:
-        chain = sim.chain[j] / 1000.0
     return order(
         seconds,
         JobView(
@@ -117,7 +115,7 @@ def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, wo
             jobs.facts[j, FACT_LOAD],
             jobs.facts[j, FACT_CPU],
             jobs.facts[j, FACT_MEMORY_MB],
-            chain,
+            sim.number[CHAIN, j] / 1000.0,
             jobs.facts[j, FACT_RISK],
         ),
     )
@@ -139,7 +137,7 @@ def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
     sim.flag[STATE, j] = WAITING
     sim.count[OLDEST] = min(sim.count[OLDEST], sim.time[ELIGIBLE, j])
     if sim.push.shape[1] > 0:
-        list_begin(j, FRESH, sim)
+        list_begin(j, FRESH, sim.push)
     n = sim.count[QUEUED]
     sim.count[QUEUED] = n + 1
     if rules.order_changes == 1:
@@ -167,7 +165,7 @@ def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
 def dequeue(j: int, sim: Sim) -> None:
     """Take one job out of the queue."""
     if sim.push.shape[1] > 0:
-        list_remove(j, sim)
+        list_remove(j, sim.push)
     i = 0
     while sim.number[QUEUE, i] != j:
         i += 1

@@ -22,6 +22,7 @@ from hpctwin.engine.layout import (
     ORDER,
     QUEUE,
     QUEUED,
+    STACK,
     STATE,
     TAKE,
     WAITING,
@@ -102,7 +103,7 @@ def alignment(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> float:
 def candidates(
     order: Order, protected: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> int:
-    """Put those of the first ``depth`` jobs that fit into ``work.job[LATER]``, with their weights."""
+    """Put those of the first ``depth`` jobs that fit into ``work.job[LATER]``, and how many come before each."""
     now = sim.count[NOW]
     n = sim.count[QUEUED]
     if rules.order_changes == 1:
@@ -117,7 +118,7 @@ def candidates(
             continue
         if fits_at_once(j, jobs, machine, sim, work) and not is_skipped(j, jobs, machine, sim):
             work.job[LATER, found] = j
-            work.weight[found] = (1.0 - 0.5 * i / n) / jobs.fixed[EXPECTED, j]
+            work.job[STACK, found] = i
             found += 1
     return found
 
@@ -130,6 +131,7 @@ def pass_pack(
     plan_build(sim.count[NOW], jobs, machine, sim, rules, work)
     protected = protect(jobs, machine, sim, rules, work)
     found = candidates(order, protected, jobs, machine, sim, rules, work)
+    n = sim.count[QUEUED]
     while found > 0:
         best = -1
         most = -1.0
@@ -139,8 +141,9 @@ def pass_pack(
             if not fits_at_once(j, jobs, machine, sim, work):
                 continue
             work.job[LATER, kept] = j
-            work.weight[kept] = work.weight[i]
-            value = work.weight[i] * alignment(j, jobs, machine, sim)
+            work.job[STACK, kept] = work.job[STACK, i]
+            late = 1.0 - 0.5 * work.job[STACK, i] / n
+            value = late * alignment(j, jobs, machine, sim) / jobs.fixed[EXPECTED, j]
             if value > most:
                 most = value
                 best = kept
@@ -155,5 +158,5 @@ def pass_pack(
             start_now(j, jobs, machine, sim, rules, work)
         for i in range(best, found - 1):
             work.job[LATER, i] = work.job[LATER, i + 1]
-            work.weight[i] = work.weight[i + 1]
+            work.job[STACK, i] = work.job[STACK, i + 1]
         found -= 1

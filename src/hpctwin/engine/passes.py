@@ -9,7 +9,6 @@ from hpctwin.engine.layout import (
     BACKFILL_CONSERVATIVE,
     BACKFILL_FIRST_FIT,
     BACKFILL_NONE,
-    BACKFILL_PACK,
     BACKFILL_PUSHDOWN,
     NEVER,
     NOW,
@@ -47,20 +46,15 @@ def run_pass(
     now = sim.count[NOW]
     started = sim.count[STARTS]
     conservative = rules.backfill == BACKFILL_CONSERVATIVE
-    classic = rules.backfill < BACKFILL_PACK
-    plain = classic and not conservative and is_plain(now, jobs, machine, sim, rules)
-    if rules.backfill == BACKFILL_PUSHDOWN:
-        pass_pushdown(jobs, machine, sim, rules, work)
-    elif plain and rules.order_changes == 0 and rules.own_candidate_order == 0:
+    plain = not conservative and is_plain(now, jobs, machine, sim, rules)
+    if plain and rules.order_changes == 0 and rules.own_candidate_order == 0:
         pass_sorted(jobs, machine, sim, rules, work)
     else:
         if not conservative and not may_start(jobs, machine, sim):
             return
         if rules.fairshare == 1:
             fairshare_factors(now, machine, sim, rules, work)
-        if rules.backfill == BACKFILL_PACK:
-            pass_pack(order, jobs, machine, sim, rules, work)
-        elif conservative:
+        if conservative:
             pass_conservative(order, jobs, machine, sim, rules, work)
         elif plain:
             pass_plain(order, candidate_order, jobs, machine, sim, rules, work)
@@ -70,5 +64,24 @@ def run_pass(
             pass_first_fit(order, jobs, machine, sim, rules, work)
         else:
             pass_easy(order, candidate_order, jobs, machine, sim, rules, work)
+    if sim.count[STARTS] > started:
+        drop_started(sim)
+
+
+@jit()
+def run_packed_pass(
+    order: Order, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
+) -> None:
+    """One pass of ``pack`` or ``pushdown``."""
+    sim.count[TIMER] = NEVER
+    if sim.count[QUEUED] == 0:
+        return
+    started = sim.count[STARTS]
+    if rules.backfill == BACKFILL_PUSHDOWN:
+        pass_pushdown(jobs, machine, sim, rules, work)
+    elif may_start(jobs, machine, sim):
+        if rules.fairshare == 1:
+            fairshare_factors(sim.count[NOW], machine, sim, rules, work)
+        pass_pack(order, jobs, machine, sim, rules, work)
     if sim.count[STARTS] > started:
         drop_started(sim)

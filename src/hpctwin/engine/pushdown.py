@@ -14,6 +14,7 @@ from hpctwin.engine.layout import (
     DEAD,
     EDGE_JOB,
     EXPECTED,
+    FREE,
     FRESH,
     KIND,
     LATER,
@@ -22,7 +23,6 @@ from hpctwin.engine.layout import (
     MAIN,
     NEVER,
     NEXT,
-    NODES,
     NOW,
     ORDER,
     PENDING,
@@ -33,17 +33,22 @@ from hpctwin.engine.layout import (
     RISEN,
     RUN,
     RUNS,
+    STARTS,
     STATE,
     TIMER,
     TOLD,
+    WAITS_FROM,
+    WAITS_ON,
+    WAITS_TO,
     ZERO,
+    I64x2,
     Jobs,
     Machine,
     Rules,
     Sim,
     Work,
 )
-from hpctwin.engine.lists import list_end, list_first, list_insert, list_remove
+from hpctwin.engine.lists import list_empty, list_end, list_first, list_insert, list_remove
 from hpctwin.engine.order import before, heap_order, pop_order
 from hpctwin.engine.plan import plan_build, plan_fits
 from hpctwin.engine.planned import start_now
@@ -51,61 +56,77 @@ from hpctwin.engine.skipping import is_skipped
 
 
 @jit()
-def rise(j: int, runtime: int, sim: Sim, rules: Rules) -> None:
+def rise(j: int, runtime: int, promotion: int, push: I64x2) -> None:
     """Promote a job in the main queue by the distance that a dependant's runtime stands for."""
-    if rules.promotion == 0:
+    if promotion == 0:
         return
-    places = runtime // rules.promotion
+    places = runtime // promotion
     at = j
-    while places > 0 and sim.push[PREVIOUS, at] != list_end(MAIN, sim):
-        at = sim.push[PREVIOUS, at]
+    while places > 0 and push[PREVIOUS, at] != list_end(MAIN, push):
+        at = push[PREVIOUS, at]
         places -= 1
-        sim.push[RISEN, j] += 1
+        push[RISEN, j] += 1
     if at != j:
-        list_remove(j, sim)
-        list_insert(j, MAIN, at, sim)
+        list_remove(j, push)
+        list_insert(j, MAIN, at, push)
+
+
+@jit()
+def push_down(j: int, places: int, attempts: int, push: I64x2) -> None:
+    """Move a blocked job some places down, or into the waiting queue after too many times."""
+    at = push[NEXT, j]
+    push[PUSHED, j] += 1
+    list_remove(j, push)
+    if push[PUSHED, j] > attempts:
+        list_insert(j, ASIDE, list_end(ASIDE, push), push)
+        return
+    while places > 0 and at != list_end(MAIN, push):
+        at = push[NEXT, at]
+        places -= 1
+    list_insert(j, MAIN, at, push)
 
 
 @jit()
 def hear(jobs: Jobs, sim: Sim, rules: Rules) -> None:
     """Promote what waits in the main queue for each dependant that was submitted since."""
-    if jobs.waits_on.shape[0] > 0:
+    if jobs.edges.shape[1] > 0:
         for i in range(sim.count[TOLD], sim.count[ARRIVED]):
             j = jobs.by_submit[i]
             if sim.flag[STATE, j] != PENDING or sim.flag[DEAD, j] == 1:
                 continue
-            for e in range(jobs.waits_first[j], jobs.waits_first[j + 1]):
-                on = jobs.waits_on[e]
+            for e in range(jobs.fixed[WAITS_FROM, j], jobs.fixed[WAITS_TO, j]):
+                on = jobs.edges[WAITS_ON, e]
                 if sim.push[LIST, on] == MAIN:
-                    rise(on, jobs.fixed[EXPECTED, j], sim, rules)
+                    rise(on, jobs.fixed[EXPECTED, j], rules.promotion, sim.push)
     sim.count[TOLD] = sim.count[ARRIVED]
 
 
 @jit()
 def take_in(jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
     """Put new jobs into the main queue by priority, then promote them for their dependants."""
+    push = sim.push
     n = 0
-    j = list_first(FRESH, sim)
-    while j != list_end(FRESH, sim):
+    j = list_first(FRESH, push)
+    while j != list_end(FRESH, push):
         work.job[ORDER, n] = j
         work.score[n] = sim.key[j]
         n += 1
-        j = sim.push[NEXT, j]
+        j = push[NEXT, j]
     heap_order(n, work, jobs)
-    at = list_first(MAIN, sim)
+    at = list_first(MAIN, push)
     for left in range(n, 0, -1):
         j = pop_order(left, work, jobs)
-        while at != list_end(MAIN, sim) and not before(sim.key[j], j, sim.key[at], at, jobs):
-            at = sim.push[NEXT, at]
-        list_remove(j, sim)
-        list_insert(j, MAIN, at, sim)
+        while at != list_end(MAIN, push) and not before(sim.key[j], j, sim.key[at], at, jobs):
+            at = push[NEXT, at]
+        list_remove(j, push)
+        list_insert(j, MAIN, at, push)
         work.job[LATER, n - left] = j
     for i in range(n):
         j = work.job[LATER, i]
         for e in range(jobs.edge_first[j], jobs.edge_first[j + 1]):
             other = jobs.edges[EDGE_JOB, e]
             if sim.flag[STATE, other] == PENDING and sim.flag[DEAD, other] == 0:
-                rise(j, jobs.fixed[EXPECTED, other], sim, rules)
+                rise(j, jobs.fixed[EXPECTED, other], rules.promotion, push)
 
 
 @jit()
@@ -121,6 +142,22 @@ def shortage(j: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> int:
         if work.low[pools + c] < jobs.resources[j, c]:
             return 1 + c
     return 0
+
+
+@jit()
+def next_that_fits(j: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> int:
+    """The first job of the waiting queue, from one on, that fits; the queue's end if none does."""
+    pools = machine.speed.shape[0]
+    while j != list_end(ASIDE, sim.push):
+        # Most do not fit for a plain reason, found without calling anything.
+        plain = True
+        for c in range(jobs.resources.shape[1]):
+            if sim.amount[FREE, pools + c] < jobs.resources[j, c]:
+                plain = False
+        if plain and shortage(j, jobs, machine, sim, work) < 0:
+            break
+        j = sim.push[NEXT, j]
+    return j
 
 
 @jit()
@@ -160,95 +197,76 @@ def is_adjacent(j: int, jobs: Jobs, sim: Sim, rules: Rules) -> bool:
 
 
 @jit()
-def has_slot(sim: Sim, rules: Rules) -> bool:
-    """Whether one more job may run at once."""
-    return rules.parallel == 0 or sim.count[RUN] < rules.parallel
-
-
-@jit()
-def push_down(j: int, sim: Sim, rules: Rules) -> None:
-    """Move a blocked job some places down, or into the waiting queue after too many times."""
-    at = sim.push[NEXT, j]
-    sim.push[PUSHED, j] += 1
-    list_remove(j, sim)
-    if sim.push[PUSHED, j] > rules.attempts:
-        list_insert(j, ASIDE, list_end(ASIDE, sim), sim)
-        return
-    places = rules.places
-    while places > 0 and at != list_end(MAIN, sim):
-        at = sim.push[NEXT, at]
-        places -= 1
-    list_insert(j, MAIN, at, sim)
-
-
-@jit()
-def is_empty(which: int, sim: Sim) -> bool:
-    """Whether a list is empty."""
-    return list_first(which, sim) == list_end(which, sim)
-
-
-@jit()
-def looks_aside(cycle: int, sim: Sim, rules: Rules) -> bool:
-    """Whether a cycle, counted from 0, looks at the waiting queue."""
-    return (cycle + 1) % rules.every == 0 or is_empty(MAIN, sim)
-
-
-@jit()
-def next_cycle(changed: bool, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> int:
+def next_cycle(
+    changed: bool,
+    looked: bool,
+    slot: bool,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
+) -> int:
     """When a cycle may change something though no event comes; NEVER if none will.
 
     A cycle after one that changed nothing changes nothing, until the waiting queue's turn comes.
     """
-    if is_empty(ASIDE, sim) and is_empty(MAIN, sim):
+    if list_empty(ASIDE, sim.push) and list_empty(MAIN, sim.push):
         return NEVER
     cycle = sim.count[NOW] // rules.interval + 1
     if changed:
         return cycle * rules.interval
-    if has_slot(sim, rules):
-        j = list_first(ASIDE, sim)
-        while j != list_end(ASIDE, sim):
-            if shortage(j, jobs, machine, sim, work) < 0:
-                while not looks_aside(cycle, sim, rules):
-                    cycle += 1
-                return cycle * rules.interval
-            j = sim.push[NEXT, j]
-    return NEVER
+    if looked or not slot:
+        return NEVER
+    first = next_that_fits(list_first(ASIDE, sim.push), jobs, machine, sim, work)
+    if first == list_end(ASIDE, sim.push):
+        return NEVER
+    while (cycle + 1) % rules.every != 0:
+        cycle += 1
+    return cycle * rules.interval
 
 
 @jit()
 def pass_pushdown(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
     """One cycle, if one is due; sets the timer for the next."""
     now = sim.count[NOW]
+    push = sim.push
+    cycle = now // rules.interval
     if now % rules.interval != 0 or sim.count[CYCLE_AT] == now:
-        sim.count[TIMER] = (now // rules.interval + 1) * rules.interval
+        sim.count[TIMER] = (cycle + 1) * rules.interval
         return
     sim.count[CYCLE_AT] = now
     hear(jobs, sim, rules)
     take_in(jobs, sim, rules, work)
     plan_build(now, jobs, machine, sim, rules, work)
-    changed = False
-    if looks_aside(now // rules.interval, sim, rules):
-        j = list_first(ASIDE, sim)
-        while j != list_end(ASIDE, sim) and has_slot(sim, rules):
-            after = sim.push[NEXT, j]
-            if shortage(j, jobs, machine, sim, work) < 0:
-                list_remove(j, sim)
-                start_now(j, jobs, machine, sim, rules, work)
-                changed = True
-            j = after
-    while has_slot(sim, rules):
-        j = list_first(MAIN, sim)
-        if j == list_end(MAIN, sim) or sim.push[LOOKED, j] == now:
+    started = sim.count[STARTS]
+    pushed = False
+    limit = NEVER if rules.parallel == 0 else rules.parallel
+    looks = (cycle + 1) % rules.every == 0 or list_empty(MAIN, push)
+    j = list_first(ASIDE, push)
+    while looks and sim.count[RUN] < limit:
+        j = next_that_fits(j, jobs, machine, sim, work)
+        if j == list_end(ASIDE, push):
+            break
+        after = push[NEXT, j]
+        list_remove(j, push)
+        start_now(j, jobs, machine, sim, rules, work)
+        j = after
+    while sim.count[RUN] < limit:
+        j = list_first(MAIN, push)
+        if j == list_end(MAIN, push) or push[LOOKED, j] == now:
             break
         short = shortage(j, jobs, machine, sim, work)
         if short >= 0:
-            sim.push[LOOKED, j] = now
-            sim.push[BLOCKED, j] = short
-            push_down(j, sim, rules)
-        elif is_adjacent(j, jobs, sim, rules):
-            list_remove(j, sim)
-            start_now(j, jobs, machine, sim, rules, work)
-        else:
+            push[LOOKED, j] = now
+            push[BLOCKED, j] = short
+            push_down(j, rules.places, rules.attempts, push)
+            pushed = True
+            continue
+        if not is_adjacent(j, jobs, sim, rules):
             break
-        changed = True
-    sim.count[TIMER] = next_cycle(changed, jobs, machine, sim, rules, work)
+        list_remove(j, push)
+        start_now(j, jobs, machine, sim, rules, work)
+    changed = pushed or sim.count[STARTS] > started
+    slot = sim.count[RUN] < limit
+    sim.count[TIMER] = next_cycle(changed, looks, slot, jobs, machine, sim, rules, work)

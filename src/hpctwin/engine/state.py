@@ -29,7 +29,7 @@ def new_sim(jobs: Jobs, machine: Machine, *, seed: int, backfill: int) -> Sim:
     count[list(minus_one)] = -1
     flag = np.zeros((4, size), np.int8)
     flag[layout.STATE] = layout.UNSUBMITTED
-    number = np.zeros((4, size), np.int64)
+    number = np.zeros((5, size), np.int64)
     number[layout.OPEN] = np.bincount(jobs.edges[layout.EDGE_JOB], minlength=size)
     number[layout.FIRST_NODE] = -1
     node = np.full((3, tracked), -1, np.int64)
@@ -50,7 +50,6 @@ def new_sim(jobs: Jobs, machine: Machine, *, seed: int, backfill: int) -> Sim:
         outage=np.zeros((3, 0), np.int64),
         lost=np.zeros((3, 0), np.int64),
         segment=np.zeros((4, 0), np.int64),
-        chain=np.zeros(size if waits else 0, np.int64),
         push=np.zeros((layout.PUSH_ROWS, 0), np.int64),
     )
     return prepared(sim, backfill)
@@ -135,7 +134,6 @@ def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
     """Scratch memory for a run, with twice the rows that a plan needs at present."""
     size = jobs.fixed.shape[1]
     width = sim.amount.shape[1]
-    edges = len(jobs.waits_on)
     busy = int(sim.count[layout.RUN] + sim.count[layout.QUEUED])
     rows = 8 * busy + 2 * machine.windows.shape[1] + 256
     return Work(
@@ -146,10 +144,7 @@ def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
         take=np.empty(len(machine.speed), np.int64),
         blocked=np.empty(width, np.int8),
         handed_out=np.empty(len(machine.user_limit), np.int64),
-        job=np.empty((3, size), np.int64),
+        job=np.empty((3, size + jobs.edges.shape[1]), np.int64),
         score=np.empty(size),
-        weight=np.empty(size),
         share=np.empty((2, sim.usage.shape[1])),
-        level=np.empty((2, (size + edges) if edges else 0), np.int64),
-        levels=np.zeros(1, np.int64),
     )

@@ -30,6 +30,7 @@ from hpctwin.engine.layout import (
     FAILS,
     FIXED,
     KIND,
+    LEVEL,
     LIMIT,
     MAINT_POOL,
     MAINT_SIGN,
@@ -44,6 +45,8 @@ from hpctwin.engine.layout import (
     SHARE,
     SUBMIT,
     USER,
+    WAITS_FROM,
+    WAITS_TO,
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
@@ -127,6 +130,9 @@ def lower(
     edges = workload.dependencies
     by_on = np.lexsort((edges.job, edges.on))
     by_job = np.lexsort((edges.on, edges.job))
+    waits = np.searchsorted(edges.job[by_job], np.arange(len(workload) + 1))
+    fixed[LEVEL] = edges.levels(len(workload))
+    fixed[WAITS_FROM], fixed[WAITS_TO] = waits[:-1], waits[1:]
     facts = _facts(workload, cluster, partitions, partition)
     facts[:, FACT_DOMINANT], facts[:, FACT_LOAD] = _shares_asked(
         workload.nodes, int(pool_nodes.sum()), resources, capacity
@@ -139,10 +145,14 @@ def lower(
         by_submit=np.argsort(workload.submit_ms, kind="stable"),
         by_cancel=cancelled[np.argsort(cancel[cancelled], kind="stable")],
         edge_first=np.searchsorted(edges.on[by_on], np.arange(len(workload) + 1)),
-        edges=np.stack([edges.job, edges.kind.astype(np.int64), edges.delay_ms])[:, by_on].copy(),
-        waits_first=np.searchsorted(edges.job[by_job], np.arange(len(workload) + 1)),
-        waits_on=edges.on[by_job],
-        level=edges.levels(len(workload)),
+        edges=np.stack(
+            [
+                edges.job[by_on],
+                edges.kind[by_on].astype(np.int64),
+                edges.delay_ms[by_on],
+                edges.on[by_job],
+            ]
+        ),
     )
     node = np.zeros((2, len(pool_of_node) if tracked else 0), np.int64)
     if tracked:

@@ -172,7 +172,10 @@ class Simulation:
             PolicyError: the ordering gave something that is not a number, or failed.
             SimulationError: the simulation had failed before.
         """
-        from hpctwin.engine.kernel import advance
+        if self.policy.backfill in ("pack", "pushdown"):
+            from hpctwin.engine.kernel_packed import advance
+        else:
+            from hpctwin.engine.kernel import advance
 
         if self._broken:
             raise SimulationError(f"this simulation cannot go on: {self._broken}")
