@@ -56,6 +56,12 @@ class JobView:
     usage: float
     machine_nodes: float
     requeues: float
+    dominant: float
+    load: float
+    cpu: float
+    memory_mb: float
+    chain: float
+    risk: float
 
 
 Order = Callable[[float, JobView], float]
@@ -105,6 +111,8 @@ def simulate_reference(
     overrun: str = "terminate",
     on_dependency_failure: str = "cancel",
     expected_ms: Sequence[int] | None = None,
+    depth: int = 1000,
+    patience_ms: int = 86_400_000,
     until_ms: int | None = None,
     outages: Iterable[tuple[int, int, int]] | None = None,
     observer: Observer | None = None,
@@ -116,7 +124,7 @@ def simulate_reference(
         workload: the jobs.
         cluster: the system.
         order: smallest first; gets the time in seconds.
-        backfill: ``none``, ``first-fit``, ``easy`` or ``conservative``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative`` or ``pack``.
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
@@ -124,6 +132,7 @@ def simulate_reference(
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
         expected_ms: predicted runtimes by row; the walltimes if left out.
+        depth, patience_ms: of ``pack``.
         until_ms: events after this time do not happen any more.
         outages: (node, start, duration) in ms; those of the cluster if left out.
         observer: called after each pass with the time and the reservations made in it as
@@ -131,7 +140,7 @@ def simulate_reference(
             made again, also for jobs that then started at once.
         log: passes are appended to it.
     """
-    _one_of("backfill", backfill, ("none", "first-fit", "easy", "conservative"))
+    _one_of("backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack"))
     _one_of("placement", placement, ("first_fit", "best_fit", "spread"))
     _one_of("overrun", overrun, ("terminate", "continue"))
     _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
@@ -149,6 +158,8 @@ def simulate_reference(
         candidate_order=candidate_order or order,
         backfill=backfill,
         k=reservations,
+        depth=depth,
+        patience=patience_ms,
         placement=placement,
         terminate=overrun == "terminate",
         hold=on_dependency_failure == "hold",
@@ -263,6 +274,7 @@ class _Job:
     cancel: int | None  # when its user's cancellation takes effect
     view: JobView
     share_label: int
+    fails: bool  # ends with an error when its runtime is over
     waits_for: list[tuple[_Job, DependencyKind, int]] = field(default_factory=list)
     waited_for_by: list[tuple[_Job, DependencyKind]] = field(default_factory=list)
     # What has become of it
@@ -321,11 +333,16 @@ def _jobs_of(
         cancel = int(workload.cancel_ms[row])
         index = machine.partition_of(_label(workload.partition, row))
         partition = machine.partitions[index]
+        shares = [float(workload.nodes[row]) / cluster.node_count]
+        for name, amount in cluster.resources.items():
+            asked_for = workload.resources.get(name)
+            shares.append(0.0 if asked_for is None else float(asked_for[row]) / max(amount, 1))
         jobs.append(
             _Job(
                 row=row,
                 submit=submit,
                 runtime=int(workload.runtime_ms[row]),
+                fails=workload.fails is not None and bool(workload.fails[row]),
                 walltime=walltime,
                 expected=expected,
                 width=int(workload.nodes[row]),
@@ -368,6 +385,12 @@ def _jobs_of(
                     usage=0.0,
                     machine_nodes=float(cluster.node_count),
                     requeues=0.0,
+                    dominant=max(shares),
+                    load=sum(shares),
+                    cpu=asked["cores"][row] * float(workload.nodes[row]),
+                    memory_mb=asked["memory_gb"][row] * float(workload.nodes[row]) * 1024,
+                    chain=0.0,
+                    risk=0.0,
                 ),
             )
         )
@@ -581,6 +604,8 @@ class _Simulation:
     candidate_order: Order
     backfill: str
     k: int
+    depth: int
+    patience: int
     placement: str
     terminate: bool
     hold: bool
@@ -752,6 +777,7 @@ class _Simulation:
             "first-fit": self.pass_first_fit,
             "easy": self.pass_easy,
             "conservative": self.pass_conservative,
+            "pack": self.pass_pack,
         }[self.backfill](queue, self.plan())
         if self.observer is not None:
             self.observer(self.now, list(self.made))
@@ -768,6 +794,16 @@ class _Simulation:
             view.wait = (self.now - job.submit) / MS_PER_S
             view.fairshare, view.usage = factors[job.share_label]
             view.requeues = float(job.requeues)
+            view.chain = self.chain(job) / MS_PER_S
+
+    def chain(self, job: _Job) -> int:
+        """Expected runtimes of the longest chain of submitted jobs that wait for a job, ms."""
+        lengths = [
+            other.expected + self.chain(other)
+            for other, _ in job.waited_for_by
+            if other.submitted
+        ]
+        return max(lengths, default=0)
 
     def ordered(self, queue: list[_Job], order: Order) -> list[_Job]:
         # Rows are sorted by submit time, then job id, so that the row settles ties.
@@ -826,7 +862,8 @@ class _Simulation:
         if self.terminate and runtime > job.walltime:
             job.due, job.due_state = self.now + job.walltime, State.WALLTIME
         else:
-            job.due, job.due_state = self.now + runtime, State.COMPLETED
+            ending = State.FAILED if job.fails else State.COMPLETED
+            job.due, job.due_state = self.now + runtime, ending
         self.started.append(job.row)
 
     def start_if_it_fits(self, job: _Job, plan: _Plan) -> bool:
@@ -863,6 +900,67 @@ class _Simulation:
         for job in self.ordered(candidates, self.candidate_order):
             if not self.skipped(job):
                 self.start_if_it_fits(job, plan)
+
+    def pass_pack(self, queue: list[_Job], plan: _Plan) -> None:
+        while patient := [
+            job
+            for job in queue
+            if job.state == State.WAITING
+            and self.now - job.eligible >= self.patience
+            and not self.skipped(job)
+        ]:
+            oldest = min(patient, key=lambda job: (job.eligible, job.row))
+            if not self.start_if_it_fits(oldest, plan):
+                self.reserve(oldest, plan)
+                break
+        candidates = [
+            (place, job)
+            for place, job in enumerate(queue[: self.depth])
+            if job.state == State.WAITING
+            and not (patient and job is oldest)
+            and self.fits_now(job)
+            and not self.skipped(job)
+        ]
+        while candidates := [(place, job) for place, job in candidates if self.fits_now(job)]:
+            best = max(
+                candidates,
+                key=lambda one: (
+                    (1.0 - 0.5 * one[0] / len(queue)) * self.alignment(one[1]) / one[1].expected,
+                    -one[0],
+                ),
+            )
+            candidates.remove(best)
+            if not self.skipped(best[1]):
+                self.start_if_it_fits(best[1], plan)
+
+    def free_nodes(self, pool: int) -> int:
+        if self.machine.pools[pool].away(self.now):
+            return 0
+        return len(self.machine.free(pool))
+
+    def free_resources(self) -> dict[str, int]:
+        free = dict(self.machine.resources)
+        for job in self.in_state(State.RUNNING):
+            for name, amount in job.needs.items():
+                free[name] -= amount
+        return free
+
+    def fits_now(self, job: _Job) -> bool:
+        free = self.free_resources()
+        return sum(self.free_nodes(pool) for pool in job.pools) >= job.width and all(
+            free[name] >= amount for name, amount in job.needs.items()
+        )
+
+    def alignment(self, job: _Job) -> float:
+        """Sum over nodes and resources of the share asked for times the share that is free."""
+        pools = range(len(self.machine.pools))
+        nodes = self.machine.cluster.node_count
+        total = (job.width / nodes) * (sum(self.free_nodes(pool) for pool in pools) / nodes)
+        free = self.free_resources()
+        for name, amount in self.machine.resources.items():
+            if amount:
+                total += (job.needs.get(name, 0) / amount) * (free[name] / amount)
+        return total
 
     def reserve(self, job: _Job, plan: _Plan) -> tuple[int, dict[int, int]]:
         start, split = plan.earliest(job)

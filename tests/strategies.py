@@ -227,6 +227,7 @@ def workloads(
         if resources
         else None,
         dependencies=draw(_edges(size)) if dependencies else None,
+        fails=column(st.sampled_from((False, False, False, True))) if draw(st.booleans()) else None,
         cancel_s=column(st.sampled_from((*[-1] * 12, 0, 5, 10, 20, 30, 60)))
         if cancellations and draw(st.booleans())
         else None,

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import layout
 from hpctwin.engine.abi import JobView
-from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy, multifactor
+from hpctwin.policies import (
+    BUILT_IN,
+    Ordering,
+    Pack,
+    adaptive,
+    formula,
+    make_policy,
+    multifactor,
+    pas,
+)
 from tests import strategies
 from tests.reference import simulate_reference
 
@@ -22,6 +31,10 @@ ORDERINGS = {
     "fairshare": formula("floor(0.5 - fairshare * 1000000)"),
     "multifactor": multifactor(size=700, partition=300, qos=200, fairshare=0),
     "formula": formula("nodes - wait/walltime"),
+    "chain": formula("nodes - chain"),
+    # As above: the power of a fair-share factor is rounded.
+    "adaptive": adaptive(fairshare=0),
+    "pas": pas(),
 }
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -31,7 +44,14 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy", "reservations": 3, "candidates": "smallest"},
     {"backfill": "easy", "candidates": "wfp"},
     {"backfill": "conservative"},
+    {"backfill": "pack", "pack": Pack(patience=20)},
+    {"backfill": "pack", "pack": Pack(depth=3, patience=0)},
+    {"backfill": "pack"},
 ]
+
+
+def name_of(policy: dict[str, Any]) -> str:
+    return "-".join(str(value) for value in policy.values() if str(value))
 
 
 def as_reference(order: Ordering | None) -> Any:
@@ -65,6 +85,8 @@ def compared(
         reservations=chosen.reservations,
         candidate_order=as_reference(chosen.candidates),
         placement=placement.replace("-", "_"),
+        depth=chosen.pack.depth,
+        patience_ms=round(chosen.pack.patience * 1000),
         expected_ms=expected,
         **options,
     )
@@ -93,7 +115,7 @@ def compared(
         )
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=lambda p: "-".join(map(str, p.values())))
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @pytest.mark.parametrize("order", sorted(ORDERINGS))
 @settings(max_examples=15)
 @given(workload=strategies.simple_workloads())
@@ -103,7 +125,7 @@ def test_every_ordering_and_backfill_on_a_uniform_cluster(
     compared(workload, Cluster.uniform(nodes=8), ORDERINGS[order], policy)
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=lambda p: "-".join(map(str, p.values())))
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=100)
 @given(data=st.data())
 def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None:
@@ -115,6 +137,6 @@ def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None
     options["placement"] = rules["placement"].replace("_", "-")
     options["expected_ms"] = data.draw(strategies.expectations(workload))
     order = data.draw(
-        st.sampled_from(["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor"])
+        st.sampled_from(["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"])
     )
     compared(workload, cluster, ORDERINGS[order], policy, **options)
