@@ -19,7 +19,6 @@ from hpctwin.engine.layout import (
     NODES,
     NOW,
     OLDEST,
-    ORDER,
     QUEUE,
     QUEUED,
     STACK,
@@ -55,17 +54,17 @@ def longest_waiting(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> int
         sim.count[OLDEST] = min(sim.count[OLDEST], since)
         if now - since < rules.patience or is_skipped(j, jobs, machine, sim):
             continue
-        if found < 0 or before(
-            float(since), j, float(sim.time[ELIGIBLE, found]), found, jobs
-        ):
+        if found < 0 or before(float(since), j, float(sim.time[ELIGIBLE, found]), found, jobs):
             found = j
     return found
 
 
 @jit()
 def protect(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> int:
-    """Start those whose patience is over, by eligible time; the first that does not fit gets a
-    reservation in the plan, and is returned; else -1."""
+    """Start those whose patience is over, by eligible time; reserve for the first that does not fit.
+
+    Returns that one, or -1.
+    """
     while True:
         j = longest_waiting(jobs, machine, sim, rules)
         if j < 0:
@@ -103,7 +102,7 @@ def alignment(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> float:
 def candidates(
     order: Order, protected: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> int:
-    """Put those of the first ``depth`` jobs that fit into ``work.job[LATER]``, and how many come before each."""
+    """Put those of the first ``depth`` jobs that fit, and how many come before each, into ``work.job``."""
     now = sim.count[NOW]
     n = sim.count[QUEUED]
     if rules.order_changes == 1:

@@ -38,8 +38,9 @@ def find_ordering(what: OrderingLike) -> Ordering:
 
     Args:
         what: an `Ordering`; a Python function ``(now, job) -> score``; or text: a name such as ``wfp``;
-            ``multifactor:age=1000,size=500`` or ``adaptive:chain=0``; a formula such as ``-(wait/walltime)**3*nodes``; a
-            function in a file, ``my.py:my_order``; or the name of an installed plug-in.
+            ``multifactor:age=1000,size=500`` or ``adaptive:chain=0``; a formula such as
+            ``-(wait/walltime)**3*nodes``; a function in a file, ``my.py:my_order``; or the name of an
+            installed plug-in.
 
     Raises:
         UnknownNameError: no ordering has that name; the message lists those there are.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from hpctwin.errors import ConfigError, UnknownNameError
@@ -38,8 +38,8 @@ class Policy:
     reservations: int = 1
     candidates: Ordering | None = None
     placement: Placement = "first-fit"
-    pack: Pack = Pack()
-    pushdown: Pushdown = Pushdown()
+    pack: Pack = field(default_factory=Pack)
+    pushdown: Pushdown = field(default_factory=Pushdown)
 
     def compile(self) -> None:
         """Compile the orderings now, rather than at first use.
@@ -107,7 +107,7 @@ def make_policy(
         if given is not None and backfill != name:
             raise ConfigError(f"settings of {name} go with backfill {name!r}, not {backfill!r}")
     first = find_ordering(order)
-    if backfill == "pushdown" and first.changes:
+    if backfill == "pushdown" and (first.changes or first.chain):
         raise ConfigError(
             f"pushdown gives each job its priority once, when it enters the queue; the scores of "
             f"{first.name!r} change while jobs wait"
@@ -124,8 +124,9 @@ def make_policy(
 
 
 def parse_policy(text: str) -> Policy:
-    """Read ``ORDER``, ``ORDER+BACKFILL``, ``ORDER+easy:2/sjf``, ``ORDER+pushdown:parallel=any`` or
-    ``ORDER+BACKFILL@PLACEMENT``.
+    """Read ``ORDER``, ``ORDER+BACKFILL`` or ``ORDER+BACKFILL@PLACEMENT``.
+
+    Details of a backfill follow a colon: ``ORDER+easy:2/sjf``, ``ORDER+pushdown:parallel=any``.
 
     Raises:
         UnknownNameError, ConfigError, PolicyError: see `make_policy`.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hpctwin.engine import layout
 from hpctwin.engine.layout import Jobs, Machine, Sim
 from hpctwin.engine.state import new_sim, new_work
-from hpctwin.errors import SimulationError, WorkloadError
+from hpctwin.errors import ConfigError, SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
@@ -37,6 +37,7 @@ class OpenSimulation:
 
     Raises:
         WorkloadError: jobs depend on each other.
+        ConfigError: the policy's backfill is ``pack`` or ``pushdown``, which no forecast knows.
     """
 
     def __init__(
@@ -47,6 +48,11 @@ class OpenSimulation:
             raise WorkloadError(
                 f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
                 "simulation one by one"
+            )
+        if simulation.policy.backfill in ("pack", "pushdown"):
+            raise ConfigError(
+                f"cluster {simulation.cluster.name!r}: there are no forecasts under backfill "
+                f"{simulation.policy.backfill!r}; take none, first-fit, easy or conservative"
             )
         self.simulation = simulation
         self.size = len(workload)
@@ -83,8 +89,8 @@ class OpenSimulation:
         if not self.oracle:
             # What is expected of a job's length does not depend on where it runs.
             ahead_machine = machine._replace(speed=np.ones_like(machine.speed))
-        conservative = self.simulation.policy.backfill == "conservative"
-        ahead = new_sim(ahead_jobs, machine, seed=0, conservative=conservative)
+        backfill = self.simulation.compiled_policy()[2].backfill
+        ahead = new_sim(ahead_jobs, machine, seed=0, backfill=backfill)
         nodes = machine.node.shape[1]
         return (
             ahead_jobs,

@@ -138,3 +138,16 @@ def _begin_waiting(arrived: int, jobs: layout.Jobs, sim: Sim) -> None:
     sim.time[layout.ELIGIBLE, waiting] = jobs.fixed[layout.SUBMIT, waiting]
     sim.number[layout.QUEUE, : len(waiting)] = waiting
     sim.count[layout.QUEUED] = len(waiting)
+    if len(waiting):
+        sim.count[layout.OLDEST] = jobs.fixed[layout.SUBMIT, waiting].min()
+    _begin_chains(arrived, jobs, sim)
+
+
+def _begin_chains(arrived: int, jobs: layout.Jobs, sim: Sim) -> None:
+    """How long the chains are that wait for each job, among those submitted."""
+    by_level = np.argsort(jobs.fixed[layout.LEVEL, :arrived], kind="stable")
+    chain = sim.number[layout.CHAIN]
+    for job in by_level.tolist():
+        waits = slice(jobs.fixed[layout.WAITS_FROM, job], jobs.fixed[layout.WAITS_TO, job])
+        for on in jobs.edges[layout.WAITS_ON, waits].tolist():
+            chain[on] = max(chain[on], chain[job] + jobs.fixed[layout.EXPECTED, job])
