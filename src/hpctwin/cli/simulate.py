@@ -40,7 +40,8 @@ def simulate_command(
         trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
         order: ordering: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
-        backfill: none, first-fit, easy or conservative.
+        backfill: none, first-fit, easy, conservative, pack or pushdown; the last two may have settings, as in
+            pack:patience=12h or pushdown:parallel=any,adjacent=any.
         reservations: jobs per partition that EASY protects.
         candidates: EASY's ordering of candidates, for example sjf.
         placement: first-fit, best-fit, contiguous, random or spread.

@@ -45,7 +45,7 @@ def is_formula(text: str) -> bool:
     """Whether a text can only be meant as a formula."""
     if text.startswith("pbs:"):
         return True
-    return any(sign in text for sign in "+*/()<>") or text.startswith("-")
+    return any(sign in text for sign in "+*/()<>") or text.startswith("-") or " - " in text
 
 
 def formula(text: str) -> Ordering:

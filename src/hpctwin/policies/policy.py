@@ -82,7 +82,8 @@ def make_policy(
 
     Args:
         order: see `find_ordering`.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``; the
+            last two with their settings, if any, as in ``pack:patience=12h``.
         reservations: jobs per partition that EASY protects, at least 1.
         candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
         placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
@@ -93,6 +94,12 @@ def make_policy(
         UnknownNameError: a name is not known.
         ConfigError: a number is out of range, or an option does not go with the backfill.
     """
+    head, colon, details = backfill.partition(":")
+    if colon and head in _SETTINGS and (pack, pushdown, candidates, reservations) == (
+        None, None, None, 1,
+    ):  # fmt: skip
+        settings = parse_settings(_SETTINGS[head], details)
+        return make_policy(order, head, placement=placement, **{head: settings})  # type: ignore[arg-type]
     for kind, name, known in (
         ("backfill", backfill, get_args(Backfill)),
         ("placement", placement, get_args(Placement)),
@@ -141,8 +148,7 @@ def parse_policy(text: str) -> Policy:
     if not plus or (head not in get_args(Backfill) and order not in ordering_names()):
         return make_policy(rest, placement=placement)
     if head in _SETTINGS:
-        settings = parse_settings(_SETTINGS[head], tail.partition(":")[2])
-        return make_policy(order, head, placement=placement, **{head: settings})  # type: ignore[arg-type]
+        return make_policy(order, tail.strip(), placement=placement)
     tail, _, candidates = tail.partition("/")
     backfill, _, count = tail.partition(":")
     if count and not count.isdigit():
