@@ -20,6 +20,11 @@ experiments_app.command(
     name="cqsim-plus",
     help="CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.",
 )
+experiments_app.command(
+    "hpctwin.cli.pas:pas",
+    name="pas",
+    help="PAS: jobs that depend on each other and share four resources, beside its Table I.",
+)
 
 
 @experiments_app.command
