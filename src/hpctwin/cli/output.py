@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hpctwin.model import Workload
-    from hpctwin.simulation import Result
+    from hpctwin.simulation import Result, Simulation
 
-__all__ = ["note_reading", "print_json", "progress_bar", "write_result"]
+__all__ = ["note_doomed", "note_reading", "print_json", "progress_bar", "write_result"]
 
 
 def print_json(value: Any) -> None:
@@ -31,6 +31,12 @@ def note_reading(workload: Workload) -> None:
         print(f"skipped: {message}", file=sys.stderr)
     if len(workload.notes.skipped) > 10:
         print(f"… and {len(workload.notes.skipped) - 10:,} more skipped", file=sys.stderr)
+
+
+def note_doomed(simulation: Simulation) -> None:
+    """Say on standard error which jobs can never start, and for what other job."""
+    for sentence in simulation.why_doomed():
+        print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
 
 
 @contextmanager

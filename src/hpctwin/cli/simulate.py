@@ -54,7 +54,7 @@ def simulate_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_reading, print_json, progress_bar, write_result
+    from hpctwin.cli.output import note_doomed, note_reading, print_json, progress_bar, write_result
     from hpctwin.policies import make_policy
     from hpctwin.simulation import Simulation
 
@@ -67,6 +67,7 @@ def simulate_command(
     options = run.as_dict()
     gantt = plot is not None and "gantt" in plot.stem
     simulation = Simulation(workload, cluster, policy=policy, track_nodes=gantt, **options)
+    note_doomed(simulation)
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         result = simulation.run(progress)
     del simulation  # its memory is better used by what follows

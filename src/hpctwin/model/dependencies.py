@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -11,7 +12,9 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = ["Dependencies", "DependencyKind", "check_acyclic", "doomed_by"]
+__all__ = ["Dependencies", "DependencyKind", "chain_text", "check_acyclic", "doomed_by"]
+
+_SHOWN = 12
 
 
 class DependencyKind(IntEnum):
@@ -140,9 +143,20 @@ def check_acyclic(dependencies: Dependencies, job_id: npt.NDArray[Any]) -> None:
         for job, on in zip(dependencies.job, dependencies.on, strict=True)
         if int(on) in in_cycle and int(job) in in_cycle
     }
-    path = [int(stuck[0])]
-    while waits_for[path[-1]] not in path:
-        path.append(waits_for[path[-1]])
-    cycle = path[path.index(waits_for[path[-1]]) :]
-    chain = " → ".join(str(job_id[row]) for row in [*cycle, cycle[0]])
+    place: dict[int, int] = {}
+    at = int(stuck[0])
+    while at not in place:
+        place[at] = len(place)
+        at = waits_for[at]
+    cycle = [*list(place)[place[at] :], at]
+    chain = chain_text([str(job_id[row]) for row in cycle])
     raise WorkloadError(f"dependencies form a cycle: {chain} (each waits for the next)")
+
+
+def chain_text(names: Sequence[str]) -> str:
+    """Jobs that wait for one another, for a message; the middle of a long chain is left out."""
+    if len(names) > _SHOWN:
+        half = _SHOWN // 2
+        between = f"… {len(names) - 2 * half:,} more …"
+        names = [*names[:half], between, *names[-half:]]
+    return " → ".join(names)

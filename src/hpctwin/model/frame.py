@@ -32,7 +32,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.dependencies import Dependencies, DependencyKind
+from hpctwin.model.dependencies import Dependencies, DependencyKind, chain_text
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.workload import PER_NODE, Category, Workload
 
@@ -166,10 +166,12 @@ def _waits_for(depends: pl.Series, ids: npt.NDArray[Any], row: int) -> list[str]
     for other, text in enumerate(depends.cast(pl.String)):
         for match in _EDGE.finditer(text or ""):
             waiting.setdefault(match[2], str(ids[other]))
-    chain = [str(ids[row])]
-    while chain[0] in waiting and waiting[chain[0]] not in chain:
-        chain.insert(0, waiting[chain[0]])
-    return chain
+    chain = {str(ids[row]): None}
+    last = str(ids[row])
+    while last in waiting and waiting[last] not in chain:
+        last = waiting[last]
+        chain[last] = None
+    return list(chain)[::-1]
 
 
 def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
@@ -189,7 +191,7 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
                 )
             kind, on, delay = match.groups()
             if on not in row_of:
-                chain = " → ".join([*_waits_for(frame["depends"], ids, row), str(on)])
+                chain = chain_text([*_waits_for(frame["depends"], ids, row), str(on)])
                 raise WorkloadError(
                     f"job {ids[row]}: depends on job {on}, which is not there "
                     f"(chain {chain}; each waits for the next)"

@@ -258,6 +258,16 @@ class Simulation:
         """What has happened so far."""
         return make_result(self, self._jobs, self._machine, self._sim)
 
+    def why_doomed(self, most: int = 10) -> list[str]:
+        """Jobs that can never start since a job they wait for cannot complete: a sentence for each.
+
+        Args:
+            most: so many sentences; one more tells how many are left.
+        """
+        from hpctwin.simulation.doomed import why_doomed
+
+        return list(why_doomed(self, most))
+
     @property
     def state(self) -> Sim:
         """The engine's arrays; to be looked at, not changed."""
