@@ -22,7 +22,7 @@ class TraceOptions:
     """How the trace is read."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """swf, spars, batsim, csv or parquet; read off the file's name if left out."""
+    """swf, spars, batsim, wfcommons, csv or parquet; read off the file's name if left out."""
     skip_invalid: Annotated[bool, Parameter(group="Trace", negative=())] = False
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"

@@ -1,4 +1,4 @@
-"""Reading and writing workloads: SWF, SPARS and Batsim JSON, CSV, Parquet.
+"""Reading and writing workloads: SWF, SPARS, Batsim and WfCommons JSON, CSV, Parquet.
 
 Formats go by the file's name; ``.gz`` may follow any but ``.parquet``.
 
@@ -8,6 +8,7 @@ format     file names             what it is
 swf        ``.swf``, ``.txt``     Standard Workload Format (Parallel Workloads Archive)
 spars      ``.json``              workload of the simulator SPARS
 batsim     ``.json``              workload of the simulator Batsim; told apart by its profiles
+wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``               our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
 =========  =====================  =================================================================
@@ -21,7 +22,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import TraceError, UnknownNameError
+from hpctwin.errors import TraceError, UnknownNameError, WorkloadError
 from hpctwin.formats._files import read_json, write_atomically
 from hpctwin.formats.swf_rules import SwfRules
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "SwfRules", "read_workload", "write_atomically", "write_workload"]
 
-FORMATS = ("batsim", "csv", "parquet", "spars", "swf")
+FORMATS = ("batsim", "csv", "parquet", "spars", "swf", "wfcommons")
 """The names of the formats."""
 
 _SUFFIXES = {
@@ -78,10 +79,14 @@ def read_workload(
         return read_table(path, skip_invalid=skip_invalid)
     from hpctwin.formats.batsim import is_batsim, read_batsim_document
     from hpctwin.formats.spars import is_spars, read_spars_document
+    from hpctwin.formats.wfcommons import is_wfcommons, read_wfcommons_document
 
     document = read_json(path)
     if kind == "json":
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
+        kind = "wfcommons" if is_wfcommons(document) else kind
+    if kind == "wfcommons":
+        return read_wfcommons_document(path, document, skip_invalid=skip_invalid)
     if kind == "batsim":
         return read_batsim_document(
             path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid
@@ -109,6 +114,10 @@ def write_workload(
     """
     path = Path(path)
     kind = _format_of(path, format)
+    if kind == "wfcommons":
+        raise WorkloadError(
+            "wfcommons is read only; write csv or parquet, which hold dependencies too"
+        )
     if kind == "swf":
         from hpctwin.formats.swf_write import write_swf
 

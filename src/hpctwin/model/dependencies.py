@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -12,7 +12,14 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = ["Dependencies", "DependencyKind", "chain_text", "check_acyclic", "doomed_by"]
+__all__ = [
+    "Dependencies",
+    "DependencyKind",
+    "chain_text",
+    "check_acyclic",
+    "doomed_by",
+    "waiting_chain",
+]
 
 _SHOWN = 12
 
@@ -160,3 +167,18 @@ def chain_text(names: Sequence[str]) -> str:
         between = f"… {len(names) - 2 * half:,} more …"
         names = [*names[:half], between, *names[-half:]]
     return " → ".join(names)
+
+
+def waiting_chain(waits: Mapping[str, str], job: str) -> list[str]:
+    """Jobs from one that nothing waits for, as far as is told, down to a job; each waits for the next.
+
+    Args:
+        waits: for a job, one that waits for it.
+        job: where the chain ends.
+    """
+    chain = {job: None}
+    last = job
+    while last in waits and waits[last] not in chain:
+        last = waits[last]
+        chain[last] = None
+    return list(chain)[::-1]

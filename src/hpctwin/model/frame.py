@@ -32,7 +32,12 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.dependencies import Dependencies, DependencyKind, chain_text
+from hpctwin.model.dependencies import (
+    Dependencies,
+    DependencyKind,
+    chain_text,
+    waiting_chain,
+)
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.workload import PER_NODE, Category, Workload
 
@@ -160,18 +165,13 @@ def _depends_text(workload: Workload) -> pl.Series:
     return pl.Series([";".join(t) or None for t in texts], dtype=pl.String)
 
 
-def _waits_for(depends: pl.Series, ids: npt.NDArray[Any], row: int) -> list[str]:
-    """The longest way we find from a job that nothing waits for down to the job of a row."""
-    waiting: dict[str, str] = {}
+def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
+    """For each job that another waits for, the first that does."""
+    waits: dict[str, str] = {}
     for other, text in enumerate(depends.cast(pl.String)):
         for match in _EDGE.finditer(text or ""):
-            waiting.setdefault(match[2], str(ids[other]))
-    chain = {str(ids[row]): None}
-    last = str(ids[row])
-    while last in waiting and waiting[last] not in chain:
-        last = waiting[last]
-        chain[last] = None
-    return list(chain)[::-1]
+            waits.setdefault(match[2], str(ids[other]))
+    return waits
 
 
 def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
@@ -191,7 +191,7 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
                 )
             kind, on, delay = match.groups()
             if on not in row_of:
-                chain = chain_text([*_waits_for(frame["depends"], ids, row), str(on)])
+                chain = chain_text(waiting_chain(_waits(frame["depends"], ids), on))
                 raise WorkloadError(
                     f"job {ids[row]}: depends on job {on}, which is not there "
                     f"(chain {chain}; each waits for the next)"
