@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hpctwin import Cluster, simulate
 from hpctwin.errors import HpctwinError, TraceError, WorkloadError
