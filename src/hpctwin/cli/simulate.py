@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from hpctwin.cli.options import ClusterOptions, RunOptions, TraceOptions
+
+if TYPE_CHECKING:
+    from hpctwin.simulation import Simulation
 
 __all__ = ["simulate_command"]
 
@@ -32,6 +35,7 @@ def simulate_command(
     fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
+    explain: Annotated[tuple[str, ...], Parameter(group="Output", negative=())] = (),
     json: Annotated[bool, Parameter(group="Output", negative=())] = False,
 ) -> int:
     """Simulate a trace on a cluster under one policy, and show how it went.
@@ -50,7 +54,9 @@ def simulate_command(
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
             name has "queue" or "gantt" in it.
-        json: print the summary as JSON.
+        explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
+            waiting, instead of the figures of the run; more than one may be given.
+        json: print the summary, or the explanation, as JSON.
     """
     from rich.console import Console
 
@@ -68,6 +74,9 @@ def simulate_command(
     gantt = plot is not None and "gantt" in plot.stem
     simulation = Simulation(workload, cluster, policy=policy, track_nodes=gantt, **options)
     note_doomed(simulation)
+    if explain:
+        _explain(simulation, explain, json)
+        return 0
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         result = simulation.run(progress)
     del simulation  # its memory is better used by what follows
@@ -107,3 +116,27 @@ def simulate_command(
     if by is not None:
         console.print(breakdown_table(result.jobs, by))
     return 0
+
+
+def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
+    from rich.console import Console
+
+    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.simulation.explain import explain
+
+    console = Console()
+    told = {}
+    for job in jobs:
+        with progress_bar(f"job {job}") as progress:
+            told[job] = explain(simulation.fork(), job, progress)
+    if json:
+        print_json({job: [moment.plain() for moment in moments] for job, moments in told.items()})
+        return
+    for job, moments in told.items():
+        console.print(f"[bold]job {job}[/] under {simulation.policy.name}", highlight=False)
+        if not moments:
+            console.print("  was never submitted", highlight=False)
+        for moment in moments:
+            console.print(
+                f"  {moment.time_s:>12,.3f} s  {moment.text}", highlight=False, soft_wrap=True
+            )

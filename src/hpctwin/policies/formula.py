@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import math
+from functools import lru_cache
 from typing import Any
 
 from hpctwin.engine.abi import JobView
@@ -48,8 +49,9 @@ def is_formula(text: str) -> bool:
     return any(sign in text for sign in "+*/()<>") or text.startswith("-") or " - " in text
 
 
+@lru_cache(maxsize=256)
 def formula(text: str) -> Ordering:
-    """Make an ordering of a formula.
+    """Make an ordering of a formula; the same again is not compiled again.
 
     Args:
         text: an expression of the fields of `JobView`, ``now``, the names in `PBS_NAMES`, numbers,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,9 @@ def ordering_names() -> list[str]:
     return sorted([*BUILT_IN, *MAKERS])
 
 
+@lru_cache(maxsize=256)
 def _made(name: str, options: str) -> Ordering:
-    """An ordering that takes options, from ``key=value,key=value``."""
+    """An ordering that takes options, from ``key=value,key=value``; the same again is not compiled again."""
     maker = MAKERS[name]
     known = maker.__kwdefaults__ or {}
     given: dict[str, Any] = {}

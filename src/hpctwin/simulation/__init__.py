@@ -1,7 +1,8 @@
 """Simulating one workload on one cluster under one policy."""
 
+from hpctwin.simulation.explain import Moment, explain
 from hpctwin.simulation.replay import Replay, replay
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation, simulate
 
-__all__ = ["Replay", "Result", "Simulation", "replay", "simulate"]
+__all__ = ["Moment", "Replay", "Result", "Simulation", "explain", "replay", "simulate"]

@@ -1,0 +1,128 @@
+"""The story of a job: nothing left out that happened to it, nothing told that did not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate, write_workload
+from hpctwin.cli import main
+from hpctwin.engine import layout
+from hpctwin.errors import ConfigError
+from hpctwin.model import Dependencies, DependencyKind
+from hpctwin.simulation import Moment, explain
+from tests.engine.test_adaptive_guarantees import CLUSTER, workloads
+
+OK = DependencyKind.AFTEROK
+
+
+def story(workload: Workload, policy: str, job: int, cluster: Cluster = CLUSTER) -> list[Moment]:
+    return explain(Simulation(workload, cluster, policy=parse_policy(policy)), job)
+
+
+def blocked() -> Workload:
+    """Job 1 takes nearly all of the CPU for 100 ms; jobs 2 to 7 need more than is left; 8 waits for 7."""
+    return Workload.build(
+        submit_s=[0] * 8,
+        runtime_s=[0.1] + [0.001] * 7,
+        nodes=[1] * 8,
+        priority=[100, 6, 5, 4, 3, 2, 1, 9],
+        resources={"cpu": [9] + [2] * 7},
+        dependencies=Dependencies.of([(7, 6, OK, 0)]),
+    )
+
+
+def test_pushdowns_and_what_was_short_are_told_one_by_one() -> None:
+    moments = story(blocked(), "pas+pushdown", 2, Cluster.uniform(nodes=9, resources={"cpu": 10}))
+    assert [(m.what, m.time_s) for m in moments] == [
+        ("submitted", 0), ("eligible", 0), ("pushed", 0), ("waited", 0), ("pushed", 0.001),
+        ("waited", 0.001), ("pushed", 0.002), ("waited", 0.002), ("pushed", 0.003), ("aside", 0.003),
+        ("waited", 0.003), ("started", 0.1), ("ended", 0.101),
+    ]  # fmt: skip
+    assert all(m.detail["resource"] == "cpu" for m in moments if m.what == "pushed")
+    waited = next(m for m in moments if (m.what, m.time_s) == ("waited", 0.003))
+    assert waited.until_s == 0.1
+    assert waited.detail == {"short_s": {"cpu": 0.097}, "kept_s": {}}
+
+
+def test_promotions_name_who_they_are_for() -> None:
+    cluster = Cluster.uniform(nodes=9, resources={"cpu": 10})
+    told = [m for m in story(blocked(), "pas+pushdown", 7, cluster) if m.what == "promoted"]
+    assert [m.text for m in told] == ["promoted 1 places for job 8"]
+    chain = [m for m in story(blocked(), "adaptive+pack", 7, cluster) if m.what == "promoted"]
+    assert [m.detail["chain_s"] for m in chain] == [0.001]
+
+
+def test_a_job_that_is_kept_back_though_it_fits_is_told_why() -> None:
+    workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[5, 5, 5], nodes=[4, 4, 2])
+    waited = story(workload, "fcfs+none", 3)[2]
+    assert waited.detail["kept_s"] == {"a job before it does not fit, and nobody passes": 5}
+    assert "place 2 of 2" in waited.text
+
+
+def test_a_job_held_for_ever_has_a_story_without_end() -> None:
+    workload = Workload.build(
+        submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], fails=[True, False],
+        dependencies=Dependencies.of([(1, 0, OK, 0)]),
+    )  # fmt: skip
+    simulation = Simulation(workload, CLUSTER, on_dependency_failure="hold")
+    assert [m.what for m in explain(simulation, 2)] == ["submitted", "pending"]
+
+
+@pytest.mark.parametrize(
+    "policy", ["adaptive+pack", "pas+pushdown:interval=1s,promotion=1s", "fcfs+easy", "wfp+none"]
+)
+@settings(max_examples=40)
+@given(workload=workloads(), pick=st.integers(0, 19))
+def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, pick: int) -> None:
+    row = pick % len(workload)
+    job = workload.job_id[row]
+    moments = story(workload, policy, job)
+    result = simulate(workload, CLUSTER, policy=parse_policy(policy)).jobs.row(row, named=True)
+    times = {
+        m.what: m.time_s for m in moments if m.what in ("submitted", "eligible", "started", "ended")
+    }
+    assert times.get("submitted") == result["submit_s"]
+    assert times.get("eligible") == result["eligible_s"]
+    assert times.get("started") == result["start_s"]
+    assert times.get("ended") == result["end_s"]
+    # Stretches of waiting fill the time from eligible to the start (or the end of what never started).
+    waits = [m for m in moments if m.what == "waited"]
+    if result["eligible_s"] is not None:
+        until = result["start_s"] if result["start_s"] is not None else result["end_s"]
+        length = sum(m.until_s - m.time_s for m in waits)
+        assert length == pytest.approx(until - result["eligible_s"])
+    for m in waits:
+        whole = m.until_s - m.time_s
+        assert all(0 < short <= whole + 1e-9 for short in m.detail["short_s"].values())
+        # A resource that was short all the time, or something else that kept it, or both in turn.
+        assert sum(m.detail["kept_s"].values()) + sum(m.detail["short_s"].values()) >= whole - 1e-9
+    run = Simulation(workload, CLUSTER, policy=parse_policy(policy))
+    run.advance()
+    if run.state.push.shape[1]:
+        pushed = sum(m.what == "pushed" for m in moments)
+        risen = sum(m.detail.get("places", 0) for m in moments)
+        assert pushed == run.state.push[layout.PUSHED, row]
+        assert risen == run.state.push[layout.RISEN, row]
+
+
+def test_the_command_tells_it_and_names_a_job_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.csv"
+    write_workload(Workload.build(submit_s=[0, 0], runtime_s=[5, 5], nodes=[4, 4]), path)
+    with pytest.raises(SystemExit) as stop:
+        main(["simulate", str(path), "--nodes", "6", "--explain", "2", "--json"])
+    assert not stop.value.code
+    told = json.loads(capsys.readouterr().out)["2"]
+    assert [one["what"] for one in told] == ["submitted", "eligible", "waited", "started", "ended"]
+    with pytest.raises(SystemExit) as stop:
+        main(["simulate", str(path), "--nodes", "6", "--explain", "7"])
+    assert stop.value.code == 2
+    assert "no job '7'; it has 2, among them 1, 2" in capsys.readouterr().err
+    with pytest.raises(ConfigError):
+        story(Workload.build(submit_s=[0], runtime_s=[5], nodes=[4]), "fcfs+easy", 9)
