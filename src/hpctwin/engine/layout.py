@@ -86,9 +86,10 @@ FACT_DOMINANT, FACT_LOAD, FACT_CPU, FACT_MEMORY_MB, FACT_RISK = np.arange(10, 15
 FACTS = 15
 
 # Rows of Sim.push: two neighbours in a list, which list, how often pushed down and what was short
-# then, places risen, when last looked at. Three columns after the jobs' are the ends of the lists.
-NEXT, PREVIOUS, LIST, PUSHED, BLOCKED, RISEN, LOOKED = np.arange(7)
-PUSH_ROWS, LISTS = 7, 3
+# then, places risen, when last looked at; slot of a job of the waiting queue, and the job in a slot. Three
+# columns after the jobs' are the ends of the lists; that of the waiting queue counts slots and jobs.
+NEXT, PREVIOUS, LIST, PUSHED, BLOCKED, RISEN, LOOKED, SLOT, SLOTTED = np.arange(9)
+PUSH_ROWS, LISTS = 9, 3
 FRESH, MAIN, ASIDE = np.arange(3)
 
 

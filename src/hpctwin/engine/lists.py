@@ -1,12 +1,15 @@
 """The lists of pushdown: each waiting job is in one of three, between two neighbours.
 
-The lists are rings through ``Sim.push``; the end of list ``k`` is the column ``k`` after the jobs'.
+The lists are rings through ``Sim.push``; the end of list ``k`` is the column ``k`` after the jobs'. The
+waiting queue, which may be long and is searched from its first to its last, is kept in slots too: who goes
+through them need not follow a ring through the memory.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
+    ASIDE,
     BLOCKED,
     LIST,
     LISTS,
@@ -15,6 +18,8 @@ from hpctwin.engine.layout import (
     PREVIOUS,
     PUSHED,
     RISEN,
+    SLOT,
+    SLOTTED,
     I64x2,
 )
 
@@ -49,8 +54,39 @@ def list_insert(j: int, which: int, at: int, push: I64x2) -> None:
 
 
 @jit()
+def tidy_slots(push: I64x2) -> None:
+    """Close the gaps that those who left the waiting queue have left in the slots."""
+    end = list_end(ASIDE, push)
+    kept = 0
+    for i in range(push[SLOT, end]):
+        j = push[SLOTTED, i]
+        if j >= 0:
+            push[SLOTTED, kept] = j
+            push[SLOT, j] = kept
+            kept += 1
+    push[SLOT, end] = kept
+
+
+@jit()
+def put_aside(j: int, push: I64x2) -> None:
+    """Put a job, which is in no list, at the end of the waiting queue."""
+    end = list_end(ASIDE, push)
+    list_insert(j, ASIDE, end, push)
+    if push[SLOT, end] > 2 * push[SLOTTED, end] or push[SLOT, end] == push.shape[1] - LISTS:
+        tidy_slots(push)
+    n = push[SLOT, end]
+    push[SLOTTED, n] = j
+    push[SLOT, j] = n
+    push[SLOT, end] = n + 1
+    push[SLOTTED, end] += 1
+
+
+@jit()
 def list_remove(j: int, push: I64x2) -> None:
     """Take a job out of its list."""
+    if push[LIST, j] == ASIDE:
+        push[SLOTTED, push[SLOT, j]] = -1
+        push[SLOTTED, list_end(ASIDE, push)] -= 1
     before = push[PREVIOUS, j]
     after = push[NEXT, j]
     push[NEXT, before] = after

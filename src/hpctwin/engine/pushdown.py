@@ -1,6 +1,6 @@
 """The pass of PAS: a queue whose blocked jobs are pushed down (Goyal and Pavithra, §III).
 
-What the paper leaves open, and the choice made for each point, is in docs/pas.md.
+What the paper leaves open, and the choice made for each point, is in docs/adaptive.md.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from hpctwin.engine.layout import (
     RISEN,
     RUN,
     RUNS,
+    SLOT,
+    SLOTTED,
     STARTS,
     STATE,
     TIMER,
@@ -48,7 +50,15 @@ from hpctwin.engine.layout import (
     Sim,
     Work,
 )
-from hpctwin.engine.lists import list_empty, list_end, list_first, list_insert, list_remove
+from hpctwin.engine.lists import (
+    list_empty,
+    list_end,
+    list_first,
+    list_insert,
+    list_remove,
+    put_aside,
+    tidy_slots,
+)
 from hpctwin.engine.order import before, heap_order, pop_order
 from hpctwin.engine.plan import plan_build, plan_fits
 from hpctwin.engine.planned import start_now
@@ -78,7 +88,7 @@ def push_down(j: int, places: int, attempts: int, push: I64x2) -> None:
     push[PUSHED, j] += 1
     list_remove(j, push)
     if push[PUSHED, j] > attempts:
-        list_insert(j, ASIDE, list_end(ASIDE, push), push)
+        put_aside(j, push)
         return
     while places > 0 and at != list_end(MAIN, push):
         at = push[NEXT, at]
@@ -145,19 +155,21 @@ def shortage(j: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> int:
 
 
 @jit()
-def next_that_fits(j: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> int:
-    """The first job of the waiting queue, from one on, that fits; the queue's end if none does."""
+def next_that_fits(slot: int, jobs: Jobs, machine: Machine, sim: Sim, work: Work) -> int:
+    """The slot, from one on, of the first job of the waiting queue that fits; -1 if none does."""
     pools = machine.speed.shape[0]
-    while j != list_end(ASIDE, sim.push):
+    for i in range(slot, sim.push[SLOT, list_end(ASIDE, sim.push)]):
+        j = sim.push[SLOTTED, i]
+        if j < 0:
+            continue
         # Most do not fit for a plain reason, found without calling anything.
         plain = True
         for c in range(jobs.resources.shape[1]):
             if sim.amount[FREE, pools + c] < jobs.resources[j, c]:
                 plain = False
         if plain and shortage(j, jobs, machine, sim, work) < 0:
-            break
-        j = sim.push[NEXT, j]
-    return j
+            return i
+    return -1
 
 
 @jit()
@@ -200,7 +212,7 @@ def is_adjacent(j: int, jobs: Jobs, sim: Sim, rules: Rules) -> bool:
 def next_cycle(
     changed: bool,
     looked: bool,
-    slot: bool,
+    room: bool,
     jobs: Jobs,
     machine: Machine,
     sim: Sim,
@@ -216,10 +228,9 @@ def next_cycle(
     cycle = sim.count[NOW] // rules.interval + 1
     if changed:
         return cycle * rules.interval
-    if looked or not slot:
+    if looked or not room:
         return NEVER
-    first = next_that_fits(list_first(ASIDE, sim.push), jobs, machine, sim, work)
-    if first == list_end(ASIDE, sim.push):
+    if next_that_fits(ZERO, jobs, machine, sim, work) < 0:
         return NEVER
     while (cycle + 1) % rules.every != 0:
         cycle += 1
@@ -243,15 +254,16 @@ def pass_pushdown(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Wo
     pushed = False
     limit = NEVER if rules.parallel == 0 else rules.parallel
     looks = (cycle + 1) % rules.every == 0 or list_empty(MAIN, push)
-    j = list_first(ASIDE, push)
+    if looks and push[SLOT, list_end(ASIDE, push)] > 2 * push[SLOTTED, list_end(ASIDE, push)]:
+        tidy_slots(push)
+    slot = ZERO
     while looks and sim.count[RUN] < limit:
-        j = next_that_fits(j, jobs, machine, sim, work)
-        if j == list_end(ASIDE, push):
+        slot = next_that_fits(slot, jobs, machine, sim, work)
+        if slot < 0:
             break
-        after = push[NEXT, j]
+        j = push[SLOTTED, slot]
         list_remove(j, push)
         start_now(j, jobs, machine, sim, rules, work)
-        j = after
     while sim.count[RUN] < limit:
         j = list_first(MAIN, push)
         if j == list_end(MAIN, push) or push[LOOKED, j] == now:
@@ -268,5 +280,5 @@ def pass_pushdown(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Wo
         list_remove(j, push)
         start_now(j, jobs, machine, sim, rules, work)
     changed = pushed or sim.count[STARTS] > started
-    slot = sim.count[RUN] < limit
-    sim.count[TIMER] = next_cycle(changed, looks, slot, jobs, machine, sim, rules, work)
+    room = sim.count[RUN] < limit
+    sim.count[TIMER] = next_cycle(changed, looks, room, jobs, machine, sim, rules, work)

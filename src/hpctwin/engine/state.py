@@ -70,6 +70,7 @@ def with_pushdown(sim: Sim) -> Sim:
     push[[layout.PUSHED, layout.RISEN]] = 0
     ends = np.arange(size, size + layout.LISTS)
     push[layout.NEXT, ends] = push[layout.PREVIOUS, ends] = ends
+    push[layout.SLOT, ends] = push[layout.SLOTTED, ends] = 0
     count = sim.count.copy()
     count[layout.TOLD] = 0
     count[layout.CYCLE_AT] = -1
