@@ -15,7 +15,9 @@ NODES = 8
 POLICIES = [
     "fcfs+none", "fcfs+first-fit", "fcfs+easy", "fcfs+easy:3", "fcfs+easy/sjf", "fcfs+conservative",
     "wfp+none", "wfp+first-fit", "wfp+easy", "wfp+easy:2/sjf", "wfp+conservative", "sjf+easy",
-    "expansion+easy", "fairshare+easy", "multifactor:size=500+conservative",
+    "expansion+easy", "fairshare+easy", "multifactor:size=500+conservative", "adaptive+pack",
+    "wfp+pack:patience=9s", "pas+pushdown:interval=1s,promotion=1s",
+    "pas+pushdown:interval=3s,promotion=2s,parallel=any,adjacent=any",
 ]  # fmt: skip
 
 
@@ -88,7 +90,7 @@ def test_advancing_in_pieces_gives_the_same_state_as_one_run(
     assert same(whole, pieces)
 
 
-@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative"])
+@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative", *POLICIES[-4:-1]])
 @given(workload=workloads(), at=st.integers(0, 60), other=st.sampled_from(POLICIES))
 def test_a_fork_changes_nothing_in_its_parent(
     policy: str, workload: Workload, at: int, other: str
@@ -105,7 +107,9 @@ def test_a_fork_changes_nothing_in_its_parent(
     assert same(parent, before)
 
 
-@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative"])
+@pytest.mark.parametrize(
+    "policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative", *POLICIES[-4:]]
+)
 @given(workload=workloads(), at=st.integers(0, 60))
 def test_a_fork_under_another_policy_starts_from_the_same_machine(
     policy: str, workload: Workload, at: int
