@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.engine import layout
 from hpctwin.metrics.resources import dependency_violations
-from hpctwin.model import Dependencies, DependencyKind
+from hpctwin.model import Category, Dependencies, DependencyKind
 
 NODES = 6
 RESOURCES = {"cpu": 10, "disk_mbps": 7}
@@ -60,7 +60,7 @@ def workloads(draw: st.DrawFn, size: int = 20, *, depend: bool = True) -> Worklo
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25)
+@settings(max_examples=60)
 @given(workload=workloads(), hold=st.booleans())
 def test_no_dependency_is_ever_violated_on_any_graph(
     policy: str, workload: Workload, hold: bool
@@ -87,7 +87,7 @@ def test_no_dependency_is_ever_violated_on_any_graph(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(workload=workloads())
 def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
     policy: str, workload: Workload
@@ -108,7 +108,7 @@ def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=15)
+@settings(max_examples=30)
 @given(workload=workloads())
 def test_no_resource_is_ever_oversubscribed(policy: str, workload: Workload) -> None:
     jobs = simulate(workload, CLUSTER, policy=parse_policy(policy)).jobs
@@ -141,7 +141,7 @@ def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.
 
 
 @pytest.mark.parametrize("order", ["adaptive", "ljf", "smallest", "wfp"])
-@settings(max_examples=60)
+@settings(max_examples=300)
 @given(workload=workloads(40, depend=False), patience=st.sampled_from([0, 1, PATIENCE_S, 40]))
 def test_nobody_waits_longer_than_the_stated_bound(
     order: str, workload: Workload, patience: int
@@ -181,7 +181,7 @@ def test_an_adversary_who_never_stops_cannot_keep_a_job_waiting(stream: int) -> 
     assert all(wait >= 2 * stream - 3 for wait in waits.values()), waits
 
 
-@settings(max_examples=40)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_what_comes_later_cannot_move_a_job_past_its_bound(data: st.DataObject) -> None:
     """The same jobs with any others after them: those there first stay within the bound they had."""
@@ -209,3 +209,63 @@ def test_what_comes_later_cannot_move_a_job_past_its_bound(data: st.DataObject) 
     longest = more.walltime_ms.max() / 1000
     # However many come, only those of the first can be ahead of one of the first.
     assert (start - eligible)[: len(first)].max() <= PATIENCE_S + len(first) * longest
+
+
+# --- what the adaptive ordering does ------------------------------------------------------------
+
+
+def starts(policy: str, workload: Workload, nodes: int = 1) -> list[float]:
+    jobs = simulate(workload, Cluster.uniform(nodes=nodes), policy=parse_policy(policy)).jobs
+    return jobs["start_s"].to_list()
+
+
+def test_who_has_used_less_goes_first_unless_fair_share_is_off() -> None:
+    """User a runs for 100 s; then one job of a and, later, one of b wait."""
+    workload = Workload.build(
+        submit_s=[0, 1, 2],
+        runtime_s=[100, 10, 10],
+        nodes=[1] * 3,
+        user=Category.of(["a", "a", "b"]),
+    )
+    assert starts("adaptive+pack", workload) == [0, 110, 100]
+    assert starts("adaptive:fairshare=0+pack", workload) == [0, 100, 110]
+
+
+def test_a_job_rises_by_the_whole_chain_behind_it_not_only_the_next() -> None:
+    """Jobs 1 and 2 are alike but for what waits for them: one long job, or a longer chain of short ones."""
+    edges = [(3, 1, DependencyKind.AFTEROK, 0)]
+    edges += [(i + 1, i, DependencyKind.AFTEROK, 0) for i in range(4, 12)]
+    edges += [(4, 2, DependencyKind.AFTEROK, 0)]
+    workload = Workload.build(
+        submit_s=[0] * 13,
+        runtime_s=[5, 20, 20, 60, *[10] * 9],
+        nodes=[1] * 13,
+        dependencies=Dependencies.of(edges),
+    )
+    _, one, two, *_ = starts("adaptive+pack", workload)
+    assert two < one
+    assert (
+        starts("adaptive:chain=0+pack", workload)[1] < starts("adaptive:chain=0+pack", workload)[2]
+    )
+
+
+def test_as_many_jobs_run_at_once_as_the_resources_hold() -> None:
+    workload = Workload.build(
+        submit_s=[0] * 10, runtime_s=[4] * 10, nodes=[1] * 10, resources={"cpu": [1] * 10}
+    )
+    cluster = Cluster.uniform(nodes=10, resources={"cpu": 10})
+    jobs = simulate(workload, cluster, "adaptive", "pack").jobs
+    assert jobs["start_s"].to_list() == [0] * 10
+
+
+def test_what_goes_best_with_what_is_free_starts_first() -> None:
+    """Much CPU is free and little disk: the job that asks for CPU goes before a smaller one for disk."""
+    workload = Workload.build(
+        submit_s=[0, 1, 1],
+        runtime_s=[10] * 3,
+        nodes=[1] * 3,
+        resources={"cpu": [0, 9, 2], "disk_mbps": [4, 0, 3]},
+    )
+    cluster = Cluster.uniform(nodes=2, resources=RESOURCES)
+    for backfill, start in (("pack", [0, 1, 11]), ("first-fit", [0, 11, 1])):
+        assert simulate(workload, cluster, "adaptive", backfill).jobs["start_s"].to_list() == start
