@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.errors import UnknownNameError
+from hpctwin.generate.draws import within
 from hpctwin.generate.failures import failure_risk, with_failures
 from hpctwin.generate.pas import RESOURCES, pas, pas_cluster
 from hpctwin.metrics.resources import dependency_violations, resource_utilization
@@ -91,7 +92,7 @@ class Row:
         delayed: jobs that did not start when they were eligible.
         completed, failed, cancelled: jobs that came to that end; cancelled since they waited for one
             that failed.
-        mean_wait_completed: of the jobs that completed.
+        mean_wait_completed: of the jobs that completed; 0 if none did.
         utilization: share of each resource in use until the makespan.
         engine_s: seconds that the simulation took.
     """
@@ -151,7 +152,7 @@ def run_seed(
         ConfigError: a number is out of range.
     """
     workload = pas(jobs=jobs, seed=seed)
-    risk = failure_risk(workload, failures or PREDICTED)
+    risk = failure_risk(workload, within("failures", failures, 0, 0.99) or PREDICTED)
     if failures:
         workload = with_failures(workload, failures, seed=seed)
     untold = workload.replace(dependencies=Dependencies.none())
@@ -189,7 +190,7 @@ def _row(method: str, seed: int, workload: Workload, result: Result, ignored: Re
         completed=int(completed.sum()),
         failed=int((state == "failed").sum()),
         cancelled=int((state == "dependency").sum()),
-        mean_wait_completed=float(wait[completed].mean()),
+        mean_wait_completed=float(wait[completed].mean()) if completed.any() else 0.0,
         utilization=resource_utilization(jobs, workload.resources, RESOURCES),
         engine_s=result.engine_s,
     )
