@@ -31,6 +31,7 @@ bounds: $(VENV)/dev
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/twin.py
+	$(BIN)/python benchmarks/pas.py
 
 docs: $(VENV)/dev
 	$(BIN)/pip install -q -e '.[docs]'
