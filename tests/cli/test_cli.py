@@ -137,6 +137,8 @@ def test_faults_are_told_in_a_line_without_a_traceback(
 
 def test_policies_are_listed_and_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("policy", "list", "--json") == 0
-    assert "wfp" in json.loads(capsys.readouterr().out)["order"]
+    listed = json.loads(capsys.readouterr().out)
+    assert {"wfp", "multifactor", "adaptive", "pas", "pfm"} <= listed["order"].keys()
+    assert {"pack", "pushdown"} <= set(listed["backfill"])
     assert run("policy", "check", "wfp+easy/sjf") == 0
     assert "sjf: fine" in capsys.readouterr().out

@@ -24,11 +24,11 @@ def list_policies(*, json: Annotated[bool, Parameter(negative=())] = False) -> i
     from rich.table import Table
 
     from hpctwin.cli.output import print_json
-    from hpctwin.policies import BUILT_IN, Backfill, Placement, multifactor
-    from hpctwin.policies.lookup import ENTRY_POINTS
+    from hpctwin.policies import BUILT_IN, Backfill, Placement
+    from hpctwin.policies.lookup import ENTRY_POINTS, MAKERS
 
     orders = {name: made.summary for name, made in sorted(BUILT_IN.items())}
-    orders["multifactor"] = multifactor().summary
+    orders |= {name: make().summary for name, make in sorted(MAKERS.items())}
     orders |= {p.name: f"plug-in: {p.value}" for p in metadata.entry_points(group=ENTRY_POINTS)}
     if json:
         print_json(

@@ -118,7 +118,7 @@ def parse_fast(body: bytes) -> Records | None:
     }
     try:
         frame = pl.read_csv(body, has_header=False, schema=schema, separator=" ", quote_char=None)
-    except pl.exceptions.PolarsError:
+    except (pl.exceptions.PolarsError, OSError):  # OSError: it takes the bytes for compressed ones
         return None
     columns: dict[str, npt.NDArray[Any]] = {}
     for field in FIELDS:

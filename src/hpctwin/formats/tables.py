@@ -153,7 +153,7 @@ def _csv_at_once(text: str) -> _Table | None:
         return None
     try:
         frame = pl.read_csv(text.encode(), infer_schema=False, quote_char=None, null_values="")
-    except pl.exceptions.PolarsError:
+    except (pl.exceptions.PolarsError, OSError):  # OSError: it takes the bytes for compressed ones
         return None
     return _Table(frame, None)
 
