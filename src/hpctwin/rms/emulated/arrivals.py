@@ -25,11 +25,13 @@ class Arrival:
         spec: what it asks for; ``submit_s`` is when it comes.
         runtime_s: how long it runs on nodes of speed 1.
         cancel_s: when its user cancels it, not before its submission; None for never.
+        fails: whether it ends with an error when its runtime is over.
     """
 
     spec: JobSpec
     runtime_s: float
     cancel_s: float | None
+    fails: bool = False
 
 
 def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
@@ -88,7 +90,8 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
         cancel_s = None
         if cancel_ms >= 0:
             cancel_s = round(start_s + max(submit_ms, cancel_ms) / MS_PER_S, 3)
-        yield Arrival(spec, runtime_ms / MS_PER_S, cancel_s)
+        fails = workload.fails is not None and bool(workload.fails[row])
+        yield Arrival(spec, runtime_ms / MS_PER_S, cancel_s, fails)
 
 
 def _edges(workload: Workload, ids: list[str]) -> dict[int, tuple[JobDependency, ...]]:

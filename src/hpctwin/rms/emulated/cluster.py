@@ -41,6 +41,7 @@ class _Job:
 
     record: JobRecord
     runtime_s: float
+    fails: bool = False
     nodes: tuple[int, ...] = ()
     first_start_s: float | None = None
     end: Entry | None = None
@@ -179,13 +180,16 @@ class EmulatedCluster:
 
     # --- what users and operators do -------------------------------------------------------------
 
-    def submit(self, spec: JobSpec, runtime_s: float | None = None) -> Outcome:
+    def submit(
+        self, spec: JobSpec, runtime_s: float | None = None, *, fails: bool = False
+    ) -> Outcome:
         """Submit a job.
 
         Args:
             spec: what it asks for.
             runtime_s: how long it would run on nodes of speed 1; without, a share of its walltime
                 as the faults say.
+            fails: whether it ends with an error when its runtime is over.
 
         Returns:
             Refused if it could never run here, or waits for a job that is not known.
@@ -208,7 +212,8 @@ class EmulatedCluster:
         if runtime_s is None:
             share = self._runtimes.uniform(self.faults.shortest_run, self.faults.longest_run)
             runtime_s = share * spec.walltime_s
-        self.jobs[spec.id] = _Job(JobRecord.model_construct(spec=spec), max(0.0, runtime_s))
+        record = JobRecord.model_construct(spec=spec)
+        self.jobs[spec.id] = _Job(record, max(0.0, runtime_s), fails)
         self._past.pop(spec.id, None)
         self._waiting += 1
         self.submitted += 1
@@ -344,7 +349,7 @@ class EmulatedCluster:
             self._agenda.put(SUBMIT, arrival.spec.submit_s, partial(self._arrive, arrival))
 
     def _arrive(self, arrival: Arrival) -> None:
-        outcome = self.submit(arrival.spec, arrival.runtime_s)
+        outcome = self.submit(arrival.spec, arrival.runtime_s, fails=arrival.fails)
         job_id = arrival.spec.id
         if outcome.result == "refused":
             self.rejected += 1
@@ -479,7 +484,7 @@ class EmulatedCluster:
 
     def _end(self, job: _Job, reason: str) -> None:
         job_id = job.record.spec.id
-        well = reason == "exit"
+        well = reason == "exit" and not job.fails
         self._give_back(job)
         self._note(job_id, reason)
         self._tell(ev.JobEnded, job_id=job_id, reason=reason, exit_code=0 if well else 1)
