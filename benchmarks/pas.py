@@ -10,7 +10,7 @@ import time
 
 from hpctwin import Simulation, parse_policy
 from hpctwin.generate.pas import pas, pas_cluster
-from hpctwin.metrics.resources import dependency_violations
+from hpctwin.metrics import dependency_violations
 from hpctwin.simulation import explain
 
 GOALS_S = {5_000: 0.5, 100_000: 20.0}

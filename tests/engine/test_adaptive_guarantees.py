@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.engine import layout
-from hpctwin.metrics.resources import dependency_violations
+from hpctwin.metrics import dependency_violations
 from hpctwin.model import Category, Dependencies, DependencyKind
 
 NODES = 6

@@ -12,7 +12,7 @@ from hpctwin.cli import main
 from hpctwin.experiments.pas import METHODS, OURS, PUBLISHED, THEIRS, Row, compared, run_seeds, wins
 from hpctwin.generate.failures import failure_risk, with_failures
 from hpctwin.generate.pas import RESOURCES, pas
-from hpctwin.metrics.resources import dependency_violations, resource_use, resource_utilization
+from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation import Result
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hpctwin import Cluster, simulate
 from hpctwin.errors import HpctwinError, TraceError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.metrics.resources import dependency_violations
+from hpctwin.metrics import dependency_violations
 from hpctwin.model import DependencyKind, Workload
 from tests.formats.test_fuzz import DAMAGE, damaged
 

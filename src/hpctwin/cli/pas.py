@@ -166,7 +166,7 @@ def _failures(rows: Sequence[Row]) -> Table:
 
 def _figure(results: dict[str, Result], path: Path) -> None:
     from hpctwin.generate.pas import RESOURCES
-    from hpctwin.metrics.resources import resource_use
+    from hpctwin.metrics import resource_use
     from hpctwin.model import MS_PER_S
     from hpctwin.report.accessor import save_figure
     from hpctwin.report.resources import plot_resource_use

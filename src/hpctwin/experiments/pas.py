@@ -17,7 +17,7 @@ from hpctwin.errors import UnknownNameError
 from hpctwin.generate.draws import within
 from hpctwin.generate.failures import failure_risk, with_failures
 from hpctwin.generate.pas import RESOURCES, pas, pas_cluster
-from hpctwin.metrics.resources import dependency_violations, resource_utilization
+from hpctwin.metrics import dependency_violations, resource_utilization
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.policies import parse_policy
 from hpctwin.simulation import Result, Simulation

@@ -8,6 +8,11 @@ from hpctwin.metrics.fairness import jain, unfair_delay
 from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
 from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
 from hpctwin.metrics.replay import capacity_conflicts
+from hpctwin.metrics.resources import (
+    dependency_violations,
+    resource_use,
+    resource_utilization,
+)
 from hpctwin.metrics.series import resample, series, widths_s
 from hpctwin.metrics.summary import Summary, summarize
 
@@ -17,10 +22,13 @@ __all__ = [
     "Summary",
     "breakdown",
     "capacity_conflicts",
+    "dependency_violations",
     "jain",
     "kiviat_area",
     "kiviat_scores",
     "resample",
+    "resource_use",
+    "resource_utilization",
     "series",
     "served",
     "summarize",
