@@ -123,3 +123,14 @@ def test_lublin_is_like_the_output_of_the_models_own_program(traces: Path) -> No
 
 def test_lublin_can_be_stretched_to_a_load() -> None:
     assert offered_load(generate("lublin", load=0.6), 256) == pytest.approx(0.6, rel=0.01)
+
+
+def test_generate_is_a_function_also_where_its_room_was_imported_first() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import hpctwin.generate.pas\nfrom hpctwin import generate\n"
+        "assert len(generate('pas', jobs=5)) == 5\nassert hpctwin.generate.pas.pas_cluster(3)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

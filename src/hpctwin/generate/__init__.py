@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError
@@ -47,3 +49,13 @@ def generate(name: str, **options: Any) -> Workload:
     except TypeError as error:
         raise ConfigError(f"generator {name!r}: an option has the wrong type ({error})") from error
     return made
+
+
+class _Room(ModuleType):
+    """A room that can be called: where it is imported first, ``hpctwin.generate`` is the room."""
+
+    def __call__(self, name: str, **options: Any) -> Workload:
+        return generate(name, **options)
+
+
+sys.modules[__name__].__class__ = _Room
