@@ -21,7 +21,7 @@ ORDER = types.FunctionType(ORDER_SIGNATURE)
 _ELEMENTS = {"I64": np.int64, "I8": np.int8, "F64": np.float64}
 
 
-def _bundle(cls: type) -> types.NamedTuple:
+def bundle(cls: type) -> types.NamedTuple:
     """The compiled type of a bundle of arrays, from its annotations in `layout`."""
     arrays = []
     for annotation in cls.__annotations__.values():
@@ -31,7 +31,7 @@ def _bundle(cls: type) -> types.NamedTuple:
     return types.NamedTuple(arrays, cls)
 
 
-JOBS, MACHINE, SIM, WORK = (_bundle(cls) for cls in (Jobs, Machine, Sim, Work))
+JOBS, MACHINE, SIM, WORK = (bundle(cls) for cls in (Jobs, Machine, Sim, Work))
 RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
 
 ADVANCE_SIGNATURE = int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, int64, int64)

@@ -35,6 +35,7 @@ AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 BACKFILL_NONE, BACKFILL_FIRST_FIT, BACKFILL_EASY, BACKFILL_CONSERVATIVE = np.array([0, 1, 2, 3])
 BACKFILL_PACK, BACKFILL_PUSHDOWN = np.array([4, 5])
 FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD = np.array([0, 1, 2, 3, 4])
+SOONEST, LEAST_DRAW, GIVEN = np.array([5, 6, 7])  # only where nodes have power states
 
 OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
@@ -66,6 +67,10 @@ RUNS, PLANNED = np.array([2, 3])
 FREE, DOWN = np.arange(2)
 USED, USED_AT, USED_NODES = np.arange(3)
 NODE_JOB, NODE_DOWN, NODE_NEXT = np.arange(3)
+# … of Sim.node where nodes have power states: when it will have switched, what comes on top of that to
+# be active, since when it is in its state, the state, the sleep depth it is in or on its way to or
+# from, and from POWER_SPENT on the time in each state.
+NODE_READY, NODE_BOOT, NODE_SINCE, NODE_POWER, NODE_DEPTH, POWER_SPENT = np.arange(3, 9)
 OUTAGE_TIME, OUTAGE_NODE, OUTAGE_SIGN = np.arange(3)
 LOST_JOB, LOST_START, LOST_END = np.arange(3)
 SEGMENT_JOB, SEGMENT_START, SEGMENT_FIRST, SEGMENT_NODES = np.arange(4)
@@ -77,7 +82,8 @@ FACTOR, CURRENT = np.arange(2)
 NOW, ARRIVED, QUEUED, RUN, ENDS, RELEASES, CANCELS_DONE, MAINT_DONE, OUTAGES_DONE = np.arange(9)
 ALIVE, COMPRESS, LOST, SEGMENTS, RNG, INSTANTS, ARRIVAL_END, STOP_JOB, BAD_JOB = np.arange(9, 18)
 ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER, OLDEST, CYCLE_AT, TOLD, LEVELS = np.arange(18, 26)
-COUNTS = 26
+UNPOWERED = np.int64(26)  # nodes that jobs cannot have since they are not switched on
+COUNTS = 27
 
 # Columns of Jobs.facts, in the order of the fields of JobView they fill.
 FACT_CORES, FACT_GPUS, FACT_MEMORY, FACT_USER, FACT_ACCOUNT, FACT_PARTITION = np.arange(6)
@@ -146,7 +152,8 @@ class Sim(NamedTuple):
     amount: I64x2  # [2, P + C] free, negative in maintenance with overdue jobs; failed nodes
     user_running: I64x2  # [Q, users]; [Q, 0] without limits
     usage: F64x2  # [3, L + 1] node-ms used, when that was reckoned, nodes in use; the last for all
-    node: I64x2  # [3, N] who has it, -1; outages that last; next node of the same job, -1
+    # Who has it, -1; outages that last; next node of the same job, -1; more with power states.
+    node: I64x2  # [3, N], [POWER_SPENT + states, N] with power states
     outage: I64x2  # [3, …] time in ms, node, -1 fails or +1 comes back
     lost: I64x2  # [3, …] attempts cut off by failures: job, start, end
     segment: I64x2  # [4, …] where jobs ran: job, start, first node, nodes

@@ -6,10 +6,17 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     CONTIGUOUS,
     FIRST_NODE,
+    GIVEN,
+    LEAST_DRAW,
+    NEVER,
+    NODE_BOOT,
     NODE_DOWN,
     NODE_ID,
     NODE_JOB,
     NODE_NEXT,
+    NODE_READY,
+    NODE_SINCE,
+    NOW,
     RANDOM,
     RNG,
     SEGMENT_FIRST,
@@ -17,6 +24,7 @@ from hpctwin.engine.layout import (
     SEGMENT_NODES,
     SEGMENT_START,
     SEGMENTS,
+    SOONEST,
     SPREAD,
     START,
     Machine,
@@ -63,7 +71,9 @@ def place(j: int, placement: int, machine: Machine, sim: Sim, work: Work) -> Non
             _claim_runs(j, p, wanted, machine, sim)
         elif placement == SPREAD or placement == RANDOM:
             _claim_some(j, p, wanted, placement, machine, sim)
-        else:
+        elif placement == SOONEST or placement == LEAST_DRAW:
+            _claim_powered(j, p, wanted, placement, machine, sim)
+        elif placement != GIVEN:
             _claim_lowest(j, p, wanted, machine, sim)
 
 
@@ -76,6 +86,59 @@ def _claim_lowest(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> No
             claim(j, node, sim)
             wanted -= 1
         i += 1
+
+
+@jit()
+def active_from(node: int, now: int, sim: Sim) -> int:
+    """When a node is active, at the earliest."""
+    return max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
+
+
+@jit()
+def nodes_ready(j: int, now: int, sim: Sim) -> int:
+    """When all nodes of a job are active; now where nodes have no power states."""
+    ready = now
+    if sim.node.shape[0] > NODE_READY:
+        node = sim.number[FIRST_NODE, j]
+        while node >= 0:
+            ready = max(ready, active_from(node, now, sim))
+            node = sim.node[NODE_NEXT, node]
+    return ready
+
+
+@jit()
+def _claim_powered(j: int, p: int, wanted: int, placement: int, machine: Machine, sim: Sim) -> None:
+    """The nodes active soonest; or, as SPARS does it, sleeping ones before idle ones."""
+    now = sim.count[NOW]
+    idle = 0
+    for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
+        node = machine.node[NODE_ID, i]
+        if is_free(node, sim) and active_from(node, now, sim) <= now:
+            idle += 1
+    sleepers_first = placement == LEAST_DRAW and idle < wanted
+    while wanted > 0:
+        best = NEVER
+        for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
+            node = machine.node[NODE_ID, i]
+            if is_free(node, sim):
+                best = min(best, _rank(node, now, placement, sleepers_first, sim))
+        for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
+            node = machine.node[NODE_ID, i]
+            if wanted > 0 and is_free(node, sim):
+                if _rank(node, now, placement, sleepers_first, sim) == best:
+                    claim(j, node, sim)
+                    wanted -= 1
+
+
+@jit()
+def _rank(node: int, now: int, placement: int, sleepers_first: bool, sim: Sim) -> int:
+    ready = active_from(node, now, sim)
+    if placement == SOONEST:
+        return ready
+    # Among idle nodes the one that has been idle longest.
+    if ready <= now:
+        return sim.node[NODE_SINCE, node]
+    return -NEVER if sleepers_first else ready
 
 
 @jit()

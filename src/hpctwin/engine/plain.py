@@ -20,6 +20,7 @@ from hpctwin.engine.layout import (
     QUEUED,
     RUN,
     RUNS,
+    UNPOWERED,
     WINDOW_END,
     Jobs,
     Machine,
@@ -34,10 +35,10 @@ from hpctwin.engine.transitions import start_job
 
 @jit()
 def is_plain(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> bool:
-    """Whether counting alone decides: one pool, no resources, no maintenance ahead, none overdue."""
+    """Whether counting alone decides: one pool, no resources, nothing away or overdue."""
     if machine.speed.shape[0] > 1 or jobs.resources.shape[1] > 0:
         return False
-    if rules.backfill == BACKFILL_EASY and rules.reservations != 1:
+    if rules.backfill == BACKFILL_EASY and (rules.reservations != 1 or sim.count[UNPOWERED] > 0):
         return False
     if sim.count[RUN] > 0 and sim.running[PLANNED, 0] <= now:
         return False

@@ -14,6 +14,11 @@ from hpctwin.engine.layout import (
     I8,
     LIMIT,
     NEVER,
+    NODE_BOOT,
+    NODE_DOWN,
+    NODE_ID,
+    NODE_POOL,
+    NODE_READY,
     NODES,
     OVERDUE_STEP,
     PLANNED,
@@ -22,6 +27,7 @@ from hpctwin.engine.layout import (
     RUNS,
     SPREAD,
     START,
+    UNPOWERED,
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
@@ -128,6 +134,8 @@ def plan_build(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, w
         j = sim.running[RUNS, r]
         load_take(j, pools, jobs, sim, work)
         plan_change(j, planned_end(j, now, jobs, sim, rules), NEVER, RETURN, pools, jobs, work)
+    if sim.count[UNPOWERED] > 0:
+        plan_switched_off(now, machine, sim, work)
     for m in range(machine.windows.shape[1]):
         if machine.windows[WINDOW_END, m] <= now:
             continue
@@ -140,6 +148,34 @@ def plan_build(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, w
             first = plan_split(work, machine.windows[WINDOW_START, m])
             for i in range(first, plan_split(work, machine.windows[WINDOW_END, m])):
                 work.amount[i, p] -= machine.amount[p]
+
+
+@jit()
+def plan_switched_off(now: int, machine: Machine, sim: Sim, work: Work) -> None:
+    """Nodes that are not switched on can be had from when they are active, if woken at once."""
+    time = NEVER
+    p = -1
+    nodes = 0
+    for i in range(machine.node.shape[1]):
+        node = machine.node[NODE_ID, i]
+        if sim.node[NODE_DOWN, node] == 0:
+            continue
+        ready = max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
+        if ready != time or machine.node[NODE_POOL, node] != p:
+            plan_return(time, p, nodes, work)
+            time = ready
+            p = machine.node[NODE_POOL, node]
+            nodes = 0
+        nodes += 1
+    plan_return(time, p, nodes, work)
+
+
+@jit()
+def plan_return(time: int, p: int, nodes: int, work: Work) -> None:
+    """Nodes of a pool are free from a time on; not so if negative."""
+    if nodes != 0:
+        for row in range(plan_split(work, time), work.size[0]):
+            work.amount[row, p] += nodes
 
 
 @jit()

@@ -66,7 +66,7 @@ from hpctwin.engine.layout import (
     Work,
 )
 from hpctwin.engine.order import decayed, enqueue
-from hpctwin.engine.placement import note_segments, place, release_nodes
+from hpctwin.engine.placement import nodes_ready, note_segments, place, release_nodes
 from hpctwin.engine.plan import load_take
 
 
@@ -132,16 +132,20 @@ def run_remove(j: int, planned: int, sim: Sim) -> None:
 def start_job(
     j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> None:
-    """Start a waiting job on ``work.take`` nodes of each pool."""
+    """Start a waiting job on ``work.take`` nodes of each pool, as soon as they are switched on."""
     pools = machine.speed.shape[0]
     length = duration(j, jobs, machine, work)
     sim.flag[OUTCOME, j] = COMPLETED if jobs.fixed[FAILS, j] == 0 else FAILED
     if rules.terminate == 1 and length > jobs.fixed[LIMIT, j]:
         length = jobs.fixed[LIMIT, j]
         sim.flag[OUTCOME, j] = WALLTIME
+    begin = now
+    if sim.node.shape[1] > 0:
+        place(j, rules.placement, machine, sim, work)
+        begin = nodes_ready(j, now, sim)
     sim.flag[STATE, j] = RUNNING
-    sim.time[START, j] = now
-    sim.time[END, j] = now + length
+    sim.time[START, j] = begin
+    sim.time[END, j] = begin + length
     sim.count[STARTS] += 1
     for p in range(pools):
         sim.amount[FREE, p] -= work.take[p]
@@ -155,15 +159,14 @@ def start_job(
         sim.time[HELD, j] = -1
     account(j, RETURN, now, jobs, machine, sim, rules)
     if sim.node.shape[1] > 0:
-        place(j, rules.placement, machine, sim, work)
         note_segments(j, sim)
     heap_push(sim.running, sim.count, ENDS, sim.time[END, j], j)
-    run_insert(j, now + jobs.fixed[EXPECTED, j], sim)
+    run_insert(j, begin + jobs.fixed[EXPECTED, j], sim)
     if sim.flag[STARTED, j] == 0:
         sim.flag[STARTED, j] = 1
         for e in range(jobs.edge_first[j], jobs.edge_first[j + 1]):
             if jobs.edges[EDGE_KIND, e] == AFTER:
-                come_true(jobs.edges[EDGE_JOB, e], now + jobs.edges[EDGE_DELAY, e], jobs, sim)
+                come_true(jobs.edges[EDGE_JOB, e], begin + jobs.edges[EDGE_DELAY, e], jobs, sim)
 
 
 @jit()

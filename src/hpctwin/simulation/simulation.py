@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Rules, Sim
+from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
 from hpctwin.engine.state import (
     fork_sim,
     more_outages,
@@ -173,24 +173,20 @@ class Simulation:
             PolicyError: the ordering gave something that is not a number, or failed.
             SimulationError: the simulation had failed before.
         """
-        if self.policy.backfill in ("pack", "pushdown"):
-            from hpctwin.engine.kernel_packed import advance
-        else:
-            from hpctwin.engine.kernel import advance
-
         if self._broken:
             raise SimulationError(f"this simulation cannot go on: {self._broken}")
         until = NEVER_MS if until_s is None else to_ms(until_s)
         first = self._sim.count[layout.INSTANTS]
         order, candidates, rules = self.compiled_policy()
+        kernel = self._kernel()
         begin = time.perf_counter()
-        work = new_work(self._jobs, self._machine, self._sim)
+        work = self._new_work()
         while True:
             left = -1
             if instants is not None:
                 left = int(instants - (self._sim.count[layout.INSTANTS] - first))
             try:
-                code = advance(
+                code = kernel(
                     order,
                     candidates,
                     self._jobs,
@@ -198,6 +194,7 @@ class Simulation:
                     self._sim,
                     rules,
                     work,
+                    *self._more_arguments(),
                     until,
                     left,
                 )
@@ -207,8 +204,8 @@ class Simulation:
                     f"ordering {self.policy.order.name!r} failed: {error!r}"
                 ) from error
             if code == layout.NEED_ROOM:
-                self._sim = more_room(self._sim)
-                work = new_work(self._jobs, self._machine, self._sim)
+                self._make_room()
+                work = self._new_work()
             elif code == layout.NEED_OUTAGES:
                 self._draw_outages()
                 rules = self._rules()
@@ -229,14 +226,14 @@ class Simulation:
         }
         return names[code]
 
-    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Simulation:
+    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
 
         Args:
             policy: what the copy goes on under; the same if left out.
             arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
         """
-        twin = object.__new__(Simulation)
+        twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._sim = fork_sim(self._sim)
         twin.engine_s = 0.0
@@ -337,6 +334,25 @@ class Simulation:
         from hpctwin.simulation.saved import load
 
         return load(cls, Path(path), policy)
+
+    def _kernel(self) -> Callable[..., int]:
+        """The compiled entry that this simulation needs."""
+        if self.policy.backfill in ("pack", "pushdown"):
+            from hpctwin.engine.kernel_packed import advance
+        else:
+            from hpctwin.engine.kernel import advance
+        kernel: Callable[..., int] = advance
+        return kernel
+
+    def _more_arguments(self) -> tuple[Any, ...]:
+        """What the entry is given besides."""
+        return ()
+
+    def _new_work(self) -> Work:
+        return new_work(self._jobs, self._machine, self._sim)
+
+    def _make_room(self) -> None:
+        self._sim = more_room(self._sim)
 
     def _compiled(self) -> tuple[Any, Any]:
         order = self._order().compiled

@@ -1,0 +1,141 @@
+"""Energy accounts: by node and state, by job, user and account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.platform import Platform
+from hpctwin.engine import layout, power_layout
+from hpctwin.engine.layout import Sim
+from hpctwin.model import MS_PER_S
+from hpctwin.simulation import Result
+
+__all__ = ["Energy", "account"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Energy:
+    """What a simulation with power states used.
+
+    Args:
+        result: the jobs and how they went.
+        platform: the nodes.
+        spent_ms: time of each node in each state, ms [states, nodes]; the states are the platform's
+            `Platform.state_names`. Each column sums to the time the simulation has covered.
+        log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
+    """
+
+    result: Result
+    platform: Platform
+    spent_ms: IntArray
+    log: IntArray | None
+
+    @cached_property
+    def states(self) -> list[str]:
+        """The names of the states."""
+        return self.platform.state_names()
+
+    @cached_property
+    def node_j(self) -> FloatArray:
+        """Energy of each node in each state, J [states, nodes]."""
+        joules: FloatArray = self.spent_ms * self.platform.watts() / MS_PER_S
+        return joules
+
+    @cached_property
+    def _wasted(self) -> npt.NDArray[np.bool_]:
+        """Whether a state counts as waste: idle, or switching."""
+        return np.array([s == "idle" or s.startswith("switching") for s in self.states])
+
+    @property
+    def total_j(self) -> float:
+        """Energy of all nodes."""
+        return float(self.node_j.sum())
+
+    @property
+    def wasted_j(self) -> float:
+        """Energy of idle and switching nodes, as SPARS defines waste; sleeping is not waste."""
+        return float(self.node_j[self._wasted].sum())
+
+    def state_s(self) -> dict[str, float]:
+        """Node-seconds in each state."""
+        return dict(zip(self.states, (self.spent_ms.sum(axis=1) / MS_PER_S).tolist(), strict=True))
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the simulation and of its energy in one flat dict."""
+        figures = self.result.summary()
+        figures |= {
+            "total_energy_j": self.total_j,
+            "wasted_energy_j": self.wasted_j,
+            "compute_energy_j": float(self.node_j[power_layout.COMPUTING].sum()),
+        }
+        for name, seconds in self.state_s().items():
+            figures[f"{name.replace(':', '_').replace(' ', '_')}_node_s"] = seconds
+        return figures
+
+    def nodes(self) -> pl.DataFrame:
+        """One row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
+        count = self.spent_ms.shape[1]
+        groups = [group.name for group in self.platform.group_of_node()]
+        return pl.DataFrame(
+            {
+                "node": np.tile(np.arange(count), len(self.states)),
+                "group": groups * len(self.states),
+                "state": np.repeat(self.states, count),
+                "time_s": self.spent_ms.ravel() / MS_PER_S,
+                "energy_j": self.node_j.ravel(),
+                "wasted": np.repeat(self._wasted, count),
+            }
+        )
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
+        spans = self.result.node_map
+        assert spans is not None
+        watts = np.concatenate([[0.0], np.cumsum(self.platform.watts()[power_layout.COMPUTING])])
+        first = spans["first_node"].to_numpy()
+        span_w = watts[first + spans["count"].to_numpy()] - watts[first]
+        ran = (spans["end_s"] - spans["start_s"]).to_numpy()
+        used = (
+            spans.select("job_id")
+            .with_columns(energy_j=pl.Series(span_w * np.maximum(ran, 0.0)))
+            .group_by("job_id")
+            .agg(pl.col("energy_j").sum())
+        )
+        return self.result.jobs.join(used, on="job_id", how="left", maintain_order="left").with_columns(
+            pl.col("energy_j").fill_null(0.0)
+        )
+
+    def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
+        """Energy of jobs by user, account or partition, the largest first.
+
+        Args:
+            label: whose.
+        """
+        return (
+            self.jobs.group_by(label)
+            .agg(pl.len().alias("jobs"), pl.col("energy_j").sum())
+            .sort("energy_j", descending=True)
+        )
+
+
+def account(platform: Platform, sim: Sim, result: Result, log: IntArray | None) -> Energy:
+    """The accounts at the present instant of a simulation."""
+    spent = sim.node[layout.POWER_SPENT :].copy()
+    state = sim.node[layout.NODE_POWER]
+    row = np.where(
+        state <= power_layout.COMPUTING,
+        state,
+        state + power_layout.DEPTH_STATES * sim.node[layout.NODE_DEPTH],
+    )
+    spent[row, np.arange(spent.shape[1])] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE]
+    return Energy(result, platform, spent[: 2 + 3 * platform.depths], log)

@@ -1,0 +1,58 @@
+"""The power policy: when nodes are switched off and on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hpctwin.engine.power_layout import AUTO, MANAGED, UNAWARE
+from hpctwin.errors import ConfigError, UnknownNameError
+
+__all__ = ["KINDS", "PowerPolicy", "Rule"]
+
+Rule = Literal["sound", "as-published"]
+KINDS = {"none": UNAWARE, "psus": UNAWARE, "psas-auto": AUTO, "psas-ipm": MANAGED}
+
+
+@dataclass(frozen=True)
+class PowerPolicy:
+    """When nodes are switched off and on.
+
+    Args:
+        kind: ``none`` leaves all nodes on. The others switch nodes off that have been idle for the
+            timeout. ``psus`` gives jobs nodes whether these are on or not, and jobs wait for them;
+            ``psas-auto`` does so with nodes that are there soonest; ``psas-ipm`` counts transitions in
+            the plan, wakes nodes in time for it and leaves on what it needs soon.
+        timeout_s: how long a node is idle before it is switched off, seconds; None for never.
+        deeper_s: how long a node stays in each sleep state before it goes to the next, seconds.
+        keep: so many idle nodes are left on in each node group.
+        rule: ``sound``, or ``as-published`` for what SPARS does.
+
+    Raises:
+        UnknownNameError: there is no such kind.
+        ConfigError: a number is out of range.
+    """
+
+    kind: str = "none"
+    timeout_s: float | None = None
+    deeper_s: tuple[float, ...] = ()
+    keep: int = 0
+    rule: Rule = field(default="sound")
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise UnknownNameError("power policy", self.kind, list(KINDS))
+        for name, value in (("timeout", self.timeout_s), *(("deeper", s) for s in self.deeper_s)):
+            if value is not None and not value >= 0:
+                raise ConfigError(f"{name} of a power policy is {value!r}, it must be 0 s or more")
+        if self.keep < 0:
+            raise ConfigError(f"keep of a power policy is {self.keep}, it must be 0 or more")
+        if self.rule not in ("sound", "as-published"):
+            raise ConfigError(f"rule is {self.rule!r}, it must be sound or as-published")
+
+    @property
+    def name(self) -> str:
+        """A short name."""
+        if self.kind == "none" or self.timeout_s is None:
+            return self.kind
+        return f"{self.kind}@{self.timeout_s:g}s"

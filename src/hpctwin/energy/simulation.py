@@ -1,0 +1,231 @@
+"""A simulation in which nodes have power states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy.accounting import Energy, account
+from hpctwin.energy.platform import Platform
+from hpctwin.energy.power import KINDS, PowerPolicy
+from hpctwin.engine import layout, power_layout
+from hpctwin.engine.layout import Rules, Sim, Work
+from hpctwin.engine.power_layout import Power, PowerRules
+from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.policies import OrderingLike, Policy
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.lower import pool_of_nodes
+
+__all__ = ["PoweredSimulation", "simulate_powered"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+class PoweredSimulation(Simulation):
+    """One workload on one platform under one policy, with nodes that switch off and on.
+
+    Args:
+        workload: the jobs.
+        platform: the nodes.
+        order, backfill: as for `Simulation`.
+        power: the power policy.
+        cluster: the rest of the machine (partitions, resources, maintenance); nothing if left out.
+        log: whether to keep each node's past states, for the node log and the Gantt chart.
+        options: further arguments of `Simulation`.
+
+    Raises:
+        ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        platform: Platform,
+        order: OrderingLike = "fcfs",
+        backfill: str = "easy",
+        *,
+        power: PowerPolicy = PowerPolicy(),  # noqa: B008
+        cluster: Cluster | None = None,
+        log: bool = False,
+        **options: Any,
+    ) -> None:
+        machine = platform.cluster(cluster)
+        if machine.failures.outages or machine.failures.mtbf is not None:
+            raise ConfigError(
+                f"cluster {machine.name!r}: node failures are not simulated together with power "
+                "states; leave 'failures' out"
+            )
+        super().__init__(workload, machine, order, backfill, track_nodes=True, **options)
+        self.platform = platform
+        self.power = power
+        self.log = log
+        _check(self.policy, platform, power)
+        self._pool = pool_of_nodes(machine)
+        self._sim = _with_power(self._sim, max(platform.depths, 1))
+        self._power = _new_power(platform, power, self._pool, self._sim.node.shape[1])
+
+    def energy(self) -> Energy:
+        """Time and energy of each node in each state so far, and of each job."""
+        return account(self.platform, self._sim, self.result(), self._log())
+
+    @property
+    def node_states(self) -> list[str]:
+        """The state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
+        names = self.platform.state_names()
+        rows = _rows(self._sim)
+        return [names[row] for row in rows]
+
+    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
+        """As `Simulation.fork`."""
+        twin = super().fork(policy, arrivals=arrivals)
+        twin._power = Power(*(array.copy() for array in self._power))
+        return twin
+
+    def save(self, path: str | Path) -> None:
+        """Not there for simulations with power states.
+
+        Raises:
+            SimulationError: always.
+        """
+        raise SimulationError("a simulation with power states cannot be saved to a file; fork it")
+
+    def _kernel(self) -> Callable[..., int]:
+        from hpctwin.engine.kernel_powered import advance_powered
+
+        kernel: Callable[..., int] = advance_powered
+        return kernel
+
+    def _more_arguments(self) -> tuple[Any, ...]:
+        power = self.power
+        rules = PowerRules(
+            kind=int(KINDS[power.kind]),
+            as_published=int(power.rule == "as-published"),
+            depths=max(self.platform.depths, 1),
+            log=int(self.log),
+        )
+        return self._power, rules
+
+    def _new_work(self) -> Work:
+        work = super()._new_work()
+        rows = len(work.time) + 2 * self._sim.node.shape[1]
+        return work._replace(
+            time=np.empty(rows, np.int64), amount=np.empty((rows, work.amount.shape[1]), np.int64)
+        )
+
+    def _make_room(self) -> None:
+        super()._make_room()
+        if not self.log:
+            return
+        used = int(self._power.count[power_layout.LOGGED])
+        nodes = self._sim.node.shape[1]
+        if used + 6 * nodes > self._power.log.shape[1]:
+            wider = np.zeros((4, 2 * self._power.log.shape[1] + 12 * nodes), np.int64)
+            wider[:, :used] = self._power.log[:, :used]
+            self._power = self._power._replace(log=wider)
+
+    def _rules(self) -> Rules:
+        rules = super()._rules()
+        power = self.power
+        published = power.rule == "as-published"
+        if power.kind == "psas-ipm" and published:
+            return rules._replace(placement=int(layout.GIVEN))
+        if power.kind == "psas-auto" and self.policy.placement in ("first-fit", "best-fit"):
+            placement = layout.LEAST_DRAW if published else layout.SOONEST
+            return rules._replace(placement=int(placement))
+        return rules
+
+    def _log(self) -> IntArray | None:
+        """Node, row of the state, start and end in ms of all states so far; None if not kept."""
+        if not self.log:
+            return None
+        past = self._power.log[:, : self._power.count[power_layout.LOGGED]]
+        nodes = np.arange(self._sim.node.shape[1])
+        since = self._sim.node[layout.NODE_SINCE]
+        now = np.full(len(nodes), self._sim.count[layout.NOW])
+        present = np.stack([nodes, _rows(self._sim), since, now])
+        return np.concatenate([past, present[:, since < now]], axis=1)
+
+
+def simulate_powered(
+    workload: Workload,
+    platform: Platform,
+    order: OrderingLike = "fcfs",
+    backfill: str = "easy",
+    **options: Any,
+) -> Energy:
+    """Simulate a workload on a platform to the end; arguments as for `PoweredSimulation`."""
+    simulation = PoweredSimulation(workload, platform, order, backfill, **options)
+    simulation.run()
+    return simulation.energy()
+
+
+def _rows(sim: Sim) -> IntArray:
+    """The row of the state that each node is in."""
+    state = sim.node[layout.NODE_POWER]
+    depth = sim.node[layout.NODE_DEPTH]
+    rows: IntArray = np.where(
+        state <= power_layout.COMPUTING, state, state + power_layout.DEPTH_STATES * depth
+    )
+    return rows
+
+
+def _with_power(sim: Sim, depths: int) -> Sim:
+    """The state with all nodes on and idle."""
+    states = 2 + 3 * depths
+    more = np.zeros((layout.POWER_SPENT + states - 3, sim.node.shape[1]), np.int64)
+    return sim._replace(node=np.concatenate([sim.node, more]))
+
+
+def _new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: int) -> Power:
+    depths = max(platform.depths, 1)
+    groups = list(platform.group_of_node())
+    pools = int(pool.max()) + 1
+    table = np.zeros((2, pools * depths), np.int64)
+    timeout = np.full(pools * depths, NEVER_MS, np.int64)
+    watts = np.zeros((2, pools))
+    for p in range(pools):
+        group = groups[int(np.flatnonzero(pool == p)[0])]
+        watts[power_layout.ACTIVE_W, p] = group.initial.power_w
+        for depth, state in enumerate(group.sleep):
+            column = p * depths + depth
+            table[power_layout.OFF_TIME, column] = to_ms(state.switch_off.time)
+            table[power_layout.ON_TIME, column] = to_ms(state.switch_on.time)
+            if depth == 0:
+                watts[power_layout.BOOT_W, p] = state.switch_on.power_w
+                if power.kind != "none" and power.timeout_s is not None:
+                    timeout[column] = to_ms(power.timeout_s)
+            elif depth <= len(power.deeper_s):
+                timeout[column] = to_ms(power.deeper_s[depth - 1])
+    return Power(
+        count=np.zeros(power_layout.POWER_COUNTS, np.int64),
+        heap=np.zeros((2, nodes), np.int64),
+        table=table,
+        timeout=timeout,
+        keep=np.full(pools, power.keep, np.int64),
+        watts=watts,
+        pool=np.zeros((2, pools), np.int64),
+        node=np.zeros((3, nodes), np.int64),
+        cost=np.zeros(nodes),
+        log=np.zeros((4, 0), np.int64),
+    )
+
+
+def _check(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
+    if policy.backfill in ("pack", "pushdown"):
+        raise ConfigError(f"backfill {policy.backfill!r} does not go with power states")
+    if power.kind != "none" and power.timeout_s is not None and platform.depths == 0:
+        raise ConfigError(
+            f"platform {platform.name!r}: no node group has a sleep state, so power policy "
+            f"{power.kind!r} has nothing to do; give one under 'sleep:'"
+        )
+    if power.rule == "as-published" and power.kind == "psas-ipm":
+        if len(platform.nodes) > 1 or platform.depths > 1 or policy.backfill != "none":
+            raise ConfigError(
+                "psas-ipm as published is for one group of equal nodes with one sleep state, and "
+                "without backfilling"
+            )
