@@ -201,8 +201,10 @@ def _new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: in
                     timeout[column] = to_ms(power.timeout_s)
             elif depth <= len(power.deeper_s):
                 timeout[column] = to_ms(power.deeper_s[depth - 1])
+    count = np.zeros(power_layout.POWER_COUNTS, np.int64)
+    count[power_layout.WAKE_AT] = NEVER_MS
     return Power(
-        count=np.zeros(power_layout.POWER_COUNTS, np.int64),
+        count=count,
         heap=np.zeros((2, nodes), np.int64),
         table=table,
         timeout=timeout,

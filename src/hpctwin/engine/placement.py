@@ -14,6 +14,7 @@ from hpctwin.engine.layout import (
     NODE_ID,
     NODE_JOB,
     NODE_NEXT,
+    NODE_POWER,
     NODE_READY,
     NODE_SINCE,
     NOW,
@@ -135,9 +136,9 @@ def _rank(node: int, now: int, placement: int, sleepers_first: bool, sim: Sim) -
     ready = active_from(node, now, sim)
     if placement == SOONEST:
         return ready
-    # Among idle nodes the one that has been idle longest.
+    # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
     if ready <= now:
-        return sim.node[NODE_SINCE, node]
+        return now if sim.node[NODE_POWER, node] != 0 else sim.node[NODE_SINCE, node]
     return -NEVER if sleepers_first else ready
 
 

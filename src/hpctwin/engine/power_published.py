@@ -42,6 +42,7 @@ from hpctwin.engine.power_layout import (
     ASLEEP,
     BOOT_W,
     CHOSEN,
+    COMPUTING,
     HELD_BY,
     IDLE,
     OFF_TIME,
@@ -69,7 +70,7 @@ def note_releases(now: int, jobs: Jobs, sim: Sim, power: Power) -> None:
             released = sim.time[START, j] + jobs.fixed[EXPECTED, j]
             if released <= now:
                 released = NEVER
-        elif state != IDLE:
+        elif state > COMPUTING:
             released = max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
         power.node[RELEASED, node] = released
 
@@ -77,7 +78,7 @@ def note_releases(now: int, jobs: Jobs, sim: Sim, power: Power) -> None:
 @jit()
 def is_idle(node: int, sim: Sim) -> bool:
     """Whether a job could start on the node now."""
-    return sim.node[NODE_POWER, node] <= IDLE and sim.node[NODE_JOB, node] < 0
+    return sim.node[NODE_POWER, node] <= COMPUTING and sim.node[NODE_JOB, node] < 0
 
 
 @jit()
