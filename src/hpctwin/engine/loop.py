@@ -68,6 +68,7 @@ from hpctwin.engine.layout import (
     RUNNING,
     RUNS,
     SEGMENTS,
+    START,
     STATE,
     STEPPED,
     STOP_JOB,
@@ -210,6 +211,8 @@ def cancel_job(
     if state == RUNNING:
         interrupt(j, now, jobs, sim)
         give_back(j, now, jobs, machine, sim, rules, work)
+        if sim.time[START, j] > now:  # its nodes were not switched on yet
+            sim.time[START, j] = -1
         close(j, CANCELLED, now, sim)
     elif state == WAITING:
         dequeue(j, sim)
