@@ -111,9 +111,9 @@ class Energy:
             .group_by("job_id")
             .agg(pl.col("energy_j").sum())
         )
-        return self.result.jobs.join(used, on="job_id", how="left", maintain_order="left").with_columns(
-            pl.col("energy_j").fill_null(0.0)
-        )
+        return self.result.jobs.join(
+            used, on="job_id", how="left", maintain_order="left"
+        ).with_columns(pl.col("energy_j").fill_null(0.0))
 
     def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
         """Energy of jobs by user, account or partition, the largest first.

@@ -64,7 +64,9 @@ def _spars_machine(machine: dict[str, Any], where: str) -> dict[str, Any]:
     }
     mode = machine.get("dvfs_mode")
     if mode not in modes:
-        raise ConfigError(f"{where}: dvfs_mode {mode!r} is not in dvfs_profiles: {', '.join(modes)}")
+        raise ConfigError(
+            f"{where}: dvfs_mode {mode!r} is not in dvfs_profiles: {', '.join(modes)}"
+        )
     states = machine.get("states")
     if not isinstance(states, dict):
         raise ConfigError(f"{where}: 'states' is missing")

@@ -80,10 +80,27 @@ class PoweredSimulation(Simulation):
         rows = _rows(self._sim)
         return [names[row] for row in rows]
 
-    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
-        """As `Simulation.fork`."""
+    def fork(
+        self,
+        policy: Policy | None = None,
+        *,
+        arrivals: bool = True,
+        power: PowerPolicy | None = None,
+    ) -> Self:
+        """As `Simulation.fork`.
+
+        Args:
+            policy, arrivals: as there.
+            power: the power policy that the copy goes on under; the same if left out.
+
+        Raises:
+            ConfigError: it does not go with the platform or the policy.
+        """
         twin = super().fork(policy, arrivals=arrivals)
         twin._power = Power(*(array.copy() for array in self._power))
+        if power is not None:
+            _check(twin.policy, self.platform, power)
+            twin._change_power(power)
         return twin
 
     def save(self, path: str | Path) -> None:
@@ -93,6 +110,25 @@ class PoweredSimulation(Simulation):
             SimulationError: always.
         """
         raise SimulationError("a simulation with power states cannot be saved to a file; fork it")
+
+    def _change_power(self, power: PowerPolicy) -> None:
+        """Go on under another power policy; nodes are hidden from jobs as it hides them."""
+        fresh = _new_power(self.platform, power, self._pool, self._sim.node.shape[1])
+        self._power = self._power._replace(timeout=fresh.timeout, keep=fresh.keep)
+        self.power = power
+        node = self._sim.node
+        managed = KINDS[power.kind] == power_layout.MANAGED
+        auto = KINDS[power.kind] == power_layout.AUTO and power.rule == "as-published"
+        state = node[layout.NODE_POWER]
+        off = (managed & (state > power_layout.COMPUTING)) | (
+            auto & (state == power_layout.SWITCHING_OFF)
+        )
+        hidden = (off & (node[layout.NODE_JOB] < 0)).astype(np.int64)
+        more = hidden - node[layout.NODE_DOWN]
+        np.subtract.at(self._sim.amount[layout.FREE], self._pool, more)
+        node[layout.NODE_DOWN] = hidden
+        self._sim.count[layout.UNPOWERED] = hidden.sum()
+        self._sim.count[[layout.PASS_DUE, layout.COMPRESS]] = 1
 
     def _kernel(self) -> Callable[..., int]:
         from hpctwin.engine.kernel_powered import advance_powered

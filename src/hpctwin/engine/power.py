@@ -79,7 +79,9 @@ def turn(node: int, state: int, now: int, sim: Sim, power: Power, prules: PowerR
 def show_or_hide(node: int, now: int, machine: Machine, sim: Sim, prules: PowerRules) -> None:
     """Let jobs have a node or not, as its state and the policy say."""
     hidden = False
-    if prules.kind == MANAGED:
+    if sim.node[NODE_JOB, node] >= 0:
+        hidden = False  # nobody else could have it anyway
+    elif prules.kind == MANAGED:
         hidden = active_from(node, now, sim) > now
     elif prules.kind == AUTO and prules.as_published == 1:
         hidden = sim.node[NODE_POWER, node] == SWITCHING_OFF

@@ -130,9 +130,7 @@ def wake_planned(
 
 
 @jit()
-def spare_of(
-    p: int, now: int, depth: int, work: Work, power: Power, prules: PowerRules
-) -> int:
+def spare_of(p: int, now: int, depth: int, work: Work, power: Power, prules: PowerRules) -> int:
     """How many nodes of a pool the plan does not need before they could be off and on again."""
     column = p * prules.depths + depth
     until = now + power.table[OFF_TIME, column] + power.table[ON_TIME, column]
@@ -170,9 +168,7 @@ def manage(
 
 
 @jit()
-def switch_off_due(
-    now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules
-) -> int:
+def switch_off_due(now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> int:
     """Switch off what has been idle for its timeout, the last nodes first; when to look again."""
     pools = machine.speed.shape[0]
     again = NEVER

@@ -181,7 +181,13 @@ def plan_jobs(
 
 @jit()
 def start_planned(
-    planned: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work,
+    planned: int,
+    now: int,
+    jobs: Jobs,
+    machine: Machine,
+    sim: Sim,
+    rules: Rules,
+    work: Work,
     power: Power,
 ) -> None:
     """Start those whose time has come."""

@@ -160,7 +160,12 @@ def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
 
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
-    job, start, first, count = sim.segment[:, : sim.count[layout.SEGMENTS]]
+    segment = sim.segment[:, : sim.count[layout.SEGMENTS]]
+    # Cancelled before its nodes were switched on: it was nowhere.
+    ran = sim.time[layout.START, segment[layout.SEGMENT_JOB]] >= 0
+    if sim.count[layout.LOST] == 0:
+        segment = segment[:, ran]
+    job, start, first, count = segment
     end = sim.time[layout.END, job].copy()
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
     lost = sim.lost[:, : sim.count[layout.LOST]]

@@ -1,0 +1,67 @@
+"""Random platforms and power policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from hpctwin.energy import Platform, PowerPolicy
+
+__all__ = ["KINDS", "platforms", "power_policies", "uniform"]
+
+KINDS = ("none", "psus", "psas-auto", "psas-ipm")
+NODES = 6
+
+
+def uniform(nodes: int = NODES, *, off_s: float = 4, on_s: float = 7) -> Platform:
+    """Equal nodes with one sleep state."""
+    return Platform.uniform(
+        nodes, active_w=200, idle_w=100, sleep_w=10, off_s=off_s, off_w=50, on_s=on_s, on_w=150
+    )
+
+
+@st.composite
+def platforms(draw: st.DrawFn, *, nodes: int = NODES, groups: int = 2) -> Platform:
+    """Platforms of one or two node groups with no, one or two sleep states, and odd powers."""
+    count = draw(st.integers(1, groups))
+    sizes = [nodes] if count == 1 else [nodes - 2, 2]
+    watts = st.integers(0, 300)
+    times = st.one_of(st.just(0), st.integers(0, 20))
+    content: list[dict[str, Any]] = []
+    for number, size in enumerate(sizes):
+        wakes = sorted(draw(st.lists(times, min_size=0 if number else 1, max_size=2)))
+        content.append(
+            {
+                "name": f"g{number}",
+                "count": size,
+                "modes": {
+                    "base": {
+                        "power_w": draw(watts),
+                        "idle_w": draw(watts),
+                        "speed": draw(st.sampled_from((1.0, 2.0, 0.5))) if number else 1.0,
+                    }
+                },
+                "sleep": [
+                    {
+                        "name": f"s{depth}",
+                        "power_w": draw(watts),
+                        "switch_off": {"time": draw(times), "power_w": draw(watts)},
+                        "switch_on": {"time": wake, "power_w": draw(watts)},
+                    }
+                    for depth, wake in enumerate(wakes)
+                ],
+            }
+        )
+    return Platform.model_validate({"nodes": content})
+
+
+@st.composite
+def power_policies(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS) -> PowerPolicy:
+    """Sound power policies."""
+    return PowerPolicy(
+        draw(st.sampled_from(kinds)),
+        draw(st.sampled_from((0, 1, 5, 12, None))),
+        deeper_s=draw(st.sampled_from(((), (0,), (6,)))),
+        keep=draw(st.sampled_from((0, 0, 0, 2))),
+    )
