@@ -18,6 +18,16 @@ def jobs(*rows: tuple[float, float, int]) -> Workload:
     )
 
 
+def sleep(name: str, off_s: float, on_s: float) -> dict[str, object]:
+    """A sleep state that draws nothing."""
+    return {
+        "name": name,
+        "power_w": 0,
+        "switch_off": {"time": off_s, "power_w": 0},
+        "switch_on": {"time": on_s, "power_w": 0},
+    }
+
+
 def starts(
     workload: Workload, platform: Platform, backfill: str, power: PowerPolicy
 ) -> list[float]:
@@ -89,8 +99,8 @@ def test_a_node_goes_on_to_a_deeper_sleep_and_wakes_from_there() -> None:
                     "count": 1,
                     "modes": {"base": {"power_w": 200}},
                     "sleep": [
-                        {"name": "suspend", "switch_off": {"time": 1}, "switch_on": {"time": 2}},
-                        {"name": "off", "switch_off": {"time": 5}, "switch_on": {"time": 30}},
+                        sleep("suspend", 1, 2),
+                        sleep("off", 5, 30),
                     ],
                 }
             ]

@@ -82,7 +82,7 @@ class Energy:
         return figures
 
     def nodes(self) -> pl.DataFrame:
-        """One row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
+        """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
         count = self.spent_ms.shape[1]
         groups = [group.name for group in self.platform.group_of_node()]
         return pl.DataFrame(

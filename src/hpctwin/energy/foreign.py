@@ -123,5 +123,137 @@ def _number(record: Any, field: str, where: str) -> float:
     return float(value)
 
 
+_FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef": 1e18}
+
+
 def read_batsim_platform(path: Path, text: str) -> dict[str, Any]:
-    raise ConfigError(str(path))
+    """Batsim's XML platform: hosts and clusters with ``watt_per_state`` and ``sleep_pstates``.
+
+    Equal hosts that follow each other become a node group. A power state that ``sleep_pstates`` does
+    not name is a DVFS mode, with its speed relative to the first host's at the beginning. One flop in a
+    switching state is what the transition takes. The master host is left out.
+
+    Raises:
+        ConfigError: the file is not such a file; the message names host and field.
+    """
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise ConfigError(f"{path}: not XML: {error}") from error
+    groups: list[dict[str, Any]] = []
+    reference: float | None = None
+    for element in root.iter():
+        if element.tag not in ("host", "cluster"):
+            continue
+        name = element.get("id", "")
+        properties = {prop.get("id"): prop.get("value", "") for prop in element.iter("prop")}
+        if name in ("master_host", "master_host0", "cluster_master") or "master" in properties.get(
+            "role", ""
+        ):
+            continue
+        where = f"{path}, {element.tag} {name!r}"
+        count = _radical(element.get("radical", ""), where) if element.tag == "cluster" else 1
+        speeds = [_flops(speed, where) for speed in element.get("speed", "").split(",")]
+        first = int(element.get("pstate", "0"))
+        if not 0 <= first < len(speeds):
+            raise ConfigError(f"{where}: pstate is {first}, there are {len(speeds)} speeds")
+        reference = reference or speeds[first]
+        group = _batsim_host(properties, speeds, first, reference, where)
+        if groups and {**groups[-1], "count": 0, "name": ""} == {**group, "count": 0, "name": ""}:
+            groups[-1]["count"] += count
+        else:
+            groups.append({**group, "name": name, "count": count})
+    if not groups:
+        raise ConfigError(
+            f"{path}: no 'host' or 'cluster' that computes; is this a Batsim platform?"
+        )
+    return {"name": path.stem, "nodes": groups}
+
+
+def _batsim_host(
+    properties: dict[str | None, str], speeds: list[float], first: int, reference: float, where: str
+) -> dict[str, Any]:
+    text = properties.get("wattage_per_state") or properties.get("watt_per_state")
+    if not text:
+        raise ConfigError(f"{where}: no property 'wattage_per_state' (or 'watt_per_state')")
+    watts = [_idle_and_busy(pair, where) for pair in text.split(",")]
+    if len(watts) != len(speeds):
+        raise ConfigError(
+            f"{where}: {len(watts)} wattages for {len(speeds)} speeds; each power state needs both"
+        )
+    sleep = []
+    used = set()
+    for triplet in filter(None, properties.get("sleep_pstates", "").split(",")):
+        try:
+            asleep, off, on = (int(number) for number in triplet.split(":"))
+        except ValueError as error:
+            raise ConfigError(
+                f"{where}: sleep_pstates has {triplet!r}, it must be three numbers such as 3:4:5"
+            ) from error
+        for number in (asleep, off, on):
+            if not 0 <= number < len(speeds):
+                raise ConfigError(
+                    f"{where}: sleep_pstates names power state {number}, there are {len(speeds)}"
+                )
+        for number in (off, on):
+            if speeds[number] <= 0:
+                raise ConfigError(
+                    f"{where}: the transition in power state {number} never ends: its speed is 0"
+                )
+        used |= {asleep, off, on}
+        sleep.append(
+            {
+                "name": f"pstate-{asleep}",
+                "power_w": watts[asleep][0],
+                "switch_off": {"time": round(1 / speeds[off], 3), "power_w": watts[off][1]},
+                "switch_on": {"time": round(1 / speeds[on], 3), "power_w": watts[on][1]},
+            }
+        )
+    if first in used:
+        raise ConfigError(f"{where}: pstate is {first}, which is a sleep or switching state")
+    modes = {
+        f"pstate-{number}": {
+            "power_w": watts[number][1],
+            "idle_w": watts[number][0],
+            "speed": speeds[number] / reference,
+        }
+        for number in range(len(speeds))
+        if number not in used
+    }
+    return {
+        "modes": modes,
+        "mode": f"pstate-{first}",
+        "sleep": sorted(sleep, key=lambda state: state["switch_on"]["time"]),
+    }
+
+
+def _idle_and_busy(text: str, where: str) -> tuple[float, float]:
+    """Wattages as ``idle:busy``, or with that of one busy core between them."""
+    try:
+        numbers = [float(number) for number in text.split(":")]
+    except ValueError as error:
+        raise ConfigError(f"{where}: wattage {text!r} must be numbers such as 95:190") from error
+    if any(not number >= 0 for number in numbers):
+        raise ConfigError(f"{where}: wattage {text.strip()!r} must not be negative")
+    return numbers[0], numbers[-1]
+
+
+def _flops(text: str, where: str) -> float:
+    number = text.strip().rstrip("fkMGTPE")
+    unit = text.strip()[len(number) :]
+    try:
+        return float(number) * _FLOPS[unit or "f"]
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{where}: speed {text!r} must be such as 100Mf or 9.2f") from error
+
+
+def _radical(text: str, where: str) -> int:
+    """How many hosts a cluster's ``radical`` such as ``0-15,20`` makes."""
+    count = 0
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        try:
+            count += int(last or first) - int(first) + 1
+        except ValueError as error:
+            raise ConfigError(f"{where}: radical {text!r} must be such as 0-15") from error
+    return count

@@ -22,6 +22,8 @@ Duration = Annotated[
 ]
 """Seconds, or text such as ``"45m"``."""
 Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# YAML reads a bare off as a truth value.
+SleepName = Annotated[str, BeforeValidator(lambda value: "off" if value is False else value)]
 
 
 class _Model(BaseModel):
@@ -32,12 +34,12 @@ class Transition(_Model):
     """On the way into or out of a sleep state.
 
     Args:
-        time: how long it takes, seconds or text such as ``"45m"``.
+        time: how long it takes, seconds or text such as ``"45m"``; it must end.
         power_w: drawn meanwhile, W.
     """
 
-    time: Duration = 0.0
-    power_w: Watts = 0.0
+    time: Duration
+    power_w: Watts
 
 
 class Sleep(_Model):
@@ -50,10 +52,10 @@ class Sleep(_Model):
         switch_on: the way back to where jobs can run.
     """
 
-    name: str = "off"
-    power_w: Watts = 0.0
-    switch_off: Transition = Transition()
-    switch_on: Transition = Transition()
+    name: SleepName = "off"
+    power_w: Watts
+    switch_off: Transition
+    switch_on: Transition
 
 
 class Mode(_Model):
@@ -163,10 +165,13 @@ class Platform(_Model):
 
         Args:
             nodes: how many.
-            active_w, idle_w: drawn with and without a job, W.
+            active_w: drawn while a job runs, W.
+            idle_w: drawn while no job runs, W; as ``active_w`` if left out.
             sleep_w: drawn asleep, W.
-            off_s, off_w: time to switch off and power meanwhile.
-            on_s, on_w: time to switch on and power meanwhile.
+            off_s: time to switch off, s.
+            off_w: drawn meanwhile, W.
+            on_s: time to switch on, s.
+            on_w: drawn meanwhile, W.
             name: the platform's name.
 
         Raises:
@@ -231,11 +236,7 @@ class Platform(_Model):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            faults = []
-            for fault in error.errors():
-                field = ".".join(str(part) for part in fault["loc"])
-                faults.append(f"{where}{', ' + field if field else ''}: {fault['msg']}")
-            raise ConfigError("\n".join(faults)) from error
+            raise ConfigError("\n".join(_faults(error, content, where))) from error
 
     def cluster(self, base: Cluster | None = None) -> Cluster:
         """The cluster of these nodes, at the speed of their modes.
@@ -295,6 +296,24 @@ class Platform(_Model):
         for group in self.nodes:
             for _ in range(group.count):
                 yield group
+
+
+def _faults(error: ValidationError, content: dict[str, Any], where: str) -> Iterator[str]:
+    """What is wrong, a line for each field; node groups by their names."""
+    found = [fault for fault in error.errors() if fault["type"] != "too_short"]
+    for fault in found or error.errors():
+        place = list(fault["loc"])
+        text = fault["msg"].removeprefix("Value error, ")
+        if len(place) >= 2 and place[0] == "nodes" and isinstance(place[1], int):
+            group = content["nodes"][place[1]]
+            name = group.get("name") if isinstance(group, dict) else None
+            place[:2] = [f"node group {name!r}" if name else f"nodes[{place[1]}]"]
+        if fault["type"] == "missing" and place[-1] in ("switch_on", "switch_off"):
+            text = "a sleep state needs a way in and a way out, with time and power_w"
+        elif fault["type"] not in ("value_error", "missing"):
+            text += f", not {fault['input']!r}"
+        field = ".".join(str(part) for part in place)
+        yield f"{where}{', ' + field if field else ''}: {text}"
 
 
 def _listed(groups: list[tuple[str, int]]) -> str:

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
+from hpctwin.engine import power_layout
 from hpctwin.engine.power_layout import AUTO, MANAGED, UNAWARE
 from hpctwin.errors import ConfigError, UnknownNameError
 
-__all__ = ["KINDS", "PowerPolicy", "Rule"]
+__all__ = ["FAULTS", "KINDS", "PowerPolicy", "Rule"]
 
 Rule = Literal["sound", "as-published"]
 KINDS = {"none": UNAWARE, "psus": UNAWARE, "psas-auto": AUTO, "psas-ipm": MANAGED}
+
+FAULTS = {
+    "three-waiting": power_layout.THREE_WAITING,
+    "lost-reservation": power_layout.LOST_RESERVATION,
+    "stops-while-off": power_layout.STOPS_WHILE_OFF,
+    "sleepers-first": power_layout.NO_FAULT,  # a matter of placement
+    "hides-switching-off": power_layout.HIDES_SWITCHING_OFF,
+}
+"""Faults of SPARS's schedulers: EASY backfills only with three jobs waiting; the head's reservation is
+lost if a job before it started in the same pass; no backfilling while the head is wider than what is not
+switching off; sleeping nodes are taken before idle ones as soon as one is needed; nodes that are
+switching off are not counted as nodes a job could wait for."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,8 @@ class PowerPolicy:
         timeout_s: how long a node is idle before it is switched off, seconds; None for never.
         deeper_s: how long a node stays in each sleep state before it goes to the next, seconds.
         keep: so many idle nodes are left on in each node group.
-        rule: ``sound``, or ``as-published`` for what SPARS does.
+        rule: ``sound``, or ``as-published`` for what SPARS does (without backfilling).
+        fault: one of `FAULTS` on top of the sound rule, to see what it alone moves; None for none.
 
     Raises:
         UnknownNameError: there is no such kind.
@@ -37,11 +51,14 @@ class PowerPolicy:
     timeout_s: float | None = None
     deeper_s: tuple[float, ...] = ()
     keep: int = 0
-    rule: Rule = field(default="sound")
+    rule: Rule = "sound"
+    fault: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UnknownNameError("power policy", self.kind, list(KINDS))
+        if self.fault is not None and self.fault not in FAULTS:
+            raise UnknownNameError("fault", self.fault, list(FAULTS))
         for name, value in (("timeout", self.timeout_s), *(("deeper", s) for s in self.deeper_s)):
             if value is not None and not value >= 0:
                 raise ConfigError(f"{name} of a power policy is {value!r}, it must be 0 s or more")

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from hpctwin.energy.accounting import Energy, account
 from hpctwin.energy.platform import Platform
-from hpctwin.energy.power import KINDS, PowerPolicy
+from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
 from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Rules, Sim, Work
 from hpctwin.engine.power_layout import Power, PowerRules
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lower import pool_of_nodes
@@ -90,14 +90,15 @@ class PoweredSimulation(Simulation):
         """As `Simulation.fork`.
 
         Args:
-            policy, arrivals: as there.
+            policy: as there.
+            arrivals: as there.
             power: the power policy that the copy goes on under; the same if left out.
 
         Raises:
             ConfigError: it does not go with the platform or the policy.
         """
         twin = super().fork(policy, arrivals=arrivals)
-        twin._power = Power(*(array.copy() for array in self._power))
+        twin._power = Power(*(array.copy() for array in self._power))  # type: ignore[arg-type]
         if power is not None:
             _check(twin.policy, self.platform, power)
             twin._change_power(power)
@@ -141,10 +142,13 @@ class PoweredSimulation(Simulation):
         rules = PowerRules(
             kind=int(KINDS[power.kind]),
             as_published=int(power.rule == "as-published"),
+            fault=int(FAULTS[power.fault]) if power.fault else 0,
             depths=max(self.platform.depths, 1),
             log=int(self.log),
         )
-        return self._power, rules
+        in_order = self._rules()._replace(backfill=int(layout.BACKFILL_NONE))
+        unprotected = in_order._replace(backfill=int(layout.BACKFILL_FIRST_FIT))
+        return self._power, rules, in_order, unprotected
 
     def _new_work(self) -> Work:
         work = super()._new_work()
@@ -171,7 +175,8 @@ class PoweredSimulation(Simulation):
         if power.kind == "psas-ipm" and published:
             return rules._replace(placement=int(layout.GIVEN))
         if power.kind == "psas-auto" and self.policy.placement in ("first-fit", "best-fit"):
-            placement = layout.LEAST_DRAW if published else layout.SOONEST
+            sleepers_first = published or power.fault == "sleepers-first"
+            placement = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
             return rules._replace(placement=int(placement))
         return rules
 
@@ -261,9 +266,13 @@ def _check(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
             f"platform {platform.name!r}: no node group has a sleep state, so power policy "
             f"{power.kind!r} has nothing to do; give one under 'sleep:'"
         )
-    if power.rule == "as-published" and power.kind == "psas-ipm":
-        if len(platform.nodes) > 1 or platform.depths > 1 or policy.backfill != "none":
-            raise ConfigError(
-                "psas-ipm as published is for one group of equal nodes with one sleep state, and "
-                "without backfilling"
-            )
+    if power.rule == "as-published" and policy.backfill != "none":
+        raise ConfigError(
+            "SPARS's published rule is there without backfilling only (--backfill none); its EASY forms "
+            "are not sound, see docs/energy.md"
+        )
+    only_one = len(platform.nodes) == 1 and platform.depths <= 1
+    if power.rule == "as-published" and power.kind == "psas-ipm" and not only_one:
+        raise ConfigError(
+            "psas-ipm as published is for one group of equal nodes with one sleep state"
+        )

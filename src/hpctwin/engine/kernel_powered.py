@@ -13,5 +13,19 @@ __all__ = ["advance_powered"]
 
 POWER_RULES = types.NamedUniTuple(int64, len(PowerRules._fields), PowerRules)
 advance_powered = jit(
-    int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, bundle(Power), POWER_RULES, int64, int64)
+    int64(
+        ORDER,
+        ORDER,
+        JOBS,
+        MACHINE,
+        SIM,
+        RULES,
+        WORK,
+        bundle(Power),
+        POWER_RULES,
+        RULES,
+        RULES,
+        int64,
+        int64,
+    )
 )(power_loop.advance_powered)

@@ -36,6 +36,7 @@ from hpctwin.engine.power_layout import (
     COMPUTING,
     DEPTH_STATES,
     HEAP,
+    HIDES_SWITCHING_OFF,
     IDLE,
     LOG_END,
     LOG_NODE,
@@ -83,7 +84,7 @@ def show_or_hide(node: int, now: int, machine: Machine, sim: Sim, prules: PowerR
         hidden = False  # nobody else could have it anyway
     elif prules.kind == MANAGED:
         hidden = active_from(node, now, sim) > now
-    elif prules.kind == AUTO and prules.as_published == 1:
+    elif prules.fault == HIDES_SWITCHING_OFF or (prules.kind == AUTO and prules.as_published == 1):
         hidden = sim.node[NODE_POWER, node] == SWITCHING_OFF
     if hidden == (sim.node[NODE_DOWN, node] > 0):
         return

@@ -16,6 +16,9 @@ DEPTH_STATES = np.int64(3)
 
 UNAWARE, AUTO, MANAGED = np.arange(3)
 
+# Faults of SPARS's schedulers, each to be had alone on top of the sound rule.
+NO_FAULT, THREE_WAITING, LOST_RESERVATION, STOPS_WHILE_OFF, HIDES_SWITCHING_OFF = np.arange(5)
+
 # Rows of Power.count, node, table and log.
 HEAP, LOGGED, WAKE_AT, CHANGED = np.arange(4)
 POWER_COUNTS = 4
@@ -46,5 +49,6 @@ class PowerRules(NamedTuple):
 
     kind: int  # UNAWARE, AUTO or MANAGED
     as_published: int
+    fault: int  # NO_FAULT …
     depths: int
     log: int

@@ -7,7 +7,6 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     INSTANTS,
     NEED_ROOM,
-    NEVER,
     NOW,
     ONE,
     PASS,
@@ -24,7 +23,17 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.loop import after_pass, next_batch
 from hpctwin.engine.passes import run_pass
 from hpctwin.engine.power import end_transitions, note_use
-from hpctwin.engine.power_layout import HEAP, LOGGED, MANAGED, WAKE_AT, Power, PowerRules
+from hpctwin.engine.power_faults import faulty_pass
+from hpctwin.engine.power_layout import (
+    HEAP,
+    HIDES_SWITCHING_OFF,
+    LOGGED,
+    MANAGED,
+    NO_FAULT,
+    WAKE_AT,
+    Power,
+    PowerRules,
+)
 from hpctwin.engine.power_plan import manage, switch_off_due
 from hpctwin.engine.power_published import pass_planned_by_node
 
@@ -58,6 +67,8 @@ def advance_powered(
     work: Work,
     power: Power,
     prules: PowerRules,
+    in_order: Rules,
+    unprotected: Rules,
     until: int,
     instants: int,
 ) -> int:
@@ -66,6 +77,7 @@ def advance_powered(
     Args:
         order, candidate_order, jobs, machine, sim, rules, work, until, instants: as there.
         power, prules: see `power_layout`.
+        in_order, unprotected: see `power_faults`.
 
     Returns:
         One of the codes in `layout`.
@@ -83,7 +95,21 @@ def advance_powered(
         if prules.kind == MANAGED and prules.as_published == 1:
             again = pass_planned_by_node(order, jobs, machine, sim, rules, work, power, prules)
         else:
-            run_pass(order, candidate_order, jobs, machine, sim, rules, work)
+            if prules.fault == NO_FAULT or prules.fault == HIDES_SWITCHING_OFF:
+                run_pass(order, candidate_order, jobs, machine, sim, rules, work)
+            else:
+                faulty_pass(
+                    order,
+                    candidate_order,
+                    jobs,
+                    machine,
+                    sim,
+                    rules,
+                    in_order,
+                    unprotected,
+                    work,
+                    prules,
+                )
             note_use(now, machine, sim, power, prules)
             manage(order, now, jobs, machine, sim, rules, work, power, prules)
             again = switch_off_due(now, machine, sim, power, prules)

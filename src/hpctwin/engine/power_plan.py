@@ -9,7 +9,6 @@ from hpctwin.engine.layout import (
     EXPECTED,
     KIND,
     NEVER,
-    NODE_BOOT,
     NODE_DEPTH,
     NODE_ID,
     NODE_JOB,

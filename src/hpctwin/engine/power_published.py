@@ -21,7 +21,6 @@ from hpctwin.engine.layout import (
     NODES,
     NOW,
     PLANNED,
-    QUEUED,
     RUN,
     STACK,
     START,
@@ -65,11 +64,11 @@ def note_releases(now: int, jobs: Jobs, sim: Sim, power: Power) -> None:
         j = sim.node[NODE_JOB, node]
         released = now
         if state == SWITCHING_OFF:
-            released = NEVER
+            released = NEVER  # type: ignore[assignment]
         elif j >= 0:
             released = sim.time[START, j] + jobs.fixed[EXPECTED, j]
             if released <= now:
-                released = NEVER
+                released = NEVER  # type: ignore[assignment]
         elif state > COMPUTING:
             released = max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
         power.node[RELEASED, node] = released
@@ -111,7 +110,7 @@ def time_of_enough(wanted: int, sim: Sim, power: Power) -> int:
                 following = released
         if enough >= wanted or following >= NEVER:
             return time if enough >= wanted else NEVER
-        time = following
+        time = following  # type: ignore[assignment]
 
 
 @jit()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.energy import Energy, Platform, PowerPolicy, PoweredSimulation
+from hpctwin.energy import Energy, Platform, PoweredSimulation, PowerPolicy
 from hpctwin.energy.power import Rule
 from hpctwin.errors import UnknownNameError, WorkloadError
 from hpctwin.experiments.spars_published import TIMEOUTS_S, Cell, published
@@ -95,7 +95,12 @@ class Row:
 
 
 def simulate_cell(
-    jobs: Workload, scheduler: str, timeout_s: float | None, rule: Rule = "sound", **options: Any
+    jobs: Workload,
+    scheduler: str,
+    timeout_s: float | None,
+    rule: Rule = "sound",
+    fault: str | None = None,
+    **options: Any,
 ) -> Energy:
     """Simulate the workload under one scheduler.
 
@@ -104,6 +109,7 @@ def simulate_cell(
         scheduler: one of `SCHEDULERS`.
         timeout_s: idle so long, a node is switched off; None for never.
         rule: ``sound`` or ``as-published``.
+        fault: one of `hpctwin.energy.power.FAULTS` on top of the sound rule.
         options: further ones of `PoweredSimulation`.
 
     Raises:
@@ -112,7 +118,7 @@ def simulate_cell(
     if scheduler not in SCHEDULERS:
         raise UnknownNameError("scheduler", scheduler, SCHEDULERS)
     backfill, kind = SCHEDULERS[scheduler]
-    power = PowerPolicy(kind, timeout_s, rule=rule)
+    power = PowerPolicy(kind, timeout_s, rule=rule, fault=fault)
     simulation = PoweredSimulation(jobs, PLATFORM, "fcfs", backfill, power=power, **options)
     simulation.run()
     return simulation.energy()
