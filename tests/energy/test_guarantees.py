@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hpctwin import Workload, simulate
+from hpctwin import Workload, make_policy, simulate
 from hpctwin.energy import Energy, Platform, PoweredSimulation, PowerPolicy, simulate_powered
 from hpctwin.model import Cluster
 from tests.energy.powered import NODES, platforms, power_policies, uniform
@@ -212,3 +212,28 @@ def test_advancing_in_pieces_and_forking_give_the_same_energy_as_one_run(
     last = max(stops, default=0)
     if whole.jobs["end_s"].max() >= last:  # else the clock went on without jobs
         assert (pieces.energy().spent_ms == whole.spent_ms).all()
+
+
+@given(
+    platform=platforms(groups=1),
+    workload=simple_workloads(nodes=NODES, max_jobs=15),
+    timeout=st.sampled_from((0, 3, 10)),
+    at=st.integers(0, 80),
+)
+def test_backfilling_never_delays_the_head_when_transitions_are_planned_with(
+    platform: Platform, workload: Workload, timeout: int, at: int
+) -> None:
+    honest = workload.replace(
+        runtime_ms=np.maximum(workload.runtime_ms, 1),
+        walltime_ms=np.maximum(workload.runtime_ms, 1),
+    )
+    simulation = PoweredSimulation(honest, platform, power=PowerPolicy("psas-ipm", timeout))
+    simulation.advance(at)
+    waiting = simulation.snapshot()["waiting"]
+    assume(waiting)
+    head = int(np.flatnonzero(honest.job_id == min(waiting, key=order_of(honest)))[0])
+    alone = simulation.fork(make_policy("fcfs", "none"), arrivals=False).run_until_started(head)
+    backfilled = simulation.fork(arrivals=False).run_until_started(head)
+    assert alone is not None
+    assert backfilled is not None
+    assert backfilled <= alone

@@ -7,7 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from hpctwin.experiments.spars import SCHEDULERS, simulate_cell, workload
+from hpctwin.experiments.spars import (
+    BEST,
+    FAULTS,
+    SCHEDULERS,
+    overestimated,
+    simulate_cell,
+    workload,
+)
 from hpctwin.experiments.spars_published import TIMEOUTS_S, published
 from hpctwin.model import Workload
 
@@ -87,3 +94,35 @@ def test_the_published_table_is_that_of_the_result_files(cells: pl.DataFrame) ->
             assert cell.total_j == pytest.approx(row["total_energy_consumption"], abs=1e6)
             assert cell.wasted_j == pytest.approx(row["total_energy_waste"], abs=1e6)
             assert cell.mean_wait_s == pytest.approx(row["mean_waiting_time"], abs=0.1)
+
+
+@pytest.mark.parametrize(("scheduler", "timeouts"), [("easy-ipm", 6), (BEST, 12)])
+def test_ours_uses_less_energy_and_waits_less_than_the_best_published(
+    scheduler: str, timeouts: int, nasa: Workload
+) -> None:
+    ahead = 0
+    for timeout_s in TIMEOUTS_S:
+        energy = simulate_cell(nasa, scheduler, timeout_s)
+        theirs = published("easy-ipm", timeout_s)
+        assert theirs is not None
+        wait_s = float(energy.jobs["wait_s"].to_numpy().mean())
+        assert energy.total_j < theirs.total_j
+        ahead += wait_s < theirs.mean_wait_s
+    assert ahead >= timeouts
+
+
+def test_each_fault_moves_something_where_it_is_shown(nasa: Workload) -> None:
+    for scheduler, fault in FAULTS:
+        moved = [
+            simulate_cell(nasa, scheduler, timeout_s, fault=fault).total_j
+            != simulate_cell(nasa, scheduler, timeout_s).total_j
+            for timeout_s in (300, 600, 2700)
+        ]
+        assert any(moved), (scheduler, fault)
+
+
+def test_overestimated_walltimes_are_never_below_the_runtimes(nasa: Workload) -> None:
+    asked = overestimated(nasa)
+    assert (asked.walltime_ms >= asked.runtime_ms).all()
+    assert len(set(asked.walltime_ms.tolist())) <= 21
+    assert (asked.walltime_ms == overestimated(nasa).walltime_ms).all()

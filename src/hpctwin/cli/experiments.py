@@ -25,6 +25,11 @@ experiments_app.command(
     name="pas",
     help="PAS: jobs that depend on each other and share four resources, beside its Table I.",
 )
+experiments_app.command(
+    "hpctwin.cli.spars:spars",
+    name="spars",
+    help="SPARS (SoftwareX 2026): node power states, beside its published results.",
+)
 
 
 @experiments_app.command

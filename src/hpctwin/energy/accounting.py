@@ -13,6 +13,7 @@ import polars as pl
 from hpctwin.energy.platform import Platform
 from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Sim
+from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S
 from hpctwin.simulation import Result
 
@@ -80,6 +81,30 @@ class Energy:
         for name, seconds in self.state_s().items():
             figures[f"{name.replace(':', '_').replace(' ', '_')}_node_s"] = seconds
         return figures
+
+    def spans(self) -> IntArray:
+        """Node, row of the state, start and end in ms of all states each node was in [4, …].
+
+        Raises:
+            SimulationError: the simulation did not keep them.
+        """
+        if self.log is None:
+            raise SimulationError("past node states were not kept; simulate with log=True")
+        return self.log
+
+    def power_over_time(self) -> tuple[FloatArray, FloatArray]:
+        """Times (s) and what all nodes draw from each on (W); the last one is the end.
+
+        Raises:
+            SimulationError: the simulation did not keep past node states.
+        """
+        node, state, start, end = self.spans()
+        watts = self.platform.watts()[state, node]
+        times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+        change = np.bincount(place, np.concatenate([watts, -watts]), minlength=len(times))
+        drawn: FloatArray = np.cumsum(change, dtype=np.float64)
+        drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
+        return times / MS_PER_S, drawn
 
     def nodes(self) -> pl.DataFrame:
         """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
