@@ -139,3 +139,22 @@ def test_a_simulation_goes_on_under_another_power_policy() -> None:
     twin = simulation.fork(power=PowerPolicy("psas-ipm", 10))
     assert twin.run().jobs.sort("job_id")["start_s"].to_list() == [0, 200]
     assert simulation.run().jobs.sort("job_id")["start_s"].to_list() == [0, 207]
+
+
+def test_nodes_do_not_fall_into_a_deeper_sleep_while_a_job_waits_for_them() -> None:
+    # Else they would never all be on at once: asleep by the time the last one is there.
+    platform = Platform.model_validate(
+        {
+            "nodes": [
+                {
+                    "name": "n",
+                    "count": 3,
+                    "modes": {"base": {"power_w": 200}},
+                    "sleep": [sleep("suspend", 0, 0), sleep("off", 0, 1)],
+                }
+            ]
+        }
+    )
+    power = PowerPolicy("psas-ipm", 0, deeper_s=(0,))
+    energy = simulate_powered(jobs((0, 10, 1), (0, 5, 3)), platform, power=power)
+    assert energy.jobs.sort("job_id")["start_s"].to_list() == [0, 10]

@@ -40,6 +40,20 @@ def starts(energy: Energy) -> list[float | None]:
     power=power_policies(),
     backfill=st.sampled_from(BACKFILLS),
 )
+def test_every_simulation_comes_to_its_end(
+    platform: Platform, workload: Workload, power: PowerPolicy, backfill: str
+) -> None:
+    simulation = PoweredSimulation(workload, platform, "fcfs", backfill, power=power)
+    assert simulation.advance(instants=5000) == "done"
+    assert simulation.done
+
+
+@given(
+    platform=platforms(),
+    workload=simple_workloads(nodes=NODES, max_jobs=20),
+    power=power_policies(),
+    backfill=st.sampled_from(BACKFILLS),
+)
 def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
     platform: Platform, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:

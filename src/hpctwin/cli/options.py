@@ -11,9 +11,10 @@ from cyclopts import Parameter
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hpctwin.energy import PowerPolicy
     from hpctwin.model import Cluster, Workload
 
-__all__ = ["ClusterOptions", "RunOptions", "TraceOptions"]
+__all__ = ["ClusterOptions", "PowerOptions", "RunOptions", "TraceOptions"]
 
 
 @Parameter(name="*")
@@ -102,3 +103,65 @@ class RunOptions:
             "on_dependency_failure": self.on_dependency_failure,
             "seed": self.seed,
         }
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PowerOptions:
+    """Node power states, and what energy costs."""
+
+    platform: Annotated[Path | None, Parameter(group="Energy")] = None
+    """What nodes draw in each state: YAML, SPARS's platform.json or Batsim's XML; makes the cluster too."""
+    power: Annotated[str | None, Parameter(group="Energy")] = None
+    """Power policy: none, psus, psas-auto or psas-ipm."""
+    timeout: Annotated[str | None, Parameter(group="Energy")] = None
+    """Nodes idle so long are switched off, such as 20m; never if left out."""
+    deeper: Annotated[tuple[str, ...], Parameter(group="Energy")] = ()
+    """How long in each sleep state before the next one, such as 1h."""
+    keep: Annotated[int, Parameter(group="Energy")] = 0
+    """So many idle nodes of each group stay on."""
+    power_rule: Annotated[Literal["sound", "as-published"], Parameter(group="Energy")] = "sound"
+    """As-published is what SPARS does, without backfilling."""
+    price: Annotated[Path | None, Parameter(group="Energy")] = None
+    """CSV of electricity prices over time: the summary tells the cost."""
+    carbon: Annotated[Path | None, Parameter(group="Energy")] = None
+    """CSV of carbon intensities over time: the summary tells the emissions."""
+    may_wait: Annotated[str | None, Parameter(group="Energy")] = None
+    """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
+    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
+    """Folder for SPARS's CSV files."""
+
+    @property
+    def given(self) -> bool:
+        """Whether power states are simulated.
+
+        Raises:
+            ConfigError: something is given that needs a platform, and there is none.
+        """
+        if self.platform is not None:
+            return True
+        for option in ("power", "timeout", "price", "carbon", "may_wait", "spars_out"):
+            if getattr(self, option) is not None:
+                name = "--" + option.replace("_", "-")
+                raise ConfigError(f"{name} needs --platform FILE: what nodes draw in each state")
+        return False
+
+    def policy(self) -> PowerPolicy:
+        """The power policy.
+
+        Raises:
+            ConfigError, UnknownNameError: it cannot be.
+        """
+        from hpctwin.energy import PowerPolicy
+        from hpctwin.model import parse_duration_s
+
+        kind = self.power or "none"
+        if kind == "none" and self.timeout is not None:
+            raise ConfigError("--timeout needs --power psus, psas-auto or psas-ipm")
+        return PowerPolicy(
+            kind,
+            None if self.timeout is None else parse_duration_s(self.timeout),
+            deeper_s=tuple(parse_duration_s(text) for text in self.deeper),
+            keep=self.keep,
+            rule=self.power_rule,
+        )

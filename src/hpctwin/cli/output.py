@@ -51,8 +51,17 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
         yield lambda share: bar.update(task, completed=share)
 
 
-def write_result(result: Result, folder: Path, options: dict[str, Any]) -> None:
-    """Write a run's folder: jobs and series as Parquet, summary and manifest as JSON."""
+def write_result(
+    result: Result, folder: Path, options: dict[str, Any], summary: dict[str, Any] | None = None
+) -> None:
+    """Write a run's folder: jobs and series as Parquet, summary and manifest as JSON.
+
+    Args:
+        result: of the run.
+        folder: made if it is not there.
+        options: for the manifest.
+        summary: the result's if left out.
+    """
     import platform
 
     import numba
@@ -84,7 +93,7 @@ def write_result(result: Result, folder: Path, options: dict[str, Any]) -> None:
         "engine_s": result.engine_s,
         "peak_memory_mb": _peak_memory_mb(),
     }
-    for name, content in {"summary": result.summary(), "manifest": manifest}.items():
+    for name, content in {"summary": summary or result.summary(), "manifest": manifest}.items():
         with write_atomically(folder / f"{name}.json") as file:
             file.write(json.dumps(content, indent=2, default=str).encode())
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, RunOptions, TraceOptions
+from hpctwin.cli.options import ClusterOptions, PowerOptions, RunOptions, TraceOptions
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
@@ -28,6 +28,7 @@ def simulate_command(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
+    energy: PowerOptions = PowerOptions(),  # noqa: B008
     by: Annotated[
         Literal["size", "walltime", "user", "account", "partition", "state"] | None,
         Parameter(group="Output"),
@@ -41,7 +42,8 @@ def simulate_command(
     """Simulate a trace on a cluster under one policy, and show how it went.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too. Or SPARS's
+            simulator_config.yaml, which says all the rest.
         order: ordering: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
         backfill: none, first-fit, easy, conservative, pack or pushdown; the last two may have settings, as in
@@ -53,20 +55,43 @@ def simulate_command(
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
-            name has "queue" or "gantt" in it.
+            name has "queue" or "gantt" in it; with --platform, node states or power drawn if it has
+            "states" or "power".
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
         json: print the summary, or the explanation, as JSON.
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_doomed, note_reading, print_json, progress_bar, write_result
+    from hpctwin.errors import ConfigError
     from hpctwin.policies import make_policy
-    from hpctwin.simulation import Simulation
 
     policy = make_policy(
         order, backfill, reservations=reservations, candidates=candidates, placement=placement
     )
+    if trace.suffix in (".yaml", ".yml"):
+        from hpctwin.cli.simulate_powered import simulate_spars
+
+        return simulate_spars(trace, out=out, plot=plot, json=json)
+    if energy.given:
+        from hpctwin.cli.simulate_powered import simulate_powered
+
+        for given, name in ((fairness, "--fairness"), (bool(explain), "--explain")):
+            if given:
+                raise ConfigError(f"{name} is not there together with --platform")
+        return simulate_powered(
+            trace, policy, reading, machine, run, energy, by=by, out=out, plot=plot, json=json
+        )
+
+    from hpctwin.cli.output import (
+        note_doomed,
+        note_reading,
+        print_json,
+        progress_bar,
+        write_result,
+    )
+    from hpctwin.simulation import Simulation
+
     workload = reading.read(trace)
     note_reading(workload)
     cluster = machine.make(workload)

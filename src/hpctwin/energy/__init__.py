@@ -3,7 +3,9 @@
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.platform import Mode, NodePower, Platform, Sleep, Transition
 from hpctwin.energy.power import PowerPolicy
+from hpctwin.energy.series import Series, cheapest_begins
 from hpctwin.energy.simulation import PoweredSimulation, simulate_powered
+from hpctwin.energy.spars_config import SparsRun, read_spars_config
 
 __all__ = [
     "Energy",
@@ -12,7 +14,11 @@ __all__ = [
     "Platform",
     "PowerPolicy",
     "PoweredSimulation",
+    "Series",
     "Sleep",
+    "SparsRun",
     "Transition",
+    "cheapest_begins",
+    "read_spars_config",
     "simulate_powered",
 ]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.energy.platform import Platform
+from hpctwin.energy.series import Series
 from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Sim
 from hpctwin.errors import SimulationError
@@ -52,7 +53,7 @@ class Energy:
         return joules
 
     @cached_property
-    def _wasted(self) -> npt.NDArray[np.bool_]:
+    def is_waste(self) -> npt.NDArray[np.bool_]:
         """Whether a state counts as waste: idle, or switching."""
         return np.array([s == "idle" or s.startswith("switching") for s in self.states])
 
@@ -64,7 +65,7 @@ class Energy:
     @property
     def wasted_j(self) -> float:
         """Energy of idle and switching nodes, as SPARS defines waste; sleeping is not waste."""
-        return float(self.node_j[self._wasted].sum())
+        return float(self.node_j[self.is_waste].sum())
 
     def state_s(self) -> dict[str, float]:
         """Node-seconds in each state."""
@@ -79,7 +80,9 @@ class Energy:
             "compute_energy_j": float(self.node_j[power_layout.COMPUTING].sum()),
         }
         for name, seconds in self.state_s().items():
-            figures[f"{name.replace(':', '_').replace(' ', '_')}_node_s"] = seconds
+            kind, _, depth = name.partition(":")
+            words = kind if self.platform.depths < 2 or not depth else f"{kind}_{depth}"
+            figures[f"{words.replace(' ', '_')}_node_s"] = seconds
         return figures
 
     def spans(self) -> IntArray:
@@ -106,6 +109,54 @@ class Energy:
         drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
         return times / MS_PER_S, drawn
 
+    def cost(self, series: Series) -> float:
+        """What all energy cost by a price, or emitted by a carbon intensity, in the series' unit.
+
+        Args:
+            series: with time zero where the simulation's is.
+
+        Raises:
+            SimulationError: the simulation did not keep past node states.
+        """
+        return float(self.state_costs(series).sum())
+
+    def state_costs(self, series: Series) -> FloatArray:
+        """As `cost`, by state [states]."""
+        node, state, start, end = self.spans()
+        watts = self.platform.watts()[state, node]
+        cost = watts * (series.integral(end / MS_PER_S) - series.integral(start / MS_PER_S))
+        found: FloatArray = np.bincount(state, cost, minlength=len(self.states)).astype(np.float64)
+        return found
+
+    def job_costs(self, series: Series) -> pl.Series:
+        """As `cost`, of each row of `jobs`: what its nodes drew while it ran."""
+        spans = self.result.node_map
+        assert spans is not None
+        start = np.minimum(spans["start_s"].to_numpy(), self.now_s)
+        end = np.minimum(spans["end_s"].to_numpy(), self.now_s)
+        rate = series.integral(end) - series.integral(start)
+        used = spans.select("job_id").with_columns(cost=pl.Series(self._span_watts * rate))
+        used = used.group_by("job_id").agg(pl.col("cost").sum())
+        joined = self.result.jobs.select("job_id").join(
+            used, on="job_id", how="left", maintain_order="left"
+        )
+        return joined["cost"].fill_null(0.0)
+
+    @property
+    def now_s(self) -> float:
+        """The time that is covered, seconds."""
+        return float(self.spent_ms[:, 0].sum()) / MS_PER_S
+
+    @cached_property
+    def _span_watts(self) -> FloatArray:
+        """What the nodes of each row of the node map draw while they compute, W."""
+        spans = self.result.node_map
+        assert spans is not None
+        watts = np.concatenate([[0.0], np.cumsum(self.platform.watts()[power_layout.COMPUTING])])
+        first = spans["first_node"].to_numpy()
+        found: FloatArray = watts[first + spans["count"].to_numpy()] - watts[first]
+        return found
+
     def nodes(self) -> pl.DataFrame:
         """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
         count = self.spent_ms.shape[1]
@@ -117,7 +168,7 @@ class Energy:
                 "state": np.repeat(self.states, count),
                 "time_s": self.spent_ms.ravel() / MS_PER_S,
                 "energy_j": self.node_j.ravel(),
-                "wasted": np.repeat(self._wasted, count),
+                "wasted": np.repeat(self.is_waste, count),
             }
         )
 
@@ -126,13 +177,11 @@ class Energy:
         """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
         spans = self.result.node_map
         assert spans is not None
-        watts = np.concatenate([[0.0], np.cumsum(self.platform.watts()[power_layout.COMPUTING])])
-        first = spans["first_node"].to_numpy()
-        span_w = watts[first + spans["count"].to_numpy()] - watts[first]
-        ran = (spans["end_s"] - spans["start_s"]).to_numpy()
+        # What still runs has drawn up to now; what waits for its nodes to be switched on, nothing.
+        ran = np.minimum(spans["end_s"].to_numpy(), self.now_s) - spans["start_s"].to_numpy()
         used = (
             spans.select("job_id")
-            .with_columns(energy_j=pl.Series(span_w * np.maximum(ran, 0.0)))
+            .with_columns(energy_j=pl.Series(self._span_watts * np.maximum(ran, 0.0)))
             .group_by("job_id")
             .agg(pl.col("energy_j").sum())
         )

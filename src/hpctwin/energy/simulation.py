@@ -16,7 +16,7 @@ from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Rules, Sim, Work
 from hpctwin.engine.power_layout import Power, PowerRules
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lower import pool_of_nodes
@@ -36,6 +36,7 @@ class PoweredSimulation(Simulation):
         power: the power policy.
         cluster: the rest of the machine (partitions, resources, maintenance); nothing if left out.
         log: whether to keep each node's past states, for the node log and the Gantt chart.
+        begin_s: jobs wait in any case until then, seconds [jobs]; see `series.cheapest_begins`.
         options: further arguments of `Simulation`.
 
     Raises:
@@ -52,6 +53,7 @@ class PoweredSimulation(Simulation):
         power: PowerPolicy = PowerPolicy(),  # noqa: B008
         cluster: Cluster | None = None,
         log: bool = False,
+        begin_s: npt.NDArray[np.float64] | None = None,
         **options: Any,
     ) -> None:
         machine = platform.cluster(cluster)
@@ -67,6 +69,8 @@ class PoweredSimulation(Simulation):
         _check(self.policy, platform, power)
         self._pool = pool_of_nodes(machine)
         self._sim = _with_power(self._sim, max(platform.depths, 1))
+        if begin_s is not None:
+            self._sim = _with_begins(self._sim, begin_s)
         self._power = _new_power(platform, power, self._pool, self._sim.node.shape[1])
 
     def energy(self) -> Energy:
@@ -220,6 +224,19 @@ def _with_power(sim: Sim, depths: int) -> Sim:
     states = 2 + 3 * depths
     more = np.zeros((layout.POWER_SPENT + states - 3, sim.node.shape[1]), np.int64)
     return sim._replace(node=np.concatenate([sim.node, more]))
+
+
+def _with_begins(sim: Sim, begin_s: npt.NDArray[np.float64]) -> Sim:
+    """The state with jobs held until they may begin, as by a dependency that comes true then."""
+    size = sim.time.shape[1]
+    if begin_s.shape != (size,):
+        raise ConfigError(f"begin_s has shape {begin_s.shape}, it must be ({size},): one per job")
+    time = np.full((layout.RELEASE + 1, size), -1, np.int64)
+    time[: len(sim.time)] = sim.time
+    time[layout.RELEASE] = np.maximum(
+        time[layout.RELEASE], np.rint(begin_s * MS_PER_S).astype(np.int64)
+    )
+    return sim._replace(time=time, releases=np.zeros((2, size), np.int64))
 
 
 def _new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: int) -> Power:

@@ -135,7 +135,7 @@ def spare_of(p: int, now: int, depth: int, work: Work, power: Power, prules: Pow
     until = now + power.table[OFF_TIME, column] + power.table[ON_TIME, column]
     least = NEVER
     for row in range(work.size[0]):
-        if work.time[row] < until:
+        if work.time[row] <= until:
             least = min(least, work.amount[row, p])
     return max(ZERO, least)
 
@@ -186,11 +186,14 @@ def switch_off_due(now: int, machine: Machine, sim: Sim, power: Power, prules: P
             continue
         p = machine.node[NODE_POOL, node]
         if sim.node[NODE_POWER, node] == ASLEEP:
-            if power.pool[ALLOWED, p] >= NEVER:
+            # Who waits could need it sooner than it would be back from there.
+            if prules.kind != MANAGED or sim.count[QUEUED] == 0:
                 depth = sim.node[NODE_DEPTH, node] + 1
                 switch_off(node, depth, now, machine, sim, power, prules)
         elif power.pool[SPARE, p] > 0 and power.pool[ALLOWED, p] > 0:
             switch_off(node, ZERO, now, machine, sim, power, prules)
+            if power.table[OFF_TIME, p * prules.depths] == 0:
+                again = now  # asleep at once: when is it to be woken?
             power.pool[SPARE, p] -= 1
             if power.pool[ALLOWED, p] < NEVER:
                 power.pool[ALLOWED, p] -= 1

@@ -87,6 +87,10 @@ def format_metric(key: str, value: float | int | str | None) -> str:
         return f"{value / 3600:,.1f} node-hours"
     if key.endswith("_s"):
         return format_duration(value)
+    if key.endswith("_j"):
+        return f"{value / 3.6e6:,.1f} kWh"
+    if key.endswith("_kg"):
+        return f"{value:,.1f} kg"
     if key.startswith(_SHARES) or key.endswith(_SHARES):
         return f"{value * 100:.1f} %"
     if isinstance(value, int):
@@ -102,5 +106,5 @@ def metric_name(key: str) -> str:
         return _NAMES[key]
     if key.startswith("jobs_"):
         return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
-    words = key.removesuffix("_s").split("_")
+    words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)

@@ -1,0 +1,145 @@
+"""SPARS's ``simulator_config.yaml``: which workload on which platform under which of its schedulers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from hpctwin.energy.platform import Platform
+from hpctwin.energy.power import PowerPolicy
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.formats import read_workload
+from hpctwin.model import Workload
+
+__all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
+
+ALGORITHMS = {
+    "fcfs_psus": ("none", "psus"),
+    "easy_psus": ("easy", "psus"),
+    "fcfs": ("none", "psas-auto"),
+    "easy": ("easy", "psas-auto"),
+    "fcfs_psas": ("none", "psas-ipm"),
+    "easy_psas": ("easy", "psas-ipm"),
+}
+"""Backfill and kind of power policy by SPARS's name of the scheduler."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparsRun:
+    """What a configuration asks for.
+
+    Args:
+        workload, platform: read from the files it names.
+        backfill: ``none`` or ``easy``.
+        power: the power policy; the FCFS forms by SPARS's published rule, the EASY forms, whose
+            published rules are not sound, by ours.
+        overrun: whether walltimes end jobs.
+        output: folder for its CSV files.
+        notes: what is left out or done otherwise, a sentence each.
+    """
+
+    workload: Workload
+    platform: Platform
+    backfill: str
+    power: PowerPolicy
+    overrun: Literal["terminate", "continue"]
+    output: Path | None
+    notes: tuple[str, ...]
+
+
+def read_spars_config(path: str | Path) -> SparsRun:
+    """Read a configuration and the files it names, which are relative to it or to the current folder.
+
+    Raises:
+        ConfigError, UnknownNameError: it is not such a file; the message names the field.
+        TraceError: the workload cannot be read.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    paths, run = (_section(content, name, path) for name in ("paths", "run"))
+    for name in ("workload", "platform"):
+        if not isinstance(paths.get(name), str):
+            raise ConfigError(f"{path}: paths.{name} is {paths.get(name)!r}, it must name a file")
+    algorithm = str(run.get("algorithm", "")).lower()
+    if algorithm in ("fcfs_normal", "easy_normal"):
+        raise ConfigError(
+            f"{path}: run.algorithm {algorithm!r} never wakes a node by itself, so jobs may wait for "
+            f"ever; known: {', '.join(ALGORITHMS)}"
+        )
+    if algorithm not in ALGORITHMS:
+        raise UnknownNameError("run.algorithm", algorithm, ALGORITHMS)
+    backfill, kind = ALGORITHMS[algorithm]
+    timeout = run.get("timeout")
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+        raise ConfigError(f"{path}: run.timeout is {timeout!r}, it must be seconds or null")
+    overrun = run.get("overrun_policy", "continue")
+    if overrun not in ("terminate", "continue"):
+        raise ConfigError(
+            f"{path}: run.overrun_policy is {overrun!r}, it must be terminate or continue"
+        )
+    platform = Platform.read(_file(path, paths["platform"], "paths.platform"))
+    workload = read_workload(_file(path, paths["workload"], "paths.workload"), format="spars")
+    notes = []
+    sound = backfill != "none" or len(platform.nodes) > 1
+    if sound:
+        notes.append(f"{algorithm}: by the sound rule, not by SPARS's")
+    rl = content.get("rl")
+    if isinstance(rl, dict) and rl.get("enabled"):
+        notes.append("rl.enabled: the agent is left out; the algorithm runs alone")
+    if kind == "psus" and timeout == 0:
+        timeout = None  # as SPARS takes it
+        notes.append("run.timeout 0: SPARS's PSUS takes it for never")
+    start = _start_epoch_s(run.get("start_time", 0), path)
+    output = paths.get("output")
+    return SparsRun(
+        workload=workload if start is None else workload.replace(start_epoch_s=start),
+        platform=platform,
+        backfill=backfill,
+        power=PowerPolicy(
+            kind,
+            None if timeout is None else float(timeout),
+            rule="sound" if sound else "as-published",
+        ),
+        overrun="terminate" if overrun == "terminate" else "continue",
+        output=path.parent / output if isinstance(output, str) else None,
+        notes=tuple(notes),
+    )
+
+
+def _section(content: Any, name: str, path: Path) -> dict[str, Any]:
+    section = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(section, dict):
+        raise ConfigError(f"{path}: no section '{name}:'; is this SPARS's simulator_config.yaml?")
+    return section
+
+
+def _file(config: Path, name: str, field: str) -> Path:
+    """A file that the configuration names, with or without ``.json``."""
+    for folder in (config.parent, Path()):
+        for found in (folder / name, folder / f"{name}.json"):
+            if found.is_file():
+                return found
+    raise ConfigError(f"{config}: {field}: there is no file {name}")
+
+
+def _start_epoch_s(value: Any, path: Path) -> float | None:
+    """Unix time of time zero; None for a number, which only shifts SPARS's clock."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return None
+    if value == "now":
+        return dt.datetime.now(dt.UTC).timestamp()
+    try:
+        return dt.datetime.fromisoformat(str(value)).replace(tzinfo=dt.UTC).timestamp()
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: run.start_time is {value!r}, it must be a number, now, or YYYY-MM-DD HH:MM:SS"
+        ) from error

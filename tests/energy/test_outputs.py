@@ -1,0 +1,222 @@
+"""Files: SPARS's configuration in, SPARS's CSV family and ours out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+import yaml
+
+from hpctwin import write_workload
+from hpctwin.cli import main
+from hpctwin.energy import read_spars_config
+from hpctwin.energy.outputs import write_energy, write_spars
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.experiments.spars import simulate_cell, workload
+from tests.energy.test_cases import jobs
+from tests.energy.test_platform import spars_machine
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code or 0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """SPARS's three files, four nodes and three jobs, laid out as its repository has them."""
+    (tmp_path / "platforms").mkdir()
+    (tmp_path / "workloads").mkdir()
+    machines = {"machines": [spars_machine(number) for number in range(4)]}
+    (tmp_path / "platforms" / "four.json").write_text(json.dumps(machines))
+    write_workload(
+        jobs((0, 100, 2), (20_000, 50, 4), (20_001, 10, 1)),
+        tmp_path / "workloads" / "three.json",
+        format="spars",
+    )
+    content = {
+        "paths": {
+            "workload": "workloads/three.json",
+            "platform": "platforms/four.json",
+            "output": "results",
+        },
+        "run": {
+            "algorithm": "FCFS_psas",
+            "overrun_policy": "terminate",
+            "timeout": 600,
+            "start_time": 0,
+        },
+        "rl": {"enabled": False},
+        "logging": {"level": "TRACE"},
+    }
+    path = tmp_path / "simulator_config.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_sparss_configuration_runs_as_it_is(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("simulate", config, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["power"], summary["rule"]) == ("psas-ipm@600s", "as-published")
+    assert summary["switching_on_node_s"] == 4 * 2700
+    names = {path.name for path in (config.parent / "results").iterdir()}
+    assert names == {
+        "metrics.csv",
+        "energy_log.csv",
+        "raw_job_log.csv",
+        "waiting_time_log.csv",
+        "node_log.csv",
+        "state_switch.csv",
+        "raw_terminated_log.csv",
+    }
+    waits = pl.read_csv(config.parent / "results" / "waiting_time_log.csv")
+    assert waits["waiting_time"].to_list() == [0, 2700, 2749]
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "error", "says"),
+    [
+        ("run", "algorithm", "easy_psus_x", UnknownNameError, "easy_psus"),
+        ("run", "algorithm", "fcfs_normal", ConfigError, "never wakes"),
+        ("run", "timeout", "soon", ConfigError, r"run\.timeout"),
+        ("run", "overrun_policy", "kill", ConfigError, r"run\.overrun_policy"),
+        ("run", "start_time", "noon", ConfigError, r"run\.start_time"),
+        ("paths", "platform", "none.json", ConfigError, r"paths\.platform.*none\.json"),
+        ("paths", "workload", None, ConfigError, r"paths\.workload"),
+    ],
+)
+def test_a_bad_configuration_is_named_by_field(
+    config: Path, section: str, field: str, value: object, error: type[Exception], says: str
+) -> None:
+    content = yaml.safe_load(config.read_text())
+    content[section][field] = value
+    config.write_text(yaml.safe_dump(content))
+    with pytest.raises(error, match=says):
+        read_spars_config(config)
+
+
+def test_what_is_done_otherwise_is_said(config: Path) -> None:
+    content = yaml.safe_load(config.read_text())
+    content["run"] |= {"algorithm": "easy_psas", "start_time": "2024-05-01 12:00:00"}
+    content["rl"]["enabled"] = True
+    config.write_text(yaml.safe_dump(content))
+    read = read_spars_config(config)
+    assert read.power.rule == "sound"
+    assert [note.partition(":")[0] for note in read.notes] == ["easy_psas", "rl.enabled"]
+    assert read.workload.start_epoch_s == 1_714_564_800
+
+
+@pytest.mark.traces
+def test_sparss_files_say_what_sparss_own_say(golden: Path, traces: Path, tmp_path: Path) -> None:
+    energy = simulate_cell(workload(), "fcfs-ipm", 1200, "as-published", log=True)
+    write_spars(energy, tmp_path)
+    ours = pl.read_csv(tmp_path / "raw_job_log.csv").sort("job_id")
+    theirs = pl.read_csv(golden / "spars_nasa20_t1200_fcfs_psas.csv").sort("job_id")
+    for name, other in (
+        ("job_id", "job_id"), ("subtime", "submit"), ("start_time", "start"),
+        ("finish_time", "finish"), ("res", "n_nodes"), ("reqtime", "reqtime"),
+        ("runtime", "runtime"), ("nodes", "nodes"),
+    ):  # fmt: skip
+        same = ours[name].cast(pl.String) == theirs[other].cast(ours[name].dtype).cast(pl.String)
+        assert same.all(), name
+    (metrics,) = pl.read_csv(tmp_path / "metrics.csv").to_dicts()
+    (published,) = (
+        pl.read_csv(golden / "spars_published_metrics.csv")
+        .filter(
+            (pl.col("scheduler") == "fcfs_psas")
+            & (pl.col("timeout_s") == 1200)
+            & (pl.col("source") == "spars")
+        )
+        .to_dicts()
+    )
+    for name, value in metrics.items():
+        assert value == pytest.approx(published[name], rel=1e-9), name
+    energies = pl.read_csv(tmp_path / "energy_log.csv")
+    assert energies["energy_consumption"].sum() == pytest.approx(energy.total_j)
+    log = pl.read_csv(tmp_path / "node_log.csv")
+    spent = (log["finish_time"] - log["start_time"]) * log["nodes"].str.split(" ").list.len()
+    assert spent.sum() == metrics["total_time_all_states"]
+    counts = pl.read_csv(tmp_path / "state_switch.csv").drop("time")
+    assert (counts.sum_horizontal() == 128).all()
+
+
+def test_ours_are_parquet(tmp_path: Path) -> None:
+    from hpctwin.energy import PowerPolicy, simulate_powered
+    from tests.energy.powered import uniform
+
+    energy = simulate_powered(
+        jobs((0, 10, 1), (50, 10, 2)), uniform(2), power=PowerPolicy("psus", 5), log=True
+    )
+    write_energy(energy, tmp_path)
+    nodes = pl.read_parquet(tmp_path / "nodes.parquet")
+    assert nodes["energy_j"].sum() == pytest.approx(energy.total_j)
+    log = pl.read_parquet(tmp_path / "node_log.parquet")
+    assert log["energy_j"].sum() == pytest.approx(energy.total_j)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A trace and a platform."""
+    trace, platform = tmp_path / "jobs.csv", tmp_path / "platform.yaml"
+    write_workload(jobs((0, 100, 2), (3000, 50, 4), (3001, 10, 1)), trace)
+    platform.write_text(
+        "nodes: [{name: n, count: 4, modes: {base: {power_w: 200, idle_w: 100}}, sleep: [{name: off,"
+        " power_w: 10, switch_off: {time: 1m, power_w: 50}, switch_on: {time: 2m, power_w: 150}}]}]"
+    )
+    return trace, platform
+
+
+def test_simulate_takes_a_platform_and_a_power_policy(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, platform = files
+    prices = tmp_path / "prices.csv"
+    prices.write_text("time,Price (EUR/MWh)\n0,100\n3600,10\n")
+    code = run(
+        "simulate", trace, "--platform", platform, "--power", "psas-ipm", "--timeout", "5m",
+        "--price", prices, "--json", "--by", "user", "--out", tmp_path / "out",
+        "--spars-out", tmp_path / "spars", "--plot", tmp_path / "states.png",
+    )  # fmt: skip
+    assert code == 0
+    summary = json.loads(capsys.readouterr().out)
+    kinds = ("idle", "computing", "switching_off", "sleeping", "switching_on")
+    assert sum(summary[f"{kind}_node_s"] for kind in kinds) == 4 * summary["makespan_s"]
+    assert summary["cost_eur"] == pytest.approx(summary["total_energy_j"] / 3.6e9 * 100)
+    assert pl.read_parquet(tmp_path / "out" / "jobs.parquet")["energy_j"].sum() == pytest.approx(
+        summary["compute_energy_j"]
+    )
+    assert (tmp_path / "out" / "node_log.parquet").is_file()
+    assert (tmp_path / "spars" / "metrics.csv").is_file()
+    assert (tmp_path / "states.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--power", "psas-ipm"], "--platform"),
+        (["--platform", "P", "--power", "psas"], "psas-ipm"),
+        (["--platform", "P", "--timeout", "5m"], "--power"),
+        (["--platform", "P", "--power", "psus", "--timeout", "-5"], "timeout"),
+        (["--platform", "P", "-n", "5"], "4 nodes"),
+        (["--platform", "P", "--may-wait", "1h"], "--price"),
+        (["--platform", "P", "--power", "psus", "--power-rule", "as-published"], "--backfill none"),
+        (["--platform", "none.yaml"], "none.yaml"),
+    ],
+)
+def test_wrong_options_are_told_without_a_traceback(
+    files: tuple[Path, Path],
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trace, platform = files
+    given = [str(platform) if argument == "P" else argument for argument in arguments]
+    assert run("simulate", trace, *given) == 2
+    message = capsys.readouterr().err
+    assert says in message
+    assert "Traceback" not in message

@@ -1,0 +1,127 @@
+"""Prices and carbon intensities over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Workload
+from hpctwin.energy import PowerPolicy, Series, cheapest_begins, simulate_powered
+from hpctwin.errors import ConfigError
+from tests.energy.powered import NODES, platforms, power_policies, uniform
+from tests.energy.test_cases import jobs
+from tests.strategies import simple_workloads
+
+PRICES = st.lists(st.integers(-20, 100), min_size=2, max_size=6)
+
+
+def of(values: list[int], step_s: float = 10) -> Series:
+    return Series.hourly(np.array(values) * 3.6e6, "EUR", step_s=step_s)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "series.csv"
+    path.write_text(text)
+    return path
+
+
+def test_units_are_read_off_the_column_and_dates_aligned(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "Datetime (UTC),Zone,Price (EUR/MWh)\n2024-01-01 00:00:00+00:00,DE,100\n"
+        "2024-01-01 01:00:00+00:00,DE,200\n2024-01-01 02:00:00+00:00,DE,300\n",
+    )
+    series = Series.read(path)
+    assert (series.unit, series.period_s, series.start_epoch_s) == ("EUR", 10_800, 1_704_067_200)
+    assert series.per_kwh.tolist() == pytest.approx([0.1, 0.2, 0.3])
+    moved, how = series.aligned(1_704_067_200 + 5400)
+    assert how == "date"
+    assert moved.at([0, 1799, 1800, 5400, 9000]) * 3.6e9 == pytest.approx([200, 200, 300, 100, 200])
+    assert series.aligned(0.0)[1] == "start"
+    assert series.aligned(None)[1] == "start"
+
+
+def test_a_time_zone_is_heeded(tmp_path: Path) -> None:
+    path = write(tmp_path, "t,price\n2024-01-01T01:00+01:00,1\n2024-01-01T02:00+01:00,2\n")
+    assert Series.read(path).start_epoch_s == 1_704_067_200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("time,price\n0,1\n", "two rows"),
+        ("time,price\n0,1\n0,2\n", "row 3.*ascend"),
+        ("time,price\n0,1\n10,dear\n", "row 3, 'price': 'dear'"),
+        ("time,price\nnoon,1\nnight,2\n", "row 2, 'time': 'noon'"),
+        ("time,a,b\n0,1,2\n1,1,2\n", "which column"),
+        ("", "CSV"),
+    ],
+)
+def test_a_bad_series_is_named_by_row_and_column(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Series.read(write(tmp_path, text))
+
+
+def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'dear'.*'price'"):
+        Series.read(write(tmp_path, "time,price\n0,1\n1,2\n"), "dear")
+
+
+@given(
+    platform=platforms(),
+    workload=simple_workloads(nodes=NODES, max_jobs=10),
+    power=power_policies(),
+    prices=PRICES,
+)
+def test_cost_is_the_energy_of_each_second_at_its_price(
+    platform: object, workload: Workload, power: PowerPolicy, prices: list[int]
+) -> None:
+    energy = simulate_powered(workload, platform, power=power, log=True)  # type: ignore[arg-type]
+    series = of(prices)
+    cost = 0.0
+    for node, state, start, end in energy.spans().T.tolist():
+        for second in range(start // 1000, end // 1000):
+            price = prices[second // 10 % len(prices)]
+            cost += energy.platform.watts()[state, node] * price
+    assert energy.cost(series) == pytest.approx(cost, abs=1e-6)
+    states = energy.state_costs(series)
+    assert energy.job_costs(series).sum() == pytest.approx(states[1], abs=1e-6)
+
+
+@given(
+    prices=PRICES,
+    submit=st.integers(0, 100),
+    length=st.integers(1, 70),
+    may_wait=st.integers(0, 80),
+)
+def test_no_second_within_the_wait_is_cheaper_than_the_chosen_beginning(
+    prices: list[int], submit: int, length: int, may_wait: int
+) -> None:
+    series = of(prices)
+    (begin,) = cheapest_begins(
+        np.array([float(submit)]), np.array([float(length)]), np.array([float(may_wait)]), series
+    )
+    assert submit <= begin <= submit + may_wait
+    every = np.arange(submit, submit + may_wait + 1.0)
+    costs = series.integral(every + length) - series.integral(every)
+    mine = series.integral(begin + length) - series.integral(begin)
+    assert mine <= costs.min() + 1e-6
+    assert not (costs[every < begin - 1e-9] < mine - 1e-6).any()
+
+
+def test_jobs_that_may_wait_run_where_energy_is_cheap() -> None:
+    workload = jobs((0, 10, 1), (5, 10, 4))
+    series = of([9, 9, 1, 1, 9, 9])
+    begins = cheapest_begins(np.array([0.0, 5]), np.full(2, 10.0), np.full(2, 30.0), series)
+    energy = simulate_powered(workload, uniform(4), begin_s=begins, log=True)
+    assert energy.jobs.sort("job_id")["start_s"].to_list() == [20, 30]
+    assert energy.job_costs(series).to_list() == [2000, 8000]
+
+
+def test_begins_must_be_one_for_each_job() -> None:
+    with pytest.raises(ConfigError, match="one per job"):
+        simulate_powered(jobs((0, 10, 1)), uniform(4), begin_s=np.zeros(3))
