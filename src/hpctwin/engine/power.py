@@ -140,20 +140,6 @@ def end_transitions(now: int, machine: Machine, sim: Sim, power: Power, prules: 
 
 
 @jit()
-def note_use(now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> None:
-    """After a pass: which nodes compute, and which must be woken for a job they were given to."""
-    for node in range(sim.node.shape[1]):
-        j = sim.node[NODE_JOB, node]
-        state = sim.node[NODE_POWER, node]
-        if state <= COMPUTING:
-            wanted = COMPUTING if j >= 0 and sim.time[START, j] <= now else IDLE
-            if state != wanted:
-                turn(node, wanted, now, sim, power, prules)
-        elif j >= 0 and state == ASLEEP:
-            switch_on(node, now, machine, sim, power, prules)
-
-
-@jit()
 def timeout_of(node: int, depth: int, machine: Machine, power: Power, prules: PowerRules) -> int:
     """How long a node stays as it is before it goes to a sleep depth; NEVER for always."""
     if depth >= prules.depths:
@@ -174,3 +160,24 @@ def due(node: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules)
     else:
         return NEVER
     return NEVER if timeout >= NEVER else sim.node[NODE_SINCE, node] + timeout
+
+
+@jit()
+def note_use(now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> int:
+    """After a pass: which nodes compute, and which must be woken for a job they were given to.
+
+    Returns when the first timeout of a node is over; NEVER if none runs.
+    """
+    first = NEVER
+    for node in range(sim.node.shape[1]):
+        j = sim.node[NODE_JOB, node]
+        state = sim.node[NODE_POWER, node]
+        if state <= COMPUTING:
+            wanted = COMPUTING if j >= 0 and sim.time[START, j] <= now else IDLE
+            if state != wanted:
+                turn(node, wanted, now, sim, power, prules)
+        elif j >= 0 and state == ASLEEP:
+            switch_on(node, now, machine, sim, power, prules)
+        if j < 0:
+            first = min(first, due(node, machine, sim, power, prules))
+    return first

@@ -110,9 +110,10 @@ def advance_powered(
                     work,
                     prules,
                 )
-            note_use(now, machine, sim, power, prules)
+            again = note_use(now, machine, sim, power, prules)
             manage(order, now, jobs, machine, sim, rules, work, power, prules)
-            again = switch_off_due(now, machine, sim, power, prules)
+            if again <= now:
+                again = switch_off_due(now, machine, sim, power, prules)
         # Transitions that take no time are over at once.
         end_transitions(now, machine, sim, power, prules)
         look_again(again, now, sim, power)

@@ -90,10 +90,23 @@ def free_at(time: int, p: int, work: Work) -> int:
 @jit()
 def take_sleepers_out(now: int, machine: Machine, sim: Sim, work: Work) -> None:
     """Take out of the plan what is asleep or will be: below zero, so many must be woken."""
-    for node in range(sim.node.shape[1]):
+    time = NEVER
+    p = -1
+    nodes = 0
+    for i in range(machine.node.shape[1]):
+        node = machine.node[NODE_ID, i]
         state = sim.node[NODE_POWER, node]
-        if state == ASLEEP or state == SWITCHING_OFF:
-            plan_return(active_from(node, now, sim), machine.node[NODE_POOL, node], -ONE, work)
+        if state != ASLEEP and state != SWITCHING_OFF:
+            continue
+        ready = active_from(node, now, sim)
+        # Most are ready at the same time as the one before, and the plan is long.
+        if ready != time or machine.node[NODE_POOL, node] != p:
+            plan_return(time, p, -nodes, work)
+            time = ready
+            p = machine.node[NODE_POOL, node]
+            nodes = 0
+        nodes += 1
+    plan_return(time, p, -nodes, work)
 
 
 @jit()
