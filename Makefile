@@ -32,6 +32,8 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/twin.py
 	$(BIN)/python benchmarks/pas.py
+	$(BIN)/python benchmarks/facility.py
+	$(BIN)/python benchmarks/energy.py
 
 docs: $(VENV)/dev
 	$(BIN)/pip install -q -e '.[docs]'
