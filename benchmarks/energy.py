@@ -1,4 +1,4 @@
-"""How fast node power states are simulated: `python benchmarks/energy.py` prints the figures of docs/energy.md.
+"""How fast node power states are simulated: `python benchmarks/energy.py` prints docs/energy.md's figures.
 
 The NASA workload needs HPCTWIN_TRACES; it is left out without, and it is said.
 """

@@ -113,7 +113,7 @@ class PowerOptions:
     platform: Annotated[Path | None, Parameter(group="Energy")] = None
     """What nodes draw in each state: YAML, SPARS's platform.json or Batsim's XML; makes the cluster too."""
     power: Annotated[str | None, Parameter(group="Energy")] = None
-    """Power policy: none, psus, psas-auto or psas-ipm."""
+    """Power policy: none, psus, psas-auto, psas-ipm, or a function in a file, my.py:my_control."""
     timeout: Annotated[str | None, Parameter(group="Energy")] = None
     """Nodes idle so long are switched off, such as 20m; never if left out."""
     deeper: Annotated[tuple[str, ...], Parameter(group="Energy")] = ()
@@ -146,6 +146,12 @@ class PowerOptions:
                 raise ConfigError(f"{name} needs --platform FILE: what nodes draw in each state")
         return False
 
+    @property
+    def control(self) -> str | None:
+        """The file and function that switch nodes, if --power names one."""
+        named = self.power is not None and self.power.partition(":")[0].endswith(".py")
+        return self.power if named else None
+
     def policy(self) -> PowerPolicy:
         """The power policy.
 
@@ -156,6 +162,8 @@ class PowerOptions:
         from hpctwin.model import parse_duration_s
 
         kind = self.power or "none"
+        if self.control is not None:
+            kind = "orders"
         if kind == "none" and self.timeout is not None:
             raise ConfigError("--timeout needs --power psus, psas-auto or psas-ipm")
         return PowerPolicy(

@@ -1,6 +1,7 @@
 """Node power states: platforms, power policies, energy accounts."""
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.control import Orders, PowerView
 from hpctwin.energy.platform import Mode, NodePower, Platform, Sleep, Transition
 from hpctwin.energy.power import PowerPolicy
 from hpctwin.energy.series import Series, cheapest_begins
@@ -11,8 +12,10 @@ __all__ = [
     "Energy",
     "Mode",
     "NodePower",
+    "Orders",
     "Platform",
     "PowerPolicy",
+    "PowerView",
     "PoweredSimulation",
     "Series",
     "Sleep",

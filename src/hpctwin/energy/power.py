@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hpctwin.engine import power_layout
-from hpctwin.engine.power_layout import AUTO, MANAGED, UNAWARE
+from hpctwin.engine.power_layout import AUTO, GIVEN_ORDERS, MANAGED, UNAWARE
 from hpctwin.errors import ConfigError, UnknownNameError
 
 __all__ = ["FAULTS", "KINDS", "PowerPolicy", "Rule"]
 
 Rule = Literal["sound", "as-published"]
-KINDS = {"none": UNAWARE, "psus": UNAWARE, "psas-auto": AUTO, "psas-ipm": MANAGED}
+KINDS = {
+    "none": UNAWARE,
+    "psus": UNAWARE,
+    "psas-auto": AUTO,
+    "psas-ipm": MANAGED,
+    "orders": GIVEN_ORDERS,
+}
 
 FAULTS = {
     "three-waiting": power_layout.THREE_WAITING,
@@ -35,7 +41,8 @@ class PowerPolicy:
         kind: ``none`` leaves all nodes on. The others switch nodes off that have been idle for the
             timeout. ``psus`` gives jobs nodes whether these are on or not, and jobs wait for them;
             ``psas-auto`` does so with nodes that are there soonest; ``psas-ipm`` counts transitions in
-            the plan, wakes nodes in time for it and leaves on what it needs soon.
+            the plan, wakes nodes in time for it and leaves on what it needs soon. ``orders`` switches
+            nodes on only when told from outside, by `PoweredSimulation.switch` or a `control` function.
         timeout_s: how long a node is idle before it is switched off, seconds; None for never.
         deeper_s: how long a node stays in each sleep state before it goes to the next, seconds.
         keep: so many idle nodes are left on in each node group.

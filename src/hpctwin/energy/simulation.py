@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.accounting import Energy, account
+from hpctwin.energy.control import Control, advance_controlled
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
 from hpctwin.engine import layout, power_layout
@@ -36,6 +38,7 @@ class PoweredSimulation(Simulation):
         power: the power policy.
         cluster: the rest of the machine (partitions, resources, maintenance); nothing if left out.
         log: whether to keep each node's past states, for the node log and the Gantt chart.
+        control: a function that switches nodes on and off, with power policy ``orders``; see `control`.
         begin_s: jobs wait in any case until then, seconds [jobs]; see `series.cheapest_begins`.
         options: further arguments of `Simulation`.
 
@@ -53,6 +56,7 @@ class PoweredSimulation(Simulation):
         power: PowerPolicy = PowerPolicy(),  # noqa: B008
         cluster: Cluster | None = None,
         log: bool = False,
+        control: Control | None = None,
         begin_s: npt.NDArray[np.float64] | None = None,
         **options: Any,
     ) -> None:
@@ -66,6 +70,18 @@ class PoweredSimulation(Simulation):
         self.platform = platform
         self.power = power
         self.log = log
+        self.control = control
+        self.asked = False
+        """Whether the control function was asked at the beginning."""
+        self.again_s: float | None = None
+        """When it wants to be asked again."""
+        self.last_s = 0.0
+        """When something else than that happened last."""
+        if control is not None and power.kind != "orders":
+            raise ConfigError(
+                f"a control function needs power policy 'orders', not {power.kind!r}: else two would "
+                "switch the same nodes"
+            )
         _check(self.policy, platform, power)
         self._pool = pool_of_nodes(machine)
         self._sim = _with_power(self._sim, max(platform.depths, 1))
@@ -83,6 +99,58 @@ class PoweredSimulation(Simulation):
         names = self.platform.state_names()
         rows = _rows(self._sim)
         return [names[row] for row in rows]
+
+    def advance(
+        self, until_s: float | None = None, *, instants: int | None = None
+    ) -> Literal["done", "reached", "stepped"]:
+        """As `Simulation.advance`; the control function, if there is one, is asked after each instant.
+
+        Raises:
+            PolicyError: the control function failed, or ordered what cannot be.
+            SimulationError: jobs wait, and the control function left all they need switched off.
+        """
+        if self.control is None:
+            return super().advance(until_s, instants=instants)
+        return advance_controlled(
+            self, self.control, super().advance, until_s=until_s, instants=instants
+        )
+
+    def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
+        """Switch nodes on and off now.
+
+        Args:
+            on: numbers of nodes that are asleep.
+            off: numbers of nodes that are idle.
+
+        Raises:
+            SimulationError: a node is in another state, is not there, or has no sleep state.
+        """
+        from hpctwin.engine.kernel_powered import give_orders
+
+        states = self.node_states
+        for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
+            chosen = np.array(sorted(set(nodes)), np.int64)
+            for node in chosen.tolist():
+                if not 0 <= node < len(states):
+                    raise SimulationError(f"there is no node {node}; there are {len(states)}")
+                if states[node].partition(":")[0] != wanted:
+                    raise SimulationError(
+                        f"node {node} is {states[node]}, it must be {wanted} to be switched "
+                        f"{'on' if number else 'off'}"
+                    )
+                if not self._sleeps[node]:
+                    raise SimulationError(f"node {node} has no sleep state; it stays on")
+            if len(chosen):
+                power, rules = self._more_arguments()[:2]
+                give_orders(chosen, number, self._machine, self._sim, power, rules)
+                ends = int(power.count[power_layout.HEAP])
+                if ends:
+                    timer = min(int(self._sim.count[layout.TIMER]), int(power.heap[0, 0]))
+                    self._sim.count[layout.TIMER] = timer
+
+    @cached_property
+    def _sleeps(self) -> list[bool]:
+        return [bool(group.sleep) for group in self.platform.group_of_node()]
 
     def fork(
         self,

@@ -82,7 +82,7 @@ def show_or_hide(node: int, now: int, machine: Machine, sim: Sim, prules: PowerR
     hidden = False
     if sim.node[NODE_JOB, node] >= 0:
         hidden = False  # nobody else could have it anyway
-    elif prules.kind == MANAGED:
+    elif prules.kind >= MANAGED:
         hidden = active_from(node, now, sim) > now
     elif prules.fault == HIDES_SWITCHING_OFF or (prules.kind == AUTO and prules.as_published == 1):
         hidden = sim.node[NODE_POWER, node] == SWITCHING_OFF

@@ -14,7 +14,7 @@ __all__ = ["Power", "PowerRules"]
 IDLE, COMPUTING, SWITCHING_OFF, ASLEEP, SWITCHING_ON = np.arange(5)
 DEPTH_STATES = np.int64(3)
 
-UNAWARE, AUTO, MANAGED = np.arange(3)
+UNAWARE, AUTO, MANAGED, GIVEN_ORDERS = np.arange(4)
 
 # Faults of SPARS's schedulers, each to be had alone on top of the sound rule.
 NO_FAULT, THREE_WAITING, LOST_RESERVATION, STOPS_WHILE_OFF, HIDES_SWITCHING_OFF = np.arange(5)
@@ -47,7 +47,7 @@ class Power(NamedTuple):
 class PowerRules(NamedTuple):
     """Numbers that choose the power policy."""
 
-    kind: int  # UNAWARE, AUTO or MANAGED
+    kind: int  # UNAWARE, AUTO, MANAGED, or GIVEN_ORDERS from outside the engine
     as_published: int
     fault: int  # NO_FAULT …
     depths: int

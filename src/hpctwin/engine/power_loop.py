@@ -5,13 +5,16 @@ from __future__ import annotations
 from hpctwin.engine.abi import Order
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
+    I64,
     INSTANTS,
     NEED_ROOM,
     NOW,
     ONE,
     PASS,
+    PASS_DUE,
     QUEUED,
     RUN,
+    STEPPED,
     TIMER,
     ZERO,
     Jobs,
@@ -22,9 +25,10 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.loop import after_pass, next_batch
 from hpctwin.engine.passes import run_pass
-from hpctwin.engine.power import end_transitions, note_use
+from hpctwin.engine.power import end_transitions, note_use, switch_off, switch_on
 from hpctwin.engine.power_faults import faulty_pass
 from hpctwin.engine.power_layout import (
+    GIVEN_ORDERS,
     HEAP,
     HIDES_SWITCHING_OFF,
     LOGGED,
@@ -120,3 +124,26 @@ def advance_powered(
         code = after_pass(sim)
         if code != PASS:
             return code
+        # Who gives orders is asked at this very instant, before the clock goes on.
+        if prules.kind == GIVEN_ORDERS and instants >= 0 and sim.count[INSTANTS] >= last:
+            return STEPPED
+
+
+def give_orders(
+    nodes: I64, on: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules
+) -> None:
+    """Switch nodes on or off now, and have a pass see it.
+
+    Args:
+        nodes: those that are asleep if they are to be switched on, else those that are idle.
+        on: 1 to switch them on, 0 off.
+        machine, sim, power, prules: as elsewhere.
+    """
+    now = sim.count[NOW]
+    for i in range(nodes.shape[0]):
+        if on == 1:
+            switch_on(nodes[i], now, machine, sim, power, prules)
+        else:
+            switch_off(nodes[i], ZERO, now, machine, sim, power, prules)
+    end_transitions(now, machine, sim, power, prules)
+    sim.count[PASS_DUE] = 1

@@ -15,7 +15,6 @@ from hpctwin.engine.layout import (
     NODE_POOL,
     NODE_POWER,
     NOW,
-    ONE,
     QUEUED,
     TAKE,
     ZERO,
@@ -206,7 +205,7 @@ def switch_off_due(now: int, machine: Machine, sim: Sim, power: Power, prules: P
         elif power.pool[SPARE, p] > 0 and power.pool[ALLOWED, p] > 0:
             switch_off(node, ZERO, now, machine, sim, power, prules)
             if power.table[OFF_TIME, p * prules.depths] == 0:
-                again = now  # asleep at once: when is it to be woken?
+                again = now  # type: ignore[assignment]  # asleep at once: when to wake it?
             power.pool[SPARE, p] -= 1
             if power.pool[ALLOWED, p] < NEVER:
                 power.pool[ALLOWED, p] -= 1

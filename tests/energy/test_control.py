@@ -1,0 +1,132 @@
+"""Power policies written in Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Workload, simulate
+from hpctwin.energy import Orders, PoweredSimulation, PowerPolicy, PowerView, simulate_powered
+from hpctwin.energy.control import find_control
+from hpctwin.errors import ConfigError, PolicyError, SimulationError
+from hpctwin.model import Cluster
+from tests.energy.powered import NODES, uniform
+from tests.energy.test_cases import jobs
+from tests.strategies import simple_workloads
+
+ORDERS = PowerPolicy("orders")
+
+
+def greedy(view: PowerView) -> Orders:
+    """Off at once when nobody waits; on as many as wait for nodes."""
+    wanted = sum(nodes for nodes, _, _ in view.waiting)
+    if not wanted:
+        return Orders(off=view.nodes("idle"))
+    wanted -= len(view.nodes("idle")) + len(view.nodes("switching_on"))
+    return Orders(on=view.nodes("sleeping")[: max(0, wanted)])
+
+
+def after_ten_seconds(view: PowerView) -> Orders:
+    """Off what has been idle for ten seconds."""
+    idle = view.nodes("idle")
+    over = [node for node in idle if view.since_s[node] >= 10]
+    left = [view.now_s + 10 - view.since_s[node] for node in idle if view.since_s[node] < 10]
+    return Orders(
+        off=[] if view.waiting else over,
+        on=view.nodes("sleeping") if view.waiting else [],
+        again_s=min(left, default=None),
+    )
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy"])
+@given(workload=simple_workloads(nodes=NODES, max_jobs=12))
+def test_a_function_that_wakes_for_who_waits_gets_every_job_done(
+    backfill: str, workload: Workload
+) -> None:
+    energy = simulate_powered(
+        workload, uniform(), "fcfs", backfill, power=ORDERS, control=greedy, log=True
+    )
+    assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
+    assert (energy.spent_ms.sum(axis=0) == energy.spent_ms[:, 0].sum()).all()
+
+
+@given(workload=simple_workloads(nodes=NODES, max_jobs=12))
+def test_a_function_that_does_nothing_gives_the_plain_schedule(workload: Workload) -> None:
+    plain = simulate(workload, Cluster.uniform(NODES), "fcfs", "easy").jobs.sort("job_id")
+    energy = simulate_powered(workload, uniform(), power=ORDERS, control=lambda view: None)
+    assert energy.jobs.sort("job_id")["start_s"].to_list() == plain["start_s"].to_list()
+
+
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=12),
+    stops=st.lists(st.integers(0, 100), max_size=4),
+)
+def test_stopping_in_between_changes_no_start(workload: Workload, stops: list[int]) -> None:
+    whole = simulate_powered(workload, uniform(), power=ORDERS, control=greedy)
+    pieces = PoweredSimulation(workload, uniform(), power=ORDERS, control=greedy)
+    for stop in sorted(stops):
+        pieces.advance(stop)
+    pieces.run()
+    assert pieces.energy().jobs["start_s"].to_list() == whole.jobs["start_s"].to_list()
+
+
+def test_it_is_asked_again_when_it_says() -> None:
+    workload = jobs((0, 5, 1), (100, 5, 4))
+    energy = simulate_powered(
+        workload, uniform(4), power=ORDERS, control=after_ten_seconds, log=True
+    )
+    assert energy.jobs.sort("job_id")["start_s"].to_list() == [0, 107]
+    row = energy.states.index("switching_off:off")
+    off = sorted(
+        (start, node) for node, state, start, _ in energy.spans().T.tolist() if state == row
+    )
+    assert off == [(10_000, 1), (10_000, 2), (10_000, 3), (15_000, 0)]
+
+
+def test_jobs_left_waiting_for_ever_are_told() -> None:
+    def off(view: PowerView) -> Orders:
+        return Orders(off=view.nodes("idle"))
+
+    with pytest.raises(SimulationError, match="2 jobs wait at 100 s"):
+        simulate_powered(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
+
+
+def test_asking_for_ever_while_jobs_wait_is_told() -> None:
+    def off(view: PowerView) -> Orders:
+        return Orders(off=view.nodes("idle"), again_s=view.now_s + 1e7)
+
+    with pytest.raises(SimulationError, match="1 jobs wait"):
+        simulate_powered(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
+
+
+@pytest.mark.parametrize(
+    ("orders", "says"),
+    [
+        (lambda view: Orders(on=[0]), "node 0 is idle, it must be sleeping"),
+        (lambda view: Orders(off=[9]), "no node 9"),
+        (lambda view: Orders(again_s=0), "not after 0 s"),
+        (lambda view: [1, 2], "must give Orders"),
+        (lambda view: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_orders_that_cannot_be_are_told(orders: object, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        simulate_powered(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
+
+
+def test_two_who_switch_are_one_too_many() -> None:
+    with pytest.raises(ConfigError, match="orders"):
+        PoweredSimulation(jobs((0, 5, 1)), uniform(4), power=PowerPolicy("psus", 5), control=greedy)
+
+
+def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def control(view):\n    return None\n\nx = 3\n")
+    assert find_control(str(path))(None) is None  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match="'x'"):
+        find_control(f"{path}:x")
+    with pytest.raises(PolicyError, match=r"none\.py"):
+        find_control(str(tmp_path / "none.py"))
