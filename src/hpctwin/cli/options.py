@@ -122,6 +122,8 @@ class PowerOptions:
     """So many idle nodes of each group stay on."""
     power_rule: Annotated[Literal["sound", "as-published"], Parameter(group="Energy")] = "sound"
     """As-published is what SPARS does, without backfilling."""
+    cap: Annotated[str | None, Parameter(group="Energy")] = None
+    """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
     price: Annotated[Path | None, Parameter(group="Energy")] = None
     """CSV of electricity prices over time: the summary tells the cost."""
     carbon: Annotated[Path | None, Parameter(group="Energy")] = None
@@ -140,7 +142,7 @@ class PowerOptions:
         """
         if self.platform is not None:
             return True
-        for option in ("power", "timeout", "price", "carbon", "may_wait", "spars_out"):
+        for option in ("power", "timeout", "cap", "price", "carbon", "may_wait", "spars_out"):
             if getattr(self, option) is not None:
                 name = "--" + option.replace("_", "-")
                 raise ConfigError(f"{name} needs --platform FILE: what nodes draw in each state")

@@ -34,7 +34,7 @@ def simulate_powered(
 ) -> int:
     """Simulate, and show how it went and what it took; arguments as of `simulate_command`."""
     from hpctwin.cli.output import note_reading, progress_bar
-    from hpctwin.energy import Platform, PoweredSimulation
+    from hpctwin.energy import Platform, PowerCap, PoweredSimulation
     from hpctwin.energy.control import find_control
 
     assert energy.platform is not None
@@ -52,6 +52,7 @@ def simulate_powered(
         power=power,
         cluster=_cluster(machine, platform.node_count),
         log=bool(series) or out is not None or energy.spars_out is not None or drawn,
+        cap=None if energy.cap is None else PowerCap.parse(energy.cap),
         control=None if energy.control is None else find_control(energy.control),
         begin_s=_begins(energy, workload, series),
         **options,

@@ -1,6 +1,7 @@
 """Node power states: platforms, power policies, energy accounts."""
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.cap import CapWindow, PowerCap
 from hpctwin.energy.control import Orders, PowerView
 from hpctwin.energy.platform import Mode, NodePower, Platform, Sleep, Transition
 from hpctwin.energy.power import PowerPolicy
@@ -9,11 +10,13 @@ from hpctwin.energy.simulation import PoweredSimulation, simulate_powered
 from hpctwin.energy.spars_config import SparsRun, read_spars_config
 
 __all__ = [
+    "CapWindow",
     "Energy",
     "Mode",
     "NodePower",
     "Orders",
     "Platform",
+    "PowerCap",
     "PowerPolicy",
     "PowerView",
     "PoweredSimulation",

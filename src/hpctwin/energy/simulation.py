@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.accounting import Energy, account
+from hpctwin.energy.cap import PowerCap, with_cap, with_cap_windows
 from hpctwin.energy.control import Control, advance_controlled
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
@@ -38,6 +39,7 @@ class PoweredSimulation(Simulation):
         power: the power policy.
         cluster: the rest of the machine (partitions, resources, maintenance); nothing if left out.
         log: whether to keep each node's past states, for the node log and the Gantt chart.
+        cap: of what all nodes draw together; None for none.
         control: a function that switches nodes on and off, with power policy ``orders``; see `control`.
         begin_s: jobs wait in any case until then, seconds [jobs]; see `series.cheapest_begins`.
         options: further arguments of `Simulation`.
@@ -56,6 +58,7 @@ class PoweredSimulation(Simulation):
         power: PowerPolicy = PowerPolicy(),  # noqa: B008
         cluster: Cluster | None = None,
         log: bool = False,
+        cap: PowerCap | None = None,
         control: Control | None = None,
         begin_s: npt.NDArray[np.float64] | None = None,
         **options: Any,
@@ -66,7 +69,11 @@ class PoweredSimulation(Simulation):
                 f"cluster {machine.name!r}: node failures are not simulated together with power "
                 "states; leave 'failures' out"
             )
+        if cap is not None:
+            workload, machine = with_cap(workload, machine, platform, power, cap)
         super().__init__(workload, machine, order, backfill, track_nodes=True, **options)
+        if cap is not None:
+            self._machine = with_cap_windows(self._machine, machine, workload, cap)
         self.platform = platform
         self.power = power
         self.log = log

@@ -55,8 +55,8 @@ FIXED = 15
 EDGE_JOB, EDGE_KIND, EDGE_DELAY, WAITS_ON = np.arange(4)
 # Machine.node, windows and maint,
 NODE_ID, NODE_POOL = np.arange(2)
-WINDOW_START, WINDOW_END, WINDOW_POOL = np.arange(3)
-MAINT_TIME, MAINT_POOL, MAINT_SIGN = np.arange(3)
+WINDOW_START, WINDOW_END, WINDOW_POOL, WINDOW_AMOUNT = np.arange(4)
+MAINT_TIME, MAINT_POOL, MAINT_SIGN, MAINT_AMOUNT = np.arange(4)
 # Sim.time (the last two rows only where needed), flag and number,
 ELIGIBLE, START, END, HELD, RELEASE = np.arange(5)
 STATE, OUTCOME, STARTED, DEAD = np.arange(4)
@@ -129,8 +129,10 @@ class Machine(NamedTuple):
     eligible: I8x2  # [K, P] kinds of job by the pools they may use
     partition: I64  # [K] partition of a kind of job
     user_limit: I64  # [Q] running jobs per user; 0 for no limit
-    windows: I64x2  # [3, M] start and end in ms, pool
-    maint: I64x2  # [3, 2 M] time in ms, pool, -1 goes away or +1 comes back; in the order applied
+    # Start and end in ms, pool (or column of a resource), how much is away; more is there if negative.
+    windows: I64x2  # [4, M]
+    # Time in ms, pool, -1 goes away or +1 comes back, how much; in the order applied.
+    maint: I64x2  # [4, 2 M]
     share: F64  # [L] promised share of each fair-share label, sums to 1
 
 

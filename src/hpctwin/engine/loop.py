@@ -32,6 +32,7 @@ from hpctwin.engine.layout import (
     LEVEL,
     LEVELS,
     LOST,
+    MAINT_AMOUNT,
     MAINT_DONE,
     MAINT_POOL,
     MAINT_SIGN,
@@ -261,7 +262,7 @@ def maintenance(now: int, sign: int, jobs: Jobs, machine: Machine, sim: Sim) -> 
         and machine.maint[MAINT_SIGN, sim.count[MAINT_DONE]] == sign
     ):
         p = machine.maint[MAINT_POOL, sim.count[MAINT_DONE]]
-        sim.amount[FREE, p] += sign * machine.amount[p]
+        sim.amount[FREE, p] += sign * machine.maint[MAINT_AMOUNT, sim.count[MAINT_DONE]]
         sim.count[MAINT_DONE] += 1
 
 

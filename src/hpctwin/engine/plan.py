@@ -28,6 +28,7 @@ from hpctwin.engine.layout import (
     SPREAD,
     START,
     UNPOWERED,
+    WINDOW_AMOUNT,
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
@@ -143,11 +144,11 @@ def plan_build(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, w
         last = plan_split(work, machine.windows[WINDOW_END, m])
         if machine.windows[WINDOW_START, m] <= now:
             for i in range(last, work.size[0]):
-                work.amount[i, p] += machine.amount[p]
+                work.amount[i, p] += machine.windows[WINDOW_AMOUNT, m]
         else:
             first = plan_split(work, machine.windows[WINDOW_START, m])
             for i in range(first, plan_split(work, machine.windows[WINDOW_END, m])):
-                work.amount[i, p] -= machine.amount[p]
+                work.amount[i, p] -= machine.windows[WINDOW_AMOUNT, m]
 
 
 @jit()

@@ -30,7 +30,7 @@ def capacity_over_time(
     node, start, end = outages
     pools = len(machine.speed)
     total = int(machine.amount[:pools].sum())
-    window_start, window_end, window_pool = machine.windows
+    window_start, window_end, window_pool, _ = machine.windows
     away = [
         (int(p), *span)
         for p in range(pools)

@@ -47,6 +47,7 @@ from hpctwin.engine.layout import (
     USER,
     WAITS_FROM,
     WAITS_TO,
+    WINDOW_AMOUNT,
     WINDOW_END,
     WINDOW_POOL,
     WINDOW_START,
@@ -57,7 +58,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
 
-__all__ = ["lower", "pool_of_nodes"]
+__all__ = ["changes_of", "lower", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -103,7 +104,7 @@ def lower(
     for column, name in enumerate(cluster.resources):
         resources[:, column] = workload.resources.get(name, 0)
     capacity = np.array(list(cluster.resources.values()), np.int64)
-    windows = _windows(cluster, pool_of_node, group_of_node)
+    windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     labels = workload.user if cluster.fairshare.by == "user" else workload.account
     cancel = np.where(
         workload.cancel_ms < 0, NEVER, np.maximum(workload.cancel_ms, workload.submit_ms)
@@ -167,7 +168,7 @@ def lower(
         partition=kinds[:, 0].astype(np.int64),
         user_limit=np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
         windows=windows,
-        maint=_maintenance(windows),
+        maint=changes_of(windows),
         share=_shares(labels, cluster),
     )
     return jobs, machine
@@ -205,22 +206,22 @@ def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArra
     return covered
 
 
-def _windows(cluster: Cluster, pool: IntArray, group: IntArray) -> IntArray:
-    """Start and end in ms, and pool, of each maintenance window [3, windows]."""
+def _windows(cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray) -> IntArray:
+    """Start and end in ms, pool, and its nodes, of each maintenance window [4, windows]."""
     rows = [
-        (to_ms(reservation.start), to_ms(reservation.end), int(p))
+        (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
         for reservation in cluster.reservations
         for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
     ]
-    return np.array(rows, np.int64).reshape(-1, 3).T.copy()
+    return np.array(rows, np.int64).reshape(-1, 4).T.copy()
 
 
-def _maintenance(windows: IntArray) -> IntArray:
+def changes_of(windows: IntArray) -> IntArray:
     """Starts and ends of windows in the order they are applied: at one time, starts first."""
-    away = np.stack([windows[WINDOW_START], windows[WINDOW_POOL], np.full(windows.shape[1], -1)])
-    back = np.stack(
-        [windows[WINDOW_END], windows[WINDOW_POOL], np.ones(windows.shape[1], np.int64)]
-    )
+    sign = np.ones(windows.shape[1], np.int64)
+    where, amount = windows[WINDOW_POOL], windows[WINDOW_AMOUNT]
+    away = np.stack([windows[WINDOW_START], where, -sign, amount])
+    back = np.stack([windows[WINDOW_END], where, sign, amount])
     table = np.concatenate([away, back], axis=1)
     order = np.lexsort((table[MAINT_POOL], table[MAINT_SIGN], table[MAINT_TIME]))
     return table[:, order].copy()
