@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,9 @@ def test_what_is_no_platform_is_said_to_be_none(name: str, text: str, tmp_path: 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml"):
         Platform.read(tmp_path / "none.yaml")
+
+
+def test_the_energy_page_shows_a_valid_platform(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "energy.md"
+    (text,) = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    assert read(tmp_path, "page.yaml", text).node_count == 100
