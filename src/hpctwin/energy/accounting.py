@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -10,6 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.energy.modes import (
+    ModeChange,
+    mode_rows,
+    nodes_of_group,
+    split_log,
+    time_by_mode,
+    watts_by_mode,
+)
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.series import Series
 from hpctwin.engine import layout, power_layout
@@ -34,28 +44,38 @@ class Energy:
         spent_ms: time of each node in each state, ms [states, nodes]; the states are the platform's
             `Platform.state_names`. Each column sums to the time the simulation has covered.
         log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
+        changes: of DVFS modes so far. A mode that a node group does not begin in has two states of its own,
+            after the others: ``idle:MODE`` and ``computing:MODE``.
     """
 
     result: Result
     platform: Platform
     spent_ms: IntArray
     log: IntArray | None
+    changes: tuple[ModeChange, ...] = ()
 
     @cached_property
     def states(self) -> list[str]:
         """The names of the states."""
-        return self.platform.state_names()
+        modes = mode_rows(self.platform, self.changes)
+        more = [f"{state}:{mode}" for mode in modes for state in ("idle", "computing")]
+        return self.platform.state_names() + more
+
+    @cached_property
+    def watts(self) -> FloatArray:
+        """What each node draws in each state, W [states, nodes]."""
+        return watts_by_mode(self.platform, self.changes)
 
     @cached_property
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, J [states, nodes]."""
-        joules: FloatArray = self.spent_ms * self.platform.watts() / MS_PER_S
+        joules: FloatArray = self.spent_ms * self.watts / MS_PER_S
         return joules
 
     @cached_property
     def is_waste(self) -> npt.NDArray[np.bool_]:
         """Whether a state counts as waste: idle, or switching."""
-        return np.array([s == "idle" or s.startswith("switching") for s in self.states])
+        return np.array([s.startswith(("idle", "switching")) for s in self.states])
 
     @property
     def total_j(self) -> float:
@@ -77,7 +97,13 @@ class Energy:
         figures |= {
             "total_energy_j": self.total_j,
             "wasted_energy_j": self.wasted_j,
-            "compute_energy_j": float(self.node_j[power_layout.COMPUTING].sum()),
+            "compute_energy_j": float(
+                sum(
+                    self.node_j[row].sum()
+                    for row, s in enumerate(self.states)
+                    if s.startswith("computing")
+                )
+            ),
         }
         for name, seconds in self.state_s().items():
             kind, _, depth = name.partition(":")
@@ -102,7 +128,7 @@ class Energy:
             SimulationError: the simulation did not keep past node states.
         """
         node, state, start, end = self.spans()
-        watts = self.platform.watts()[state, node]
+        watts = self.watts[state, node]
         times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
         change = np.bincount(place, np.concatenate([watts, -watts]), minlength=len(times))
         drawn: FloatArray = np.cumsum(change, dtype=np.float64)
@@ -123,39 +149,54 @@ class Energy:
     def state_costs(self, series: Series) -> FloatArray:
         """As `cost`, by state [states]."""
         node, state, start, end = self.spans()
-        watts = self.platform.watts()[state, node]
+        watts = self.watts[state, node]
         cost = watts * (series.integral(end / MS_PER_S) - series.integral(start / MS_PER_S))
         found: FloatArray = np.bincount(state, cost, minlength=len(self.states)).astype(np.float64)
         return found
 
     def job_costs(self, series: Series) -> pl.Series:
         """As `cost`, of each row of `jobs`: what its nodes drew while it ran."""
+        return self._of_jobs(series.integral)
+
+    def _of_jobs(self, integral: Callable[[FloatArray], FloatArray]) -> pl.Series:
+        """The power of each job's nodes while it ran times the rise of an integral, for each job."""
         spans = self.result.node_map
         assert spans is not None
+        # What still runs counts up to now; what waits for its nodes to be switched on, not at all.
         start = np.minimum(spans["start_s"].to_numpy(), self.now_s)
-        end = np.minimum(spans["end_s"].to_numpy(), self.now_s)
-        rate = series.integral(end) - series.integral(start)
-        used = spans.select("job_id").with_columns(cost=pl.Series(self._span_watts * rate))
-        used = used.group_by("job_id").agg(pl.col("cost").sum())
+        end = np.maximum(np.minimum(spans["end_s"].to_numpy(), self.now_s), start)
+        first = spans["first_node"].to_numpy()
+        last = first + spans["count"].to_numpy()
+        total = np.zeros(len(spans))
+        for begin_s, end_s, watts in self._computing_watts():
+            sums = np.concatenate([[0.0], np.cumsum(watts)])
+            rise = integral(np.clip(end, begin_s, end_s)) - integral(np.clip(start, begin_s, end_s))
+            total += (sums[last] - sums[first]) * rise
+        used = spans.select("job_id").with_columns(used=pl.Series(total))
         joined = self.result.jobs.select("job_id").join(
-            used, on="job_id", how="left", maintain_order="left"
+            used.group_by("job_id").agg(pl.col("used").sum()),
+            on="job_id",
+            how="left",
+            maintain_order="left",
         )
-        return joined["cost"].fill_null(0.0)
+        return joined["used"].fill_null(0.0)
+
+    def _computing_watts(self) -> Iterator[tuple[float, float, FloatArray]]:
+        """From when to when (s) each node draws what while computing [nodes]."""
+        watts = self.platform.watts()[power_layout.COMPUTING]
+        begin_s = 0.0
+        for change in self.changes:
+            yield begin_s, change.time_ms / MS_PER_S, watts
+            begin_s = change.time_ms / MS_PER_S
+            watts = watts.copy()
+            nodes = nodes_of_group(self.platform, change.group)
+            watts[nodes] = self.platform.nodes[change.group].modes[change.mode].power_w
+        yield begin_s, math.inf, watts
 
     @property
     def now_s(self) -> float:
         """The time that is covered, seconds."""
         return float(self.spent_ms[:, 0].sum()) / MS_PER_S
-
-    @cached_property
-    def _span_watts(self) -> FloatArray:
-        """What the nodes of each row of the node map draw while they compute, W."""
-        spans = self.result.node_map
-        assert spans is not None
-        watts = np.concatenate([[0.0], np.cumsum(self.platform.watts()[power_layout.COMPUTING])])
-        first = spans["first_node"].to_numpy()
-        found: FloatArray = watts[first + spans["count"].to_numpy()] - watts[first]
-        return found
 
     def nodes(self) -> pl.DataFrame:
         """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
@@ -175,19 +216,7 @@ class Energy:
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
-        spans = self.result.node_map
-        assert spans is not None
-        # What still runs has drawn up to now; what waits for its nodes to be switched on, nothing.
-        ran = np.minimum(spans["end_s"].to_numpy(), self.now_s) - spans["start_s"].to_numpy()
-        used = (
-            spans.select("job_id")
-            .with_columns(energy_j=pl.Series(self._span_watts * np.maximum(ran, 0.0)))
-            .group_by("job_id")
-            .agg(pl.col("energy_j").sum())
-        )
-        return self.result.jobs.join(
-            used, on="job_id", how="left", maintain_order="left"
-        ).with_columns(pl.col("energy_j").fill_null(0.0))
+        return self.result.jobs.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))
 
     def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
         """Energy of jobs by user, account or partition, the largest first.
@@ -202,7 +231,13 @@ class Energy:
         )
 
 
-def account(platform: Platform, sim: Sim, result: Result, log: IntArray | None) -> Energy:
+def account(
+    platform: Platform,
+    sim: Sim,
+    result: Result,
+    log: IntArray | None,
+    changes: tuple[ModeChange, ...] = (),
+) -> Energy:
     """The accounts at the present instant of a simulation."""
     spent = sim.node[layout.POWER_SPENT :].copy()
     state = sim.node[layout.NODE_POWER]
@@ -212,4 +247,8 @@ def account(platform: Platform, sim: Sim, result: Result, log: IntArray | None) 
         state + power_layout.DEPTH_STATES * sim.node[layout.NODE_DEPTH],
     )
     spent[row, np.arange(spent.shape[1])] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE]
-    return Energy(result, platform, spent[: 2 + 3 * platform.depths], log)
+    spent = spent[: 2 + 3 * platform.depths]
+    if changes:
+        spent = time_by_mode(platform, changes, spent)
+        log = None if log is None else split_log(platform, changes, log)
+    return Energy(result, platform, spent, log, changes)

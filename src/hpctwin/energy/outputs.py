@@ -25,7 +25,7 @@ def node_log(energy: Energy) -> pl.DataFrame:
         SimulationError: the simulation did not keep them.
     """
     node, state, start, end = energy.spans()
-    watts = energy.platform.watts()[state, node]
+    watts = energy.watts[state, node]
     return pl.DataFrame(
         {
             "node": node,
@@ -171,7 +171,7 @@ def _node_log(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
         number: group.mode or next(iter(group.modes))
         for number, group in enumerate(energy.platform.group_of_node())
     }
-    log = node_log(energy).filter(pl.col("state") != "computing")
+    log = node_log(energy).filter(~pl.col("state").str.starts_with("computing"))
     rest = log.select(
         "node",
         state=pl.col("state").str.split(":").list.first().replace("idle", "active"),

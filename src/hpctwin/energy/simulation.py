@@ -13,12 +13,14 @@ import numpy.typing as npt
 from hpctwin.energy.accounting import Energy, account
 from hpctwin.energy.cap import PowerCap, with_cap, with_cap_windows
 from hpctwin.energy.control import Control, advance_controlled
+from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_far
+from hpctwin.energy.modes import Work as WorkLeft
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
 from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Rules, Sim, Work
 from hpctwin.engine.power_layout import Power, PowerRules
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
@@ -90,6 +92,9 @@ class PoweredSimulation(Simulation):
                 "switch the same nodes"
             )
         _check(self.policy, platform, power)
+        self._capped = cap is not None
+        self._changes: tuple[ModeChange, ...] = ()
+        self._work: WorkLeft = {}
         self._pool = pool_of_nodes(machine)
         self._sim = _with_power(self._sim, max(platform.depths, 1))
         if begin_s is not None:
@@ -98,7 +103,7 @@ class PoweredSimulation(Simulation):
 
     def energy(self) -> Energy:
         """Time and energy of each node in each state so far, and of each job."""
-        return account(self.platform, self._sim, self.result(), self._log())
+        return account(self.platform, self._sim, self.result(), self._log(), self._changes)
 
     @property
     def node_states(self) -> list[str]:
@@ -154,6 +159,49 @@ class PoweredSimulation(Simulation):
                 if ends:
                     timer = min(int(self._sim.count[layout.TIMER]), int(power.heap[0, 0]))
                     self._sim.count[layout.TIMER] = timer
+
+    def set_mode(self, group: str, mode: str) -> None:
+        """Put the nodes of a group into another DVFS mode now; jobs on them go on at its speed.
+
+        What is left of a job takes as much longer as its slowest node has become slower, to the
+        millisecond, rounded up. Its walltime stays as it is.
+
+        Args:
+            group: name of a node group.
+            mode: name of one of its modes.
+
+        Raises:
+            UnknownNameError: there is no such group or mode.
+            SimulationError: there is a power cap, which counts with the modes at the beginning.
+        """
+        names = [one.name for one in self.platform.nodes]
+        if group not in names:
+            raise UnknownNameError("node group", group, names)
+        number = names.index(group)
+        own = self.platform.nodes[number]
+        if mode not in own.modes:
+            raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
+        if self._capped:
+            raise SimulationError("modes cannot change under a power cap")
+        nodes = nodes_of_group(self.platform, number)
+        pools = np.unique(self._pool[nodes])
+        # The rest of a node's speed is the cluster's.
+        rest = self.cluster.nodes[number].speed / own.initial.speed
+        speed = self._machine.speed.copy()
+        speed[pools] = rest * own.modes[mode].speed
+        left = rescale(
+            pools,
+            speed,
+            self._work,
+            self._jobs,
+            self._machine,
+            self._sim,
+            terminate=self.overrun == "terminate",
+        )
+        self._work = {**self._work, **left}
+        self._machine = self._machine._replace(speed=speed)
+        change = ModeChange(round(self.now_s * MS_PER_S), number, mode, spent_so_far(self._sim))
+        self._changes = (*self._changes, change)
 
     @cached_property
     def _sleeps(self) -> list[bool]:
