@@ -78,6 +78,13 @@ def test_sparss_configuration_runs_as_it_is(
     assert waits["waiting_time"].to_list() == [0, 2700, 2749]
 
 
+def test_sparss_configuration_takes_no_other_scheduler(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("simulate", config, "--order", "sjf") == 2
+    assert "simulator_config.yaml" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("section", "field", "value", "error", "says"),
     [
@@ -220,3 +227,19 @@ def test_wrong_options_are_told_without_a_traceback(
     message = capsys.readouterr().err
     assert says in message
     assert "Traceback" not in message
+
+
+def test_simulate_takes_a_power_policy_in_python_and_a_cap(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, platform = files
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from hpctwin.energy import Orders\n\n\ndef mine(view):\n"
+        "    return Orders(on=view.nodes('sleeping')) if view.waiting else Orders(off=view.nodes('idle'))\n"
+    )
+    given = ("--platform", platform, "--power", f"{mine}:mine", "--cap", "1kW", "--json")
+    assert run("simulate", trace, *given) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["jobs_completed"] == 3
+    assert summary["switching_on_node_s"] > 0

@@ -72,6 +72,11 @@ def simulate_command(
     if trace.suffix in (".yaml", ".yml"):
         from hpctwin.cli.simulate_powered import simulate_spars
 
+        if policy.name != "fcfs+easy" or energy != PowerOptions() or run != RunOptions():
+            raise ConfigError(
+                f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
+                "--json go with it"
+            )
         return simulate_spars(trace, out=out, plot=plot, json=json)
     if energy.given:
         from hpctwin.cli.simulate_powered import simulate_powered

@@ -60,7 +60,12 @@ def simulate_powered(
     with progress_bar(f"{workload.name} under {policy.name}, {power.name}") as progress:
         simulation.run(progress)
     used = simulation.energy()
-    summary = {**used.summary(), "power": power.name, **_costs(used, series), **notes}
+    summary = {
+        **used.summary(),
+        "power": energy.control or power.name,
+        **_costs(used, series),
+        **notes,
+    }
     _show(used, summary, options, by=by, out=out, spars=energy.spars_out, plot=plot, json=json)
     return 0
 

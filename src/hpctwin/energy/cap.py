@@ -177,7 +177,8 @@ def with_cap(
         job = int(over[0])
         raise ConfigError(
             f"job {workload.job_id[job]} on {workload.nodes[job]} nodes draws {needs[job]:,} W above what "
-            f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start"
+            f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start. For all jobs "
+            f"the cap must be {floor.sum() + needs[over].max():,.0f} W or more"
         )
     needs = np.minimum(needs, math.floor(left))  # too wide for the machine: rejected for that
     return (
