@@ -273,7 +273,7 @@ def overestimated(jobs: Workload, *, factor: float = 5.0, seed: int = 0) -> Work
     """The jobs with walltimes as users ask for them: too long, and round.
 
     A walltime is drawn evenly between the runtime and ``factor`` times it (the f-model of Mu'alem and
-    Feitelson, IEEE TPDS 12(6), 2001, table 3), then rounded up to the next of twenty round times, since
+    Feitelson, IEEE TPDS 12(6), 2001), then rounded up to the next of twenty round times, since
     users ask for few of these (Tsafrir, Etsion, Feitelson, JSSPP 2005).
 
     Args:
