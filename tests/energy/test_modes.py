@@ -7,12 +7,12 @@ from itertools import pairwise
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import Platform, PowerCap, PoweredSimulation, PowerPolicy, Series
-from hpctwin.errors import SimulationError, UnknownNameError
+from hpctwin.energy import CapWindow, Platform, PowerCap, PoweredSimulation, PowerPolicy, Series
+from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
 from tests.energy.powered import NODES
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
@@ -53,6 +53,9 @@ def test_what_is_left_of_a_job_takes_as_much_longer() -> None:
     expected = 2 * (40 * 200 + 20 * 170 + (energy_s - 60) * 230)
     assert energy.jobs["energy_j"].to_list() == [pytest.approx(expected)]
     assert energy.state_s()["computing:slow"] == 40
+    summary = energy.summary()
+    assert (summary["computing_node_s"], summary["computing_slow_node_s"]) == (80, 40)
+    assert "computing_base_node_s" not in summary
 
 
 def test_a_job_ends_at_its_walltime_if_it_becomes_too_slow_and_not_if_it_becomes_fast_again() -> (
@@ -108,7 +111,7 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
 
     def speed(group: str, time: int) -> Fraction:
         modes = [mode for at, of, mode in history if of == group and at <= time]
-        return Fraction(SPEEDS[modes[-1] if modes else "base"])
+        return Fraction(str(SPEEDS[modes[-1] if modes else "base"]))
 
     assert energy.result.node_map is not None
     for job in energy.jobs.iter_rows(named=True):
@@ -135,3 +138,42 @@ def test_what_cannot_be_is_told() -> None:
     capped = PoweredSimulation(jobs((0, 100, 1)), platform(4), cap=PowerCap(9000))
     with pytest.raises(SimulationError, match="cap"):
         capped.set_mode("a", "slow")
+
+
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=12),
+    watts=st.integers(500, 1300),
+    more=st.integers(0, 300),
+    kind=st.sampled_from(("none", "psas-ipm")),
+)
+def test_modes_lowered_to_fit_keep_the_cap_at_every_instant(
+    workload: Workload, watts: int, more: int, kind: str
+) -> None:
+    cap = PowerCap(watts, (CapWindow(15, 45, watts + more),), lower_modes=True)
+    power = PowerPolicy(kind, None if kind == "none" else 5)
+    try:
+        simulation = PoweredSimulation(workload, platform(), power=power, cap=cap, log=True)
+    except ConfigError:
+        assume(False)
+    assert simulation.advance(instants=5000) in ("done", "stepped")
+    assert simulation.advance(instants=1) == "done"
+    energy = simulation.energy()
+    assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
+    times, drawn = energy.power_over_time()
+    for time, power_w in zip(times.tolist(), drawn.tolist(), strict=True):
+        assert power_w <= cap.at(time) + 1e-6
+
+
+def test_a_job_runs_slower_rather_than_not_at_all() -> None:
+    # Four nodes at 200 W each are above 700 W, at 170 W they are not; idle ones draw 70 W or 64 W.
+    workload = jobs((0, 70, 4), (200, 10, 1))
+    workload = workload.replace(walltime_ms=workload.walltime_ms * 2)
+    with pytest.raises(ConfigError, match="job 1"):
+        PoweredSimulation(workload, platform(4), cap=PowerCap(700))
+    cap = PowerCap(700, lower_modes=True)
+    simulation = PoweredSimulation(workload, platform(4), cap=cap)
+    simulation.run()
+    energy = simulation.energy()
+    assert energy.jobs["end_s"].to_list() == [100, 210]
+    assert simulation.modes == ["base", "base"]
+    assert energy.jobs["energy_j"].to_list() == [4 * 170 * 100, 200 * 10]

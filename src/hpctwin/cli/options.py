@@ -124,6 +124,8 @@ class PowerOptions:
     """As-published is what SPARS does, without backfilling."""
     cap: Annotated[str | None, Parameter(group="Energy")] = None
     """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
+    lower_modes: Annotated[bool, Parameter(group="Energy", negative=())] = False
+    """Lower DVFS modes to fit under the cap."""
     price: Annotated[Path | None, Parameter(group="Energy")] = None
     """CSV of electricity prices over time: the summary tells the cost."""
     carbon: Annotated[Path | None, Parameter(group="Energy")] = None

@@ -40,6 +40,8 @@ def simulate_powered(
     assert energy.platform is not None
     platform = Platform.read(energy.platform)
     power = energy.policy()
+    if energy.lower_modes and energy.cap is None:
+        raise ConfigError("--lower-modes needs --cap: what to fit under")
     workload = reading.read(trace)
     note_reading(workload)
     series, notes = _series(energy, workload)
@@ -52,7 +54,9 @@ def simulate_powered(
         power=power,
         cluster=_cluster(machine, platform.node_count),
         log=bool(series) or out is not None or energy.spars_out is not None or drawn,
-        cap=None if energy.cap is None else PowerCap.parse(energy.cap),
+        cap=None
+        if energy.cap is None
+        else PowerCap.parse(energy.cap, lower_modes=energy.lower_modes),
         control=None if energy.control is None else find_control(energy.control),
         begin_s=_begins(energy, workload, series),
         **options,

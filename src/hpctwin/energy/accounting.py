@@ -17,6 +17,7 @@ from hpctwin.energy.modes import (
     mode_rows,
     nodes_of_group,
     split_log,
+    state_rows,
     time_by_mode,
     watts_by_mode,
 )
@@ -106,8 +107,9 @@ class Energy:
             ),
         }
         for name, seconds in self.state_s().items():
-            kind, _, depth = name.partition(":")
-            words = kind if self.platform.depths < 2 or not depth else f"{kind}_{depth}"
+            kind, _, which = name.partition(":")
+            alone = not which or (self.platform.depths < 2 and kind not in ("idle", "computing"))
+            words = kind if alone else f"{kind}_{which}"
             figures[f"{words.replace(' ', '_')}_node_s"] = seconds
         return figures
 
@@ -240,12 +242,7 @@ def account(
 ) -> Energy:
     """The accounts at the present instant of a simulation."""
     spent = sim.node[layout.POWER_SPENT :].copy()
-    state = sim.node[layout.NODE_POWER]
-    row = np.where(
-        state <= power_layout.COMPUTING,
-        state,
-        state + power_layout.DEPTH_STATES * sim.node[layout.NODE_DEPTH],
-    )
+    row = state_rows(sim)
     spent[row, np.arange(spent.shape[1])] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE]
     spent = spent[: 2 + 3 * platform.depths]
     if changes:

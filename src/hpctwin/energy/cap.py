@@ -60,10 +60,13 @@ class PowerCap:
     Args:
         watts: at times that no window is for, W.
         windows: times of day with other caps.
+        lower_modes: whether DVFS modes are lowered to fit: a job may start if it fits with all node groups in
+            their slowest mode, and at each instant the fastest modes that fit are taken.
     """
 
     watts: float
     windows: tuple[CapWindow, ...] = ()
+    lower_modes: bool = False
 
     def __post_init__(self) -> None:
         for value in (self.watts, *(window.watts for window in self.windows)):
@@ -71,8 +74,12 @@ class PowerCap:
                 raise ConfigError(f"a power cap is {value!r} W, it must be above 0")
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str, *, lower_modes: bool = False) -> Self:
         """Read ``20kW``, or ``20kW,22:00-06:00=30kW``.
+
+        Args:
+            text: so written.
+            lower_modes: as of `PowerCap`.
 
         Raises:
             ConfigError: it cannot be read so.
@@ -89,7 +96,7 @@ class PowerCap:
                     3600.0 * hour + 60 * minute, 3600.0 * to_hour + 60 * to_minute, _watts(match[5])
                 )
             )
-        return cls(_watts(first), tuple(windows))
+        return cls(_watts(first), tuple(windows), lower_modes)
 
     @property
     def lowest(self) -> float:
@@ -159,7 +166,7 @@ def with_cap(
             f"a cap by time of day does not go with power policy {power.kind!r}, whose plan does not know "
             "when jobs begin; take psas-ipm"
         )
-    watts = platform.watts()
+    watts = (platform.slowest() if cap.lower_modes else platform).watts()
     # Without power management nodes are never anything but idle and computing.
     rest = watts[[IDLE]] if power.kind == "none" else np.delete(watts, COMPUTING, axis=0)
     floor = rest.max(axis=0)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpctwin.energy.platform import Platform
 from hpctwin.engine import layout
 from hpctwin.engine.layout import Jobs, Machine, Sim
-from hpctwin.engine.power_layout import COMPUTING, IDLE
+from hpctwin.engine.power_layout import COMPUTING, DEPTH_STATES, IDLE
 
 __all__ = [
     "ModeChange",
@@ -23,6 +23,7 @@ __all__ = [
     "rescale",
     "spent_so_far",
     "split_log",
+    "state_rows",
     "time_by_mode",
     "watts_by_mode",
 ]
@@ -82,10 +83,10 @@ def rescale(
         start = int(sim.time[layout.START, j])
         since, todo = work.get(j, (start, Fraction(int(jobs.fixed[layout.RUNTIME, j]))))
         at = max(now, start)
-        done = (at - since) * Fraction(float(machine.speed[used].min()))
+        done = (at - since) * _exact(machine.speed[used].min())
         todo = max(Fraction(0), todo - done)
         left[j] = (at, todo)
-        end = at + math.ceil(todo / Fraction(float(speed[used].min())))
+        end = at + math.ceil(todo / _exact(speed[used].min()))
         limit = start + int(jobs.fixed[layout.LIMIT, j])
         cut = terminate and end > limit
         ends_well = layout.FAILED if jobs.fixed[layout.FAILS, j] else layout.COMPLETED
@@ -98,16 +99,24 @@ def rescale(
     return left
 
 
+def _exact(speed: float) -> Fraction:
+    """A speed as its decimals say: 0.7 is seven tenths, not the nearest binary number."""
+    return Fraction(float(speed)).limit_denominator(10**9)
+
+
 def mode_rows(platform: Platform, changes: Sequence[ModeChange]) -> dict[str, int]:
     """The first row of a mode's own two (idle, computing) after those of the platform's states."""
     first = len(platform.state_names())
-    names = dict.fromkeys(change.mode for change in changes)
+    names = dict.fromkeys(
+        change.mode
+        for change in changes
+        if change.mode != platform.nodes[change.group].by_power()[0]
+    )
     return {name: first + 2 * number for number, name in enumerate(names)}
 
 
 def _row(platform: Platform, rows: Mapping[str, int], group: int, mode: str) -> int:
-    own = platform.nodes[group]
-    return 0 if mode == (own.mode or next(iter(own.modes))) else rows[mode]
+    return 0 if mode == platform.nodes[group].by_power()[0] else rows[mode]
 
 
 def nodes_of_group(platform: Platform, group: int) -> slice:
@@ -156,20 +165,32 @@ def time_by_mode(platform: Platform, changes: Sequence[ModeChange], spent_ms: In
 def split_log(platform: Platform, changes: Sequence[ModeChange], log: IntArray) -> IntArray:
     """The log of states with those idle and computing cut where the mode changed, and named by mode."""
     rows = mode_rows(platform, changes)
-    for change in changes:
-        nodes = nodes_of_group(platform, change.group)
-        node, state, start, end = log
-        awake = (state <= COMPUTING) | (state >= len(platform.state_names()))
-        mine = (node >= nodes.start) & (node < nodes.stop) & awake & (end > change.time_ms)
-        across = mine & (start < change.time_ms)
-        later = log[:, mine].copy()
-        later[2] = np.maximum(later[2], change.time_ms)
-        computing = (later[1] - np.where(later[1] <= COMPUTING, 0, len(platform.state_names()))) % 2
-        later[1] = _row(platform, rows, change.group, change.mode) + computing
-        earlier = log[:, across].copy()
-        earlier[3] = change.time_ms
-        log = np.concatenate([log[:, ~mine], earlier, later], axis=1)
-    return log
+    parts = []
+    for number in range(len(platform.nodes)):
+        nodes = nodes_of_group(platform, number)
+        mine = log[:, (log[0] >= nodes.start) & (log[0] < nodes.stop)]
+        own = [change for change in changes if change.group == number]
+        times = np.array([change.time_ms for change in own], np.int64)
+        row = np.array([0, *(_row(platform, rows, number, change.mode) for change in own)])
+        awake = mine[1] <= COMPUTING
+        parts.append(mine[:, ~awake])
+        mine = mine[:, awake]
+        # Each span is in the modes from that at its start to that just before its end.
+        first = np.searchsorted(times, mine[2], side="right")
+        pieces = np.searchsorted(times, mine[3], side="left") - first + 1
+        which = np.repeat(first, pieces) + _count_up(pieces)
+        mine = np.repeat(mine, pieces, axis=1)
+        edges = np.concatenate([[0], times, [np.iinfo(np.int64).max]])
+        mine[2] = np.maximum(mine[2], edges[which])
+        mine[3] = np.minimum(mine[3], edges[which + 1])
+        mine[1] += row[which]
+        parts.append(mine[:, mine[2] < mine[3]])  # of two changes at one time the last one counts
+    return np.concatenate(parts, axis=1)
+
+
+def _count_up(sizes: IntArray) -> IntArray:
+    """0, 1, … for each size, one after the other."""
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def spent_so_far(sim: Sim) -> IntArray:
@@ -179,3 +200,11 @@ def spent_so_far(sim: Sim) -> IntArray:
         mine = sim.node[layout.NODE_POWER] == state
         spent[state, mine] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE, mine]
     return spent
+
+
+def state_rows(sim: Sim) -> IntArray:
+    """The row of the state that each node is in [nodes]."""
+    state = sim.node[layout.NODE_POWER]
+    depth = sim.node[layout.NODE_DEPTH]
+    rows: IntArray = np.where(state <= COMPUTING, state, state + DEPTH_STATES * depth)
+    return rows

@@ -117,6 +117,12 @@ class NodePower(_Model):
         """The mode at the beginning."""
         return self.modes[self.mode or next(iter(self.modes))]
 
+    def by_power(self) -> list[str]:
+        """The mode at the beginning, and those that draw less, the one that draws most first."""
+        first = self.mode or next(iter(self.modes))
+        less = [name for name, mode in self.modes.items() if mode.power_w < self.initial.power_w]
+        return [first, *sorted(less, key=lambda name: -self.modes[name].power_w)]
+
 
 class Platform(_Model):
     """All nodes of a machine, by group; nodes are numbered from 0 through the groups in order.
@@ -267,6 +273,13 @@ class Platform(_Model):
             for group, power in zip(base.nodes, self.nodes, strict=True)
         )
         return base.model_copy(update={"nodes": nodes})
+
+    def slowest(self) -> Self:
+        """The platform with each group in the mode that draws least."""
+        groups = tuple(
+            group.model_copy(update={"mode": group.by_power()[-1]}) for group in self.nodes
+        )
+        return self.model_copy(update={"nodes": groups})
 
     def state_names(self) -> list[str]:
         """The names of the rows of `watts`: sleeping and switching once for each depth."""

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from hpctwin.energy.accounting import Energy, account
 from hpctwin.energy.cap import PowerCap, with_cap, with_cap_windows
 from hpctwin.energy.control import Control, advance_controlled
-from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_far
+from hpctwin.energy.fitting import ModeFitting
+from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_far, state_rows
 from hpctwin.energy.modes import Work as WorkLeft
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
@@ -92,7 +93,9 @@ class PoweredSimulation(Simulation):
                 "switch the same nodes"
             )
         _check(self.policy, platform, power)
-        self._capped = cap is not None
+        self._cap = cap
+        if self._lowers and control is not None:
+            raise ConfigError("a cap that lowers modes does not go with a control function")
         self._changes: tuple[ModeChange, ...] = ()
         self._work: WorkLeft = {}
         self._pool = pool_of_nodes(machine)
@@ -109,7 +112,7 @@ class PoweredSimulation(Simulation):
     def node_states(self) -> list[str]:
         """The state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
         names = self.platform.state_names()
-        rows = _rows(self._sim)
+        rows = state_rows(self._sim)
         return [names[row] for row in rows]
 
     def advance(
@@ -121,6 +124,9 @@ class PoweredSimulation(Simulation):
             PolicyError: the control function failed, or ordered what cannot be.
             SimulationError: jobs wait, and the control function left all they need switched off.
         """
+        if self._cap is not None and self._lowers:
+            fit = ModeFitting(self._cap, self)
+            return fit.advance(super().advance, until_s=until_s, instants=instants)
         if self.control is None:
             return super().advance(until_s, instants=instants)
         return advance_controlled(
@@ -160,6 +166,20 @@ class PoweredSimulation(Simulation):
                     timer = min(int(self._sim.count[layout.TIMER]), int(power.heap[0, 0]))
                     self._sim.count[layout.TIMER] = timer
 
+    @property
+    def modes(self) -> list[str]:
+        """The DVFS mode each node group is in."""
+        found = [group.mode or next(iter(group.modes)) for group in self.platform.nodes]
+        for change in self._changes:
+            found[change.group] = change.mode
+        return found
+
+    def put_into_modes(self, modes: list[str]) -> None:
+        """Put each node group into a mode, if it is in another; `set_mode` without its checks."""
+        for number, (old, new) in enumerate(zip(self.modes, modes, strict=True)):
+            if old != new:
+                self._put_into_mode(number, new)
+
     def set_mode(self, group: str, mode: str) -> None:
         """Put the nodes of a group into another DVFS mode now; jobs on them go on at its speed.
 
@@ -181,8 +201,17 @@ class PoweredSimulation(Simulation):
         own = self.platform.nodes[number]
         if mode not in own.modes:
             raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
-        if self._capped:
-            raise SimulationError("modes cannot change under a power cap")
+        if self._cap is not None:
+            raise SimulationError("modes cannot be set under a power cap")
+        self._put_into_mode(number, mode)
+
+    @property
+    def _lowers(self) -> bool:
+        """Whether modes are lowered to fit under the cap."""
+        return self._cap is not None and self._cap.lower_modes
+
+    def _put_into_mode(self, number: int, mode: str) -> None:
+        own = self.platform.nodes[number]
         nodes = nodes_of_group(self.platform, number)
         pools = np.unique(self._pool[nodes])
         # The rest of a node's speed is the cluster's.
@@ -272,6 +301,7 @@ class PoweredSimulation(Simulation):
             fault=int(FAULTS[power.fault]) if power.fault else 0,
             depths=max(self.platform.depths, 1),
             log=int(self.log),
+            stepped=int(power.kind == "orders" or self._lowers),
         )
         in_order = self._rules()._replace(backfill=int(layout.BACKFILL_NONE))
         unprotected = in_order._replace(backfill=int(layout.BACKFILL_FIRST_FIT))
@@ -315,7 +345,7 @@ class PoweredSimulation(Simulation):
         nodes = np.arange(self._sim.node.shape[1])
         since = self._sim.node[layout.NODE_SINCE]
         now = np.full(len(nodes), self._sim.count[layout.NOW])
-        present = np.stack([nodes, _rows(self._sim), since, now])
+        present = np.stack([nodes, state_rows(self._sim), since, now])
         return np.concatenate([past, present[:, since < now]], axis=1)
 
 
@@ -330,16 +360,6 @@ def simulate_powered(
     simulation = PoweredSimulation(workload, platform, order, backfill, **options)
     simulation.run()
     return simulation.energy()
-
-
-def _rows(sim: Sim) -> IntArray:
-    """The row of the state that each node is in."""
-    state = sim.node[layout.NODE_POWER]
-    depth = sim.node[layout.NODE_DEPTH]
-    rows: IntArray = np.where(
-        state <= power_layout.COMPUTING, state, state + power_layout.DEPTH_STATES * depth
-    )
-    return rows
 
 
 def _with_power(sim: Sim, depths: int) -> Sim:

@@ -52,3 +52,4 @@ class PowerRules(NamedTuple):
     fault: int  # NO_FAULT …
     depths: int
     log: int
+    stepped: int  # 1: stop at each instant before the clock goes on, if so many are asked for

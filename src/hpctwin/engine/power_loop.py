@@ -28,7 +28,6 @@ from hpctwin.engine.passes import run_pass
 from hpctwin.engine.power import end_transitions, note_use, switch_off, switch_on
 from hpctwin.engine.power_faults import faulty_pass
 from hpctwin.engine.power_layout import (
-    GIVEN_ORDERS,
     HEAP,
     HIDES_SWITCHING_OFF,
     LOGGED,
@@ -124,8 +123,7 @@ def advance_powered(
         code = after_pass(sim)
         if code != PASS:
             return code
-        # Who gives orders is asked at this very instant, before the clock goes on.
-        if prules.kind == GIVEN_ORDERS and instants >= 0 and sim.count[INSTANTS] >= last:
+        if prules.stepped == 1 and instants >= 0 and sim.count[INSTANTS] >= last:
             return STEPPED
 
 

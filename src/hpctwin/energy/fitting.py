@@ -1,0 +1,83 @@
+"""DVFS modes lowered to fit under a power cap, and raised again, at each instant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from hpctwin.energy.cap import DAY_S, PowerCap
+from hpctwin.energy.modes import state_rows
+from hpctwin.engine.power_layout import COMPUTING, IDLE
+
+if TYPE_CHECKING:
+    from hpctwin.energy.simulation import PoweredSimulation
+
+__all__ = ["ModeFitting"]
+
+Outcome = Literal["done", "reached", "stepped"]
+
+
+class ModeFitting:
+    """Keeps a simulation in the fastest modes under its cap; all node groups step down together.
+
+    Args:
+        cap: of the simulation.
+        simulation: that is advanced.
+    """
+
+    def __init__(self, cap: PowerCap, simulation: PoweredSimulation) -> None:
+        self._cap = cap
+        self._simulation = simulation
+        groups = simulation.platform.nodes
+        by_power = [group.by_power() for group in groups]
+        self._levels = [
+            [modes[min(level, len(modes) - 1)] for modes in by_power]
+            for level in range(max(len(modes) for modes in by_power))
+        ]
+        self._group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
+        self._watts = simulation.platform.watts()
+
+    def advance(
+        self, advance: Callable[..., Outcome], *, until_s: float | None, instants: int | None
+    ) -> Outcome:
+        """Advance instant by instant, and choose the modes at each.
+
+        Args:
+            advance: advances without choosing.
+            until_s: as of `PoweredSimulation.advance`.
+            instants: as there.
+        """
+        self._fit()
+        left = instants
+        while left is None or left > 0:
+            outcome = advance(until_s, instants=1)
+            self._fit()
+            if outcome != "stepped":
+                return outcome
+            if left is not None:
+                left -= 1
+        return "stepped"
+
+    def _fit(self) -> None:
+        simulation = self._simulation
+        start_s = simulation.workload.start_epoch_s or 0.0
+        limit = self._cap.at((start_s + simulation.now_s) % DAY_S)
+        rows = state_rows(simulation.state)
+        awake = rows <= COMPUTING
+        nodes = np.arange(len(rows))
+        asleep_w = float(self._watts[rows[~awake], nodes[~awake]].sum())
+        groups = simulation.platform.nodes
+        idle, busy = (
+            np.bincount(self._group[rows == state], minlength=len(groups))
+            for state in (IDLE, COMPUTING)
+        )
+        for modes in self._levels:
+            drawn = asleep_w
+            for number, name in enumerate(modes):
+                mode = groups[number].modes[name]
+                drawn += float(idle[number] * mode.idle + busy[number] * mode.power_w)
+            if drawn <= limit:
+                break
+        simulation.put_into_modes(modes)
