@@ -18,11 +18,12 @@ from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_f
 from hpctwin.energy.modes import Work as WorkLeft
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
+from hpctwin.energy.state import check_parts, new_power, with_begins, with_power
 from hpctwin.engine import layout, power_layout
-from hpctwin.engine.layout import Rules, Sim, Work
+from hpctwin.engine.layout import Rules, Work
 from hpctwin.engine.power_layout import Power, PowerRules
 from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lower import pool_of_nodes
@@ -92,17 +93,17 @@ class PoweredSimulation(Simulation):
                 f"a control function needs power policy 'orders', not {power.kind!r}: else two would "
                 "switch the same nodes"
             )
-        _check(self.policy, platform, power)
+        check_parts(self.policy, platform, power)
         self._cap = cap
         if self._lowers and control is not None:
             raise ConfigError("a cap that lowers modes does not go with a control function")
         self._changes: tuple[ModeChange, ...] = ()
         self._work: WorkLeft = {}
         self._pool = pool_of_nodes(machine)
-        self._sim = _with_power(self._sim, max(platform.depths, 1))
+        self._sim = with_power(self._sim, max(platform.depths, 1))
         if begin_s is not None:
-            self._sim = _with_begins(self._sim, begin_s)
-        self._power = _new_power(platform, power, self._pool, self._sim.node.shape[1])
+            self._sim = with_begins(self._sim, begin_s)
+        self._power = new_power(platform, power, self._pool, self._sim.node.shape[1])
 
     def energy(self) -> Energy:
         """Time and energy of each node in each state so far, and of each job."""
@@ -256,7 +257,7 @@ class PoweredSimulation(Simulation):
         twin = super().fork(policy, arrivals=arrivals)
         twin._power = Power(*(array.copy() for array in self._power))  # type: ignore[arg-type]
         if power is not None:
-            _check(twin.policy, self.platform, power)
+            check_parts(twin.policy, self.platform, power)
             twin._change_power(power)
         return twin
 
@@ -270,7 +271,7 @@ class PoweredSimulation(Simulation):
 
     def _change_power(self, power: PowerPolicy) -> None:
         """Go on under another power policy; nodes are hidden from jobs as it hides them."""
-        fresh = _new_power(self.platform, power, self._pool, self._sim.node.shape[1])
+        fresh = new_power(self.platform, power, self._pool, self._sim.node.shape[1])
         self._power = self._power._replace(timeout=fresh.timeout, keep=fresh.keep)
         self.power = power
         node = self._sim.node
@@ -360,79 +361,3 @@ def simulate_powered(
     simulation = PoweredSimulation(workload, platform, order, backfill, **options)
     simulation.run()
     return simulation.energy()
-
-
-def _with_power(sim: Sim, depths: int) -> Sim:
-    """The state with all nodes on and idle."""
-    states = 2 + 3 * depths
-    more = np.zeros((layout.POWER_SPENT + states - 3, sim.node.shape[1]), np.int64)
-    return sim._replace(node=np.concatenate([sim.node, more]))
-
-
-def _with_begins(sim: Sim, begin_s: npt.NDArray[np.float64]) -> Sim:
-    """The state with jobs held until they may begin, as by a dependency that comes true then."""
-    size = sim.time.shape[1]
-    if begin_s.shape != (size,):
-        raise ConfigError(f"begin_s has shape {begin_s.shape}, it must be ({size},): one per job")
-    time = np.full((layout.RELEASE + 1, size), -1, np.int64)
-    time[: len(sim.time)] = sim.time
-    time[layout.RELEASE] = np.maximum(
-        time[layout.RELEASE], np.rint(begin_s * MS_PER_S).astype(np.int64)
-    )
-    return sim._replace(time=time, releases=np.zeros((2, size), np.int64))
-
-
-def _new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: int) -> Power:
-    depths = max(platform.depths, 1)
-    groups = list(platform.group_of_node())
-    pools = int(pool.max()) + 1
-    table = np.zeros((2, pools * depths), np.int64)
-    timeout = np.full(pools * depths, NEVER_MS, np.int64)
-    watts = np.zeros((2, pools))
-    for p in range(pools):
-        group = groups[int(np.flatnonzero(pool == p)[0])]
-        watts[power_layout.ACTIVE_W, p] = group.initial.power_w
-        for depth, state in enumerate(group.sleep):
-            column = p * depths + depth
-            table[power_layout.OFF_TIME, column] = to_ms(state.switch_off.time)
-            table[power_layout.ON_TIME, column] = to_ms(state.switch_on.time)
-            if depth == 0:
-                watts[power_layout.BOOT_W, p] = state.switch_on.power_w
-                if power.kind != "none" and power.timeout_s is not None:
-                    timeout[column] = to_ms(power.timeout_s)
-            elif depth <= len(power.deeper_s):
-                timeout[column] = to_ms(power.deeper_s[depth - 1])
-    count = np.zeros(power_layout.POWER_COUNTS, np.int64)
-    count[power_layout.WAKE_AT] = NEVER_MS
-    return Power(
-        count=count,
-        heap=np.zeros((2, nodes), np.int64),
-        table=table,
-        timeout=timeout,
-        keep=np.full(pools, power.keep, np.int64),
-        watts=watts,
-        pool=np.zeros((2, pools), np.int64),
-        node=np.zeros((3, nodes), np.int64),
-        cost=np.zeros(nodes),
-        log=np.zeros((4, 0), np.int64),
-    )
-
-
-def _check(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
-    if policy.backfill in ("pack", "pushdown"):
-        raise ConfigError(f"backfill {policy.backfill!r} does not go with power states")
-    if power.kind != "none" and power.timeout_s is not None and platform.depths == 0:
-        raise ConfigError(
-            f"platform {platform.name!r}: no node group has a sleep state, so power policy "
-            f"{power.kind!r} has nothing to do; give one under 'sleep:'"
-        )
-    if power.rule == "as-published" and policy.backfill != "none":
-        raise ConfigError(
-            "SPARS's published rule is there without backfilling only (--backfill none); its EASY forms "
-            "are not sound, see docs/energy.md"
-        )
-    only_one = len(platform.nodes) == 1 and platform.depths <= 1
-    if power.rule == "as-published" and power.kind == "psas-ipm" and not only_one:
-        raise ConfigError(
-            "psas-ipm as published is for one group of equal nodes with one sleep state"
-        )
