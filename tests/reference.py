@@ -799,9 +799,7 @@ class _Simulation:
     def chain(self, job: _Job) -> int:
         """Expected runtimes of the longest chain of submitted jobs that wait for a job, ms."""
         lengths = [
-            other.expected + self.chain(other)
-            for other, _ in job.waited_for_by
-            if other.submitted
+            other.expected + self.chain(other) for other, _ in job.waited_for_by if other.submitted
         ]
         return max(lengths, default=0)
 

@@ -137,6 +137,8 @@ def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None
     options["placement"] = rules["placement"].replace("_", "-")
     options["expected_ms"] = data.draw(strategies.expectations(workload))
     order = data.draw(
-        st.sampled_from(["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"])
+        st.sampled_from(
+            ["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"]
+        )
     )
     compared(workload, cluster, ORDERINGS[order], policy, **options)

@@ -54,9 +54,7 @@ def longest_waiting(jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> int
         sim.count[OLDEST] = min(sim.count[OLDEST], since)
         if now - since < rules.patience or is_skipped(j, jobs, machine, sim):
             continue
-        if found < 0 or before(
-            float(since), j, float(sim.time[ELIGIBLE, found]), found, jobs
-        ):
+        if found < 0 or before(float(since), j, float(sim.time[ELIGIBLE, found]), found, jobs):
             found = j
     return found
 

@@ -77,7 +77,6 @@ class Dependencies:
         kept = (job >= 0) & (on >= 0)
         return Dependencies(job[kept], on[kept], self.kind[kept], self.delay_ms[kept])
 
-
     def levels(self, size: int) -> npt.NDArray[np.int64]:
         """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""
         level = np.zeros(size, np.int64)

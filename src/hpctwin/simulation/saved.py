@@ -107,5 +107,5 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
     node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
     made.restore(state, (node, start, end), about["drawn"], about["engine_s"])
     if policy is not None and policy.name != about["policy"]:
-        return made.fork(policy)  # type: ignore[return-value]
+        return made.fork(policy)
     return made

@@ -377,9 +377,7 @@ class Simulation:
             requeue=int(self.cluster.failures.then == "requeue"),
             order_changes=int(order.changes),
             own_candidate_order=int(candidates is not None),
-            fairshare=int(
-                order.fairshare or (candidates is not None and candidates.fairshare)
-            ),
+            fairshare=int(order.fairshare or (candidates is not None and candidates.fairshare)),
             chains=int(order.chain),
             outage_horizon=self._horizon,
             machine_nodes=self.cluster.node_count,
@@ -459,7 +457,9 @@ def _risk(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.floa
         return None
     given = np.asarray(risk, np.float64)
     if given.shape != (len(workload),):
-        raise ConfigError(f"risk has shape {given.shape}, it must be ({len(workload)},): one per job")
+        raise ConfigError(
+            f"risk has shape {given.shape}, it must be ({len(workload)},): one per job"
+        )
     if not ((given >= 0) & (given <= 1)).all():
         raise ConfigError("risk must be a probability, 0 to 1, for every job")
     return given
