@@ -130,3 +130,17 @@ def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
         find_control(f"{path}:x")
     with pytest.raises(PolicyError, match=r"none\.py"):
         find_control(str(tmp_path / "none.py"))
+
+
+def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
+    """Orders come between the instants at which the engine itself looks for room."""
+    simulation = PoweredSimulation(jobs((1000, 10, 1)), uniform(), power=ORDERS, log=True)
+    times = 0
+    while simulation.now_s < 900:
+        nodes = PowerView(simulation)
+        simulation.switch(on=nodes.nodes("sleeping"), off=nodes.nodes("idle"))
+        times += 1
+        simulation.advance(simulation.now_s + 1)
+    assert times > 500
+    state_s = simulation.energy().state_s()
+    assert sum(state_s.values()) == pytest.approx(NODES * simulation.now_s)

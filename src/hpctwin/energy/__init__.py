@@ -1,6 +1,7 @@
 """Node power states: platforms, power policies, energy accounts."""
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.by_price import price_control
 from hpctwin.energy.cap import CapWindow, PowerCap
 from hpctwin.energy.control import Orders, PowerView
 from hpctwin.energy.platform import Mode, NodePower, Platform, Sleep, Transition
@@ -25,6 +26,7 @@ __all__ = [
     "SparsRun",
     "Transition",
     "cheapest_begins",
+    "price_control",
     "read_spars_config",
     "simulate_powered",
 ]

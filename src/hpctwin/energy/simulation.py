@@ -160,6 +160,7 @@ class PoweredSimulation(Simulation):
                 if not self._sleeps[node]:
                     raise SimulationError(f"node {node} has no sleep state; it stays on")
             if len(chosen):
+                self._widen_log()
                 power, rules = self._more_arguments()[:2]
                 give_orders(chosen, number, self._machine, self._sim, power, rules)
                 ends = int(power.count[power_layout.HEAP])
@@ -317,6 +318,10 @@ class PoweredSimulation(Simulation):
 
     def _make_room(self) -> None:
         super()._make_room()
+        self._widen_log()
+
+    def _widen_log(self) -> None:
+        """Room in the record of states for all that one instant can add."""
         if not self.log:
             return
         used = int(self._power.count[power_layout.LOGGED])
