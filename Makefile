@@ -24,9 +24,9 @@ lint: $(VENV)/dev
 unit: $(VENV)/dev
 	$(BIN)/python -m pytest -q -n 2
 
-# The engine once more, with array bounds checked at each access.
+# The engine once more, its power states too, with array bounds checked at each access.
 bounds: $(VENV)/dev
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q tests/engine
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 tests/engine tests/energy
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py

@@ -101,7 +101,7 @@ from hpctwin.engine.transitions import (
 )
 
 
-@jit()
+@jit(inline=True)
 def next_time(jobs: Jobs, machine: Machine, sim: Sim) -> tuple[int, int]:
     """The time of the next event, and of the next one that is not about nodes."""
     count = sim.count
@@ -173,7 +173,7 @@ def lengthen_chains(
                 heap_push(heap, sim.count, LEVELS, jobs.fixed[LEVEL, on], on)
 
 
-@jit()
+@jit(inline=True)
 def apply_submissions(
     order: Order, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work
 ) -> None:
@@ -253,7 +253,7 @@ def node_event(
     sim.amount[FREE, p] -= 1
 
 
-@jit()
+@jit(inline=True)
 def maintenance(now: int, sign: int, jobs: Jobs, machine: Machine, sim: Sim) -> None:
     """Maintenance windows start (-1) or end (+1)."""
     while (
@@ -266,7 +266,7 @@ def maintenance(now: int, sign: int, jobs: Jobs, machine: Machine, sim: Sim) -> 
         sim.count[MAINT_DONE] += 1
 
 
-@jit()
+@jit(inline=True)
 def outages(
     order: Order,
     now: int,
@@ -287,7 +287,7 @@ def outages(
         sim.count[OUTAGES_DONE] += 1
 
 
-@jit()
+@jit(inline=True)
 def apply_cancellations(
     now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> None:
@@ -304,7 +304,7 @@ def apply_cancellations(
             tell(j, now, jobs, sim, rules, work)
 
 
-@jit()
+@jit(inline=True)
 def apply_events(
     order: Order, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
 ) -> None:
@@ -326,7 +326,7 @@ def apply_events(
             enqueue(order, j, jobs, sim, rules, work)
 
 
-@jit()
+@jit(inline=True)
 def records_have_room(sim: Sim) -> bool:
     """Whether the records of one more instant certainly find room."""
     if sim.node.shape[1] == 0:
@@ -337,14 +337,14 @@ def records_have_room(sim: Sim) -> bool:
     )
 
 
-@jit()
+@jit(inline=True)
 def plan_has_room(machine: Machine, sim: Sim, work: Work) -> bool:
     """Whether the plan of this pass fits: a job can add four rows, a maintenance window two."""
     busy = sim.count[RUN] + sim.count[QUEUED]
     return 4 * busy + 2 * machine.windows.shape[1] + 8 <= work.time.shape[0]
 
 
-@jit()
+@jit(inline=True)
 def hopeless(time: int, work_time: int, sim: Sim) -> bool:
     """Whether only node failures are left to happen, and for years, while jobs wait."""
     if work_time < NEVER:
@@ -355,7 +355,7 @@ def hopeless(time: int, work_time: int, sim: Sim) -> bool:
     return time - sim.count[ONLY_OUTAGES_SINCE] > GIVE_UP
 
 
-@jit()
+@jit(inline=True)
 def next_batch(
     order: Order,
     jobs: Jobs,
@@ -389,7 +389,7 @@ def next_batch(
     return PASS if plan_has_room(machine, sim, work) else NEED_ROOM
 
 
-@jit()
+@jit(inline=True)
 def after_pass(sim: Sim) -> int:
     """`PASS` if the run goes on after a pass, else why not."""
     sim.count[PASS_DUE] = 0

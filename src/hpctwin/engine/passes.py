@@ -29,7 +29,7 @@ from hpctwin.engine.pushdown import pass_pushdown
 from hpctwin.engine.skipping import may_start
 
 
-@jit()
+@jit(inline=True)
 def run_pass(
     order: Order,
     candidate_order: Order,

@@ -33,7 +33,7 @@ from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_job
 
 
-@jit()
+@jit(inline=True)
 def is_plain(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules) -> bool:
     """Whether counting alone decides: one pool, no resources, nothing away or overdue."""
     if machine.speed.shape[0] > 1 or jobs.resources.shape[1] > 0:

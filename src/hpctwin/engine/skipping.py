@@ -35,7 +35,7 @@ def is_skipped(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> bool:
     return False
 
 
-@jit()
+@jit(inline=True)
 def may_start(jobs: Jobs, machine: Machine, sim: Sim) -> bool:
     """Whether any waiting job is narrow enough for what is free now."""
     free = 0
