@@ -125,7 +125,6 @@ def test_scheduling_that_could_not_be_given_back_is_tried_again(
 
 def test_without_a_heartbeat_file_scheduling_is_not_taken(pbs: FakePbs) -> None:
     manager = PbsManager("theta", folder=str(pbs.bin))
-    assert "take_scheduling" not in manager.capabilities()
     assert manager.take_scheduling().result == "refused"
     assert pbs.calls() == []
 

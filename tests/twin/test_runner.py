@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
+from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
@@ -33,8 +33,17 @@ class Manager:
         self.answer: Outcome | None = None
         self.started: list[str] = []
 
-    def capabilities(self) -> frozenset[Capability]:
-        return frozenset()
+    def ways(self) -> frozenset[Way]:
+        return frozenset({"start", "priority"})
+
+    def leases(self) -> dict[str, float]:
+        return {}
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        return {job_id: Outcome("refused", "no") for job_id in until_s}
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        return {job_id: Outcome("refused", "no") for job_id in job_ids}
 
     def report(self) -> Report:
         return Report()
@@ -63,11 +72,6 @@ class Manager:
         if self.away:
             raise UnreachableError("away")
         self.inner.heartbeat(seq)
-
-    def hold(self, job_id: str) -> Outcome:
-        return self.inner.hold(job_id)
-
-    release = hold
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         return self.inner.set_priority(job_id, priority)

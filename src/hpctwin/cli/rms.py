@@ -43,6 +43,7 @@ def deadman(
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
     from hpctwin.rms.deadman import look, watch
+    from hpctwin.rms.manager import LendsScheduling
     from hpctwin.twin.config import EmulatedSettings, TwinConfig
     from hpctwin.twin.service import open_manager
 
@@ -53,6 +54,7 @@ def deadman(
         )
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     manager = open_manager(settings)
+    assert isinstance(manager, LendsScheduling)
     after_s, every_s = parse_duration_s(after), parse_duration_s(every)
     if once:
         outcome = look(manager, settings.heartbeat, after_s)

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hpctwin.rms.heartbeat import age_s
-from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.rms.manager import LendsScheduling, Outcome, UnreachableError
 
 __all__ = ["look", "watch"]
 
 logger = logging.getLogger(__name__)
 
 
-def look(manager: ResourceManager, heartbeat_file: Path, after_s: float) -> Outcome | None:
+def look(manager: LendsScheduling, heartbeat_file: Path, after_s: float) -> Outcome | None:
     """Give scheduling back if the last sign of life is too old, or there never was one.
 
     Jobs that a submit rule goes on holding are released each time, as long as the twin is away.
@@ -45,7 +45,7 @@ def look(manager: ResourceManager, heartbeat_file: Path, after_s: float) -> Outc
 
 
 def watch(
-    manager: ResourceManager,
+    manager: LendsScheduling,
     heartbeat_file: Path,
     after_s: float,
     stop: threading.Event,

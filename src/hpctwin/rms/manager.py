@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import Snapshot
 
-__all__ = ["Capability", "Outcome", "Priorities", "Report", "ResourceManager", "UnreachableError"]
+__all__ = [
+    "LendsScheduling",
+    "Outcome",
+    "Priorities",
+    "Report",
+    "ResourceManager",
+    "UnreachableError",
+    "Way",
+]
 
-Capability = Literal["start", "hold", "release", "set_priority", "take_scheduling"]
+Way = Literal["lease", "start", "priority"]
+"""How the twin can act: by begin times a little ahead, by starting jobs itself, by their order."""
 
 
 class UnreachableError(HpctwinError):
@@ -71,8 +81,8 @@ class ResourceManager(Protocol):
     def priorities(self) -> Priorities:
         """What `set_priority` takes."""
 
-    def capabilities(self) -> frozenset[Capability]:
-        """What can be done here, with the rights that we have."""
+    def ways(self) -> frozenset[Way]:
+        """The ways to act that work here."""
 
     def report(self) -> Report:
         """What we cost it, and what could not be read in the last snapshot."""
@@ -93,28 +103,39 @@ class ResourceManager(Protocol):
             UnreachableError: no answer.
         """
 
+    def leases(self) -> Mapping[str, float]:
+        """The waiting jobs that are the twin's, and until when each is leased, seconds since the epoch.
+
+        As of the last look, with what was done since; nobody is asked. 0 where the job has no lease, or
+        an old one. A job is the twin's where the site's submit rule has marked it.
+        """
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """Let waiting jobs of the twin's not start before a time, in one command or a few.
+
+        A begin time that the user asked for is never shortened. A job that is not the twin's, is gone,
+        runs or is held is refused, and the others are done.
+
+        Args:
+            until_s: seconds since the epoch by the manager's clock, by job.
+        """
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """End the leases of jobs, in one command or a few: the manager starts them by its own rules.
+
+        A begin time that the user asked for stays.
+        """
+
     def start(self, job_id: str) -> Outcome:
-        """Start a waiting job now; refused if it does not wait or does not fit."""
-
-    def hold(self, job_id: str) -> Outcome:
-        """Keep a waiting job from starting."""
-
-    def release(self, job_id: str) -> Outcome:
-        """Undo `hold`."""
+        """Start a waiting job now, by force; refused if it does not wait or does not fit."""
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Change a waiting job's priority; larger is sooner."""
 
-    def take_scheduling(self) -> Outcome:
-        """Ask it to start no job by itself from now on, as long as heartbeats come."""
-
-    def give_scheduling(self) -> Outcome:
-        """Let it schedule by itself again."""
-
     def heartbeat(self, seq: int) -> None:
-        """Show that the twin lives and has dealt with all events up to ``seq``.
+        """Show that the twin is in charge, and has dealt with all events up to ``seq``.
 
-        When heartbeats stay away for the time agreed, the resource manager schedules by itself again.
+        While heartbeats stay away, the site's submit rule gives no leases.
 
         Raises:
             UnreachableError: no answer.
@@ -122,3 +143,14 @@ class ResourceManager(Protocol):
 
     def close(self) -> None:
         """Give back connections."""
+
+
+@runtime_checkable
+class LendsScheduling(Protocol):
+    """A manager whose whole scheduling can rest while heartbeats come: a lease on all of it."""
+
+    def take_scheduling(self) -> Outcome:
+        """Ask it to start no job by itself from now on, as long as heartbeats come."""
+
+    def give_scheduling(self) -> Outcome:
+        """Let it schedule by itself again."""

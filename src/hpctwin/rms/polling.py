@@ -7,12 +7,19 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.changes import Changes
 from hpctwin.rms.events import Event
-from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, ResourceManager
+from hpctwin.rms.manager import (
+    LendsScheduling,
+    Outcome,
+    Priorities,
+    Report,
+    ResourceManager,
+    Way,
+)
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, Look, News, Updated, updated
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.spool import Lines
@@ -233,9 +240,9 @@ class PolledManager:
         """See `ResourceManager`."""
         return self.manager.priorities
 
-    def capabilities(self) -> frozenset[Capability]:
+    def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
-        return self.manager.capabilities()
+        return self.manager.ways()
 
     def report(self) -> Report:
         """See `ResourceManager`."""
@@ -249,28 +256,36 @@ class PolledManager:
         """What was last seen."""
         return self.poller.snapshot()
 
+    def leases(self) -> Mapping[str, float]:
+        """See `ResourceManager`."""
+        return self.manager.leases()
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """See `ResourceManager`."""
+        return self.manager.lease(until_s)
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """See `ResourceManager`."""
+        outcomes = self.manager.admit(job_ids)
+        self.poller.soon()
+        return outcomes
+
     def start(self, job_id: str) -> Outcome:
         """See `ResourceManager`."""
         return self._and_look(self.manager.start(job_id))
-
-    def hold(self, job_id: str) -> Outcome:
-        """See `ResourceManager`."""
-        return self._and_look(self.manager.hold(job_id))
-
-    def release(self, job_id: str) -> Outcome:
-        """See `ResourceManager`."""
-        return self._and_look(self.manager.release(job_id))
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """See `ResourceManager`."""
         return self._and_look(self.manager.set_priority(job_id, priority))
 
     def take_scheduling(self) -> Outcome:
-        """See `ResourceManager`."""
+        """See `LendsScheduling`."""
+        assert isinstance(self.manager, LendsScheduling)
         return self._and_look(self.manager.take_scheduling())
 
     def give_scheduling(self) -> Outcome:
-        """See `ResourceManager`."""
+        """See `LendsScheduling`."""
+        assert isinstance(self.manager, LendsScheduling)
         return self._and_look(self.manager.give_scheduling())
 
     def heartbeat(self, seq: int) -> None:

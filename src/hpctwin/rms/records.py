@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 from hpctwin.model import Cluster
 
 __all__ = [
+    "REASONS",
     "JobDependency",
     "JobId",
     "JobRecord",
@@ -27,6 +28,15 @@ JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[
 NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\[\]-]{0,127}$")]
 Label = Annotated[str, StringConstraints(max_length=128)]
 Seconds = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+
+REASONS = (
+    "account", "dependency", "hold", "licence", "limit", "nodes", "partition", "policy", "reservation",
+)  # fmt: skip
+"""What a job's reason for waiting begins with; the resource manager's own words follow after a colon.
+
+``account``: it may not use its account, QOS or association. ``dependency``: can never be fulfilled.
+``nodes``: those that it needs are down, or none has what it asks for. ``policy``: anything else.
+"""
 
 
 class Record(BaseModel):
@@ -57,13 +67,17 @@ class JobSpec(Record):
         submit_s: when it was submitted.
         nodes: how many whole nodes.
         walltime_s: requested limit.
-        not_before_s: it may not start earlier (``--begin``, ``-a``).
+        not_before_s: its user does not want it to start earlier (``--begin``, ``-a``); never our lease.
         user, account, partition, qos: labels, empty where there is none.
         priority: as the resource manager has it; larger is sooner.
         cores, gpus, memory_gb: needs per node.
         resources: cluster-wide resources by name.
         dependencies: those not fulfilled yet.
         held: whether a user or operator holds it.
+        reason: why the resource manager would not start it now, whatever nodes are free; see `REASONS`.
+            Empty where it waits only for nodes, for its turn or for the end of a lease.
+        constraints: licences, features, a reservation and the like that it asks for and that are not
+            modelled, as the resource manager writes them.
     """
 
     id: JobId
@@ -82,6 +96,8 @@ class JobSpec(Record):
     resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
     held: bool = False
+    reason: Label = ""
+    constraints: Label = ""
 
 
 class JobRecord(Record):

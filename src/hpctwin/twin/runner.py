@@ -17,7 +17,7 @@ from typing import Any
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms import events as ev
-from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.rms.manager import LendsScheduling, Outcome, ResourceManager, UnreachableError
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.acting import Actor
 from hpctwin.twin.bus import Bus, Delivery
@@ -125,7 +125,7 @@ class Twin:
     def end(self) -> None:
         """Give scheduling back, and save the whole state."""
         try:
-            if self.in_charge:
+            if self.in_charge and isinstance(self.manager, LendsScheduling):
                 self.manager.give_scheduling()
                 self.in_charge = False
             with self.journal.writing():
@@ -334,6 +334,8 @@ class Twin:
         now = time.monotonic()
         if wanted == self.in_charge or now < self._next["retry"]:
             return
+        if not isinstance(self.manager, LendsScheduling):
+            return
         if not wanted:
             self.manager.give_scheduling()
             self.in_charge = False
@@ -412,7 +414,7 @@ class Twin:
 
     def _hand_back(self) -> None:
         """Let the cluster schedule by itself while there is a fault."""
-        if self.in_charge:
+        if self.in_charge and isinstance(self.manager, LendsScheduling):
             self.in_charge = False
             try:
                 self.manager.give_scheduling()

@@ -7,14 +7,14 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import HpctwinError
-from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
+from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.records import JobSpec, Snapshot
 
 __all__ = ["BadRequestError", "EmulatedManager", "LostAnswerError"]
@@ -84,9 +84,9 @@ class EmulatedManager:
         """No bound."""
         return Priorities()
 
-    def capabilities(self) -> frozenset[Capability]:
-        """Everything."""
-        return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
+    def ways(self) -> frozenset[Way]:
+        """See `ResourceManager`."""
+        return frozenset({"start", "priority"})
 
     def report(self) -> Report:
         """It costs nothing to ask, and tells everything."""
@@ -121,6 +121,18 @@ class EmulatedManager:
     def cancel(self, job_id: str) -> Outcome:
         """End a job, whether it waits or runs."""
         return self._act("cancel", job_id=job_id)
+
+    def leases(self) -> Mapping[str, float]:
+        """None yet."""
+        return {}
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
 
     def start(self, job_id: str) -> Outcome:
         """Start a waiting job now."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.formats import write_atomically
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
+from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.records import Snapshot
 
@@ -67,12 +68,9 @@ class PbsManager:
         """See `ResourceManager`."""
         return Priorities(HIGHEST_PRIORITY)
 
-    def capabilities(self) -> frozenset[Capability]:
-        """All as an operator; scheduling is taken only where there is a heartbeat file."""
-        can: set[Capability] = {"start", "hold", "release", "set_priority"}
-        if self.heartbeat_file is not None:
-            can.add("take_scheduling")
-        return frozenset(can)
+    def ways(self) -> frozenset[Way]:
+        """See `ResourceManager`."""
+        return frozenset({"start", "priority"})
 
     def report(self) -> Report:
         """See `ResourceManager`."""
@@ -116,6 +114,18 @@ class PbsManager:
         )
         self.found = found
         return found.snapshot
+
+    def leases(self) -> Mapping[str, float]:
+        """None yet."""
+        return {}
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
 
     def start(self, job_id: str) -> Outcome:
         """``qrun``: PBS places the job now, or refuses."""

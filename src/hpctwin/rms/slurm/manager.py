@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Capability, Outcome, Priorities, Report, UnreachableError
+from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.parse import Found, cluster_snapshot, start_times
 
@@ -68,9 +69,9 @@ class SlurmManager:
         """See `ResourceManager`."""
         return Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
 
-    def capabilities(self) -> frozenset[Capability]:
-        """All, if the controller answers and we are operator; what fails is refused by Slurm."""
-        return frozenset({"start", "hold", "release", "set_priority", "take_scheduling"})
+    def ways(self) -> frozenset[Way]:
+        """See `ResourceManager`."""
+        return frozenset({"start", "priority"})
 
     def report(self) -> Report:
         """See `ResourceManager`."""
@@ -111,6 +112,18 @@ class SlurmManager:
         )
         self.found = found
         return found.snapshot
+
+    def leases(self) -> Mapping[str, float]:
+        """None yet."""
+        return {}
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """None yet."""
+        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
 
     def start(self, job_id: str) -> Outcome:
         """Release a job that is held for the twin."""
