@@ -18,7 +18,7 @@ from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_f
 from hpctwin.energy.modes import Work as WorkLeft
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
-from hpctwin.energy.state import check_parts, new_power, with_begins, with_power
+from hpctwin.energy.state import check_parts, first_timeout, new_power, with_begins, with_power
 from hpctwin.engine import layout, power_layout
 from hpctwin.engine.layout import Rules, Work
 from hpctwin.engine.power_layout import Power, PowerRules
@@ -67,6 +67,10 @@ class PoweredSimulation(Simulation):
         begin_s: npt.NDArray[np.float64] | None = None,
         **options: Any,
     ) -> None:
+        if not isinstance(platform, Platform):
+            raise ConfigError(
+                f"platform is {type(platform).__name__}, it must be a Platform: what nodes draw in each state"
+            )
         machine = platform.cluster(cluster)
         if machine.failures.outages or machine.failures.mtbf is not None:
             raise ConfigError(
@@ -102,8 +106,9 @@ class PoweredSimulation(Simulation):
         self._pool = pool_of_nodes(machine)
         self._sim = with_power(self._sim, max(platform.depths, 1))
         if begin_s is not None:
-            self._sim = with_begins(self._sim, begin_s)
+            self._sim = with_begins(self._sim, begin_s, workload.job_id)
         self._power = new_power(platform, power, self._pool, self._sim.node.shape[1])
+        self._sim.count[layout.TIMER] = first_timeout(self._power)
 
     def energy(self) -> Energy:
         """Time and energy of each node in each state so far, and of each job."""
@@ -253,14 +258,26 @@ class PoweredSimulation(Simulation):
             power: the power policy that the copy goes on under; the same if left out.
 
         Raises:
-            ConfigError: it does not go with the platform or the policy.
+            ConfigError: it does not go with the platform, or the policy not with power states.
         """
+        check_parts(policy or self.policy, self.platform, power or self.power)
         twin = super().fork(policy, arrivals=arrivals)
         twin._power = Power(*(array.copy() for array in self._power))  # type: ignore[arg-type]
         if power is not None:
-            check_parts(twin.policy, self.platform, power)
             twin._change_power(power)
+        if self._untouched:
+            # A pass now would come before the events of the first instant.
+            count = twin._sim.count
+            count[layout.PASS_DUE] = 0
+            count[layout.TIMER] = first_timeout(twin._power, int(count[layout.NOW]))
         return twin
+
+    @property
+    def _untouched(self) -> bool:
+        """Whether nothing has happened yet, and no node was switched."""
+        sim = self._sim
+        switched = sim.node[[layout.NODE_POWER, layout.NODE_SINCE]].any()
+        return not sim.count[layout.INSTANTS] and not switched
 
     def save(self, path: str | Path) -> None:
         """Not there for simulations with power states.
@@ -269,6 +286,17 @@ class PoweredSimulation(Simulation):
             SimulationError: always.
         """
         raise SimulationError("a simulation with power states cannot be saved to a file; fork it")
+
+    @classmethod
+    def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+        """Not there for simulations with power states.
+
+        Raises:
+            SimulationError: always.
+        """
+        raise SimulationError(
+            f"{path}: what is saved has no power states; Simulation.load goes on from it without them"
+        )
 
     def _change_power(self, power: PowerPolicy) -> None:
         """Go on under another power policy; nodes are hidden from jobs as it hides them."""

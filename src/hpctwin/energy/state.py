@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.policies import Policy
 
-__all__ = ["check_parts", "new_power", "with_begins", "with_power"]
+__all__ = ["check_parts", "first_timeout", "new_power", "with_begins", "with_power"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -26,15 +28,21 @@ def with_power(sim: Sim, depths: int) -> Sim:
     return sim._replace(node=np.concatenate([sim.node, more]))
 
 
-def with_begins(sim: Sim, begin_s: npt.NDArray[np.float64]) -> Sim:
+def with_begins(sim: Sim, begin_s: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> Sim:
     """The state with jobs held until they may begin, as by a dependency that comes true then."""
     size = sim.time.shape[1]
     if begin_s.shape != (size,):
         raise ConfigError(f"begin_s has shape {begin_s.shape}, it must be ({size},): one per job")
+    wrong = np.flatnonzero(~(begin_s * MS_PER_S < NEVER_MS))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ConfigError(
+            f"job {ids[row]}: begin_s is {begin_s[row]:g}, it must be a finite number"
+        )
     time = np.full((layout.RELEASE + 1, size), -1, np.int64)
     time[: len(sim.time)] = sim.time
     time[layout.RELEASE] = np.maximum(
-        time[layout.RELEASE], np.rint(begin_s * MS_PER_S).astype(np.int64)
+        time[layout.RELEASE], np.rint(np.maximum(begin_s, 0.0) * MS_PER_S).astype(np.int64)
     )
     return sim._replace(time=time, releases=np.zeros((2, size), np.int64))
 
@@ -83,6 +91,20 @@ def new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: int
     )
 
 
+def first_timeout(power: Power, now: int = 0) -> int:
+    """When the first node is switched off that has been idle since time zero, ms; NEVER for none.
+
+    Nothing else may happen for long: the first job may come late.
+
+    Args:
+        power: at the beginning.
+        now: the present, ms; not before that.
+    """
+    depths = len(power.timeout) // len(power.keep)
+    first = int(power.timeout[::depths].min())
+    return first if first >= NEVER_MS else max(first, now)
+
+
 def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
     """Whether policy, platform and power policy go together.
 
@@ -90,7 +112,10 @@ def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
         ConfigError: they do not.
     """
     if policy.backfill in ("pack", "pushdown"):
-        raise ConfigError(f"backfill {policy.backfill!r} does not go with power states")
+        raise ConfigError(
+            f"backfill {policy.backfill!r} does not go with power states; take none, first-fit, easy or "
+            "conservative"
+        )
     if power.kind != "none" and power.timeout_s is not None and platform.depths == 0:
         raise ConfigError(
             f"platform {platform.name!r}: no node group has a sleep state, so power policy "

@@ -1,0 +1,280 @@
+"""The clock begins at time zero with all nodes on and idle, whenever the first job comes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Workload, make_policy
+from hpctwin.energy import (
+    Orders,
+    Platform,
+    PoweredSimulation,
+    PowerPolicy,
+    PowerView,
+    simulate_powered,
+)
+from hpctwin.errors import ConfigError
+from hpctwin.experiments.spars import PLATFORM
+from hpctwin.experiments.spars import workload as nasa_fifth
+from hpctwin.experiments.traces import find_trace
+from hpctwin.formats import read_workload
+from hpctwin.model import Cluster, Reservation
+from tests.energy.powered import NODES, platforms, power_policies, uniform
+from tests.energy.test_cases import jobs
+from tests.strategies import simple_workloads
+
+SWITCHING = ("psus", "psas-auto", "psas-ipm")
+LATE_S = 1_000_000
+
+
+def slept_until(time_s: float, timeout_s: float) -> float:
+    """Energy in J of a node of `uniform` that is idle from time zero, and sleeps up to a time."""
+    return timeout_s * 100 + 4 * 50 + (time_s - timeout_s - 4) * 10
+
+
+@pytest.mark.parametrize("kind", SWITCHING)
+def test_nodes_are_switched_off_before_the_first_job_comes(kind: str) -> None:
+    # Of four nodes one is woken when the job comes, in 7 s at 150 W; it computes for 10 s.
+    energy = simulate_powered(jobs((LATE_S, 10, 1)), uniform(4), power=PowerPolicy(kind, 1200))
+    assert energy.jobs["start_s"].to_list() == [LATE_S + 7]
+    asleep = 3 * slept_until(LATE_S + 17, 1200)
+    assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
+    assert energy.state_s()["idle"] == 4 * 1200
+
+
+@pytest.mark.parametrize("kind", SWITCHING)
+def test_the_published_manager_switches_off_before_the_first_job_too(kind: str) -> None:
+    power = PowerPolicy(kind, 1200, rule="as-published")
+    energy = simulate_powered(jobs((LATE_S, 10, 1)), uniform(4), "fcfs", "none", power=power)
+    asleep = 3 * slept_until(LATE_S + 17, 1200)
+    assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
+
+
+def test_a_deeper_sleep_and_nodes_kept_on_begin_before_the_first_job() -> None:
+    off = {"time": 2, "power_w": 50}
+    states = [
+        {"name": name, "power_w": watts, "switch_off": off, "switch_on": off}
+        for name, watts in (("suspend", 20), ("off", 5))
+    ]
+    group = {"name": "n", "count": 3, "modes": {"base": {"power_w": 100}}, "sleep": states}
+    platform = Platform.model_validate({"nodes": [group]})
+    power = PowerPolicy("psus", 60, deeper_s=(600,), keep=1)
+    energy = simulate_powered(jobs((LATE_S, 10, 1)), platform, power=power)
+    # Node 0 stays on: it computes, and nobody else is idle meanwhile. The others go down in two steps.
+    sleeping = 62 + 600 + 2
+    other = 60 * 100 + 2 * 50 + 600 * 20 + 2 * 50 + (LATE_S + 10 - sleeping) * 5
+    assert energy.total_j == (LATE_S + 10) * 100 + 2 * other
+
+
+def test_a_timeout_of_nothing_leaves_on_what_a_job_takes_at_time_zero() -> None:
+    workload = jobs((0, 10, 3), (50, 10, 1))
+    for simulation in (
+        PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 0)),
+        PoweredSimulation(workload, uniform(4)).fork(power=PowerPolicy("psus", 0)),
+        PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 0)).fork(
+            make_policy("sjf")
+        ),
+    ):
+        simulation.run()
+        assert simulation.energy().jobs.sort("job_id")["start_s"].to_list() == [0, 57]
+
+
+@pytest.mark.parametrize("at_s", [0, 30, 5000])
+def test_a_fork_before_anything_has_happened_switches_off_as_if_it_had_begun_so(
+    at_s: float,
+) -> None:
+    workload = jobs((LATE_S, 10, 1))
+    new = PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
+    new.run()
+    other = PoweredSimulation(workload, uniform(4))
+    other.advance(at_s)
+    fork = other.fork(make_policy("sjf"), power=PowerPolicy("psus", 1200))
+    fork.run()
+    # Where the timeout is over already, nodes go off at the fork.
+    assert fork.energy().total_j == new.energy().total_j + 4 * 90 * max(0, at_s - 1200)
+    same = PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
+    same.advance(at_s)
+    same = same.fork()
+    same.run()
+    assert same.energy().total_j == new.energy().total_j
+
+
+def test_a_fork_keeps_what_was_switched_before_anything_happened() -> None:
+    simulation = PoweredSimulation(jobs((100, 10, 1)), uniform(4), power=PowerPolicy("orders"))
+    simulation.switch(off=range(4))
+    fork = simulation.fork()
+    fork.advance(50)
+    assert fork.node_states == ["sleeping:off"] * 4
+
+
+@pytest.mark.parametrize("kind", SWITCHING)
+def test_maintenance_before_the_first_job_changes_no_timeout(kind: str) -> None:
+    cluster = Cluster.uniform(4).model_copy(
+        update={
+            "reservations": (
+                Reservation(start=0, end=30, nodes="0-1"),
+                Reservation(start=50, end=1500, nodes="0"),
+                Reservation(start=700, end=2000),
+            )
+        }
+    )
+    energy = simulate_powered(
+        jobs((LATE_S, 10, 1)), uniform(4), power=PowerPolicy(kind, 1200), cluster=cluster
+    )
+    assert energy.jobs["start_s"].to_list() == [LATE_S + 7]
+    asleep = 3 * slept_until(LATE_S + 17, 1200)
+    assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
+
+
+@pytest.mark.parametrize("kind", SWITCHING)
+def test_timeouts_run_out_after_the_last_event_while_a_job_is_still_to_come(kind: str) -> None:
+    # In the fork the second job never comes: all nodes go to sleep after the first, and then it ends.
+    workload = jobs((0, 100, 1), (LATE_S, 10, 1))
+    simulation = PoweredSimulation(workload, uniform(4), power=PowerPolicy(kind, 300))
+    simulation.advance(0)
+    fork = simulation.fork(arrivals=False)
+    assert fork.advance() == "done"
+    assert fork.node_states == ["sleeping:off"] * 4
+    assert fork.now_s == 404
+    used = 100 * 200 + 300 * 100 + 4 * 50
+    assert fork.energy().total_j == used + 3 * slept_until(404, 300)
+
+
+def test_the_clock_stops_with_the_last_job_whatever_timeouts_run() -> None:
+    simulation = PoweredSimulation(jobs((0, 100, 1)), uniform(4), power=PowerPolicy("psus", 300))
+    assert simulation.advance(5000) == "done"
+    assert simulation.energy().total_j == 100 * (200 + 3 * 100)
+
+
+def test_a_job_that_must_not_begin_before_long_finds_all_nodes_asleep() -> None:
+    begin = np.array([float(LATE_S)])
+    energy = simulate_powered(
+        jobs((5, 10, 1)), uniform(4), power=PowerPolicy("psus", 1200), begin_s=begin
+    )
+    asleep = 3 * slept_until(LATE_S + 17, 1200)
+    # At 5 s the job is submitted: nothing is done to nodes then.
+    assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
+
+
+@pytest.mark.parametrize("begin_s", [float("nan"), float("inf"), 1e300])
+def test_a_begin_that_is_no_time_is_refused(begin_s: float) -> None:
+    with pytest.raises(ConfigError, match="job 1: begin_s is"):
+        simulate_powered(jobs((0, 10, 1)), uniform(4), begin_s=np.array([begin_s]))
+
+
+def test_a_begin_before_time_zero_holds_nothing_back() -> None:
+    energy = simulate_powered(jobs((3, 10, 1)), uniform(4), begin_s=np.array([-50.0]))
+    assert energy.jobs["start_s"].to_list() == [3]
+
+
+def test_a_control_function_is_asked_again_before_the_first_job() -> None:
+    asked = []
+
+    def off_at_600(view: PowerView) -> Orders:
+        asked.append(view.now_s)
+        if view.now_s < 600:
+            return Orders(again_s=view.now_s + 300)
+        return Orders(off=view.nodes("idle"), on=view.nodes("sleeping") if view.waiting else ())
+
+    energy = simulate_powered(
+        jobs((LATE_S, 10, 4)), uniform(4), power=PowerPolicy("orders"), control=off_at_600
+    )
+    assert asked[:3] == [0, 300, 600]
+    assert energy.total_j == 4 * (slept_until(LATE_S, 600) + 7 * 150 + 10 * 200)
+
+
+@given(
+    platform=platforms(),
+    workload=simple_workloads(nodes=NODES, max_jobs=10),
+    power=power_policies(SWITCHING),
+    late_s=st.sampled_from((0, 3, 17, 500)),
+    backfill=st.sampled_from(("none", "easy", "conservative")),
+)
+def test_an_event_that_changes_nothing_changes_no_energy(
+    platform: Platform, workload: Workload, power: PowerPolicy, late_s: int, backfill: str
+) -> None:
+    """A job at time zero that no machine could hold makes an instant, and nothing else."""
+    size = len(workload) + 1
+    late = Workload.build(
+        submit_s=workload.submit_ms / 1000 + late_s,
+        runtime_s=workload.runtime_ms / 1000,
+        walltime_s=workload.walltime_ms / 1000,
+        nodes=workload.nodes,
+        job_id=np.arange(1, size),
+    )
+    with_event = Workload.build(
+        submit_s=[0, *(late.submit_ms / 1000)],
+        runtime_s=[1, *(late.runtime_ms / 1000)],
+        walltime_s=[1, *(late.walltime_ms / 1000)],
+        nodes=[1000, *late.nodes],
+        job_id=[size, *range(1, size)],
+    )
+    one = simulate_powered(late, platform, "fcfs", backfill, power=power)
+    other = simulate_powered(with_event, platform, "fcfs", backfill, power=power)
+    assert (one.spent_ms == other.spent_ms).all()
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 300), st.integers(1, 40)), min_size=1, max_size=25, unique=True
+    ),
+    timeout=st.sampled_from((0, 1, 5, 12, 40)),
+    late_s=st.sampled_from((0, 1, 20, 100, 10_000)),
+)
+def test_energy_is_what_plain_arithmetic_makes_of_the_schedule(
+    rows: list[tuple[int, int]], timeout: int, late_s: int
+) -> None:
+    """Of jobs of one node each: from when a node was free to its next start nothing else is needed."""
+    workload = jobs(*((late_s + submit, runtime, 1) for submit, runtime in rows))
+    simulation = PoweredSimulation(workload, uniform(), power=PowerPolicy("psus", timeout))
+    simulation.run()
+    energy = simulation.energy()
+    held = defaultdict(list)
+    assert energy.result.node_map is not None
+    for row in energy.result.node_map.iter_rows(named=True):
+        held[row["first_node"]].append((row["start_s"], row["end_s"]))
+    total = 0.0
+    for node in range(NODES):
+        free = 0.0
+        for start, end in sorted(held[node]):
+            gap = start - free
+            if gap <= timeout:
+                total += gap * 100
+            else:
+                asleep = gap - timeout - 4 - 7
+                assert asleep >= 0
+                total += timeout * 100 + 4 * 50 + asleep * 10 + 7 * 150
+            total += (end - start) * 200
+            free = end
+        gap = simulation.now_s - free
+        total += min(gap, timeout) * 100
+        total += min(max(gap - timeout, 0), 4) * 50
+        total += max(gap - timeout - 4, 0) * 10
+    assert energy.total_j == pytest.approx(total, abs=1e-6)
+
+
+@pytest.mark.traces
+def test_nasas_last_fifth_at_its_own_times_costs_the_sleep_before_it_and_no_idling(
+    traces: object,
+) -> None:
+    moved = nasa_fifth()
+    path = find_trace("NASA-iPSC-1993-3.1-cln.swf")
+    assert path is not None
+    log = read_workload(path)
+    own = log.take(np.flatnonzero(np.isin(log.job_id, moved.job_id)))
+    late_s = float(own.submit_ms[0]) / 1000
+    assert late_s > 6e6
+    for kind in SWITCHING:
+        power = PowerPolicy(kind, 1200)
+        at_zero = simulate_powered(moved, PLATFORM, power=power)
+        energy = simulate_powered(own, PLATFORM, power=power)
+        idle = PLATFORM.node_count * 1200 * 190 + PLATFORM.node_count * 1800 * 9
+        asleep = PLATFORM.node_count * (late_s - 3000) * 9
+        # What is left to tell apart is how the first hours go: there nodes are asleep, here on.
+        difference = energy.total_j - at_zero.total_j
+        assert difference == pytest.approx(idle + asleep, abs=0.1e9)
