@@ -7,6 +7,7 @@
     ├── WorkloadError (ValueError)      a workload that cannot be right
     │   └── TraceError                  a file that cannot be read as the trace it claims to be
     ├── UnknownNameError (LookupError)  a name that no policy, generator, … has
+    ├── OutputError (OSError)           a file or folder that cannot be written
     ├── DownloadError (OSError)         a file that could not be fetched, or came damaged
     ├── PolicyError (ValueError)        a policy written by the user that does not work
     └── SimulationError (RuntimeError)  a simulation asked for what it cannot do
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "DownloadError",
     "HpctwinError",
+    "OutputError",
     "PolicyError",
     "SimulationError",
     "TraceError",
@@ -85,6 +87,20 @@ class UnknownNameError(HpctwinError, LookupError):
         self.kind = kind
         self.name = name
         self.known = names
+
+
+class OutputError(HpctwinError, OSError):
+    """A file or folder cannot be written.
+
+    Args:
+        path: the file or folder.
+        reason: what stands in the way.
+    """
+
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(f"{path}: cannot be written: {reason}")
+        self.path = str(path)
+        self.reason = reason
 
 
 class DownloadError(HpctwinError, OSError):

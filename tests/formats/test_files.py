@@ -1,42 +1,22 @@
 from __future__ import annotations
 
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from hpctwin.errors import HpctwinError, TraceError, UnknownNameError, WorkloadError
-from hpctwin.formats import read_workload, write_atomically, write_workload
+from hpctwin.errors import HpctwinError, OutputError, TraceError, UnknownNameError
+from hpctwin.formats import read_workload, write_workload
 from hpctwin.formats._files import read_json, stem
 from hpctwin.model import Workload
 
 ONE = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1])
 
 
-def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path) -> None:
-    path = tmp_path / "result"
-    path.write_text("old")
-    with pytest.raises(RuntimeError), write_atomically(path) as file:  # noqa: PT012
-        file.write(b"half")
-        raise RuntimeError
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_written_files_are_for_others_too(tmp_path: Path) -> None:
-    (tmp_path / "plain").touch()
-    with write_atomically(tmp_path / "ours") as file:
-        file.write(b"x")
-    assert stat.S_IMODE((tmp_path / "ours").stat().st_mode) == stat.S_IMODE(
-        (tmp_path / "plain").stat().st_mode
-    )
-
-
 @pytest.mark.parametrize("name", ["w.swf", "w.json", "w.csv", "w.parquet"])
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(WorkloadError, match=r"nowhere.*cannot be written: No such file"):
+    with pytest.raises(OutputError, match=r"nowhere.*cannot be written: No such file"):
         write_workload(ONE, tmp_path / "nowhere" / name)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 from cyclopts import App, CycloptsError
 
@@ -39,30 +41,46 @@ for name, target, summary in (
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
-    Exit codes: 0 done, 1 the work failed, 2 wrong usage.
+    Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.
     """
     try:
         outcome = app(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
+        sys.stdout.flush()
     except CycloptsError as error:
-        _complain(str(error))
-        sys.exit(2)
+        _end(2, str(error))
     except (ConfigError, PolicyError, UnknownNameError) as error:
-        _complain(str(error))
-        sys.exit(2)
+        _end(2, str(error))
     except HpctwinError as error:
-        _complain(str(error))
-        sys.exit(1)
+        _end(1, str(error))
     except BrokenPipeError:
         # The reader of our output went away (as `head` does); there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _give_up_output()
+        _end(1)
     except KeyboardInterrupt:
-        _complain("interrupted")
-        sys.exit(130)
+        _end(130, "interrupted")
+    except MemoryError as error:
+        _end(1, f"there is not enough memory: {error}" if str(error) else "out of memory")
+    except OSError as error:
+        where = error.filename if error.filename is not None else "standard output"
+        _give_up_output()
+        _end(1, f"{where}: {error.strerror or error}")
     sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
-def _complain(message: str) -> None:
-    print(f"hpctwin: {message}", file=sys.stderr)
+def _end(code: int, message: str | None = None) -> NoReturn:
+    if message is not None:
+        with suppress(OSError):
+            print(f"hpctwin: {message}", file=sys.stderr, flush=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_output()
+    sys.exit(code)
+
+
+def _give_up_output() -> None:
+    """Let what is still in the buffers go nowhere, or the interpreter would complain at its end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

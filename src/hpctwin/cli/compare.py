@@ -43,12 +43,13 @@ def compare_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
     from hpctwin.sweep import compare
 
+    check_outputs(trace, files=[html])
     policies = [parse_policy(text) for text in policy]
     workload = reading.read(trace)
     note_reading(workload)

@@ -61,7 +61,7 @@ def schedtwin(
     import numpy as np
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar
     from hpctwin.errors import ConfigError, UnknownNameError
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.formats import read_workload
@@ -70,6 +70,7 @@ def schedtwin(
     from hpctwin.twin.config import PAPER_POOL, CoreSettings, ObjectiveSettings
     from hpctwin.twin.objective import Normalise
 
+    check_outputs(*filter(None, [trace]), figures=[figure])
     if normalise not in get_args(Normalise):
         raise UnknownNameError("normalisation", normalise, get_args(Normalise))
     if seeds < 1:
@@ -201,11 +202,15 @@ def theta_year(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar
     from hpctwin.experiments import theta_year as experiment
+    from hpctwin.model import write_folder
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
 
+    check_outputs(folders=[html.parent])
+    if html.is_dir():
+        check_outputs(files=[html])
     console = Console(stderr=json)
     workload, origin = experiment.workload()
     console.print(f"[bold]{origin}[/]: {len(workload):,} jobs on {experiment.NODES:,} nodes")
@@ -218,8 +223,10 @@ def theta_year(
             progress(len(done) / len(experiment.POLICIES))
 
         results = experiment.run(workload, progress=one_more)
-    html.parent.mkdir(parents=True, exist_ok=True)
-    report_results(html, results, title="A year of Theta under five policies", intro=origin)
+    with write_folder(html.parent) as new:
+        report_results(
+            new / html.name, results, title="A year of Theta under five policies", intro=origin
+        )
     summaries = {
         name: {**result.summary(), "engine_ms": 1000 * result.engine_s}
         for name, result in results.items()

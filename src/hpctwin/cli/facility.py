@@ -137,9 +137,10 @@ def simulate(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
 
+    check_outputs(trace, folders=[out], figures=[plot])
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
     place = Facility.from_yaml(facility)
     workload = reading.read(trace)
@@ -204,10 +205,11 @@ def compare(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategy import GUIDED
 
+    check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
     for text in strategy:
         guided = text.partition("(")[0].strip() in GUIDED
@@ -249,7 +251,7 @@ def _write(results: dict[str, FacilityResult], out: Path | None, plot: Path | No
     import json
     import re
 
-    from hpctwin.formats import write_atomically
+    from hpctwin.model import write_atomically, write_folder
 
     if plot is not None:
         from hpctwin.report.accessor import save_figure
@@ -258,14 +260,14 @@ def _write(results: dict[str, FacilityResult], out: Path | None, plot: Path | No
         save_figure(plot_weeks({name: result.weeks for name, result in results.items()}), plot)
     if out is None:
         return
-    for name, result in results.items():
-        folder = (
-            out if len(results) == 1 else out / re.sub(r"[^A-Za-z0-9.+-]+", "_", name).strip("_")
-        )
-        folder.mkdir(parents=True, exist_ok=True)
-        for stem, table in (("jobs", result.jobs), ("weeks", result.weeks)):
-            with write_atomically(folder / f"{stem}.parquet") as file:
-                table.write_parquet(file)
-        about = {**result.summary(), "facility": result.facility.model_dump(mode="json")}
-        with write_atomically(folder / "summary.json") as file:
-            file.write(json.dumps(about, indent=2, default=str).encode())
+    with write_folder(out) as new:
+        for name, result in results.items():
+            own = re.sub(r"[^A-Za-z0-9.+-]+", "_", name).strip("_")
+            folder = new if len(results) == 1 else new / own
+            folder.mkdir(exist_ok=True)
+            for stem, table in (("jobs", result.jobs), ("weeks", result.weeks)):
+                with write_atomically(folder / f"{stem}.parquet") as file:
+                    table.write_parquet(file)
+            about = {**result.summary(), "facility": result.facility.model_dump(mode="json")}
+            with write_atomically(folder / "summary.json") as file:
+                file.write(json.dumps(about, indent=2, default=str).encode())

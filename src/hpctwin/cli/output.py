@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,46 @@ if TYPE_CHECKING:
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["note_doomed", "note_reading", "print_json", "progress_bar", "write_result"]
+__all__ = [
+    "check_outputs",
+    "note_doomed",
+    "note_reading",
+    "print_json",
+    "progress_bar",
+    "write_result",
+]
+
+
+def check_outputs(
+    *sources: Path,
+    folders: Iterable[Path | None] = (),
+    files: Iterable[Path | None] = (),
+    figures: Iterable[Path | None] = (),
+) -> None:
+    """Find out before the work whether its results could be written after it.
+
+    Args:
+        sources: what is read, and must not be written over.
+        folders, files, figures: what is to be written; None where it is not asked for.
+
+    Raises:
+        ConfigError: a result would be written over a source, or a figure's suffix is none of a figure.
+        OutputError: a file or folder could not be written.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import check_file, check_folder
+
+    for folder in filter(None, folders):
+        check_folder(folder)
+    for figure in filter(None, figures):
+        from hpctwin.report.accessor import check_figure
+
+        check_figure(figure)
+    for file in filter(None, (*files, *figures)):
+        check_file(file)
+        for source in sources:
+            if file.exists() and source.exists() and file.samefile(source):
+                raise ConfigError(f"{file} is what is read; write to another file")
 
 
 def print_json(value: Any) -> None:
@@ -61,6 +100,9 @@ def write_result(
         folder: made if it is not there.
         options: for the manifest.
         summary: the result's if left out.
+
+    Raises:
+        OutputError: it cannot be written; nothing of it is left then.
     """
     import platform
 
@@ -69,15 +111,11 @@ def write_result(
     import polars
 
     from hpctwin._version import __version__
-    from hpctwin.formats import write_atomically
+    from hpctwin.model import write_atomically, write_folder
 
-    folder.mkdir(parents=True, exist_ok=True)
     tables = {"jobs": result.jobs, "series": result.series}
     if result.node_map is not None:
         tables["node_map"] = result.node_map
-    for name, table in tables.items():
-        with write_atomically(folder / f"{name}.parquet") as file:
-            table.write_parquet(file)
     manifest = {
         "hpctwin": __version__,
         "python": platform.python_version(),
@@ -93,9 +131,13 @@ def write_result(
         "engine_s": result.engine_s,
         "peak_memory_mb": _peak_memory_mb(),
     }
-    for name, content in {"summary": summary or result.summary(), "manifest": manifest}.items():
-        with write_atomically(folder / f"{name}.json") as file:
-            file.write(json.dumps(content, indent=2, default=str).encode())
+    with write_folder(folder) as new:
+        for name, table in tables.items():
+            with write_atomically(new / f"{name}.parquet") as file:
+                table.write_parquet(file)
+        for name, content in {"summary": summary or result.summary(), "manifest": manifest}.items():
+            with write_atomically(new / f"{name}.json") as file:
+                file.write(json.dumps(content, indent=2, default=str).encode())
 
 
 def _peak_memory_mb() -> float | None:

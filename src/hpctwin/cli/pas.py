@@ -41,10 +41,11 @@ def pas(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar
     from hpctwin.errors import ConfigError
     from hpctwin.experiments import pas as experiment
 
+    check_outputs(figures=[figure])
     if seeds < 1:
         raise ConfigError(f"--seeds is {seeds}, it must be at least 1")
     rows: list[Row] = []

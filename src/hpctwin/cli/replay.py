@@ -31,11 +31,12 @@ def replay_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import note_reading, print_json, write_result
-    from hpctwin.formats import write_atomically
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, write_result
+    from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
     from hpctwin.simulation import replay
 
+    check_outputs(trace, folders=[out], files=[conflicts])
     workload = reading.read(trace)
     note_reading(workload)
     found = replay(workload, machine.make(workload))

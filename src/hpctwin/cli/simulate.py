@@ -63,9 +63,11 @@ def simulate_command(
     """
     from rich.console import Console
 
+    from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.policies import make_policy
 
+    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot])
     policy = make_policy(
         order, backfill, reservations=reservations, candidates=candidates, placement=placement
     )

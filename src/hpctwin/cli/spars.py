@@ -41,12 +41,13 @@ def spars(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar
     from hpctwin.errors import ConfigError, UnknownNameError
     from hpctwin.experiments import spars as experiment
     from hpctwin.experiments.spars_published import TIMEOUTS_S
     from hpctwin.model import parse_duration_s
 
+    check_outputs(folders=[out])
     known = (*experiment.SCHEDULERS, experiment.BEST)
     for name in scheduler:
         if name not in known:
@@ -231,7 +232,7 @@ def _write(folder: Path, workload: Workload, rows: Sequence[Row], console: Conso
         TIMEOUTS_S,
         published,
     )
-    from hpctwin.formats import write_atomically
+    from hpctwin.model import write_atomically, write_folder
     from hpctwin.report.accessor import save_figure
     from hpctwin.report.energy import (
         plot_by_timeout,
@@ -240,17 +241,12 @@ def _write(folder: Path, workload: Workload, rows: Sequence[Row], console: Conso
         plot_power,
     )
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with write_atomically(folder / "cells.json") as file:
-        file.write(json.dumps([row.plain() for row in rows], indent=2).encode())
     flat = pl.DataFrame(
         [
             {key: value for key, value in row.plain().items() if not isinstance(value, dict)}
             for row in rows
         ]
     ).drop("published", strict=False)
-    with write_atomically(folder / "cells.csv") as file:
-        flat.write_csv(file)
     sound = {
         name: [
             (row.timeout_s, row.total_energy_j, row.mean_wait_s)
@@ -291,6 +287,11 @@ def _write(folder: Path, workload: Workload, rows: Sequence[Row], console: Conso
             energy, end_s=2 * 86400, title=f"Node states of {name}, timeout 20 min, first two days"
         )
     figures["power"] = plot_power(runs, title="Power drawn, timeout 20 min")
-    for name, figure in figures.items():
-        save_figure(figure, folder / f"{name}.png")
+    with write_folder(folder) as new:
+        with write_atomically(new / "cells.json") as file:
+            file.write(json.dumps([row.plain() for row in rows], indent=2).encode())
+        with write_atomically(new / "cells.csv") as file:
+            flat.write_csv(file)
+        for name, figure in figures.items():
+            save_figure(figure, new / f"{name}.png")
     console.print(f"figures and tables: {folder}")

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.energy.accounting import Energy
-from hpctwin.formats import write_atomically
-from hpctwin.model import MS_PER_S
+from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
 __all__ = ["node_log", "write_energy", "write_spars"]
 
@@ -41,7 +40,7 @@ def write_energy(energy: Energy, folder: Path) -> None:
     """Write ``nodes.parquet`` (time and energy by node and state) and ``node_log.parquet``, if kept.
 
     Raises:
-        WorkloadError: a file cannot be written.
+        OutputError: a file cannot be written.
     """
     tables = {"nodes": energy.nodes()}
     if energy.log is not None:
@@ -63,9 +62,8 @@ def write_spars(energy: Energy, folder: Path) -> None:
 
     Raises:
         SimulationError: the simulation did not keep past node states.
-        WorkloadError: a file cannot be written.
+        OutputError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     jobs = _jobs(energy)
     tables = {
         "metrics": _metrics(energy, jobs),
@@ -80,9 +78,10 @@ def write_spars(energy: Energy, folder: Path) -> None:
             "job_id", res="nodes", subtime="submit_s", reqtime="walltime_s", runtime="runtime_s"
         ),
     }
-    for name, table in tables.items():
-        with write_atomically(folder / f"{name}.csv") as file:
-            table.write_csv(file)
+    with write_folder(folder) as new:
+        for name, table in tables.items():
+            with write_atomically(new / f"{name}.csv") as file:
+                table.write_csv(file)
 
 
 def _metrics(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, parse_yaml
 from hpctwin.model.units import parse_duration_s
 
 __all__ = ["Mode", "NodePower", "Platform", "Sleep", "Transition"]
@@ -224,13 +223,7 @@ class Platform(_Model):
             return cls.checked(read_spars_platform(path, text), str(path))
         if path.suffix == ".xml":
             return cls.checked(read_batsim_platform(path, text), str(path))
-        try:
-            content = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected fields such as 'nodes:', found {content!r}")
-        return cls.checked(content, str(path))
+        return cls.checked(parse_yaml(text, str(path), "nodes"), str(path))
 
     @classmethod
     def checked(cls, content: dict[str, Any], where: str) -> Self:

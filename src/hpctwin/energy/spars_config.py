@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import PowerPolicy
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.formats import read_workload
-from hpctwin.model import Workload
+from hpctwin.model import Workload, read_yaml
 
 __all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
 
@@ -59,12 +57,7 @@ def read_spars_config(path: str | Path) -> SparsRun:
         TraceError: the workload cannot be read.
     """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {error}") from error
+    content = read_yaml(path, "paths")
     paths, run = (_section(content, name, path) for name in ("paths", "run"))
     for name in ("workload", "platform"):
         if not isinstance(paths.get(name), str):

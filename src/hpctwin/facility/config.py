@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -17,7 +16,7 @@ from pydantic import (
 )
 
 from hpctwin.errors import ConfigError, HpctwinError
-from hpctwin.model import Cluster, parse_duration_s
+from hpctwin.model import Cluster, parse_duration_s, read_yaml
 from hpctwin.policies import parse_policy
 
 __all__ = ["Facility", "FacilityCluster", "Kind", "Label", "Origin", "Staging"]
@@ -223,16 +222,7 @@ class Facility(_Model):
             ConfigError: a file cannot be read or is not valid; the message names the field.
         """
         path = Path(path)
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not a text file ({error.reason})") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected fields such as 'clusters:', found {content!r}")
+        content = read_yaml(path, "clusters")
         clusters = content.get("clusters")
         for cluster in clusters if isinstance(clusters, list) else []:
             if isinstance(cluster, dict) and isinstance(cluster.get("machine"), str):

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpctwin.errors import TraceError, UnknownNameError, WorkloadError
-from hpctwin.formats._files import read_json, write_atomically
+from hpctwin.formats._files import read_json
 from hpctwin.formats.swf_rules import SwfRules
 
 if TYPE_CHECKING:
     from hpctwin.model import Workload
 
-__all__ = ["FORMATS", "SwfRules", "read_workload", "write_atomically", "write_workload"]
+__all__ = ["FORMATS", "SwfRules", "read_workload", "write_workload"]
 
 FORMATS = ("batsim", "csv", "parquet", "spars", "swf", "wfcommons")
 """The names of the formats."""
@@ -108,8 +108,8 @@ def write_workload(
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: the format cannot express the workload, the name does not tell the format,
-            or the file cannot be written.
+        WorkloadError: the format cannot express the workload, or the name does not tell the format.
+        OutputError: the file cannot be written.
         UnknownNameError: there is no such format.
     """
     path = Path(path)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import secrets
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
-from hpctwin.errors import HpctwinError, TraceError, WorkloadError
+from hpctwin.errors import TraceError
+from hpctwin.model.files import cause, write_atomically
 
-__all__ = ["decode", "read_bytes", "read_json", "stem", "write_atomically", "write_bytes"]
+__all__ = ["decode", "read_bytes", "read_json", "stem", "write_bytes"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -29,7 +27,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
-        raise TraceError(path, _cause(error)) from error
+        raise TraceError(path, cause(error)) from error
     if content.startswith(_GZIP_MAGIC):
         try:
             content = gzip.decompress(content)
@@ -82,35 +80,11 @@ def read_json(path: Path) -> Any:
         raise TraceError(path, f"not a usable JSON number: {error}") from error
 
 
-@contextmanager
-def write_atomically(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing bytes; it takes its name only when all has gone well.
-
-    Whoever reads the path meanwhile sees the old file or none, never half of the new one.
-
-    Raises:
-        WorkloadError: the file cannot be written.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        temporary.replace(path)
-    except HpctwinError:
-        raise
-    except OSError as error:
-        raise WorkloadError(f"{path}: cannot be written: {_cause(error)}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically, compressed if its name ends in ``.gz``.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     if path.name.lower().endswith(".gz"):
         packed = io.BytesIO()
@@ -129,7 +103,3 @@ def stem(path: Path) -> str:
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             name = name[: -len(suffix)]
     return name
-
-
-def _cause(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

@@ -136,7 +136,7 @@ def write_json(path: Path, document: Any) -> None:
     """Write a document, one job a line.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     jobs = ",\n    ".join(json.dumps(job, ensure_ascii=False) for job in document["jobs"])
     rest = {key: value for key, value in document.items() if key != "jobs"}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
-from hpctwin.formats._files import write_atomically
+from hpctwin.model import write_atomically
 
 __all__ = ["BASE_URL", "LICENCE", "LOGS", "Log", "download"]
 

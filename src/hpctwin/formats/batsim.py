@@ -109,7 +109,7 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     delays = {ms: plain_seconds(ms) for ms in sorted(set(workload.runtime_ms.tolist()))}
     jobs = [

@@ -91,7 +91,7 @@ def write_spars(workload: Workload, path: str | Path) -> tuple[str, ...]:
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     lost = list(lost_by("SPARS", workload, _CARRIED))
     ids = workload.job_id.tolist()

@@ -41,7 +41,8 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
 
     Raises:
         WorkloadError: a job has dependencies that SWF cannot express (it knows one ``afterany``
-            for a job), or the file cannot be written.
+            for a job).
+        OutputError: the file cannot be written.
     """
     size = len(workload)
     lost = list(lost_by("SWF", workload, _CARRIED))

@@ -15,8 +15,8 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats._files import decode, read_bytes, stem, write_atomically, write_bytes
-from hpctwin.model import PER_NODE, ReadNotes, Workload
+from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
+from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
 
 __all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
 
@@ -110,7 +110,7 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     write_bytes(Path(path), workload.to_frame().write_csv().encode())
     return _lost("CSV", workload)
@@ -123,7 +123,7 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
         What the format could not carry, a sentence each.
 
     Raises:
-        WorkloadError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     with write_atomically(Path(path)) as file:
         workload.to_frame().write_parquet(file)

@@ -10,8 +10,10 @@ from hpctwin.model.cluster import (
     Reservation,
 )
 from hpctwin.model.dependencies import Dependencies, DependencyKind
+from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
 from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
 from hpctwin.model.workload import PER_NODE, Category, ReadNotes, State, Workload
+from hpctwin.model.yaml_file import parse_yaml, read_yaml
 
 __all__ = [
     "MS_PER_S",
@@ -30,7 +32,13 @@ __all__ = [
     "Reservation",
     "State",
     "Workload",
+    "check_file",
+    "check_folder",
     "format_duration",
     "parse_duration_s",
+    "parse_yaml",
+    "read_yaml",
     "to_ms",
+    "write_atomically",
+    "write_folder",
 ]

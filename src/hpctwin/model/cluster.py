@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -18,6 +17,7 @@ from pydantic import (
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.units import parse_duration_s
+from hpctwin.model.yaml_file import read_yaml
 
 __all__ = [
     "Cluster",
@@ -203,17 +203,7 @@ class Cluster(_Model):
         Raises:
             ConfigError: the file cannot be read or is not valid; the message names the field.
         """
-        try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not a text file ({error.reason})") from error
-        except yaml.YAMLError as error:
-            raise ConfigError(f"{path}: not YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected fields such as 'nodes:', found {content!r}")
-        return _validated(cls, content, str(path))
+        return _validated(cls, read_yaml(path, "nodes"), str(path))
 
     @property
     def node_count(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +11,7 @@ from rich.table import Table
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import breakdown
+from hpctwin.model import check_file, write_atomically
 from hpctwin.report.columns import format_metric, metric_name
 from hpctwin.report.gantt import plot_gantt
 from hpctwin.report.html import Entry, write_report
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from hpctwin.metrics import By
     from hpctwin.simulation import Result
 
-__all__ = ["Plots", "breakdown_table", "report_results", "save_figure"]
+__all__ = ["Plots", "breakdown_table", "check_figure", "report_results", "save_figure"]
 
 _SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -63,17 +62,24 @@ def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure, all or nothing; the format follows the suffix.
 
     Raises:
-        ConfigError: the suffix is not one of .png, .svg and .pdf, or the file cannot be written.
+        ConfigError: the suffix is not one of .png, .svg and .pdf.
+        OutputError: the file cannot be written.
+    """
+    check_figure(path)
+    with write_atomically(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=150)
+
+
+def check_figure(path: Path) -> None:
+    """Find out before the work whether a figure could be written after it.
+
+    Raises:
+        ConfigError: the suffix is not one of .png, .svg and .pdf.
+        OutputError: the file could not be written.
     """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"{path}: a figure is written as {', '.join(_SUFFIXES)}")
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            figure.savefig(file, format=path.suffix[1:], dpi=150)
-        Path(name).replace(path)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    check_file(path)
 
 
 def report_results(
@@ -82,7 +88,7 @@ def report_results(
     """Write an HTML report that compares results by policy.
 
     Raises:
-        ConfigError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     some = next(iter(results.values()))
     workload = some.workload
@@ -97,19 +103,16 @@ def report_results(
         )
         for name, result in results.items()
     ]
-    try:
-        return write_report(
-            path,
-            title=title or f"{workload.name}: {len(results)} policies compared",
-            entries=entries,
-            intro=intro,
-            workload_name=workload.name,
-            workload=workload,
-            nodes=some.cluster.node_count,
-            start_epoch_s=workload.start_epoch_s,
-        )
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+    return write_report(
+        path,
+        title=title or f"{workload.name}: {len(results)} policies compared",
+        entries=entries,
+        intro=intro,
+        workload_name=workload.name,
+        workload=workload,
+        nodes=some.cluster.node_count,
+        start_epoch_s=workload.start_epoch_s,
+    )
 
 
 def _figures(result: Result) -> dict[str, float | int | None]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,7 +12,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import Summary
-from hpctwin.model import Workload
+from hpctwin.model import Workload, write_atomically
 from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
 from hpctwin.report.embed import image_tag
 from hpctwin.report.plots import (
@@ -118,7 +116,7 @@ def write_report(
         The file's path.
 
     Raises:
-        OSError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     entries = [Entry(*entry) for entry in entries]
     summaries = {entry.label: entry.summary for entry in entries}
@@ -138,7 +136,9 @@ def write_report(
         + "\n".join(sections)
         + "\n</body>\n</html>\n"
     )
-    return _write_whole(Path(path), page)
+    with write_atomically(path) as file:
+        file.write(page.encode())
+    return Path(path)
 
 
 def _heading(
@@ -260,19 +260,3 @@ def _figure(figure: Figure, caption: str) -> str:
     return (
         f"<figure>{image_tag(figure, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
     )
-
-
-def _write_whole(path: Path, text: str) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # Temporary files are private; a report is as readable as other new files.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path

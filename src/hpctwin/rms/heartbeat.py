@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from hpctwin.formats import write_atomically
+from hpctwin.model import write_atomically
 
 __all__ = ["age_s", "beat"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats import write_atomically
+from hpctwin.model import write_atomically
 
 __all__ = ["Lines", "Spool", "checked_path"]
 

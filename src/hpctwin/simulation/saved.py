@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +14,7 @@ import polars as pl
 from hpctwin._version import __version__
 from hpctwin.engine.layout import FACT_RISK, Sim
 from hpctwin.errors import HpctwinError, SimulationError
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.policies import Policy, parse_policy
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def save(simulation: Simulation, path: Path) -> None:
     """Write a simulation, all or nothing.
 
     Raises:
-        SimulationError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
@@ -58,13 +56,8 @@ def save(simulation: Simulation, path: Path) -> None:
     arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
     arrays["expected_ms"] = expected
     arrays["risk"] = simulation.arrays[0].facts[:, FACT_RISK]
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)
-        Path(name).replace(path)
-    except OSError as error:
-        raise SimulationError(f"{path}: cannot be written: {error.strerror}") from error
+    with write_atomically(path) as file:
+        np.savez_compressed(file, **arrays)
 
 
 def load(cls: type[S], path: Path, policy: Policy | None) -> S:

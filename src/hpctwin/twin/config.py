@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -18,7 +17,7 @@ from pydantic import (
 )
 
 from hpctwin.errors import ConfigError, HpctwinError
-from hpctwin.model import parse_duration_s
+from hpctwin.model import parse_duration_s, read_yaml
 from hpctwin.policies import parse_policy
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
@@ -324,15 +323,7 @@ class TwinConfig(_Model):
         Raises:
             ConfigError: it cannot be read or is not valid; the message names the field.
         """
-        try:
-            content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror or error}") from error
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path}: not YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected fields such as 'manager:', found {content!r}")
-        config = cls.of(content, str(path))
+        config = cls.of(read_yaml(path, "manager"), str(path))
         base = Path(path).parent
         act, journal = config.act, config.journal
         kill_switch = None if act.kill_switch is None else base / act.kill_switch

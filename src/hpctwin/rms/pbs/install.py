@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats import write_atomically
+from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.spool import checked_path
 

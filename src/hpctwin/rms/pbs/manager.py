@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpctwin.formats import write_atomically
+from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way

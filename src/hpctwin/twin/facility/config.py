@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
+from hpctwin.model import read_yaml
 from hpctwin.twin.config import BusSettings, Duration, ManagerSettings
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.facility.placer import check_strategy
@@ -91,14 +91,7 @@ class LiveFacility(_Model):
             ConfigError: it cannot be read or is not valid; the message names the field.
         """
         path = Path(path)
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror or error}") from error
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"{path}: not YAML: {error}") from error
-        if not isinstance(content, dict):
-            raise ConfigError(f"{path}: expected fields such as 'sites:', found {content!r}")
+        content = read_yaml(path, "sites")
         if isinstance(content.get("facility"), str):
             content["facility"] = Facility.from_yaml(path.parent / content["facility"])
         try:

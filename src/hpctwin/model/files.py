@@ -1,0 +1,168 @@
+"""Files are written whole or not at all, and folders of files together or not at all."""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from hpctwin.errors import HpctwinError, OutputError
+
+__all__ = ["check_file", "check_folder", "write_atomically", "write_folder"]
+
+_LONGEST_STEM = (
+    180  # with what is added, a temporary name stays within the 255 bytes of file systems
+)
+
+
+@contextmanager
+def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
+    """Give a buffer for a file's bytes; the file is written, whole, when all has gone well.
+
+    Whoever reads the path meanwhile sees the old file or none, never half of the new one. A new file has
+    the mode that the umask gives, an old one keeps its mode; a link stays, and what it names is replaced.
+    What is no file but can be written, such as a pipe, is written as it is.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    # Libraries that write into a file take a full disk for faults of their own; into memory they do not.
+    content = io.BytesIO()
+    yield content
+    named = Path(path)
+    try:
+        target = named.resolve() if named.is_symlink() else named
+        if target.exists() and not target.is_file():
+            target.write_bytes(content.getbuffer())
+            return
+        temporary = _beside(target)
+        try:
+            with temporary.open("xb") as file:
+                file.write(content.getbuffer())
+            with suppress(FileNotFoundError):
+                temporary.chmod(target.stat().st_mode & 0o7777)
+            temporary.replace(target)
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        raise OutputError(named, cause(error)) from error
+
+
+@contextmanager
+def write_folder(folder: str | Path) -> Iterator[Path]:
+    """Give a folder to write files into; they go to ``folder`` together when all has gone well.
+
+    Files of the same name are replaced, others stay. After a fault, no file and no folder is left of it.
+
+    Raises:
+        OutputError: a file cannot be written, or the folder not made.
+    """
+    target = Path(folder)
+    made: list[Path] = []
+    try:
+        there = target.exists()
+        if there and not target.is_dir():
+            raise OutputError(target, "it is a file, and should be a folder")
+        made = _make_parents(target.parent)
+        temporary = target / f".{secrets.token_hex(4)}" if there else _beside(target)
+        temporary.mkdir()
+        try:
+            yield temporary
+            if there:
+                _move_files(temporary, target)
+            else:
+                temporary.replace(target)
+            made = []
+        except OutputError as error:
+            within = Path(error.path)
+            if within.is_relative_to(temporary):
+                within = target / within.relative_to(temporary)
+            raise OutputError(within, error.reason) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except HpctwinError:
+        raise
+    except (OSError, ValueError) as error:
+        raise OutputError(target, cause(error)) from error
+    finally:
+        for empty in made:
+            with suppress(OSError):
+                empty.rmdir()
+
+
+def check_file(path: str | Path) -> None:
+    """Find out before the work whether a file could be written after it; nothing is written.
+
+    Raises:
+        OutputError: it could not.
+    """
+    target = Path(path)
+    try:
+        if target.is_dir():
+            raise OutputError(target, "it is a folder, and should be a file")
+        if not target.parent.is_dir():
+            reason = "is a file" if target.parent.exists() else "is not there"
+            raise OutputError(target, f"the folder {target.parent} {reason}")
+        if not os.access(target if target.exists() else target.parent, os.W_OK):
+            raise OutputError(target, "permission denied")
+    except HpctwinError:
+        raise
+    except (OSError, ValueError) as error:
+        raise OutputError(target, cause(error)) from error
+
+
+def check_folder(path: str | Path) -> None:
+    """Find out before the work whether a folder could be written into after it; nothing is written.
+
+    Raises:
+        OutputError: it could not.
+    """
+    target = Path(path)
+    try:
+        near = target
+        while not near.exists() and near != near.parent:
+            near = near.parent
+        if not near.is_dir():
+            at = "it" if near == target else str(near)
+            raise OutputError(target, f"{at} is a file, and should be a folder")
+        if not os.access(near, os.W_OK | os.X_OK):
+            raise OutputError(target, f"permission denied in {near}")
+    except HpctwinError:
+        raise
+    except (OSError, ValueError) as error:
+        raise OutputError(target, cause(error)) from error
+
+
+def cause(error: Exception) -> str:
+    """What the system says of a fault, without its number."""
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.name[:_LONGEST_STEM]}.{secrets.token_hex(4)}")
+
+
+def _make_parents(folder: Path) -> list[Path]:
+    """Make a folder and those above it; those made, the deepest first."""
+    lacking = []
+    while not folder.exists():
+        lacking.append(folder)
+        folder = folder.parent
+    for one in reversed(lacking):
+        one.mkdir(exist_ok=True)
+    return lacking
+
+
+def _move_files(source: Path, target: Path) -> None:
+    for path in sorted(source.rglob("*")):
+        moved = target / path.relative_to(source)
+        if path.is_dir():
+            moved.mkdir(exist_ok=True)
+        else:
+            path.replace(moved)

@@ -1,0 +1,126 @@
+"""Where results go: what cannot be written is told in one line, and nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpctwin import generate, write_workload
+from tests.cli.test_cli import run
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    write_workload(generate("poisson", jobs=200, nodes=32, seed=1), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--out", "{file}"],
+        ["--out", "{file}/run"],
+        ["--out", "/proc/run"],
+        ["--out", "/dev/full/run"],
+        ["--plot", "{folder}/none/plot.png"],
+        ["--plot", "{folder}.png"],
+        ["--plot", "/proc/plot.png"],
+    ],
+)
+def test_what_cannot_be_written_is_told_and_leaves_nothing(
+    trace: Path, tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder.png").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    given = [a.format(file=tmp_path / "file", folder=tmp_path / "folder") for a in arguments]
+    assert run("simulate", trace, "-n", 32, *given) == 1
+    told = capsys.readouterr().err.strip().splitlines()
+    assert told[-1].startswith(f"hpctwin: {given[1]}: cannot be written: ")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_nothing_is_simulated_for_a_result_that_cannot_be_written(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpctwin.simulation.Simulation.run", None)
+    (tmp_path / "file").touch()
+    assert run("simulate", trace, "-n", 32, "--out", tmp_path / "file") == 1
+    assert run("compare", trace, "-n", 32, "--html", tmp_path) == 1
+
+
+def limited(*arguments: object, most_bytes: int) -> subprocess.CompletedProcess[str]:
+    """The command where no file can grow longer, as on a disk that is full."""
+    return subprocess.run(
+        [sys.executable, "-m", "hpctwin", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes)),
+    )
+
+
+@pytest.mark.parametrize("target", [["--out", "run"], ["--plot", "p.png"], ["--plot", "p.pdf"]])
+def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(
+    trace: Path, tmp_path: Path, target: list[str]
+) -> None:
+    option, name = target
+    done = limited("simulate", trace, "-n", 32, option, tmp_path / "deep" / name
+                   if option == "--out" else tmp_path / name, most_bytes=1000)  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot be written: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+def test_an_output_stream_that_is_full_or_closed_is_told_in_one_line(trace: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hpctwin", "policy", "list"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "hpctwin: standard output: No space left on device\n"
+
+
+def test_a_reader_that_went_away_is_nobody_to_tell(trace: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        done = subprocess.run(
+            [sys.executable, "-m", "hpctwin", "policy", "list", "--json"],
+            stdout=gone, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == ""
+
+
+def test_figures_reports_and_folders_have_the_mode_of_the_umask(
+    trace: Path, tmp_path: Path
+) -> None:
+    before = os.umask(0o022)
+    try:
+        options = ["--out", tmp_path / "run", "--plot", tmp_path / "plot.png"]
+        assert run("simulate", trace, "-n", 32, *options) == 0
+        assert run("compare", trace, "-n", 32, "--html", tmp_path / "report.html") == 0
+    finally:
+        os.umask(before)
+    written = [p for p in tmp_path.rglob("*") if p != trace]
+    assert len(written) == 7
+    for path in written:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644), path
+
+
+def test_what_is_read_is_not_written_over(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = trace.read_bytes()
+    assert run("compare", trace, "-n", 32, "--html", trace) == 2
+    assert run("replay", trace, "-n", 32, "--conflicts", trace) == 2
+    assert "is what is read" in capsys.readouterr().err
+    assert trace.read_bytes() == before
