@@ -7,9 +7,10 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from hpctwin._version import __version__
+from hpctwin.cli.numbers import read_value
 from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
 
 __all__ = ["app", "main"]
@@ -19,6 +20,7 @@ app = App(
     help="A digital twin for HPC batch scheduling.",
     version=__version__,
     version_flags=["--version"],
+    default_parameter=Parameter(converter=read_value),
 )
 for name, target, summary in (
     ("simulate", "simulate:simulate_command", "Simulate a trace under one policy."),
@@ -47,7 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
         outcome = app(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except CycloptsError as error:
         _end(2, str(error))
     except (ConfigError, PolicyError, UnknownNameError) as error:
@@ -74,7 +77,8 @@ def _end(code: int, message: str | None = None) -> NoReturn:
         with suppress(OSError):
             print(f"hpctwin: {message}", file=sys.stderr, flush=True)
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         _give_up_output()
     sys.exit(code)

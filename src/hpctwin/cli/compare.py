@@ -7,13 +7,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, RunOptions, TraceOptions
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
 
 __all__ = ["compare_command"]
 
 
 def compare_command(
-    trace: Path,
+    trace: Trace,
     *,
     policy: Annotated[
         tuple[str, ...],
@@ -27,14 +28,14 @@ def compare_command(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
-    threads: Annotated[int | None, Parameter(group="Run")] = None,
+    threads: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
     html: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Annotated[bool, Parameter(group="Output", negative=())] = False,
 ) -> int:
     """Simulate a trace under several policies and compare them.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input.
         policy: give it once per policy: ORDER+BACKFILL, for example wfp+easy, sjf+none,
             fcfs+easy:4/sjf (four reservations, candidates shortest first), fcfs+easy@contiguous.
         threads: policies simulated at once; default the cores there are.

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import Trace
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -35,12 +38,12 @@ experiments_app.command(
 @experiments_app.command
 def schedtwin(
     *,
-    seeds: int = 10,
+    seeds: Annotated[int, AT_LEAST_1] = 10,
     pool: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
     normalise: str = "mean",
-    trace: Path | None = None,
-    jobs: int | None = None,
-    nodes: int | None = None,
+    trace: Trace | None = None,
+    jobs: Annotated[int | None, AT_LEAST_1] = None,
+    nodes: Annotated[int | None, AT_LEAST_1] = None,
     figure: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -62,7 +65,7 @@ def schedtwin(
     from rich.console import Console
 
     from hpctwin.cli.output import check_outputs, print_json, progress_bar
-    from hpctwin.errors import ConfigError, UnknownNameError
+    from hpctwin.errors import UnknownNameError
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.formats import read_workload
     from hpctwin.generate.four_phase import four_phase
@@ -73,8 +76,6 @@ def schedtwin(
     check_outputs(*filter(None, [trace]), figures=[figure])
     if normalise not in get_args(Normalise):
         raise UnknownNameError("normalisation", normalise, get_args(Normalise))
-    if seeds < 1:
-        raise ConfigError(f"--seeds is {seeds}, it must be at least 1")
     settings = CoreSettings(
         pool=pool or PAPER_POOL,
         objective=ObjectiveSettings(normalise=normalise),

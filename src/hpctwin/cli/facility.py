@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options import TraceOptions
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import Trace, TraceOptions
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -100,7 +101,7 @@ def schema() -> int:
 @facility_app.command
 def simulate(
     facility: Path,
-    trace: Path,
+    trace: Trace,
     *,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
     knowledge: Annotated[
@@ -169,7 +170,7 @@ def simulate(
 @facility_app.command
 def compare(
     facility: Path,
-    trace: Path,
+    trace: Trace,
     *,
     strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"], group="Strategy")] = (
         "random",
@@ -184,7 +185,7 @@ def compare(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     overrun: Overrun = "terminate",
     seed: Seed = 0,
-    threads: Annotated[int, Parameter(group="Run")] = 1,
+    threads: Annotated[int, Parameter(group="Run"), AT_LEAST_1] = 1,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Json = False,

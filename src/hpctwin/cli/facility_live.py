@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from hpctwin.cli.numbers import AT_LEAST_1
+
 if TYPE_CHECKING:
     from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Entry
@@ -68,7 +70,7 @@ def submit_command(
     config: Path,
     script: Path,
     *,
-    nodes: int,
+    nodes: Annotated[int, AT_LEAST_1],
     walltime: str,
     key: str | None = None,
     name: str = "",

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpctwin.energy import PowerPolicy
     from hpctwin.model import Cluster, Workload
 
-__all__ = ["ClusterOptions", "PowerOptions", "RunOptions", "TraceOptions"]
+__all__ = ["ClusterOptions", "PowerOptions", "RunOptions", "Trace", "TraceOptions"]
+
+
+def _no_option(_: Any, path: Path | None) -> None:
+    if path is not None and str(path).startswith("-") and str(path) != "-":
+        raise ValueError(f"there is no option {path}; write ./{path} if it is a file")
+
+
+Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
+"""A trace to read; ``-`` is the standard input."""
 
 
 @Parameter(name="*")
@@ -30,7 +41,7 @@ class TraceOptions:
     """Jobs without a requested time: 'runtime' takes the run time, 'drop' leaves them out, or a duration."""
     cancelled: Annotated[Literal["keep", "drop"], Parameter(group="Trace")] = "drop"
     """Jobs cancelled before they started."""
-    procs_per_node: Annotated[int, Parameter(group="Trace")] = 1
+    procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
     """Processors that make one node."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
         "none"
@@ -144,9 +155,9 @@ class PowerOptions:
         """
         if self.platform is not None:
             return True
-        for option in ("power", "timeout", "cap", "price", "carbon", "may_wait", "spars_out"):
-            if getattr(self, option) is not None:
-                name = "--" + option.replace("_", "-")
+        for option in dataclasses.fields(self):
+            if getattr(self, option.name) != option.default:
+                name = "--" + option.name.replace("_", "-")
                 raise ConfigError(f"{name} needs --platform FILE: what nodes draw in each state")
         return False
 
@@ -170,10 +181,20 @@ class PowerOptions:
             kind = "orders"
         if kind == "none" and self.timeout is not None:
             raise ConfigError("--timeout needs --power psus, psas-auto or psas-ipm")
-        return PowerPolicy(
+        policy = PowerPolicy(
             kind,
             None if self.timeout is None else parse_duration_s(self.timeout),
             deeper_s=tuple(parse_duration_s(text) for text in self.deeper),
             keep=self.keep,
             rule=self.power_rule,
         )
+        if self.timeout is None:
+            if kind not in ("none", "orders"):
+                raise ConfigError(
+                    f"--power {kind} switches no node off without --timeout: give one, such as "
+                    "--timeout 20m, or --power none to leave all nodes on"
+                )
+            for option, given in (("--deeper", self.deeper), ("--keep", self.keep)):
+                if given:
+                    raise ConfigError(f"{option} needs --timeout: without, no node is switched off")
+        return policy

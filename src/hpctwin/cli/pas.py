@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from hpctwin.cli.numbers import AT_LEAST_1
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -19,8 +21,8 @@ __all__ = ["pas"]
 
 def pas(
     *,
-    seeds: int = 10,
-    jobs: int = 5000,
+    seeds: Annotated[int, AT_LEAST_1] = 10,
+    jobs: Annotated[int, AT_LEAST_1] = 5000,
     method: Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])] = (),
     failures: float = 0.0,
     figure: Path | None = None,
@@ -42,12 +44,9 @@ def pas(
     from rich.console import Console
 
     from hpctwin.cli.output import check_outputs, print_json, progress_bar
-    from hpctwin.errors import ConfigError
     from hpctwin.experiments import pas as experiment
 
     check_outputs(figures=[figure])
-    if seeds < 1:
-        raise ConfigError(f"--seeds is {seeds}, it must be at least 1")
     rows: list[Row] = []
     with progress_bar("simulating") as progress:
         for own, results in experiment.run_seeds(

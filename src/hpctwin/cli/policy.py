@@ -49,7 +49,7 @@ def list_policies(*, json: Annotated[bool, Parameter(negative=())] = False) -> i
 
 
 @policy_app.command
-def check(policy: str) -> int:
+def check(policy: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
     """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
 
     Args:

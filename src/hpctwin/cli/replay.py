@@ -7,13 +7,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, TraceOptions
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
 
 __all__ = ["replay_command"]
 
 
 def replay_command(
-    trace: Path,
+    trace: Trace,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
@@ -24,7 +24,7 @@ def replay_command(
     """Start every job when it really started, and say what could not have been so.
 
     Args:
-        trace: a trace with recorded start times.
+        trace: a trace with recorded start times; - for the standard input.
         conflicts: CSV file for all conflicts with the cluster.
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         json: print the summary as JSON.

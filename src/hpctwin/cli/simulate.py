@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, PowerOptions, RunOptions, TraceOptions
+from hpctwin.cli.options import ClusterOptions, PowerOptions, RunOptions, Trace, TraceOptions
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
@@ -16,7 +16,7 @@ __all__ = ["simulate_command"]
 
 
 def simulate_command(
-    trace: Path,
+    trace: Trace,
     *,
     order: Annotated[
         str, Parameter(name=["--order", "-o"], group="Policy", allow_leading_hyphen=True)
@@ -42,8 +42,8 @@ def simulate_command(
     """Simulate a trace on a cluster under one policy, and show how it went.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too. Or SPARS's
-            simulator_config.yaml, which says all the rest.
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or
+            SPARS's simulator_config.yaml, which says all the rest.
         order: ordering: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
         backfill: none, first-fit, easy, conservative, pack or pushdown; the last two may have settings, as in

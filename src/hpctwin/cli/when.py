@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hpctwin.cli.numbers import AT_LEAST_1
+
 __all__ = ["when_command"]
 
 Flag = Annotated[bool, Parameter(negative=())]
@@ -16,7 +18,7 @@ MOST_NOTES = 5
 def when_command(
     job_id: str | None = None,
     *,
-    nodes: int | None = None,
+    nodes: Annotated[int | None, AT_LEAST_1] = None,
     walltime: str | None = None,
     partition: str = "",
     user: str = "",

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.options import TraceOptions
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import Trace, TraceOptions
 
 __all__ = ["workload_app"]
 
@@ -16,9 +17,9 @@ workload_app = App(name="workload", help="Describe, convert, filter, generate, d
 
 @workload_app.command
 def describe(
-    trace: Path,
+    trace: Trace,
     *,
-    nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"])] = None,
+    nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"]), AT_LEAST_1] = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     plot: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
@@ -26,7 +27,7 @@ def describe(
     """Show size, span, offered load and distributions of a trace.
 
     Args:
-        trace: the trace.
+        trace: the trace; - for the standard input.
         nodes: size of the machine, for the load; what the trace says if left out.
         plot: file for a figure of the distributions, .png, .svg or .pdf.
         json: print it as JSON.
@@ -57,7 +58,7 @@ def describe(
 
 @workload_app.command
 def convert(
-    source: Path,
+    source: Trace,
     target: Path,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
@@ -65,7 +66,7 @@ def convert(
     """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
 
     Args:
-        source: the trace.
+        source: the trace; - for the standard input.
         target: the file to write.
     """
     from hpctwin.cli.output import note_reading
@@ -80,7 +81,7 @@ def convert(
 
 @workload_app.command(name="filter")
 def filter_jobs(
-    source: Path,
+    source: Trace,
     target: Path,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
@@ -91,12 +92,12 @@ def filter_jobs(
     max_nodes: int | None = None,
     user: tuple[str, ...] = (),
     partition: tuple[str, ...] = (),
-    every: int | None = None,
+    every: Annotated[int | None, AT_LEAST_1] = None,
 ) -> int:
     """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
 
     Args:
-        source: the trace.
+        source: the trace; - for the standard input.
         target: the file to write.
         first: the first so many jobs.
         after: submitted at or after this time since the first submission, such as 30d.

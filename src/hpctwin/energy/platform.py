@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, parse_yaml
+from hpctwin.model.cluster import MOST_NODES
 from hpctwin.model.units import parse_duration_s
 
 __all__ = ["Mode", "NodePower", "Platform", "Sleep", "Transition"]
@@ -88,7 +89,7 @@ class NodePower(_Model):
     """
 
     name: str
-    count: int = Field(ge=1)
+    count: int = Field(ge=1, le=MOST_NODES)
     modes: dict[str, Mode] = Field(min_length=1)
     mode: str = ""
     sleep: tuple[Sleep, ...] = ()

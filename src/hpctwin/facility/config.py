@@ -17,6 +17,7 @@ from pydantic import (
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
+from hpctwin.model.cluster import MOST_NODES
 from hpctwin.policies import parse_policy
 
 __all__ = ["Facility", "FacilityCluster", "Kind", "Label", "Origin", "Staging"]
@@ -101,7 +102,7 @@ class FacilityCluster(_Model):
     """
 
     name: str = Field(min_length=1)
-    nodes: int | None = Field(default=None, ge=1)
+    nodes: int | None = Field(default=None, ge=1, le=MOST_NODES)
     machine: Cluster | None = None
     policy: str = "fcfs+easy"
     factor: Factor | dict[str, Factor] = 1.0

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpctwin.errors import TraceError, UnknownNameError, WorkloadError
-from hpctwin.formats._files import read_json
+from hpctwin.formats._files import STANDARD_INPUT, read_bytes, read_json
 from hpctwin.formats.swf_rules import SwfRules
 
 if TYPE_CHECKING:
@@ -54,8 +54,9 @@ def read_workload(
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
 
     Args:
-        path: the file.
-        format: one of `FORMATS`; read off the file's name (JSON: off its content) if left out.
+        path: the file; ``-`` for the standard input.
+        format: one of `FORMATS`; read off the file's name (JSON and the standard input: off the
+            content) if left out.
         rules: for SWF: what to do where the log leaves something open.
         skip_invalid: leave malformed records out and list them in the notes.
         flops_per_s: for Batsim: speed of a node, where profiles give flops.
@@ -67,7 +68,10 @@ def read_workload(
         ConfigError: ``flops_per_s`` is not above 0.
     """
     path = Path(path)
-    kind = _format_of(path, format)
+    if path == STANDARD_INPUT and format is None:
+        kind = _format_of_content(read_bytes(path))
+    else:
+        kind = _format_of(path, format)
     if kind == "swf":
         from hpctwin.formats.swf import read_swf
 
@@ -134,6 +138,16 @@ def write_workload(
     from hpctwin.formats.spars import write_spars
 
     return write_spars(workload, path)
+
+
+def _format_of_content(content: bytes) -> str:
+    """What content is, if it is a workload: our Parquet, some JSON, CSV with a header, else SWF."""
+    if content.startswith(b"PAR1"):
+        return "parquet"
+    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith((b"{", b"[")):
+        return "json"
+    return "csv" if start[:1].isalpha() or start.startswith(b'"') else "swf"
 
 
 def _format_of(path: Path, name: str | None) -> str:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
 import struct
+import sys
 import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hpctwin.errors import TraceError
 from hpctwin.model.files import cause, write_atomically
 
-__all__ = ["decode", "read_bytes", "read_json", "stem", "write_bytes"]
+__all__ = ["STANDARD_INPUT", "decode", "read_bytes", "read_json", "stem", "write_bytes"]
 
+STANDARD_INPUT = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
     """Read a file; what starts as gzip does is decompressed, whatever its name.
 
+    ``-`` is the standard input.
+
     Raises:
         TraceError: the file cannot be opened, is empty, or its gzip data is cut off or corrupt.
     """
     try:
-        content = path.read_bytes()
+        content = _standard_input() if path == STANDARD_INPUT else path.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise TraceError(path, cause(error)) from error
     if content.startswith(_GZIP_MAGIC):
@@ -36,6 +42,14 @@ def read_bytes(path: Path) -> bytes:
     if not content.strip():
         raise TraceError(path, "the file is empty")
     return content
+
+
+@cache
+def _standard_input() -> bytes:
+    """All of it: it can be read once, and telling the format and reading are two readings."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "the standard input is closed")
+    return sys.stdin.buffer.read()
 
 
 def decode(path: Path, content: bytes) -> str:
@@ -98,6 +112,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def stem(path: Path) -> str:
     """The file's name without the endings that tell its format."""
+    if path == STANDARD_INPUT:
+        return "standard input"
     name = path.name
     for suffix in (".gz", ".swf", ".json", ".csv", ".parquet", ".txt"):
         if name.lower().endswith(suffix) and len(name) > len(suffix):

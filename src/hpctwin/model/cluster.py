@@ -34,6 +34,10 @@ Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value
 """Seconds, or text such as ``"2h"``."""
 
 
+MOST_NODES = 10_000_000
+"""Of one cluster; the state of each node is held in memory."""
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,14 +47,14 @@ class NodeGroup(_Model):
 
     Args:
         name: the group's name.
-        count: how many nodes.
+        count: how many nodes, at most 10,000,000.
         cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
         speed: relative to the machine the runtimes were measured on; a job on nodes of
             several speeds runs at the slowest.
     """
 
     name: str
-    count: int = Field(ge=1)
+    count: int = Field(ge=1, le=MOST_NODES)
     cores: float | None = Field(default=None, ge=0)
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
@@ -212,6 +216,10 @@ class Cluster(_Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if self.node_count > MOST_NODES:
+            raise ValueError(
+                f"{self.node_count:,} nodes are too many, at most {MOST_NODES:,} can be"
+            )
         groups = [group.name for group in self.nodes]
         _distinct("node group", groups)
         _distinct("partition", [partition.name for partition in self.partitions])

@@ -13,6 +13,7 @@ MS_PER_S = 1000
 NEVER_MS = 2**62
 """A time that never comes; far enough from the end of int64 that sums stay exact."""
 
+_LONGEST_S = 1e12  # 30,000 years; keeps sums of milliseconds far inside int64
 _UNIT_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|[smhdw])", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
@@ -29,8 +30,18 @@ def parse_duration_s(value: float | str | dt.timedelta) -> float:
         Seconds.
 
     Raises:
-        ConfigError: the text is not a duration.
+        ConfigError: it is not a duration, not finite, or of more than 1e12 s.
     """
+    try:
+        seconds = _seconds(value)
+    except OverflowError:  # an integer of hundreds of digits
+        seconds = float("inf")
+    if not abs(seconds) <= _LONGEST_S:  # NaN too
+        raise ConfigError(f"{value!r:.60} is not a duration: it must be {_LONGEST_S:g} s at most")
+    return seconds
+
+
+def _seconds(value: float | str | dt.timedelta) -> float:
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
     if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import dataclasses
 import math
 from functools import lru_cache
@@ -46,7 +47,7 @@ def is_formula(text: str) -> bool:
     """Whether a text can only be meant as a formula."""
     if text.startswith("pbs:"):
         return True
-    return any(sign in text for sign in "+*/()<>") or text.startswith("-") or " - " in text
+    return any(sign in text for sign in "+*/%()<>") or text.startswith("-") or " - " in text
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +70,8 @@ def formula(text: str) -> Ordering:
         raise PolicyError(f"formula {body!r} cannot be read{at}: {error.msg}") from error
     for node in ast.walk(tree):
         _check(node, body)
+    for node in ast.walk(tree):
+        _check_constant(node, body)
     tree = ast.fix_missing_locations(_Names().visit(tree))
     sign = "-" if text.startswith("pbs:") else ""
     source = f"def score(now, job):\n    return float({sign}({ast.unparse(tree)}))\n"
@@ -97,6 +100,45 @@ def _check(node: ast.AST, body: str) -> None:
     if isinstance(node, ast.Name) and node.id not in names:
         fields = ", ".join((*JobView._fields, "now", *PBS_NAMES))
         raise PolicyError(f"formula {body!r}: there is no {node.id!r}; there are {fields}")
+
+
+def _check_constant(node: ast.AST, body: str) -> None:
+    """Compute what does not depend on the job: it would be the same fault for every one."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)):
+        if _constant(node.right, body) == 0:
+            raise PolicyError(
+                f"formula {body!r}: {ast.unparse(node)!r} divides by 0, which gives infinity or NaN "
+                "for every job"
+            )
+    elif isinstance(node, ast.expr):
+        _constant(node, body)
+
+
+def _constant(node: ast.expr, body: str) -> float | None:
+    """The value of an expression without names of the job; None if it has any."""
+    called = {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call)}
+    if any(isinstance(n, ast.Name) and id(n) not in called for n in ast.walk(node)):
+        return None
+    if isinstance(node, (ast.Name, ast.Compare, ast.BoolOp)):
+        return None
+    # As floats, as the engine computes them: 9**9**9 is too large at once and not after hours.
+    source = ast.unparse(_Floats().visit(copy.deepcopy(node)))
+    try:
+        value = eval(source, {"__builtins__": {}}, dict(FUNCTIONS))
+        return float(value)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise PolicyError(
+            f"formula {body!r}: {ast.unparse(node)!r} cannot be computed: {error.args[-1]}"
+        ) from error
+
+
+class _Floats(ast.NodeTransformer):
+    """Write all numbers as floats."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if isinstance(node.value, (int, float)):
+            return ast.Constant(float(node.value))
+        return node
 
 
 class _Names(ast.NodeTransformer):

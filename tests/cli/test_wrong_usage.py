@@ -1,0 +1,115 @@
+"""What a careless user types: one line that says what would be right, never a traceback, never silence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpctwin import generate, write_workload
+from tests.cli.test_cli import run
+
+PLATFORM = """
+nodes:
+  - name: a
+    count: 32
+    modes: {normal: {power_w: 200, idle_w: 100}}
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    write_workload(generate("poisson", jobs=60, nodes=32, seed=1), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-n", "99999999999"], "less than or equal to 10000000"),
+        (["-n", "99999999999999999999"], "below 1,000,000,000,000,000,000"),
+        (["-n", "4.5"], "-n is '4.5', it must be a whole number"),
+        (["-n", "4.0"], "-n is '4.0', it must be a whole number"),
+        (["-n", "-4"], "-n is '-4', it must be a whole number, 0 or more"),
+        (["-n", "nan"], "it must be a whole number"),
+        (["-n", "32", "--seed", "-1"], "--seed is '-1'"),
+        (["-n", "32", "--reservations", "2.5"], "--reservations is '2.5'"),
+        (["-n", "32", "--procs-per-node", "0"], "Must be >= 1"),
+        (["-n", "32", "-o", "1/0"], "'1 / 0' divides by 0"),
+        (["-n", "32", "-o", "wait/(2-2)"], "divides by 0"),
+        (["-n", "32", "-o", "log(-1)*wait"], "cannot be computed: math domain error"),
+        (["-n", "32", "-o", "9**9**9+wait"], "cannot be computed"),
+        (["-n", "32", "--keep", "3"], "--keep needs --platform"),
+        (["-n", "32", "--deeper", "1h"], "--deeper needs --platform"),
+        (["-n", "32", "--lower-modes"], "--lower-modes needs --platform"),
+        (["--platform", "{platform}", "--power", "psus"], "switches no node off without --timeout"),
+        (["--platform", "{platform}", "--power", "psas-ipm"], "without --timeout"),
+        (["--platform", "{platform}", "--timeout", "20m"], "--timeout needs --power"),
+        (["--platform", "{platform}", "--keep", "3"], "--keep needs --timeout"),
+    ],
+)
+def test_wrong_options_of_simulate_are_told(
+    trace: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    platform = tmp_path / "platform.yaml"
+    platform.write_text(PLATFORM)
+    assert run("simulate", trace, *(a.format(platform=platform) for a in arguments)) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["workload", "filter", "{trace}", "{new}", "--every", "0"], "Must be >= 1"),
+        (["workload", "filter", "{trace}", "{new}", "--first", "-5"], "0 or more"),
+        (["workload", "filter", "{trace}", "{new}", "--after", "later"], "not a duration"),
+        (["workload", "filter", "{trace}", "{new}", "--after", "nan"], "not a duration"),
+        (["workload", "describe", "{trace}", "-n", "0"], "Must be >= 1"),
+        (["compare", "{trace}", "-n", "32", "--threads", "0"], "Must be >= 1"),
+        (["experiments", "pas", "--failures", "nan"], "--failures is 'nan'"),
+        (["experiments", "schedtwin", "--seeds", "0"], "Must be >= 1"),
+        (["simulate", "--jso", "{trace}"], "there is no option --jso"),
+    ],
+)
+def test_wrong_options_of_others_are_told(
+    trace: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    new = tmp_path / "new.swf"
+    assert run(*(a.format(trace=trace, new=new) for a in arguments)) == 2
+    assert told in capsys.readouterr().err
+    assert not new.exists()
+
+
+def piped(content: bytes, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "hpctwin", *map(str, arguments)]
+    return subprocess.run(command, input=content, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("suffix", ["swf", "csv", "parquet", "json", "swf.gz"])
+def test_a_trace_is_read_from_the_standard_input_whatever_its_format(
+    trace: Path, tmp_path: Path, suffix: str
+) -> None:
+    same = tmp_path / f"same.{suffix}"
+    assert run("workload", "convert", trace, same) == 0
+    done = piped(same.read_bytes(), "workload", "describe", "-", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["jobs"] == 60
+
+
+def test_an_empty_standard_input_is_told() -> None:
+    done = piped(b"", "simulate", "-", "-n", 4)
+    assert (done.returncode, done.stderr) == (1, b"hpctwin: -: the file is empty\n")
