@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from hpctwin.rms.manager import UnreachableError
 
-__all__ = ["Commands", "Failed"]
+__all__ = ["Commands", "Failed", "not_inherited"]
 
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
@@ -18,6 +19,11 @@ MINUTE_S = 60.0
 
 class Failed(Exception):  # noqa: N818 - a result that callers turn into an outcome
     """A command ended with an error; the message is what it said."""
+
+
+def not_inherited(*names: str) -> list[str]:
+    """Which of these variables the environment sets and `Commands` does not pass on: ``NAME=value``."""
+    return [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
 
 
 class Commands:

@@ -7,16 +7,34 @@ import os
 import time
 from pathlib import Path
 
-from hpctwin.model import write_atomically
+from hpctwin.errors import OutputError
+from hpctwin.model import check_file, write_atomically
+from hpctwin.rms.manager import UnreachableError
 
-__all__ = ["age_s", "beat"]
+__all__ = ["age_s", "beat", "why_no_beat"]
 
 
 def beat(path: Path, seq: int) -> None:
-    """Write that the twin lives."""
+    """Write that the twin lives.
+
+    Raises:
+        UnreachableError: the file cannot be written.
+    """
     body = {"time_s": time.time(), "seq": seq, "pid": os.getpid()}
-    with write_atomically(path) as file:
-        file.write(json.dumps(body).encode())
+    try:
+        with write_atomically(path) as file:
+            file.write(json.dumps(body).encode())
+    except OutputError as error:
+        raise UnreachableError(f"heartbeat: {error}") from error
+
+
+def why_no_beat(path: Path) -> str | None:
+    """Why a heartbeat cannot be written, in words; None if it can."""
+    try:
+        check_file(path)
+    except OutputError as error:
+        return f"heartbeat: {error}"
+    return None
 
 
 def age_s(path: Path) -> float | None:

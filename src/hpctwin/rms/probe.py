@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hpctwin.errors import HpctwinError
-from hpctwin.rms.commands import Failed
+from hpctwin.rms.commands import Failed, not_inherited
 from hpctwin.rms.manager import ResourceManager, UnreachableError
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.parse import server_attributes
@@ -77,6 +77,8 @@ def probe(folder: str = "", conf: Path | None = None) -> list[Probe]:
 
 def _probe_slurm(folder: str, conf: Path | None) -> Probe:
     result = Probe("slurm")
+    for said in not_inherited("SLURM_CONF") if conf is None else ():
+        result.add("environment", False, f"{said} is not used: give it as --conf (manager.conf)")
     manager = SlurmManager("probe", folder=folder, conf=conf)
     run = manager.commands.run
     text = _try(lambda: run("squeue", ["--version"]).decode(), result, "squeue")

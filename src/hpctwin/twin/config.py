@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationError,
     field_validator,
     model_validator,
@@ -18,8 +19,11 @@ from pydantic import (
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import parse_duration_s, read_yaml
+from hpctwin.model.secrets import without_password
+from hpctwin.model.trusted import check_trusted
 from hpctwin.policies import parse_policy
 from hpctwin.twin.expect import Predictor
+from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
 
 __all__ = [
@@ -36,10 +40,17 @@ __all__ = [
     "SlurmSettings",
     "TwinConfig",
     "config_schema",
+    "paths_beside",
+    "read_trusted_yaml",
 ]
+
+M = TypeVar("M", bound=BaseModel)
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
+
+RedisUrl = Annotated[str, PlainSerializer(without_password)]
+"""A URL whose password stays in the process: whatever writes settings down writes it without."""
 
 Mode = Literal["observe", "advise", "approve", "act"]
 
@@ -57,7 +68,7 @@ class ObjectiveSettings(_Model):
     Args:
         weights: by metric; see `hpctwin.twin.objective.METRICS`.
         normalise: what a metric is divided by over the candidates; see `Objective`.
-        function: ``module:function`` instead of weights.
+        function: ``module:function`` or ``FILE.py:function`` instead of weights.
         past: jobs that started no longer ago than this count too, besides those that wait. With 0
             (as in the paper) only the queue counts; with the whole run, the score is a forecast of
             the objective over the whole run.
@@ -176,7 +187,7 @@ class BusSettings(_Model):
     """
 
     kind: Literal["manager", "redis"] = "manager"
-    url: str = "redis://localhost:6379/0"
+    url: RedisUrl = Field(default="redis://localhost:6379/0", repr=False)
     stream: str = "hpctwin:events"
     group: str = "hpctwin"
     password_env: str | None = None
@@ -208,7 +219,7 @@ class NewsSettings(_Model):
     """
 
     spool: Path | None = None
-    url: str | None = None
+    url: RedisUrl | None = Field(default=None, repr=False)
     stream: str = "hpctwin:news"
     password_env: str | None = None
 
@@ -318,29 +329,28 @@ class TwinConfig(_Model):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> TwinConfig:
-        """Read a YAML file; paths in it are relative to it.
+        """Read a YAML file; paths in it, and Python files that it names, are relative to it.
 
         Raises:
-            ConfigError: it cannot be read or is not valid; the message names the field.
+            ConfigError: it cannot be read or is not valid; the message names the field. Or somebody
+                else may write it, or the Python that it names: see `hpctwin.model.trusted`.
         """
-        config = cls.of(read_yaml(path, "manager"), str(path))
+        content = read_trusted_yaml(path, "manager")
         base = Path(path).parent
-        act, journal = config.act, config.journal
-        kill_switch = None if act.kill_switch is None else base / act.kill_switch
-        return config.model_copy(
-            update={
-                "journal": journal.model_copy(update={"path": base / journal.path}),
-                "act": act.model_copy(update={"kill_switch": kill_switch}),
-            }
-        )
+        for where, key in texts_of(content.get("core")):
+            where[key] = named_beside(where[key], base)
+        return paths_beside(cls.of(content, str(path)), base)
 
     @classmethod
     def of(cls, content: dict[str, Any], where: str = "configuration") -> TwinConfig:
         """Validate plain values.
 
         Raises:
-            ConfigError: they are not valid; the message names the field.
+            ConfigError: they are not valid; the message names the field. Or somebody else may write the
+                Python that they name.
         """
+        for named_in, key in texts_of(content.get("core")):
+            check_named_code(named_in[key])
         try:
             config = cls.model_validate(content)
         except ValidationError as error:
@@ -356,6 +366,29 @@ class TwinConfig(_Model):
         except HpctwinError as error:
             raise ConfigError(f"{where}, core.objective: {error}") from error
         return config
+
+
+def read_trusted_yaml(path: str | Path, example: str) -> dict[str, Any]:
+    """The fields of a YAML file of settings; see `hpctwin.model.read_yaml`.
+
+    Raises:
+        ConfigError: it cannot be read, has no fields, or somebody else may write it.
+    """
+    content = read_yaml(path, example)
+    check_trusted(path)
+    return content
+
+
+def paths_beside(settings: M, folder: Path) -> M:
+    """Settings with all their relative paths taken from a folder on."""
+    changed: dict[str, Any] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            changed[name] = paths_beside(value, folder)
+        elif isinstance(value, Path):
+            changed[name] = folder / value
+    return settings.model_copy(update=changed)
 
 
 def config_schema() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The journal: the durable record of what came in, what was decided, done, forecast, and came true.
 
-One SQLite file in WAL mode, so that it can be read while the twin writes. ``inputs`` holds
+One SQLite file in WAL mode, so that it can be read while the twin writes, by its owner only. ``inputs`` holds
 everything that enters the core, in order, with a checkpoint of the whole state now and then: from
 these any decision can be made again. A write is complete after ``commit``, also if the process is
 killed then; a crash of the machine may cost the last commits, but never leaves half of one.
@@ -9,6 +9,7 @@ killed then; a crash of the machine may cost the last commits, but never leaves 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sqlite3
 import zlib
@@ -107,7 +108,11 @@ class Journal:
         self.path = path
         if read_only and not path.exists():
             raise JournalError(f"{path}: no such journal; `hpctwin twin run` makes one")
+        if path.exists() and not os.access(path, os.R_OK):
+            raise JournalError(f"{path}: only the twin's own user may read its journal")
         try:
+            if not read_only:
+                _keep_private(path)
             where = f"file:{path}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=5.0)
             if not read_only:
@@ -122,7 +127,7 @@ class Journal:
                 self._db.close()
                 raise JournalError(f"{path}: nothing is recorded yet")
             found = self._db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: not a journal that can be used: {error}") from error
         if found is None or int(found[0]) != SCHEMA:
             raise JournalError(
@@ -367,3 +372,12 @@ class Journal:
             return self._db.execute(query, values)
         except sqlite3.Error as error:
             raise JournalError(f"{self.path}: {error}") from error
+
+
+def _keep_private(path: Path) -> None:
+    """Make the file if it is not there; it and what SQLite puts beside it, readable by its owner only."""
+    # SQLite gives the files beside it the mode of this one.
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        if file.exists() and file.stat().st_mode & 0o077:
+            file.chmod(0o600)

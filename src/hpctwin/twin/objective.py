@@ -7,10 +7,14 @@ waits and slowdowns as they are; both are costs, so here the lowest wins.
 
 from __future__ import annotations
 
-import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 import numpy as np
@@ -123,7 +127,8 @@ class Objective:
         weights: by metric name; the sum over metrics of weight times normalised cost is the score.
         normalise: what each metric is divided by, over the candidates: their ``mean``; the
             ``best`` of them; ``range``: 0 for the best to 1 for the worst; ``none``.
-        function: ``module:function`` taking an `Outlook` and giving a cost, instead of weights.
+        function: ``module:function`` or ``FILE.py:function``, taking an `Outlook` and giving a cost,
+            instead of weights.
 
     Raises:
         UnknownNameError: a metric is not known.
@@ -207,14 +212,27 @@ def _weighted(values: FloatArray, weights: FloatArray) -> float:
 
 
 def _load(path: str) -> Callable[[Outlook], float]:
-    module, colon, name = path.partition(":")
+    module, colon, name = path.rpartition(":")
     if not colon:
-        raise ConfigError(f"objective: function {path!r} must be written as module:function")
+        raise ConfigError(
+            f"objective: function {path!r} must be written as module:function or FILE.py:function"
+        )
     try:
-        function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        loaded = _from_file(Path(module)) if module.endswith(".py") else import_module(module)
+        function = getattr(loaded, name)
+    except Exception as error:  # whatever a user's module raises when it is loaded
         raise ConfigError(f"objective: function {path!r} cannot be loaded: {error}") from error
     if not callable(function):
         raise ConfigError(f"objective: {path!r} is not a function")
-    loaded: Callable[[Outlook], float] = function
-    return loaded
+    found: Callable[[Outlook], float] = function
+    return found
+
+
+def _from_file(path: Path) -> ModuleType:
+    spec = spec_from_file_location(f"hpctwin_objective_{path.stem}", path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ConfigError(f"there is no Python file {path}")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

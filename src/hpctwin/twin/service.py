@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hpctwin.errors import HpctwinError
+from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.rms.heartbeat import why_no_beat
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.news import News
 from hpctwin.rms.pbs.manager import PbsManager
@@ -24,13 +27,23 @@ from hpctwin.twin.config import (
     ManagerSettings,
     NewsSettings,
     PbsSettings,
+    SlurmSettings,
     TwinConfig,
 )
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
-__all__ = ["check_connections", "open_bus", "open_lines", "open_manager", "open_twin"]
+__all__ = [
+    "check_connections",
+    "ignored_environment",
+    "open_bus",
+    "open_lines",
+    "open_manager",
+    "open_twin",
+]
+
+logger = logging.getLogger(__name__)
 
 
 def open_manager(settings: ManagerSettings) -> ResourceManager:
@@ -39,6 +52,9 @@ def open_manager(settings: ManagerSettings) -> ResourceManager:
     Raises:
         UnreachableError: it does not answer.
     """
+    hint = ignored_environment(settings)
+    if hint is not None:
+        logger.warning(hint)
     if isinstance(settings, EmulatedSettings):
         return EmulatedManager(settings.address, timeout_s=settings.timeout)
     if isinstance(settings, PbsSettings):
@@ -56,6 +72,23 @@ def open_manager(settings: ManagerSettings) -> ResourceManager:
         timeout_s=settings.timeout,
         heartbeat_file=settings.heartbeat,
     )
+
+
+def ignored_environment(settings: ManagerSettings) -> str | None:
+    """What the environment says of the resource manager and its commands are not told, in words.
+
+    They get a small fixed environment, so that what a twin does depends on its settings alone.
+    """
+    if isinstance(settings, SlurmSettings) and settings.conf is None:
+        names, instead = ["SLURM_CONF"], "manager.conf"
+    elif isinstance(settings, PbsSettings):
+        names, instead = ["PBS_CONF_FILE"], "manager.server"
+        if not settings.server:
+            names += ["PBS_SERVER", "PBS_DEFAULT"]
+    else:
+        return None
+    found = not_inherited(*names)
+    return f"{', '.join(found)} is not used: name it as {instead}" if found else None
 
 
 def open_lines(settings: NewsSettings) -> Lines:
@@ -111,6 +144,13 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
         manager.close()
     except HpctwinError as error:
         findings.append(("resource manager", False, str(error)))
+    beat_file = None if isinstance(config.manager, EmulatedSettings) else config.manager.heartbeat
+    if beat_file is not None:
+        fault = why_no_beat(beat_file)
+        findings.append(("heartbeat", fault is None, fault or str(beat_file)))
+    hint = ignored_environment(config.manager)
+    if hint is not None:
+        findings.append(("environment", False, hint))
     if config.bus.kind == "redis":
         findings.append(_check_redis(config))
     findings.append(_check_journal(config.journal.path))

@@ -9,10 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
-from hpctwin.model import read_yaml
-from hpctwin.twin.config import BusSettings, Duration, ManagerSettings
+from hpctwin.twin.config import (
+    BusSettings,
+    Duration,
+    ManagerSettings,
+    paths_beside,
+    read_trusted_yaml,
+)
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.facility.placer import check_strategy
+from hpctwin.twin.named_code import check_named_code
 
 __all__ = ["LiveFacility", "SiteSettings"]
 
@@ -88,12 +94,16 @@ class LiveFacility(_Model):
         """Read a YAML file; paths in it are relative to it.
 
         Raises:
-            ConfigError: it cannot be read or is not valid; the message names the field.
+            ConfigError: it cannot be read or is not valid; the message names the field. Or somebody
+                else may write it, or the Python that it names: see `hpctwin.model.trusted`.
         """
         path = Path(path)
-        content = read_yaml(path, "sites")
+        content = read_trusted_yaml(path, "sites")
         if isinstance(content.get("facility"), str):
-            content["facility"] = Facility.from_yaml(path.parent / content["facility"])
+            described = path.parent / content["facility"]
+            _check_policies(read_trusted_yaml(described, "clusters"))
+            content["facility"] = Facility.from_yaml(described)
+        _check_policies(content.get("facility"))
         try:
             config = cls.model_validate(content)
         except ValidationError as error:
@@ -103,4 +113,13 @@ class LiveFacility(_Model):
                 said = fault["msg"].removeprefix("Value error, ")
                 faults.append(f"{path}{', ' + field if field else ''}: {said}")
             raise ConfigError("\n".join(faults)) from error
-        return config.model_copy(update={"queue": path.parent / config.queue})
+        sites = {name: paths_beside(site, path.parent) for name, site in config.sites.items()}
+        return config.model_copy(update={"queue": path.parent / config.queue, "sites": sites})
+
+
+def _check_policies(facility: object) -> None:
+    """Refuse policies of a facility, not validated yet, whose Python others may write."""
+    clusters = facility.get("clusters") if isinstance(facility, dict) else None
+    for cluster in clusters if isinstance(clusters, list) else ():
+        if isinstance(cluster, dict) and isinstance(cluster.get("policy"), str):
+            check_named_code(cluster["policy"])

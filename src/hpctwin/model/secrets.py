@@ -1,0 +1,27 @@
+"""Keeping passwords out of what is written down."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+__all__ = ["without_password"]
+
+_SECRET = re.compile(r"pass|secret|token", re.I)
+
+
+def without_password(url: str) -> str:
+    """A URL without the password in it, neither before the host nor among its parameters.
+
+    The user's name stays. What cannot be read as a URL is left out altogether.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        user = "" if parts.username is None else quote(parts.username, safe="%")
+        query = [pair for pair in parse_qsl(parts.query, True) if not _SECRET.search(pair[0])]
+    except ValueError:
+        return ""
+    place = f"{user}@{host}" if user else host
+    asked = f"?{urlencode(query)}" if query else ""
+    return f"{parts.scheme}://{place}{parts.path}{asked}" if parts.scheme else ""

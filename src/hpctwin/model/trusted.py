@@ -1,0 +1,153 @@
+"""Whether others may change a file that is about to run as code.
+
+Settings name Python files and modules, and the commands of a resource manager; what they say is done with
+the rights of whoever runs hpctwin. So they are used only where nobody else can have written them, as
+sshd and sudo do with theirs.
+"""
+
+from __future__ import annotations
+
+import grp
+import importlib.util
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from hpctwin.errors import ConfigError
+
+__all__ = ["check_module", "check_trusted"]
+
+MOST_LINKS = 40
+"""Linux follows no more symbolic links either."""
+_ACL = "system.posix_acl_access"
+
+
+def check_trusted(path: str | Path) -> None:
+    """Refuse a file that somebody other than us and root may write, or put another one in the place of.
+
+    The file and each folder above it, as symbolic links lead to it, must belong to us, to root, or to
+    whoever hpctwin itself was installed by, and must not be writable for others. Writable for the
+    group is fine where the group is the owner's own (umask 002 with private groups). A folder that all
+    may write is fine if it is sticky, such as ``/tmp``: there everybody renames and deletes their own only.
+
+    Args:
+        path: the file, which must be there.
+
+    Raises:
+        ConfigError: it is not to be trusted; the message names the file or folder, and the remedy.
+    """
+    try:
+        _walk(Path(path), _owners())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+
+
+def check_module(name: str) -> None:
+    """Refuse a module that others may write; see `check_trusted`. One that is not there is passed over.
+
+    Args:
+        name: as in an import.
+
+    Raises:
+        ConfigError: it, or a package that it is in, is not to be trusted.
+    """
+    parts = name.split(".")
+    # Looking for a module runs the packages that it is in: the outermost is checked first.
+    for depth in range(1, len(parts) + 1):
+        try:
+            found = importlib.util.find_spec(".".join(parts[:depth]))
+        except (ImportError, ValueError):
+            return
+        if found is None:
+            return
+        if found.has_location and found.origin is not None:
+            check_trusted(found.origin)
+
+
+def _walk(named: Path, owners: set[int]) -> None:
+    """Check each folder and link on the way as the system goes it."""
+    left = list(Path(os.path.abspath(named)).parts)
+    here = Path(left.pop(0))
+    _check(named, here, os.lstat(here), owners)
+    links = 0
+    while left:
+        part = left.pop(0)
+        if part == "..":
+            here = here.parent
+            continue
+        here = here / part
+        about = os.lstat(here)
+        _check(named, here, about, owners)
+        if not stat.S_ISLNK(about.st_mode):
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise ConfigError(f"{named}: too many symbolic links lead to it")
+        to = Path(os.readlink(here))
+        left = [*to.parts[1 if to.is_absolute() else 0 :], *left]
+        here = Path(to.root) if to.is_absolute() else here.parent
+
+
+def _owners() -> set[int]:
+    """Whose files may run as code: ours, root's, and of whoever could have changed this very file."""
+    return {os.geteuid(), 0, os.stat(__file__).st_uid}
+
+
+def _check(named: Path, here: Path, about: os.stat_result, owners: set[int]) -> None:
+    what = "it" if here == Path(os.path.abspath(named)) else str(here)
+    if about.st_uid not in owners and not _unmapped_root(here, about.st_uid):
+        raise ConfigError(
+            f"{named}: what it says runs as code, and {what} belongs to {_user(about.st_uid)}: it must be "
+            "yours or root's; run as that user, or change the owner (chown)"
+        )
+    if stat.S_ISLNK(about.st_mode):
+        return  # its own mode says nothing; whoever may change the folder may change it
+    sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
+    for who, bit in (("others", stat.S_IWOTH), ("its group", stat.S_IWGRP)):
+        if not about.st_mode & bit or sticky:
+            continue
+        if bit == stat.S_IWGRP and _private_group(about) and not _has_acl(here):
+            continue
+        remedy = f"chmod {'o' if bit == stat.S_IWOTH else 'g'}-w {here}"
+        raise ConfigError(
+            f"{named}: what it says runs as code, and {who} may write {what}; mend it by: {remedy}"
+        )
+
+
+def _private_group(about: os.stat_result) -> bool:
+    """Whether a file's group has no other member than the file's owner or root."""
+    try:
+        owner = pwd.getpwuid(about.st_uid)
+        group = grp.getgrgid(about.st_gid)
+    except KeyError:
+        return False
+    # Users whose first group it is are not among its members, so it must bear its owner's name too.
+    if group.gr_name != owner.pw_name or owner.pw_gid != about.st_gid:
+        return False
+    return set(group.gr_mem) <= {owner.pw_name, "root"}
+
+
+def _has_acl(path: Path) -> bool:
+    """Whether an access list gives further users the rights that the group's bits show."""
+    try:
+        return _ACL in os.listxattr(path)
+    except (OSError, AttributeError):
+        return False
+
+
+def _unmapped_root(path: Path, uid: int) -> bool:
+    """Whether ``/`` belongs to a root of outside, as it does in a container of an ordinary user."""
+    try:
+        overflow = int(Path("/proc/sys/kernel/overflowuid").read_text())
+        whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    except (OSError, ValueError):
+        return False
+    return uid == overflow and not whole and path == Path("/")
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,65 @@
+"""The Python that a configuration names: found beside it, and refused if others may write it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hpctwin.model.trusted import check_module, check_trusted
+
+__all__ = ["check_named_code", "named_beside"]
+
+# ``my.py:order+easy``, and ``fcfs+easy:2/my.py:order``: see `hpctwin.policies.parse_policy`.
+_FILES = (
+    re.compile(r"^(\s*)([^+]*?\.py)(?=[:+@]|\s*$)"),
+    re.compile(r"(\+\s*easy(?::\d+)?/)([^+]*?\.py)(?=[:@]|\s*$)"),
+)
+
+
+def named_beside(text: str, folder: Path) -> str:
+    """A policy or function with the Python files that it names made absolute, from a folder on."""
+    for pattern in _FILES:
+        text = pattern.sub(lambda m: f"{m[1]}{(folder / m[2]).absolute()}", text)
+    return text
+
+
+def check_named_code(text: str) -> None:
+    """Refuse a policy or function ``module:name`` whose Python others may write.
+
+    What is not there is passed over: whoever loads it says so.
+
+    Raises:
+        ConfigError: see `hpctwin.model.trusted`.
+    """
+    files = [Path(m[2]) for pattern in _FILES for m in pattern.finditer(text)]
+    for file in files:
+        if file.is_file():
+            check_trusted(file)
+    module, colon, name = text.partition(":")
+    if not files and colon and name.isidentifier() and re.fullmatch(r"\w+(\.\w+)*", module):
+        check_module(module)
+
+
+def texts_of(core: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
+    """Where a configuration's ``core`` names code: container and key of each text.
+
+    Args:
+        core: its plain values, not validated yet.
+    """
+    if not isinstance(core, dict):
+        return []
+    objective = core.get("objective")
+    places: list[tuple[dict[str, Any] | list[Any], Any]] = [(core, "own_policy")]
+    lists = [core.get("pool")]
+    if isinstance(objective, dict):
+        places.append((objective, "function"))
+        lists.append(objective.get("ties"))
+    for values in lists:
+        if isinstance(values, list):
+            places += [(values, i) for i in range(len(values))]
+    return [(where, key) for where, key in places if isinstance(_at(where, key), str)]
+
+
+def _at(where: dict[str, Any] | list[Any], key: Any) -> Any:
+    return where.get(key) if isinstance(where, dict) else where[key]

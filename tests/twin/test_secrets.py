@@ -1,0 +1,91 @@
+"""Nothing secret is written down: passwords in URLs, and what the journal's file lets others read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.secrets import without_password
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.journal import Journal, JournalError
+
+PASSWORD = "s3cr€t/pass:word"
+URL = "rediss://twin:s3cr%E2%82%ACt%2Fpass%3Aword@redis.example.org:6380/2"
+BY_QUERY = "redis://h/0?db=1&password=s3cr%E2%82%ACt"
+
+
+def test_a_url_loses_its_password_and_nothing_else() -> None:
+    assert without_password(URL) == "rediss://twin@redis.example.org:6380/2"
+    assert without_password("redis://:hidden@[::1]:6379/0") == "redis://[::1]:6379/0"
+    assert without_password(BY_QUERY) == "redis://h/0?db=1"
+    assert without_password("unix:///run/redis.sock?db=3") == "unix:///run/redis.sock?db=3"
+    assert without_password("redis://localhost:6379/0") == "redis://localhost:6379/0"
+    assert without_password("redis://[broken:secret@") == ""
+
+
+@pytest.mark.parametrize("url", [URL, BY_QUERY])
+def test_a_password_in_a_url_reaches_redis_and_nothing_that_is_written(
+    url: str, tmp_path: Path
+) -> None:
+    config = TwinConfig.of(
+        {
+            "manager": {"kind": "slurm", "news": {"url": url}},
+            "bus": {"kind": "redis", "url": url},
+        }
+    )
+    assert config.bus.url == url
+    journal = Journal(tmp_path / "j.sqlite")
+    with journal.writing():
+        journal.settings(config.model_dump(mode="json"), 0.0)
+    for text in (
+        config.model_dump_json(),
+        repr(config),
+        str(config.model_dump()),
+        str(journal.last_settings()),
+        (tmp_path / "j.sqlite-wal").read_bytes().decode(errors="replace"),
+    ):
+        assert "s3cr" not in text
+    journal.close()
+
+
+def test_a_fault_of_yaml_does_not_quote_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "twin.yaml"
+    path.write_text(f"manager: {{kind: slurm}}\nbus: {{kind: redis, url: '{PASSWORD}\n")
+    with pytest.raises(ConfigError, match=r"twin\.yaml, line \d, column \d+: not YAML") as fault:
+        TwinConfig.from_yaml(path)
+    assert "s3cr" not in str(fault.value)
+
+
+def test_the_journal_and_what_lies_beside_it_may_be_read_by_their_owner_only(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "j.sqlite"
+    mask = os.umask(0o000)
+    try:
+        journal = Journal(path)
+        with journal.writing():
+            journal.latest("status", {}, 0.0)
+        beside = sorted(tmp_path.iterdir())
+        assert [p.name for p in beside] == ["j.sqlite", "j.sqlite-shm", "j.sqlite-wal"]
+        assert {stat.S_IMODE(p.stat().st_mode) for p in beside} == {0o600}
+        # One of an earlier version.
+        for file in beside:
+            file.chmod(0o644)
+        Journal(path).close()
+        assert {stat.S_IMODE(p.stat().st_mode) for p in beside} == {0o600}
+        journal.close()
+    finally:
+        os.umask(mask)
+
+
+def test_another_user_is_told_that_the_journal_is_not_his_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Journal(tmp_path / "j.sqlite").close()
+    monkeypatch.setattr("hpctwin.twin.journal.os.access", lambda *_: False)
+    with pytest.raises(JournalError, match="only the twin's own user may read its journal"):
+        Journal(tmp_path / "j.sqlite", read_only=True)
