@@ -314,6 +314,8 @@ class TwinConfig(_Model):
         cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
         heartbeat_every: how often the resource manager is told that the twin lives.
         threads: for what-ifs at once.
+        lock: a file that twins on several hosts share, so that one of them acts; on one host, twins of
+            one cluster find each other without it.
     """
 
     manager: ManagerSettings
@@ -326,6 +328,7 @@ class TwinConfig(_Model):
     cycle_every: Duration = Field(default=30.0, gt=0)
     heartbeat_every: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)
+    lock: Path | None = None
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> TwinConfig:

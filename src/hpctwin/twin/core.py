@@ -240,7 +240,10 @@ class Core:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Go on from what `state` gave.
+
+        A policy in force that these settings do not know any more gives way to the first of the pool.
+        """
         self.mirror = Mirror(Snapshot.model_validate(state["snapshot"]))
         self.expectations.restore(state["expectations"])
         self.forecaster.restore(state["forecaster"])
@@ -248,6 +251,8 @@ class Core:
         memory["past"] = deque(StartedJob(**job) for job in memory["past"])
         memory["running"] = {i: StartedJob(**job) for i, job in memory["running"].items()}
         self._memory = _Memory(**memory)
+        if self._memory.policy not in self._ties:
+            self._memory.policy = self._ties[0]
         self.opportunity = True
 
     # --- inside ----------------------------------------------------------------------------------

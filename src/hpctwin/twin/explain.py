@@ -122,6 +122,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append("The mirror was equal to the last snapshot compared.")
     for key, text in (
         ("fault", "Fault"),
+        ("kept_out", "It does not act"),
         ("stopped", "Stopped by itself"),
         ("missing_event", "Waiting for event"),
     ):

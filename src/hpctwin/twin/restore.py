@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Executor
 
 from hpctwin.rms.events import parse_event
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.choice import Decision
+from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Input
+from hpctwin.twin.journal import Input, Journal
 
-__all__ = ["apply_input"]
+__all__ = ["apply_input", "restored"]
+
+
+def restored(journal: Journal, settings: CoreSettings, threads: Executor | None) -> Core:
+    """A core that goes on where the journal ends; a new one if nothing is recorded.
+
+    What was recorded was decided by the settings of then: they make it again, and the state that comes
+    out goes on under the settings of now.
+
+    Args:
+        journal: the journal.
+        settings: of now.
+        threads: for what-ifs.
+
+    Raises:
+        HpctwinError: the journal cannot be read.
+        Exception: what it holds cannot be used.
+    """
+    state, inputs = journal.read_inputs()
+    last = journal.last_settings()
+    core = Core(settings, threads)
+    if state is None or last is None:
+        return core
+    then = TwinConfig.of(last, f"{journal.path}, settings").core
+    earlier = core if then == settings else Core(then, threads)
+    earlier.restore(state)
+    for one in inputs:
+        apply_input(earlier, one)
+    if earlier is not core:
+        core.restore(earlier.state())
+    return core
 
 
 def apply_input(core: Core, one: Input) -> Decision | None:

@@ -21,12 +21,13 @@ from hpctwin.rms.manager import LendsScheduling, Outcome, ResourceManager, Unrea
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.acting import Actor
 from hpctwin.twin.bus import Bus, Delivery
+from hpctwin.twin.charge import Charge
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Input, Journal, JournalError
-from hpctwin.twin.restore import apply_input
+from hpctwin.twin.restore import apply_input, restored
 
 __all__ = ["Twin"]
 
@@ -68,6 +69,7 @@ class Twin:
         self._threads = ThreadPoolExecutor(config.threads) if config.threads > 1 else None
         self.core = Core(config.core, self._threads)
         self.actor = Actor(config.act, self.guard, self.core, manager, journal, self.now_s)
+        self.charge = Charge(config, manager)
         self.fault: str | None = None
         self.decision: Decision | None = None
         self.decision_id = 0
@@ -102,21 +104,19 @@ class Twin:
 
     def begin(self) -> None:
         """Restore the state from the journal, and see what became of actions under way."""
-        state, inputs = self.journal.read_inputs()
-        if state is not None:
-            try:
-                self.core.restore(state)
-                for one in inputs:
-                    apply_input(self.core, one)
-            except (HpctwinError, ValueError, KeyError, TypeError) as error:
-                logger.error("the journal's state cannot be used, beginning anew: %s", error)
-                self.core = Core(self.config.core, self._threads)
-                self.actor.core = self.core
+        try:
+            self.core = self.actor.core = restored(self.journal, self.config.core, self._threads)
+        except (
+            Exception
+        ) as error:  # whatever is wrong with what was saved, the cluster is still there
+            logger.exception("the journal's state cannot be used, beginning anew: %s", error)
         stopped = self.journal.read_latest("stopped")
         if stopped is not None and stopped[1]:
             self.guard.stop(stopped[1])
         with self.journal.writing():
             self.journal.settings(self.config.model_dump(mode="json"), time.time())
+            # What follows is decided by these settings, and must not be made again by them from before.
+            self._save_if_due()
             for action in self.journal.unfinished_actions():
                 lost = Outcome("unknown", "the twin stopped before the answer came")
                 self.journal.outcome(action.id, lost, 0.0)
@@ -134,6 +134,7 @@ class Twin:
                 self._write_status(ended=True)
         except (JournalError, UnreachableError) as error:
             logger.warning("at the end: %s", error)
+        self.charge.drop()
         if self._threads is not None:
             self._threads.shutdown()
 
@@ -294,7 +295,7 @@ class Twin:
         call: dict[str, Any] = {
             "now_s": now_s,
             "dwell_s": self.config.act.dwell,
-            "in_charge": self.in_charge or self.guard.reorders(),
+            "in_charge": self.in_charge or (self.guard.reorders() and self.charge.held()),
         }
         begin = time.perf_counter()
         decision = self.core.decide(**call)
@@ -317,7 +318,7 @@ class Twin:
             )
             acts = mode == "act" and self.in_charge and self.fault is None
             planned = self.actor.plan(row, decision.starts) if acts else []
-            reorders = self.guard.reorders() and self.fault is None
+            reorders = self.guard.reorders() and self.fault is None and self.charge.held()
             changes = self.actor.plan_order(row, decision) if reorders else []
         self.decision, self.decision_id = decision, row
         self.counts["decisions"] += 1
@@ -330,7 +331,9 @@ class Twin:
 
     def _take_charge(self) -> None:
         """Have the cluster's own scheduling rest exactly while the twin schedules."""
-        wanted = self.guard.in_charge() and self.fault is None
+        acts = self.guard.in_charge() or self.guard.reorders()
+        alone = self.charge.keep(self.core.mirror.seq or 0) if acts else self.charge.drop()
+        wanted = self.guard.in_charge() and self.fault is None and alone
         now = time.monotonic()
         if wanted == self.in_charge or now < self._next["retry"]:
             return
@@ -447,6 +450,7 @@ class Twin:
             "stopped": self.guard.stopped,
             "killed": self.guard.killed(),
             "fault": self.fault,
+            "kept_out": self.charge.why_not,
             "policy": self.core.policy,
             "run": mirror.run,
             "seq": mirror.seq,
@@ -461,7 +465,7 @@ class Twin:
             "waiting": len(mirror.jobs) - running,
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
-            "orders": self.guard.reorders() and self.fault is None,
+            "orders": self.guard.reorders() and self.fault is None and self.charge.held(),
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": self.core.forecaster.median_error,

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from hpctwin.errors import HpctwinError
+from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.heartbeat import why_no_beat
@@ -30,7 +31,7 @@ from hpctwin.twin.config import (
     SlurmSettings,
     TwinConfig,
 )
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal import Journal, JournalError
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
@@ -115,7 +116,13 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
         HpctwinError: the resource manager, the bus or the journal cannot be used.
     """
     with ExitStack() as stack:
-        journal = Journal(config.journal.path)
+        path = config.journal.path
+        lock = FileLock(path.with_name(path.name + ".lock"))
+        why_not = lock.take()
+        if why_not is not None:
+            raise JournalError(f"{path}: another twin works on this journal: {why_not}")
+        stack.callback(lock.release)
+        journal = Journal(path)
         stack.callback(journal.close)
         manager = open_manager(config.manager)
         stack.callback(manager.close)

@@ -9,9 +9,7 @@ before the next is taken:
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import sqlite3
 import time
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from hpctwin.errors import HpctwinError
+from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.gate import JobRequest
 
 __all__ = ["Entry", "Queue", "QueueError", "Stage"]
@@ -84,7 +83,7 @@ class Queue:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock_file: int | None = None
+        self._lock = FileLock(path.with_name(path.name + ".lock"))
         try:
             # No transaction is left open between two calls.
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
@@ -102,9 +101,7 @@ class Queue:
     def close(self) -> None:
         """Close the file, and let another placer have it."""
         self._db.close()
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
+        self._lock.release()
 
     def lock(self) -> None:
         """Be the only placer of this queue, until `close` or the end of the process.
@@ -112,17 +109,9 @@ class Queue:
         Raises:
             QueueError: another one works on it.
         """
-        path = self.path.with_name(self.path.name + ".lock")
-        try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise QueueError(f"{path}: {error.strerror}") from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(file)
-            raise QueueError(f"{self.path}: another placer works on this queue") from error
-        self._lock_file = file
+        why_not = self._lock.take()
+        if why_not is not None:
+            raise QueueError(f"{self.path}: another placer works on this queue: {why_not}")
 
     # --- users -----------------------------------------------------------------------------------
 

@@ -1,0 +1,68 @@
+"""Settings that change between two runs on one journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin import Cluster
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.records import JobSpec
+from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.replaying import decide_again, restored_core
+from hpctwin.twin.runner import Twin
+from tests.twin.test_runner import Manager
+
+
+def run(path: Path, turns: int, end: bool, **core: Any) -> Twin:
+    bus = LocalBus()
+    cluster = EmulatedCluster(Cluster.uniform(4), publish=bus.publish)
+    for number in range(6):
+        cluster.submit(
+            JobSpec(id=f"j{number}", submit_s=0.0, nodes=3, walltime_s=60.0 * (number + 1))
+        )
+    body = {"manager": {"kind": "emulated", "address": "none"}, "core": core, "threads": 1}
+    journal = Journal(path)
+    twin = Twin(TwinConfig.of(body), Manager(cluster), bus, journal)
+    twin.begin()
+    for _ in range(turns):
+        twin.core.opportunity = True
+        twin.turn(0.0)
+    if end:
+        twin.end()
+    journal.close()
+    return twin
+
+
+@pytest.mark.parametrize("end", [True, False], ids=["ended", "killed"])
+def test_a_pool_that_lacks_the_policy_in_force_begins_with_its_first(
+    tmp_path: Path, end: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "j.sqlite"
+    first = run(path, 4, end, pool=["sjf+easy", "wfp+easy"])
+    decided = first.counts["decisions"]
+    assert decided >= 2
+    again = run(path, 4, end, pool=["fcfs+easy"], own_policy="sjf+easy")
+    assert "cannot be used" not in caplog.text
+    assert again.core.policy == "fcfs+easy"
+    assert again.counts["decisions"] >= 2
+    journal = Journal(path, read_only=True)
+    # Those of both runs come about again, bit for bit, each by its own settings.
+    last = journal.read_decision()
+    assert last is not None
+    for number in range(1, last["id"] + 1):
+        assert decide_again(journal, number).differences == ()
+    assert restored_core(journal).policy == "fcfs+easy"
+    journal.close()
+
+
+def test_what_was_learnt_outlives_a_change_of_settings(tmp_path: Path) -> None:
+    path = tmp_path / "j.sqlite"
+    first = run(path, 4, True, pool=["sjf+easy", "wfp+easy"])
+    again = run(path, 0, True, pool=["fcfs+easy"])
+    assert again.core.mirror.digest == first.core.mirror.digest
+    assert again.core.forecaster.state() == first.core.forecaster.state()
