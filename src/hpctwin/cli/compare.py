@@ -44,7 +44,7 @@ def compare_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
@@ -54,6 +54,7 @@ def compare_command(
     policies = [parse_policy(text) for text in policy]
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     cluster = machine.make(workload)
     done: list[str] = []
     with progress_bar(f"{workload.name}, {len(policies)} policies") as progress:

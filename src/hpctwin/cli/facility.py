@@ -138,7 +138,7 @@ def simulate(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
 
     check_outputs(trace, folders=[out], figures=[plot])
@@ -146,6 +146,7 @@ def simulate(
     place = Facility.from_yaml(facility)
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
     with progress_bar(f"{workload.name} under {chosen.name}") as progress:
         result = simulation.run(progress)
@@ -206,7 +207,7 @@ def compare(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategy import GUIDED
 
@@ -221,6 +222,7 @@ def compare(
     place = Facility.from_yaml(facility)
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     done: list[str] = []
     with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
 

@@ -39,8 +39,8 @@ class TraceOptions:
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
     """Jobs without a requested time: 'runtime' takes the run time, 'drop' leaves them out, or a duration."""
-    cancelled: Annotated[Literal["keep", "drop"], Parameter(group="Trace")] = "drop"
-    """Jobs cancelled before they started."""
+    cancelled: Annotated[Literal["keep", "drop"] | None, Parameter(group="Trace")] = None
+    """Jobs cancelled before they started; left out, they are kept where a trace is written, else dropped."""
     procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
     """Processors that make one node."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
@@ -48,8 +48,14 @@ class TraceOptions:
     )
     """SWF field that names the partition."""
 
-    def read(self, path: Path) -> Workload:
-        """Read a trace with these options."""
+    def read(self, path: Path, *, to_write: bool = False) -> Workload:
+        """Read a trace with these options.
+
+        Args:
+            path: the trace.
+            to_write: whether it is written again: then times stay as they are in the file, and jobs that
+                could not be simulated stay too, as far as they can be told.
+        """
         from hpctwin.formats import SwfRules, read_workload
         from hpctwin.model import parse_duration_s
 
@@ -58,7 +64,9 @@ class TraceOptions:
             walltime = parse_duration_s(walltime)
         rules = SwfRules(
             no_walltime=walltime,
-            cancelled=self.cancelled,
+            cancelled=self.cancelled or ("keep" if to_write else "drop"),
+            no_runtime="zero" if to_write else "drop",
+            rebase=not to_write,
             procs_per_node=self.procs_per_node,
             partition_field=self.partition_field,
         )

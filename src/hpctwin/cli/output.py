@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_outputs",
+    "need_jobs",
     "note_doomed",
     "note_reading",
     "print_json",
@@ -64,12 +65,26 @@ def print_json(value: Any) -> None:
 
 def note_reading(workload: Workload) -> None:
     """Say on standard error what the reader changed or left out."""
+    for remark in workload.notes.remarks:
+        print(f"{workload.name}: {remark}", file=sys.stderr)
     for what, count in workload.notes.counts.items():
         print(f"{workload.name}: {count:,} × {what}", file=sys.stderr)
     for message in workload.notes.skipped[:10]:
         print(f"skipped: {message}", file=sys.stderr)
     if len(workload.notes.skipped) > 10:
         print(f"… and {len(workload.notes.skipped) - 10:,} more skipped", file=sys.stderr)
+
+
+def need_jobs(workload: Workload) -> None:
+    """Say that there is nothing to simulate.
+
+    Raises:
+        WorkloadError: the workload has no jobs.
+    """
+    from hpctwin.errors import WorkloadError
+
+    if not len(workload):
+        raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
 
 
 def note_doomed(simulation: Simulation) -> None:

@@ -31,7 +31,7 @@ def replay_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, write_result
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, write_result
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
     from hpctwin.simulation import replay
@@ -39,6 +39,7 @@ def replay_command(
     check_outputs(trace, folders=[out], files=[conflicts])
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     found = replay(workload, machine.make(workload))
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:

@@ -91,6 +91,7 @@ def simulate_command(
         )
 
     from hpctwin.cli.output import (
+        need_jobs,
         note_doomed,
         note_reading,
         print_json,
@@ -101,6 +102,7 @@ def simulate_command(
 
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     cluster = machine.make(workload)
     options = run.as_dict()
     gantt = plot is not None and "gantt" in plot.stem

@@ -33,7 +33,7 @@ def simulate_powered(
     json: bool,
 ) -> int:
     """Simulate, and show how it went and what it took; arguments as of `simulate_command`."""
-    from hpctwin.cli.output import note_reading, progress_bar
+    from hpctwin.cli.output import need_jobs, note_reading, progress_bar
     from hpctwin.energy import Platform, PowerCap, PoweredSimulation
     from hpctwin.energy.control import find_control
 
@@ -44,6 +44,7 @@ def simulate_powered(
         raise ConfigError("--lower-modes needs --cap: what to fit under")
     workload = reading.read(trace)
     note_reading(workload)
+    need_jobs(workload)
     series, notes = _series(energy, workload)
     drawn = plot is not None and any(word in plot.stem for word in ("states", "power"))
     options = run.as_dict()
@@ -83,11 +84,12 @@ def simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: boo
     """
     import sys
 
-    from hpctwin.cli.output import note_reading, progress_bar
+    from hpctwin.cli.output import need_jobs, note_reading, progress_bar
     from hpctwin.energy import PoweredSimulation, read_spars_config
 
     run = read_spars_config(path)
     note_reading(run.workload)
+    need_jobs(run.workload)
     for note in run.notes:
         print(note, file=sys.stderr)
     simulation = PoweredSimulation(

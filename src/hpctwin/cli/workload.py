@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.cli.options import Trace, TraceOptions
 
+if TYPE_CHECKING:
+    from hpctwin.model import Workload
+
 __all__ = ["workload_app"]
+
+Overwrite = Annotated[bool, Parameter(negative=())]
 
 workload_app = App(name="workload", help="Describe, convert, filter, generate, download traces.")
 
@@ -62,19 +68,23 @@ def convert(
     target: Path,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
+    overwrite: Overwrite = False,
 ) -> int:
     """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
+
+    Times stay as they are in the trace. What the new format has no place for is told.
 
     Args:
         source: the trace; - for the standard input.
         target: the file to write.
+        overwrite: write over a file that is there.
     """
     from hpctwin.cli.output import note_reading
-    from hpctwin.formats import write_workload
 
-    workload = reading.read(source)
+    _check_target(target, overwrite)
+    workload = reading.read(source, to_write=True)
     note_reading(workload)
-    write_workload(workload, target)
+    _write(workload, target)
     print(f"{target}: {len(workload):,} jobs")
     return 0
 
@@ -93,6 +103,7 @@ def filter_jobs(
     user: tuple[str, ...] = (),
     partition: tuple[str, ...] = (),
     every: Annotated[int | None, AT_LEAST_1] = None,
+    overwrite: Overwrite = False,
 ) -> int:
     """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
 
@@ -107,14 +118,15 @@ def filter_jobs(
         user: of these users.
         partition: in these partitions.
         every: every so-manieth of what is left.
+        overwrite: write over a file that is there.
     """
     import numpy as np
 
     from hpctwin.cli.output import note_reading
-    from hpctwin.formats import write_workload
     from hpctwin.model import parse_duration_s, to_ms
 
-    workload = reading.read(source)
+    _check_target(target, overwrite)
+    workload = reading.read(source, to_write=True)
     note_reading(workload)
     since = workload.submit_ms - workload.submit_ms.min(initial=0)
     kept = np.ones(len(workload), bool)
@@ -132,7 +144,7 @@ def filter_jobs(
             kept &= known[column.codes]
     rows = np.flatnonzero(kept)[:: every or 1][:first]
     chosen = workload.take(rows)
-    write_workload(chosen, target)
+    _write(chosen, target)
     lost = len(workload.dependencies) - len(chosen.dependencies)
     dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
     print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
@@ -144,6 +156,7 @@ def generate(
     name: str,
     target: Path,
     *options: str,
+    overwrite: Overwrite = False,
 ) -> int:
     """Generate a workload and write it.
 
@@ -151,11 +164,12 @@ def generate(
         name: poisson, lublin, four-phase, pas or theta-year.
         target: the file to write: .swf, .json, .csv, .parquet; .gz too.
         options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7.
+        overwrite: write over a file that is there.
     """
     from hpctwin.errors import ConfigError
-    from hpctwin.formats import write_workload
     from hpctwin.generate import generate as generate_workload
 
+    _check_target(target, overwrite)
     given: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")
@@ -163,7 +177,7 @@ def generate(
             raise ConfigError(f"option {option!r}: write NAME=VALUE, for example seed=7")
         given[key.replace("-", "_")] = _number(value)
     workload = generate_workload(name, **given)
-    write_workload(workload, target)
+    _write(workload, target)
     print(f"{target}: {len(workload):,} jobs")
     return 0
 
@@ -201,6 +215,25 @@ def download(
         path = archive.download(name, target, sha256=sha256, progress=share)
     print(path)
     return 0
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    """Refuse to write over a file that nobody gave up; what is written to may be what is read."""
+    from hpctwin.cli.output import check_outputs
+    from hpctwin.errors import ConfigError
+
+    check_outputs(files=[target])
+    if target.is_file() and not overwrite:
+        raise ConfigError(f"{target} is there already; --overwrite writes over it")
+
+
+def _write(workload: Workload, target: Path) -> None:
+    """Write a trace, and say on standard error what its format could not carry."""
+    from hpctwin.formats import write_workload
+    from hpctwin.formats.swf_write import with_own_count
+
+    for sentence in write_workload(with_own_count(workload), target):
+        print(f"{target}: {sentence}", file=sys.stderr)
 
 
 def _number(text: str) -> int | float | str | bool:

@@ -6,7 +6,19 @@ from collections.abc import Set
 
 from hpctwin.model import Workload
 
-__all__ = ["lost_by"]
+__all__ = ["SWF_ONLY", "lost_by", "swf_fields_lost"]
+
+SWF_ONLY = (
+    "allocated processors",
+    "average CPU time",
+    "used memory",
+    "requested memory",
+    "status",
+    "executable",
+    "queue",
+    "partition",
+)
+"""Fields of SWF that a workload only carries along."""
 
 
 def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[str, ...]:
@@ -34,8 +46,23 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,
     }
-    return tuple(
-        f"{format_name} has no place for {column.replace('_', ' ')}"
-        for column, used in in_use.items()
-        if used and column not in carried
+    return (
+        *(
+            f"{format_name} has no place for {column.replace('_', ' ')}"
+            for column, used in in_use.items()
+            if used and column not in carried
+        ),
+        *swf_fields_lost(format_name, workload),
     )
+
+
+def swf_fields_lost(format_name: str, workload: Workload) -> tuple[str, ...]:
+    """A sentence on the fields of an SWF log that only SWF has a place for, if any is known."""
+    fields = [
+        name
+        for name in SWF_ONLY
+        if name in workload.carried and (workload.carried[name] >= 0).any()
+    ]
+    if format_name == "SWF" or not fields:
+        return ()
+    return (f"{format_name} has no place for SWF's {', '.join(fields)}",)

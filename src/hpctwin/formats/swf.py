@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import read_bytes, stem
+from hpctwin.formats._losses import SWF_ONLY
 from hpctwin.formats.swf_records import (
     Records,
     parse_fast,
@@ -77,7 +78,22 @@ def read_swf(
         counts, kept = _choose(records, rules)
         records, kept = _without_faults(path, records, kept, skip_invalid=skip_invalid)
     del content
-    return _workload(path, header, records, kept, counts, rules)
+    remarks = _remarks(header, len(records) + len(records.skipped))
+    return _workload(path, header, records, kept, counts, rules, remarks)
+
+
+def _remarks(header: tuple[str, ...], found: int) -> tuple[str, ...]:
+    """What is to be said of the log as a whole."""
+    stated = _header_number(header, "MaxJobs")
+    if found == 0:
+        return ("the log has no jobs, only comments",)
+    if stated is None or stated <= found:
+        return ()
+    lacking = int(stated) - found
+    return (
+        f"the header says MaxJobs: {stated:.0f}, which is {lacking:,} more than the log has: it was cleaned "
+        "or cut off",
+    )
 
 
 def _choose(records: Records, rules: SwfRules) -> tuple[dict[str, int], BoolArray]:
@@ -181,6 +197,7 @@ def _workload(
     kept: BoolArray,
     counts: dict[str, int],
     rules: SwfRules,
+    remarks: tuple[str, ...],
 ) -> Workload:
     column: dict[str, npt.NDArray[Any]] = {
         field: values[kept] for field, values in records.columns.items()
@@ -211,6 +228,7 @@ def _workload(
     partition = column[rules.partition_field] if rules.partition_field != "none" else None
     try:
         return Workload.build(
+            carried=_carried(column, rules),
             job_id=column["job number"],
             submit_s=submit,
             runtime_s=runtime,
@@ -226,10 +244,33 @@ def _workload(
             start_epoch_s=epoch_s,
             header=header,
             nodes_hint=_nodes_hint(header, rules.procs_per_node),
-            notes=ReadNotes({why: n for why, n in counts.items() if n}, records.skipped),
+            notes=ReadNotes({why: n for why, n in counts.items() if n}, records.skipped, remarks),
         )
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
+
+
+def _carried(column: dict[str, npt.NDArray[Any]], rules: SwfRules) -> dict[str, FloatArray]:
+    """Fields as they are in the log, where nothing else of the workload tells them."""
+    carried: dict[str, FloatArray] = {}
+    for field in SWF_ONLY:
+        values = column[field]
+        if field == rules.partition_field:
+            continue
+        if field in ("queue", "partition", "allocated processors") or (values != -1).any():
+            carried[field] = values
+    if rules.procs_per_node > 1:
+        # As the requested ones: nodes.
+        processors = carried["allocated processors"]
+        nodes = np.ceil(processors / rules.procs_per_node)
+        carried["allocated processors"] = np.where(processors > 0, nodes, processors)
+    for field in ("run time", "requested time", "requested processors"):
+        if (column[field] <= 0).any():
+            carried[field] = column[field]
+    if (column["preceding job"] != -1).any() or (column["think time"] != -1).any():
+        carried["preceding job"] = column["preceding job"].astype(np.float64)
+        carried["think time"] = column["think time"]
+    return carried
 
 
 def _walltime(

@@ -15,7 +15,7 @@ from hpctwin.formats._files import write_bytes
 from hpctwin.formats._losses import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
 
-__all__ = ["write_swf"]
+__all__ = ["with_own_count", "write_swf"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,10 +31,12 @@ _CARRIED = frozenset(
 def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     """Write an SWF log, compressed if the name ends in ``.gz``, all of it or nothing.
 
-    The partition goes to both field 15 (queue) and 16. Ids and labels that are not whole numbers
+    Fields that the workload only carries along from another log (status, executable, …) are written as they
+    were there, and unknown ones stay unknown where a reader had filled in what is still there. Without
+    such fields, the partition goes to both field 15 (queue) and 16, and the status is 5 for jobs that left
+    the queue unstarted, else -1, unknown. Ids and labels that are not whole numbers
     are numbered, and comments say which is which. Comment lines on the size of the machine and
-    the time of its start are brought in line with the workload. Jobs that left the queue
-    unstarted are written with status 5; all others with status -1, unknown.
+    the time of its start are brought in line with the workload.
 
     Returns:
         What the format could not carry, a sentence each.
@@ -44,7 +46,6 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
             for a job).
         OutputError: the file cannot be written.
     """
-    size = len(workload)
     lost = list(lost_by("SWF", workload, _CARRIED))
     key: list[str] = []
     numbers = _job_numbers(workload, key)
@@ -62,32 +63,39 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
             "SWF cannot carry when a job was cancelled that had started or was not submitted: "
             f"{(cancelled & ~unstarted).sum()} jobs"
         )
-    shorter = unstarted & (workload.runtime_ms != workload.walltime_ms)
+    shorter = unstarted & (np.maximum(workload.runtime_ms, 1) != workload.walltime_ms)
     if shorter.any():
         lost.append(f"SWF cannot carry the run time of cancelled jobs: {shorter.sum()} jobs")
     wait_ms[unstarted] = (workload.cancel_ms - workload.submit_ms)[unstarted]
-    unknown = np.full(size, -1, np.int64)
     partition = _label_numbers("partition", workload.partition, key)
+    status = np.where(unstarted, _CANCELLED, -1)
+    known_status = workload.carried.get("status", status)
+    run_ms = np.where(unstarted, -1, workload.runtime_ms)
+    gap = _Gaps(workload)
     table = pl.DataFrame(
         {
             "job": numbers,
             "submit": _seconds(workload.submit_ms),
             "wait": _seconds(wait_ms),
-            "run": _seconds(np.where(unstarted, -1, workload.runtime_ms)),
-            "allocated": np.where(started, workload.nodes, -1),
-            "cpu": unknown,
-            "memory": unknown,
-            "nodes": workload.nodes,
-            "walltime": _seconds(workload.walltime_ms),
-            "requested_memory": unknown,
-            "status": np.where(unstarted, _CANCELLED, -1),
+            "run": gap.filled("run time", _seconds(run_ms), run_ms <= 0),
+            "allocated": gap.field("allocated processors", np.where(started, workload.nodes, -1)),
+            "cpu": gap.field("average CPU time"),
+            "memory": gap.field("used memory"),
+            "nodes": gap.filled("requested processors", workload.nodes, gap.given_allocated()),
+            "walltime": gap.filled(
+                "requested time",
+                _seconds(workload.walltime_ms),
+                workload.walltime_ms == np.maximum(workload.runtime_ms, 1),
+            ),
+            "requested_memory": gap.field("requested memory"),
+            "status": _numbers(np.where(unstarted, status, known_status)),
             "user": _label_numbers("user", workload.user, key),
             "group": _label_numbers("group", workload.account, key),
-            "executable": unknown,
-            "queue": partition,
-            "partition": partition,
-            "preceding": preceding,
-            "think": _seconds(think_ms),
+            "executable": gap.field("executable"),
+            "queue": gap.field("queue", partition),
+            "partition": gap.field("partition", partition),
+            "preceding": gap.filled("preceding job", preceding, gap.waits_for_none(numbers)),
+            "think": gap.think(_seconds(think_ms), preceding, think_ms),
         }
     )
     header = _header(workload) + key
@@ -95,6 +103,74 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     lines = table.write_csv(separator=" ", include_header=False, quote_style="never")
     write_bytes(Path(path), (comments + lines).encode())
     return tuple(lost)
+
+
+def with_own_count(workload: Workload) -> Workload:
+    """The workload with a header that promises no more jobs than there are, where it promises any."""
+    header = []
+    for line in workload.header:
+        match = re.match(r"\s*;\s*MaxJobs\s*:\s*(\d+)", line, re.IGNORECASE)
+        over = match is not None and int(match[1]) > len(workload)
+        header.append(f"; MaxJobs: {len(workload)}" if over else line)
+    return workload.replace(header=tuple(header))
+
+
+class _Gaps:
+    """What was unknown in the log that a workload came from, or is only carried along from it."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+
+    def field(self, name: str, otherwise: IntArray | None = None) -> pl.Series:
+        """A field as it was in the log; what is given, or unknown, if there was no log."""
+        if name in self._workload.carried:
+            return _numbers(self._workload.carried[name])
+        return pl.Series(np.full(len(self._workload), -1) if otherwise is None else otherwise)
+
+    def filled(
+        self, name: str, values: IntArray | pl.Series, still: npt.NDArray[np.bool_]
+    ) -> pl.Series:
+        """The workload's values, but the log's where it has none and what was filled in is there still."""
+        written = pl.Series(values)
+        if name not in self._workload.carried:
+            return written
+        was = self._workload.carried[name]
+        unknown = was != -1 if name == "preceding job" else was <= 0
+        gaps = pl.Series(unknown & still)
+        if not gaps.any():
+            return written
+        return written.cast(pl.String).zip_with(~gaps, _numbers(was).cast(pl.String))
+
+    def think(self, values: pl.Series, preceding: IntArray, think_ms: IntArray) -> pl.Series:
+        """The think times, but the log's where it has one for no job, or none for a job."""
+        if "think time" not in self._workload.carried:
+            return values
+        was = self._workload.carried["think time"]
+        gaps = pl.Series(np.where(preceding < 0, was != -1, (was < 0) & (think_ms == 0)))
+        return values.cast(pl.String).zip_with(~gaps, _numbers(was).cast(pl.String))
+
+    def given_allocated(self) -> npt.NDArray[np.bool_]:
+        """Jobs that have as many nodes as they were allocated."""
+        allocated = self._workload.carried.get("allocated processors")
+        if allocated is None:
+            return np.zeros(len(self._workload), np.bool_)
+        same: npt.NDArray[np.bool_] = self._workload.nodes == allocated
+        return same
+
+    def waits_for_none(self, numbers: IntArray) -> npt.NDArray[np.bool_]:
+        """Jobs whose preceding job in the log is none of those here, or the same for all."""
+        was = self._workload.carried.get("preceding job")
+        if was is None:
+            return np.zeros(len(self._workload), np.bool_)
+        none: npt.NDArray[np.bool_] = ~np.isin(was, numbers)
+        return none | (len(was) > 1 and bool((was == was[0]).all()))
+
+
+def _numbers(values: npt.NDArray[Any]) -> pl.Series:
+    """Numbers as short as they can be written exactly."""
+    if (values == np.floor(values)).all():
+        return pl.Series(values).cast(pl.Int64)
+    return pl.Series([np.format_float_positional(value, trim="-") for value in values])
 
 
 def _seconds(ms: IntArray) -> pl.Series:
@@ -163,8 +239,11 @@ def _header(workload: Workload) -> list[str]:
     start = workload.start_epoch_s
     values: dict[str, str | None] = {
         "MaxProcs": None if workload.nodes_hint is None else str(workload.nodes_hint),
-        "UnixStartTime": None if start is None else np.format_float_positional(start, trim="-"),
     }
+    if start != 0:  # submit times that are Unix times themselves say so without a comment
+        values["UnixStartTime"] = (
+            None if start is None else np.format_float_positional(start, trim="-")
+        )
     if workload.nodes_hint is None:
         values["MaxNodes"] = None
     kept: list[str] = []

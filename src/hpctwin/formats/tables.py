@@ -7,7 +7,9 @@ date and machine size, has no place in a table; the name is the file's.
 from __future__ import annotations
 
 import csv
+import difflib
 import io
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
+from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
 
 __all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
@@ -51,6 +54,9 @@ _NUMBERS = {
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
 }
+
+
+_OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,10 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
         "start date": workload.start_epoch_s is not None,
         "machine size": workload.nodes_hint is not None,
     }
-    return tuple(f"{format_name} has no place for the {k}" for k, used in in_use.items() if used)
+    return (
+        *(f"{format_name} has no place for the {k}" for k, used in in_use.items() if used),
+        *swf_fields_lost(format_name, workload),
+    )
 
 
 def _csv_at_once(text: str) -> _Table | None:
@@ -203,7 +212,7 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
             raise TraceError(
                 path,
                 f"the column is missing; required are {', '.join(_REQUIRED)}, found "
-                f"{', '.join(table.frame.columns)[:200]}",
+                f"{', '.join(table.frame.columns)[:200]}{_perhaps(name, table.frame.columns)}",
                 field=name,
             )
     _check_types(path, table.frame)
@@ -279,15 +288,49 @@ def _workload(path: Path, table: _Table) -> Workload:
         counts["job without walltime, given its run time"] = int(empty.sum())
         instead = pl.max_horizontal(pl.col("runtime_s"), pl.lit(0.001))
         frame = frame.with_columns(pl.col("walltime_s").fill_null(instead))
-    ours = {*_NUMBERS, *_TEXTS, "depends", "recorded_nodes"}
     for name in frame.columns:
-        if name not in ours and not name.startswith("res_"):
+        if not _is_ours(name):
             counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
-    notes = ReadNotes({why: n for why, n in counts.items() if n}, table.skipped)
+    notes = ReadNotes(
+        {why: n for why, n in counts.items() if n}, table.skipped, _remarks(frame.columns)
+    )
     try:
         return Workload.from_frame(frame, name=stem(path), notes=notes)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
+
+
+def _remarks(columns: list[str]) -> tuple[str, ...]:
+    """What is to be said of the columns that are there, and of walltimes if they are not."""
+    remarks = []
+    if "walltime_s" not in columns:
+        remarks.append(
+            "there is no column walltime_s: every job gets its run time as walltime, so that the scheduler "
+            f"knows exactly how long each runs{_perhaps('walltime_s', columns)}"
+        )
+    for name in (*_TEXTS, *_OPTIONAL, "depends"):
+        if name not in columns and name != "walltime_s":
+            near = _perhaps(name, columns)
+            if near:
+                remarks.append(f"there is no column {name}{near}")
+    return tuple(remarks)
+
+
+def _perhaps(name: str, columns: list[str]) -> str:
+    """A question whether a column that is none of ours is meant to be the one that is missing."""
+    others = {_plain(column): column for column in columns if not _is_ours(column)}
+    near = difflib.get_close_matches(_plain(name), others, n=1, cutoff=0.75)
+    return f"; did you mean {name} by {others[near[0]]!r}?" if near else ""
+
+
+def _plain(name: str) -> str:
+    """A column's name without what people write in different ways."""
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    return re.sub(r"(seconds|secs?|s)$", "", plain) or plain
+
+
+def _is_ours(name: str) -> bool:
+    return name in (*_NUMBERS, *_TEXTS, "depends", "recorded_nodes") or name.startswith("res_")
 
 
 def _whole_or_text(column: pl.Series) -> pl.Series:

@@ -104,10 +104,12 @@ class ReadNotes:
     Args:
         counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
         skipped: one message for each record that was left out.
+        remarks: what is to be said of the file as a whole, a sentence each.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def merged(self, **counts: int) -> ReadNotes:
         """These notes and further counts (those above zero)."""
@@ -139,6 +141,8 @@ class Workload:
         header: comment lines of the file it came from.
         nodes_hint: size of the machine as the file states it.
         notes: what the reader changed or left out.
+        carried: fields of an SWF log that nothing here uses, or as they were before something unknown was
+            filled in, by the format's names; SWF's writer puts them back.
     """
 
     job_id: npt.NDArray[Any]
@@ -163,6 +167,7 @@ class Workload:
     header: tuple[str, ...] = ()
     nodes_hint: int | None = None
     notes: ReadNotes = field(default_factory=ReadNotes)
+    carried: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -190,6 +195,7 @@ class Workload:
         header: Sequence[str] = (),
         nodes_hint: int | None = None,
         notes: ReadNotes | None = None,
+        carried: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -224,6 +230,7 @@ class Workload:
             raise WorkloadError(
                 f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
             )
+        further = {k: np.asarray(v, np.float64) for k, v in (carried or {}).items()}
         prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
         categories = {"user": user, "account": account, "partition": partition, "qos": qos}
         labels = {k: v or Category.unknown(size) for k, v in categories.items()}
@@ -234,6 +241,7 @@ class Workload:
             **times,
             **{f"resource {k}": v for k, v in amounts.items()},
             **{f"per-node {k}": v for k, v in per.items()},
+            **{f"carried {k}": v for k, v in further.items()},
             **{k: v.codes for k, v in labels.items()},
             "fails": np.zeros(size, bool) if fails is None else np.asarray(fails, bool),
         }
@@ -265,6 +273,7 @@ class Workload:
             header=tuple(header),
             nodes_hint=nodes_hint,
             notes=notes or ReadNotes(),
+            carried={k: v[order] for k, v in further.items()},
             **{k: v.take(order) for k, v in labels.items()},
         )
 
@@ -298,6 +307,7 @@ class Workload:
             dependencies=self.dependencies.reindexed(index),
             recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
             fails=None if self.fails is None else self.fails[index],
+            carried={k: v[index] for k, v in self.carried.items()},
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:
