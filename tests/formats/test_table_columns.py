@@ -66,5 +66,5 @@ def test_a_required_column_that_is_misspelt_is_asked_for(tmp_path: Path) -> None
     with pytest.raises(TraceError, match="submit_s: the column is missing"):
         read_workload(tmp_path / "a.csv")
     JOBS.rename({"runtime_s": "run_time"}).write_csv(tmp_path / "a.csv")
-    with pytest.raises(TraceError, match="did you mean runtime_s by .run_time"):
+    with pytest.raises(TraceError, match=r"did you mean runtime_s by .run_time"):
         read_workload(tmp_path / "a.csv")
