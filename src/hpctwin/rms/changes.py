@@ -13,6 +13,10 @@ __all__ = ["Changes", "End"]
 _NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
 
 
+SAME_START_S = 10.0
+"""Starts of one run of a job that differ by no more than this are one start."""
+
+
 class End(NamedTuple):
     """How a job ended, where the resource manager says so.
 
@@ -52,6 +56,7 @@ class Changes:
             ends: how jobs ended of which that is known.
         """
         events: list[ev.Event] = []
+        snapshot = _as_told(snapshot, self.last)
         seq = self.last.seq
         for kind, time_s, fields in _between(self.last, snapshot, ends or {}):
             seq += 1
@@ -78,6 +83,8 @@ def _between(
             yield ev.JobEnded, now_s, {"job_id": job_id, **end._asdict()}
         elif still.start_s is None and still.requeues == job.requeues:
             yield ev.JobRequeued, now_s, {"job_id": job_id}
+        elif _elsewhere(job, still):
+            yield ev.JobRequeued, now_s, {"job_id": job_id, "requeues": still.requeues}
     states = {node.name: node.state for node in old.nodes}
     for node in new.nodes:
         if states.get(node.name) != node.state:
@@ -99,12 +106,47 @@ def _between(
         if job.start_s is not None and (earlier is None or _began(earlier, job)):
             fields = {"job_id": job_id, "node_names": job.node_names}
             yield ev.JobStarted, job.start_s, fields
+    moved = {i for i, job in before.items() if _moved(job, after.get(i))}
     for job_id, job in after.items():
-        # A reader strikes out dependencies by itself, so those are told as they are in any case.
         earlier = before.get(job_id)
-        if earlier is not None and (earlier.spec != job.spec or job.spec.dependencies):
+        # When a job starts or is gone, a reader strikes out dependencies on it by itself.
+        struck = any(edge.on in moved for edge in job.spec.dependencies)
+        if earlier is not None and (earlier.spec != job.spec or struck):
             yield ev.JobModified, now_s, {"job": job.spec}
 
 
+def _moved(before: JobRecord, after: JobRecord | None) -> bool:
+    return after is None or (after.start_s is not None and _began(before, after))
+
+
 def _began(before: JobRecord, after: JobRecord) -> bool:
-    return before.start_s is None or after.requeues != before.requeues
+    return before.start_s is None or after.requeues != before.requeues or _elsewhere(before, after)
+
+
+def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
+    """Whether a job that runs in both has another start or other nodes, though it was not thrown back."""
+    return (
+        before.start_s is not None
+        and after.start_s is not None
+        and before.requeues == after.requeues
+        and (before.start_s != after.start_s or before.node_names != after.node_names)
+    )
+
+
+def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
+    """A snapshot with the starts that were told, where they are the same but for how exactly they are known.
+
+    News say when a job begins to fractions of a second; the resource manager's lists round, and may count
+    from a little later.
+    """
+    told = {job.spec.id: job for job in last.jobs if job.start_s is not None}
+    jobs = []
+    for job in snapshot.jobs:
+        known = told.get(job.spec.id)
+        if known is not None and known.start_s is not None and _elsewhere(known, job):
+            near = abs((job.start_s or 0.0) - known.start_s) <= SAME_START_S
+            if near and set(job.node_names) == set(known.node_names):
+                same = {"start_s": known.start_s, "node_names": known.node_names}
+                job = job.model_copy(update=same)
+        jobs.append(job)
+    return snapshot.model_copy(update={"jobs": tuple(jobs)})

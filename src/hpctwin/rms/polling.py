@@ -21,6 +21,7 @@ from hpctwin.rms.manager import (
     Way,
 )
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, Look, News, Updated, updated
+from hpctwin.rms.priorities import StillPriorities
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.spool import Lines
 
@@ -54,6 +55,7 @@ class Poller:
         floor_s: least pause, also after `soon`.
         lines: where pushed news come from.
         translate: what a line of them says.
+        drifting: whether priorities change by themselves as time goes by; see `StillPriorities`.
         clock: seconds since the epoch, by which the times of news are compared with those of looks.
     """
 
@@ -66,6 +68,7 @@ class Poller:
         floor_s: float = 1.0,
         lines: Lines | None = None,
         translate: Callable[[str], Sequence[News]] | None = None,
+        drifting: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.manager = manager
@@ -75,6 +78,7 @@ class Poller:
         self.polls = 0
         self.errors = 0
         self.news = 0
+        self.priorities = StillPriorities() if drifting else None
         self._lines = lines
         self._translate = translate
         self._clock = clock
@@ -156,6 +160,8 @@ class Poller:
                 pass
         began_s = self._clock()
         snapshot = self.manager.snapshot()
+        if self.priorities is not None:
+            snapshot = self.priorities.settled(snapshot)
         self.polls += 1
         self._polled_s = began_s
         if self._changes is None:
@@ -276,6 +282,8 @@ class PolledManager:
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """See `ResourceManager`."""
+        if self.poller.priorities is not None:
+            priority = self.poller.priorities.true(priority)
         return self._and_look(self.manager.set_priority(job_id, priority))
 
     def take_scheduling(self) -> Outcome:

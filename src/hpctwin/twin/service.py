@@ -203,6 +203,7 @@ def open_bus(
         floor_s=source.poll_floor,
         lines=None if source.news is None else open_lines(source.news),
         translate=translate,
+        drifting=isinstance(manager, SlurmManager),
     )
     stack.callback(poller.close)
     poller.start()
