@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Literal
 
 from tests.rms.recorded import PBS
 
@@ -17,13 +19,12 @@ case "$me $*" in
   "qstat -Q -f -F json") cat queues.json ;;
   "qstat -B -f -F json") cat server.json ;;
   "pbsnodes -a -v -F json") cat pbsnodes.json ;;
-  "qmgr -c set server scheduling=true") sed -i '/"scheduling"/s/False/True/' server.json ;;
-  "qmgr -c set server scheduling=false") sed -i '/"scheduling"/s/True/False/' server.json ;;
+  "pbs_rstat -f") cat rstat.txt ;;
   qstat*|pbsnodes*) echo "not expected: $*" >&2; exit 2 ;;
 esac
 exit 0
 """
-NAMES = ("qstat", "pbsnodes", "pbs_rstat", "qrun", "qhold", "qrls", "qalter", "qmgr")
+NAMES = ("qstat", "pbsnodes", "pbs_rstat", "qrun", "qalter", "qmgr", "qsub", "qdel", "qrls")
 
 
 class FakePbs:
@@ -31,14 +32,19 @@ class FakePbs:
 
     Args:
         folder: an empty one.
+        recording: what they answer: ``leases`` is a server whose hook marks jobs.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, recording: Literal["", "leases"] = "") -> None:
         self.folder = folder
         self.bin = folder / "bin"
         self.bin.mkdir()
+        begin = f"{recording}-" if recording else ""
         for name in ("qstat.json", "queues.json", "server.json", "pbsnodes.json"):
-            (folder / name).write_bytes(PBS[name])
+            (folder / name).write_bytes(PBS[begin + name])
+        (folder / "rstat.txt").write_bytes(PBS.get(f"{begin}rstat.txt", b""))
+        # The older recording is of a server whose scheduling was off.
+        self.scheduling(True)
         for name in NAMES:
             script = self.bin / name
             script.write_text(SCRIPT.format(folder=folder))
@@ -64,6 +70,7 @@ class FakePbs:
         for what in ("fail", "hang"):
             (self.folder / f"{what}-{name}").unlink(missing_ok=True)
 
-    def scheduling(self) -> bool:
-        """Whether PBS's own scheduling is on."""
-        return '"scheduling":\t"True"' in (self.folder / "server.json").read_text()
+    def scheduling(self, on: bool) -> None:
+        """An administrator turns PBS's scheduling on or off."""
+        path = self.folder / "server.json"
+        path.write_text(re.sub(r'("scheduling":\s*")\w+"', rf'\g<1>{on}"', path.read_text()))

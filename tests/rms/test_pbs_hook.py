@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hpctwin.rms.pbs.install import hook_text
+from hpctwin.rms.pbs.install import HookSettings, hook_text
 from hpctwin.rms.redis_lines import RedisLines, ship
 from hpctwin.rms.spool import Spool
 from tests.rms.recorded import PBS
@@ -66,8 +66,9 @@ def run_hook(spool: Path, event: Event, monkeypatch: pytest.MonkeyPatch) -> floa
     pbs.event = lambda: event  # type: ignore[attr-defined]
     pbs.logmsg = lambda *_: None  # type: ignore[attr-defined]
     pbs.LOG_DEBUG = 4  # type: ignore[attr-defined]
+    pbs.POSTQUEUEJOB = 0x8000000  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pbs", pbs)
-    code = compile(hook_text(spool), "hook", "exec")
+    code = compile(hook_text(HookSettings(spool)), "hook", "exec")
     begin = time.perf_counter()
     with pytest.raises(Accepted):
         exec(code, {"__name__": "hook"})
@@ -108,6 +109,10 @@ def test_a_spool_that_cannot_be_written_does_not_reject_or_delay(
     (tmp_path / "link").symlink_to(target)
     assert run_hook(tmp_path / "link", Event(event), monkeypatch) < FAST_S
     assert not target.exists()
+    (tmp_path / "other").write_text("somebody's\n")
+    (tmp_path / "second-name").hardlink_to(tmp_path / "other")
+    assert run_hook(tmp_path / "second-name", Event(event), monkeypatch) < FAST_S
+    assert (tmp_path / "other").read_text() == "somebody's\n"
     full = tmp_path / "full"
     with full.open("wb") as file:
         file.truncate(256 * 1024 * 1024)

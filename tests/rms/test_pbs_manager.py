@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from hpctwin.rms.commands import Commands, Failed
-from hpctwin.rms.deadman import look
 from hpctwin.rms.manager import UnreachableError
-from hpctwin.rms.pbs.install import install, uninstall
+from hpctwin.rms.pbs.install import HookSettings, install, uninstall
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.probe import probe
 from tests.rms.fake_pbs import FakePbs
@@ -32,7 +31,7 @@ def test_a_look_asks_each_thing_once_and_what_seldom_changes_not_again(
 ) -> None:
     snapshot = manager.snapshot()
     assert (snapshot.cluster, len(snapshot.nodes)) == ("theta", 32)
-    assert snapshot.own_scheduling is False  # as in the recording
+    assert snapshot.own_scheduling is True
     first = pbs.calls()
     assert len(first) == len(set(first)) == 5
     manager.snapshot()
@@ -46,14 +45,10 @@ def test_a_look_asks_each_thing_once_and_what_seldom_changes_not_again(
 
 def test_actions_are_the_commands_of_pbs(pbs: FakePbs, manager: PbsManager) -> None:
     assert manager.start("930.pbsvm").result == "done"
-    assert manager.hold("930.pbsvm").result == "done"
-    assert manager.release("930.pbsvm").result == "done"
     assert manager.start("940[4].pbsvm").result == "done"
     assert manager.set_priority("930.pbsvm", 17.0).result == "done"
     assert pbs.calls() == [
         "qrun 930.pbsvm",
-        "qhold -h o 930.pbsvm",
-        "qrls -h o 930.pbsvm",
         "qrun 940[4].pbsvm",
         "qalter -p 17 930.pbsvm",
     ]
@@ -63,9 +58,10 @@ def test_actions_are_the_commands_of_pbs(pbs: FakePbs, manager: PbsManager) -> N
 def test_what_is_not_a_job_number_never_reaches_a_command(
     pbs: FakePbs, manager: PbsManager, job_id: str
 ) -> None:
-    for ask in (manager.start, manager.hold, manager.release):
-        outcome = ask(job_id)
-        assert (outcome.result, "not a job number" in outcome.reason) == ("refused", True)
+    outcome = manager.start(job_id)
+    assert (outcome.result, "not a job number" in outcome.reason) == ("refused", True)
+    assert manager.lease({job_id: 2e9})[job_id].result == "refused"
+    assert manager.admit([job_id])[job_id].result == "refused"
     assert manager.set_priority(job_id, 1.0).result == "refused"
     assert pbs.calls() == []
 
@@ -93,55 +89,27 @@ def test_a_server_that_is_away_is_named(pbs: FakePbs, manager: PbsManager) -> No
     assert manager.snapshot().nodes
 
 
-def test_scheduling_is_given_back_only_if_the_twin_took_it(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
-    assert manager.give_scheduling().reason == "it was not the twin that turned it off"
-    assert not pbs.scheduling()  # an administrator turned it off: it stays off
-    Commands(str(pbs.bin)).run("qmgr", ["-c", "set server scheduling=true"])
-    assert manager.take_scheduling().result == "done"
-    assert not pbs.scheduling()
-    assert not manager.snapshot().own_scheduling
-    # The handle is another process: it knows of it by the file alone.
-    handle = PbsManager("theta", folder=str(pbs.bin), heartbeat_file=pbs.folder / "alive")
-    assert look(handle, pbs.folder / "alive", 60.0) is None
-    outcome = look(handle, pbs.folder / "alive", 0.0)
-    assert outcome is not None
-    assert outcome.result == "done"
-    assert pbs.scheduling()
-    assert manager.give_scheduling().reason == "it was not the twin that turned it off"
-
-
-def test_scheduling_that_could_not_be_given_back_is_tried_again(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
-    manager.take_scheduling()
-    pbs.fail("qmgr", "qmgr: Unauthorized Request\n")
-    assert manager.give_scheduling().result == "refused"
-    pbs.mend("qmgr")
-    assert manager.give_scheduling().result == "done"
-    assert pbs.scheduling()
-
-
-def test_without_a_heartbeat_file_scheduling_is_not_taken(pbs: FakePbs) -> None:
-    manager = PbsManager("theta", folder=str(pbs.bin))
-    assert manager.take_scheduling().result == "refused"
-    assert pbs.calls() == []
-
-
 def test_the_hook_is_put_in_and_taken_out(pbs: FakePbs) -> None:
     spool = pbs.folder / "spool" / "events.jsonl"
     said: list[str] = []
     commands = Commands(str(pbs.bin))
-    install(commands, spool, pbs.folder / "hook.py", said.append)
+    install(
+        commands,
+        HookSettings(spool, pbs.folder / "alive" / "alive"),
+        pbs.folder / "hook.py",
+        said.append,
+    )
     calls = pbs.calls()
-    assert calls[0] == "qmgr -c create hook hpctwin"
+    assert calls[:2] == [
+        "qmgr -c create resource hpctwin type=long, flag=r",
+        "qmgr -c create hook hpctwin",
+    ]
     assert calls[-1] == "qmgr -c set hook hpctwin enabled = true"
     assert [call.removeprefix("qmgr -c ") for call in calls] == said
     assert spool.parent.is_dir()
     assert not (pbs.folder / "hook.py").exists()
     uninstall(commands, said.append)
-    assert pbs.calls() == ["qmgr -c delete hook hpctwin"]
+    assert pbs.calls() == ["qmgr -c delete hook hpctwin", "qmgr -c delete resource hpctwin"]
 
 
 def test_a_hook_that_qmgr_does_not_take_is_taken_out_again(pbs: FakePbs) -> None:
@@ -150,8 +118,9 @@ def test_a_hook_that_qmgr_does_not_take_is_taken_out_again(pbs: FakePbs) -> None
     refuse = 'case "$*" in *import*) echo "qmgr: syntax error" >&2; exit 1 ;; esac\nexit 0\n'
     script.write_text(text.replace("exit 0\n", refuse))
     said: list[str] = []
+    settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
     with pytest.raises(Failed, match="syntax error"):
-        install(Commands(str(pbs.bin)), pbs.folder / "s.jsonl", pbs.folder / "h.py", said.append)
+        install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
     assert pbs.calls()[-1] == "qmgr -c delete hook hpctwin"
 
 
@@ -163,8 +132,8 @@ def test_a_version_without_an_event_gets_the_one_that_takes_its_place(pbs: FakeP
     )
     script.write_text(script.read_text().replace("exit 0\n", refuse))
     said: list[str] = []
-    install(Commands(str(pbs.bin)), pbs.folder / "s.jsonl", pbs.folder / "h.py", said.append)
-    assert "set hook hpctwin event += queuejob" in said
+    settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
+    install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
     assert sum(line.startswith("# this version has no event") for line in said) == 2
     assert said[-1] == "set hook hpctwin enabled = true"
 

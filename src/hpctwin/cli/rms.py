@@ -149,28 +149,39 @@ rms_app.command(pbs_app)
 def install(
     *,
     spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl"),
+    heartbeat: Path = Path("/run/hpctwin/alive"),
+    queue: tuple[str, ...] = (),
+    lease: str = "20s",
+    user: str = "",
     folder: str = "",
     dry_run: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
 
-    The hook appends a line to a local file for each event and accepts; it talks to nobody.
+    While the twin is in charge, the hook gives each job that is submitted its first lease. It appends a
+    line to a local file for each event and accepts; it talks to nobody.
 
     Args:
         spool: the file that it writes; its folder is made.
+        heartbeat: file of the twin, manager.heartbeat of its configuration; its folder is made.
+        queue: only jobs of this queue are the twin's; give it once per queue. All if left out.
+        lease: length of the first lease.
+        user: whom the twin runs as; folders that are made are its group's to read and write.
         folder: where qmgr is; found on the path if left out.
         dry_run: print the hook and the qmgr commands, and do nothing.
     """
     import tempfile
 
+    from hpctwin.model import parse_duration_s
     from hpctwin.rms.commands import Commands, Failed
     from hpctwin.rms.manager import UnreachableError
-    from hpctwin.rms.pbs.install import hook_text, install_commands
+    from hpctwin.rms.pbs.install import HookSettings, hook_text, install_commands
     from hpctwin.rms.pbs.install import install as put_in
 
+    settings = HookSettings(spool, heartbeat, queue, round(parse_duration_s(lease)))
     if dry_run:
-        text = hook_text(spool)
-        print(f"mkdir -p -m 750 {spool.parent}")
+        text = hook_text(settings)
+        print(f"mkdir -p -m 750 {spool.parent} {heartbeat.parent}")
         print("cat > hpctwin-hook.py <<'HOOK'")
         print(text + "HOOK")
         for command in install_commands(Path("hpctwin-hook.py")):
@@ -178,11 +189,12 @@ def install(
         return 0
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
         try:
-            put_in(Commands(folder, timeout_s=60.0), spool, Path(scratch) / "hook.py", print)
+            hook_file = Path(scratch) / "hook.py"
+            put_in(Commands(folder, timeout_s=60.0), settings, hook_file, print, user=user)
         except (Failed, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
-    print(f"the hook is in; it writes {spool}")
+    print(f"the hook is in; it writes {spool}, and gives leases while {heartbeat} is fresh")
     return 0
 
 

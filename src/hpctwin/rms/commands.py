@@ -18,7 +18,16 @@ MINUTE_S = 60.0
 
 
 class Failed(Exception):  # noqa: N818 - a result that callers turn into an outcome
-    """A command ended with an error; the message is what it said."""
+    """A command ended with an error; the message is the last line of what it said.
+
+    Args:
+        message: that line.
+        said: all of it.
+    """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said or message
 
 
 def not_inherited(*names: str) -> list[str]:
@@ -87,7 +96,8 @@ class Commands:
                 r"unable to contact|connection refused|timed out|cannot connect", said, re.I
             ):
                 raise UnreachableError(f"{name}: {said.splitlines()[-1]}")
-            raise Failed(said.splitlines()[-1] if said else f"{name} ended with {done.returncode}")
+            last = said.splitlines()[-1] if said else f"{name} ended with {done.returncode}"
+            raise Failed(last, said)
         return done.stdout
 
     def run_at_times(self, name: str, arguments: Sequence[str], every_s: float) -> bytes:

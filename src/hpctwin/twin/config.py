@@ -260,12 +260,13 @@ class PbsSettings(_Model):
 
     Args:
         cluster: name for events and reports.
-        folder: where ``qstat``, ``pbsnodes``, ``qrun`` and ``qmgr`` are; found on the path if left out.
+        folder: where ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun`` are; found on the path if left out.
         server: name of the server, where it is not the default one.
+        conf: value of ``PBS_CONF_FILE``, where it is not the default one.
         timeout: of each command.
         poll_every: pause between two looks at the queue; 60 s spares the server.
         poll_floor: least pause, when something is known to have changed.
-        heartbeat: file that `hpctwin rms deadman` looks at; needed for acting.
+        heartbeat: file that says that the twin is in charge; the hook gives leases only then.
         news: what the hook of `hpctwin rms pbs install` notes.
     """
 
@@ -273,9 +274,10 @@ class PbsSettings(_Model):
     cluster: str = "pbs"
     folder: str = ""
     server: str = ""
+    conf: Path | None = None
     timeout: Duration = Field(default=10.0, gt=0)
     poll_every: Duration = Field(default=60.0, gt=0)
-    poll_floor: Duration = Field(default=5.0, gt=0)
+    poll_floor: Duration = Field(default=1.0, gt=0)
     heartbeat: Path | None = None
     news: NewsSettings | None = None
 

@@ -63,6 +63,7 @@ def open_manager(settings: ManagerSettings) -> ResourceManager:
             settings.cluster,
             folder=settings.folder,
             server=settings.server,
+            conf=settings.conf,
             timeout_s=settings.timeout,
             heartbeat_file=settings.heartbeat,
         )
@@ -80,16 +81,20 @@ def ignored_environment(settings: ManagerSettings) -> str | None:
 
     They get a small fixed environment, so that what a twin does depends on its settings alone.
     """
-    if isinstance(settings, SlurmSettings) and settings.conf is None:
-        names, instead = ["SLURM_CONF"], "manager.conf"
-    elif isinstance(settings, PbsSettings):
-        names, instead = ["PBS_CONF_FILE"], "manager.server"
-        if not settings.server:
-            names += ["PBS_SERVER", "PBS_DEFAULT"]
-    else:
+    if isinstance(settings, EmulatedSettings):
         return None
-    found = not_inherited(*names)
-    return f"{', '.join(found)} is not used: name it as {instead}" if found else None
+    variables: dict[str, list[str]] = {}
+    if settings.conf is None:
+        name = "SLURM_CONF" if isinstance(settings, SlurmSettings) else "PBS_CONF_FILE"
+        variables["manager.conf"] = [name]
+    if isinstance(settings, PbsSettings) and not settings.server:
+        variables["manager.server"] = ["PBS_SERVER", "PBS_DEFAULT"]
+    hints = [
+        f"{', '.join(found)} is not used: name it as {instead}"
+        for instead, names in variables.items()
+        if (found := not_inherited(*names))
+    ]
+    return "; ".join(hints) or None
 
 
 def open_lines(settings: NewsSettings) -> Lines:
@@ -193,7 +198,7 @@ def open_bus(
     assert not isinstance(source, EmulatedSettings)
     translate: Callable[[str], list[News]]
     if isinstance(manager, PbsManager):
-        translate = PbsNews(lambda: manager.found)
+        translate = PbsNews(lambda: manager.found, manager.leasing.told)
     else:
         translate = SlurmNews()
     poller = Poller(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-PBS = {
-    name: (Path(__file__).parent / f"openpbs-23.06-{name}").read_bytes()
-    for name in ("qstat.json", "pbsnodes.json", "queues.json", "server.json", "hook-lines.jsonl")
-}
+HERE = Path(__file__).parent
+BEGINNING = "openpbs-23.06-"
+
+PBS = {path.name.removeprefix(BEGINNING): path.read_bytes() for path in HERE.glob(f"{BEGINNING}*")}

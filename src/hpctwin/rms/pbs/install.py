@@ -2,43 +2,87 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands, Failed
+from hpctwin.rms.pbs.jobs import MARK
 from hpctwin.rms.spool import checked_path
 
-__all__ = ["EVENTS", "hook_text", "install", "install_commands", "uninstall", "uninstall_commands"]
+__all__ = [
+    "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "uninstall",
+    "uninstall_commands",
+]  # fmt: skip
 
 HOOK = "hpctwin"
 
-EVENTS = ("runjob", "postqueuejob", "jobobit", "modifyjob", "movejob", "modifyvnode")
-"""Events on the server that together tell everything; MoM hooks are not needed, and each costs a job's
-start more than 100 ms."""
+EVENTS = (
+    "queuejob", "modifyjob", "postqueuejob", "runjob", "jobobit", "movejob", "modifyvnode",
+)  # fmt: skip
+"""Events on the server: the first two keep leases, and together they tell everything. MoM hooks are not
+needed, and each costs a job's start more than 100 ms."""
 
-INSTEAD = {"postqueuejob": ("queuejob",), "jobobit": (), "modifyvnode": ()}
-"""What takes the place of an event that this version does not have; where nothing does, the next look at
-the queue tells."""
+OPTIONAL = {"postqueuejob", "jobobit", "modifyvnode"}
+"""Events that old versions do not have; the next look at the queue tells instead."""
 
 
-def hook_text(spool: Path) -> str:
-    """The hook's source, for one spool.
+@dataclass(frozen=True)
+class HookSettings:
+    """What is written into the hook.
+
+    Args:
+        spool: the file that it writes.
+        heartbeat: the twin's; leases are given while it is fresh.
+        queues: only jobs of these are the twin's; of all where none is named.
+        lease_s: length of the first lease.
+    """
+
+    spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl")
+    heartbeat: Path = Path("/run/hpctwin/alive")
+    queues: tuple[str, ...] = ()
+    lease_s: int = 20
+
+
+def hook_text(settings: HookSettings) -> str:
+    """The hook's source.
 
     Raises:
-        ConfigError: the path is not an absolute one of plain characters.
+        ConfigError: a path is not an absolute one of plain characters, a queue has no queue's name, or
+            the lease is not 1 to 600 s.
     """
+    for queue in settings.queues:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", queue):
+            raise ConfigError(f"{queue!r} is not the name of a queue")
+    if not 1 <= settings.lease_s <= 600:
+        raise ConfigError(f"the first lease is {settings.lease_s} s, expected 1 to 600 s")
+    queues = "".join(f'"{queue}", ' for queue in settings.queues)
+    values = {
+        'SPOOL = "/var/spool/hpctwin/pbs-events.jsonl"': (
+            f'SPOOL = "{checked_path(settings.spool)}"'
+        ),
+        'HEARTBEAT = "/run/hpctwin/alive"': f'HEARTBEAT = "{checked_path(settings.heartbeat)}"',
+        "QUEUES = ()": f"QUEUES = ({queues.rstrip()})",
+        "LEASE_S = 20": f"LEASE_S = {settings.lease_s}",
+    }
     source = (files("hpctwin.rms.pbs") / "hook.py").read_text()
-    line = 'SPOOL = "/var/spool/hpctwin/pbs-events.jsonl"'
-    assert line in source
-    return source.replace(line, f'SPOOL = "{checked_path(spool)}"')
+    for line, value in values.items():
+        assert source.count(line + "\n") == 1
+        source = source.replace(line + "\n", value + "\n")
+    return source
 
 
 def install_commands(hook_file: Path) -> list[list[str]]:
     """The qmgr calls that put the hook in. Those that set an event may be refused by old versions."""
     directives = [
+        # Flag r: users see it, and cannot ask for it or change it.
+        f"create resource {MARK} type=long, flag=r",
         f"create hook {HOOK}",
         *(f"set hook {HOOK} event += {event}" for event in EVENTS),
         f"import hook {HOOK} application/x-python default {hook_file}",
@@ -50,27 +94,37 @@ def install_commands(hook_file: Path) -> list[list[str]]:
 
 
 def uninstall_commands() -> list[list[str]]:
-    """The qmgr call that takes the hook out."""
-    return [["qmgr", "-c", f"delete hook {HOOK}"]]
+    """The qmgr calls that take the hook out, and the mark: PBS keeps that while a job has it."""
+    return [["qmgr", "-c", f"delete hook {HOOK}"], ["qmgr", "-c", f"delete resource {MARK}"]]
 
 
-def install(commands: Commands, spool: Path, hook_file: Path, said: Callable[[str], None]) -> None:
-    """Make the spool's folder, write the hook and put it in; at a fault all is undone.
+def install(
+    commands: Commands,
+    settings: HookSettings,
+    hook_file: Path,
+    said: Callable[[str], None],
+    *,
+    user: str = "",
+) -> None:
+    """Make the spool's folder, write the hook and put it in; at a fault the hook is taken out again.
 
     Args:
         commands: runs qmgr.
-        spool: the file that the hook writes.
+        settings: what is written into it.
         hook_file: where the hook's source is put for the import; deleted afterwards.
         said: told of each step.
+        user: the twin's; the folders of both files are made for its group to read and write.
 
     Raises:
-        ConfigError: a path cannot be used.
+        ConfigError: a path cannot be used, or there is no such user.
         Failed: qmgr refused; the hook is not in.
         UnreachableError: no answer.
     """
-    text = hook_text(spool)
+    text = hook_text(settings)
+    group = _group(user)
     try:
-        spool.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        for path in (settings.spool, settings.heartbeat):
+            _folder(path.parent, group)
         with write_atomically(hook_file) as file:
             file.write(text.encode())
     except OSError as error:
@@ -82,19 +136,52 @@ def install(commands: Commands, spool: Path, hook_file: Path, said: Callable[[st
 
 
 def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
-    """Take the hook out.
+    """Take the hook out, and the mark if no job has it.
 
     Raises:
-        Failed: qmgr refused.
+        Failed: qmgr refused to delete the hook.
         UnreachableError: no answer.
     """
-    for command in uninstall_commands():
-        commands.run(command[0], command[1:])
-        said(" ".join(command))
+    hook, mark = uninstall_commands()
+    commands.run(hook[0], hook[1:])
+    said(" ".join(hook))
+    try:
+        commands.run(mark[0], mark[1:])
+        said(" ".join(mark))
+    except Failed as error:
+        said(f"# resource {MARK} stays until no job has it: {error}")
+
+
+def _group(user: str) -> int | None:
+    if not user:
+        return None
+    try:
+        return pwd.getpwnam(user).pw_gid
+    except KeyError:
+        raise ConfigError(f"user {user!r} is not known on this machine") from None
+
+
+def _folder(folder: Path, group: int | None) -> None:
+    """Make a folder that nobody else can look into; one that is there is left as it is."""
+    if folder.is_dir():
+        return
+    folder.mkdir(mode=0o750, parents=True)
+    if group is not None:
+        os.chown(folder, -1, group)
+        # What the server's hook writes there is for the twin's group to read.
+        folder.chmod(0o2770)
 
 
 def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -> None:
-    first, *others = install_commands(hook_file)
+    resource, first, *others = install_commands(hook_file)
+    try:
+        commands.run(resource[0], resource[1:])
+        said(resource[-1])
+    except Failed as error:
+        # It is there from an earlier time; with another type or flag it would be no mark.
+        about = commands.run("qmgr", ["-c", f"list resource {MARK}"]).decode(errors="replace")
+        if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):
+            raise Failed(f"resource {MARK} is there and is not the twin's: {error}") from error
     commands.run(first[0], first[1:])
     said(first[-1])
     try:
@@ -104,12 +191,9 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
                 commands.run(command[0], command[1:])
                 said(command[-1])
             except Failed as error:
-                if event not in INSTEAD:
+                if event not in OPTIONAL:
                     raise
                 said(f"# this version has no event {event}: {error}")
-                for other in INSTEAD[event]:
-                    commands.run("qmgr", ["-c", f"set hook {HOOK} event += {other}"])
-                    said(f"set hook {HOOK} event += {other}")
     except Exception:
-        uninstall(commands, said)
+        commands.run("qmgr", ["-c", f"delete hook {HOOK}"])
         raise

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
+from hpctwin.rms.pbs.leasing import Leasing
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.records import Snapshot
 
@@ -22,24 +22,28 @@ logger = logging.getLogger(__name__)
 _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 
 HIGHEST_PRIORITY = 1023.0
-SELDOM_S = 300.0
+SELDOM_S = 60.0
 """Queues and reservations are asked for so often at most."""
+QRUN_OVERRIDES = (
+    "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "
+    "`act.by: lease` keeps all of them"
+)
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 
 
 class PbsManager:
     """Talks to a PBS server through its commands.
 
-    While the twin is in charge, PBS's own scheduling is off and jobs start by ``qrun``. That the twin
-    has turned it off is noted in a file beside the heartbeat: the dead-man's handle turns it on again
-    only then, and never what an administrator has turned off.
+    PBS's own scheduling stays on: jobs that the hook has marked wait by leases, and PBS starts those that
+    are admitted. Where an administrator has turned scheduling off, nothing may start.
 
     Args:
         cluster: name for events and snapshots.
-        folder: where ``qstat``, ``pbsnodes``, ``qrun`` and ``qmgr`` are; found on the path if empty.
+        folder: where ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun`` are; found on the path if empty.
         timeout_s: of each command.
-        heartbeat_file: what the dead-man's handle looks at; without it scheduling is not taken.
+        heartbeat_file: what the hook looks at before it gives a job its first lease.
         server: name of the server, where it is not the default one.
+        conf: value of ``PBS_CONF_FILE``, where it is not the default one.
     """
 
     def __init__(
@@ -50,13 +54,21 @@ class PbsManager:
         timeout_s: float = 10.0,
         heartbeat_file: Path | None = None,
         server: str = "",
+        conf: Path | None = None,
     ) -> None:
         self.cluster = cluster
-        environment = {"PBS_DEFAULT": server} if server else {}
+        # PBS's commands read and write local times.
+        environment = {"TZ": "UTC"}
+        if server:
+            environment["PBS_DEFAULT"] = server
+        if conf is not None:
+            environment["PBS_CONF_FILE"] = str(conf)
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
         self._told: set[str] = set()
+        self._warned = False
+        self.leasing = Leasing(self.commands)
 
     @property
     def clock_speed(self) -> float:
@@ -70,7 +82,7 @@ class PbsManager:
 
     def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
-        return frozenset({"start", "priority"})
+        return frozenset({"lease", "start", "priority"})
 
     def report(self) -> Report:
         """See `ResourceManager`."""
@@ -101,43 +113,38 @@ class PbsManager:
             server = server_attributes(run("qstat", ["-B", "-f", "-F", "json"]))
         except Failed as error:
             raise UnreachableError(f"PBS: {error}") from error
-        found = cluster_snapshot(jobs, nodes, queues, reservations, now_s)
+        scheduling = str(server.get("scheduling")).lower() == "true"
+        found = cluster_snapshot(jobs, nodes, queues, reservations, now_s, scheduling=scheduling)
         for note in found.notes:
             if note not in self._told:
                 logger.warning("PBS: %s", note)
         self._told = set(found.notes)
-        found.snapshot = found.snapshot.model_copy(
-            update={
-                "cluster": self.cluster,
-                "own_scheduling": str(server.get("scheduling")).lower() == "true",
-            }
-        )
+        found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
+        self.leasing.looked(found.marks, now_s)
         self.found = found
         return found.snapshot
 
     def leases(self) -> Mapping[str, float]:
-        """None yet."""
-        return {}
+        """See `ResourceManager`."""
+        return self.leasing.leases()
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+        """``qalter -a``, for many jobs at a time; see `ResourceManager`."""
+        return self.leasing.lease(until_s)
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
+        """``qalter -a`` with the present; see `ResourceManager`."""
+        return self.leasing.admit(job_ids)
 
     def start(self, job_id: str) -> Outcome:
-        """``qrun``: PBS places the job now, or refuses."""
+        """``qrun``: PBS places the job now, lease or not, or refuses.
+
+        It overrides limits of the site; see `QRUN_OVERRIDES`.
+        """
+        if not self._warned:
+            logger.warning("PBS: %s", QRUN_OVERRIDES)
+            self._warned = True
         return self._change("qrun", [], job_id)
-
-    def hold(self, job_id: str) -> Outcome:
-        """An operator's hold."""
-        return self._change("qhold", ["-h", "o"], job_id)
-
-    def release(self, job_id: str) -> Outcome:
-        """Undo an operator's hold."""
-        return self._change("qrls", ["-h", "o"], job_id)
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """The job's priority, −1024 to 1023; counts where the site's formula looks at it."""
@@ -146,43 +153,13 @@ class PbsManager:
             return Outcome("refused", says)
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
-    def take_scheduling(self) -> Outcome:
-        """Turn PBS's own scheduling off."""
-        if self._note is None:
-            return Outcome(
-                "refused", "without a heartbeat file nobody would turn scheduling on again"
-            )
-        self.heartbeat(0)
-        # Noted first: a note too many costs nothing, one too few would leave scheduling off for good.
-        with write_atomically(self._note) as file:
-            file.write(f"scheduling of {self.cluster} was turned off by hpctwin\n".encode())
-        return self._scheduling("false")
-
-    def give_scheduling(self) -> Outcome:
-        """Turn PBS's own scheduling on, if the twin turned it off."""
-        if self._note is None or not self._note.exists():
-            return Outcome("done", "it was not the twin that turned it off")
-        outcome = self._scheduling("true")
-        if outcome.result == "done":
-            self._note.unlink(missing_ok=True)
-        return outcome
-
     def heartbeat(self, seq: int) -> None:
-        """Renew the file that the dead-man's handle looks at."""
+        """Renew the file that the hook looks at."""
         if self.heartbeat_file is not None:
             beat(self.heartbeat_file, seq)
 
     def close(self) -> None:
         """Nothing is held open."""
-
-    @property
-    def _note(self) -> Path | None:
-        """The file that says that the twin has turned scheduling off."""
-        path = self.heartbeat_file
-        return None if path is None else path.with_name(path.name + ".scheduling-off")
-
-    def _scheduling(self, value: str) -> Outcome:
-        return self._outcome("qmgr", ["-c", f"set server scheduling={value}"])
 
     def _change(self, command: str, options: list[str], job_id: str) -> Outcome:
         if not _ID.fullmatch(job_id):

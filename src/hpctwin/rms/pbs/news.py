@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged
-from hpctwin.rms.pbs.parse import Found, job_record
+from hpctwin.rms.pbs.jobs import Mark, job_mark, job_record
+from hpctwin.rms.pbs.parse import Found
 from hpctwin.rms.pbs.request import vnodes
 
 __all__ = ["PbsNews"]
@@ -39,10 +40,16 @@ class PbsNews:
 
     Args:
         found: gives what the last look found, for nodes and their sizes.
+        marked: told of each new job that is marked as the twin's.
     """
 
-    def __init__(self, found: Callable[[], Found | None]) -> None:
+    def __init__(
+        self,
+        found: Callable[[], Found | None],
+        marked: Callable[[str, Mark], None] = lambda job_id, mark: None,
+    ) -> None:
         self.found = found
+        self.marked = marked
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
@@ -90,6 +97,9 @@ class PbsNews:
             return Look(time_s)
         if record is None or record.spec.partition not in queues:
             return Look(time_s)
+        mark = job_mark(job)
+        if mark is not None:
+            self.marked(job_id, mark)
         return JobSeen(time_s, record)
 
 

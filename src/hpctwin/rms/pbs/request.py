@@ -13,6 +13,8 @@ _WORD = 8
 
 MOST_CHUNKS = 1_000_000
 
+_OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -21,12 +23,14 @@ class Chunk:
     Args:
         count: how many.
         cores, gpus, memory_gb: of each.
+        others: whatever else is asked for, as ``name=value``.
     """
 
     count: int
     cores: float
     gpus: float
     memory_gb: float
+    others: tuple[str, ...] = ()
 
 
 def parse_select(text: str) -> tuple[Chunk, ...]:
@@ -52,7 +56,9 @@ def parse_select(text: str) -> tuple[Chunk, ...]:
             asked[name] = value
         cores = _count(asked.get("ncpus", asked.get("mpiprocs", "1")))
         memory = memory_gb(asked.get("mem", "0"))
-        chunks.append(Chunk(count, cores, _count(asked.get("ngpus", "0")), memory or 0.0))
+        further = tuple(f"{n}={v}" for n, v in asked.items() if n not in _OF_NODES)
+        gpus = _count(asked.get("ngpus", "0"))
+        chunks.append(Chunk(count, cores, gpus, memory or 0.0, further))
     return tuple(chunks)
 
 

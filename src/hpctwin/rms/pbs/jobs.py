@@ -1,0 +1,208 @@
+"""Jobs as PBS's commands and hooks list them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hpctwin.rms.pbs.reasons import reason_of
+from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_select, vnodes
+from hpctwin.rms.pbs.values import integer, resources, time_s
+from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+
+__all__ = ["MARK", "LargestNode", "Mark", "array_of", "as_subjob", "job_mark", "job_record"]
+
+MARK = "hpctwin"
+"""The resource by which the hook marks jobs as the twin's: their user's own begin time, 0 for none."""
+
+LONGEST_S = 365 * 86_400.0
+"""Stands for a walltime without limit."""
+
+_RUNNING, _WAITING = {"R", "E", "S", "U"}, {"Q", "W", "H", "T"}
+_STATE_NUMBERS = {"0": "T", "1": "Q", "2": "H", "3": "W", "4": "R", "5": "E"}
+"""Job states as hooks give them."""
+_KINDS = {"after": "after", "afterany": "afterany", "afterok": "afterok"}
+_OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
+"""Said of the job waited for, too; the job that waits says it with after…"""
+_MODELLED = {
+    "select", "place", "walltime", "ncpus", "mem", "ngpus", "nodect", "mpiprocs", "ompthreads",
+    "vmem", "cput", "pcput", "pmem", "pvmem", "file", "nice", "preempt_targets", MARK,
+}  # fmt: skip
+"""Resources that the picture holds, and limits of a process, which keep no job from starting."""
+
+
+class LargestNode(NamedTuple):
+    """What the largest node has: chunks that may share nodes are put together by it."""
+
+    cores: float = 0.0
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A job that is the twin's and waits.
+
+    Args:
+        own_s: its user's own begin time, 0 for none.
+        until_s: it does not start before, 0 where its time has come.
+        held: whether it is held.
+    """
+
+    own_s: float
+    until_s: float
+    held: bool = False
+
+    @property
+    def lease_s(self) -> float:
+        """Until when it is leased, 0 where no lease keeps it."""
+        return self.until_s if self.until_s > self.own_s else 0.0
+
+
+def array_of(job_id: str) -> str:
+    """The id of a subjob's array, as ``17[].vm`` of ``17[3].vm``; any other id is left as it is."""
+    return re.sub(r"\[\d+\]", "[]", job_id)
+
+
+def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
+    """A subjob's attributes. One that waits is listed as queued, whatever keeps its whole array."""
+    if _state(row) not in _WAITING:
+        return row
+    state = str(array.get("job_state", "Q"))
+    of_all = ("Hold_Types", "depend", "Execution_Time", "comment")
+    kept = {name: array[name] for name in of_all if name in array}
+    return {**row, **kept, "job_state": "Q" if state == "B" else state}
+
+
+def job_mark(row: Mapping[str, Any]) -> Mark | None:
+    """How a waiting job is marked as the twin's; None where it is not, or runs."""
+    state = _state(row)
+    value = str(resources(row.get("Resource_List")).get(MARK, ""))
+    if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
+        return None
+    until_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
+    return Mark(float(value), until_s or 0.0, _is_held(row))
+
+
+def job_record(
+    job_id: str,
+    row: Mapping[str, Any],
+    known: Mapping[str, NodeRecord],
+    largest: LargestNode,
+    notes: list[str],
+) -> JobRecord | None:
+    """One job, of its attributes as qstat or a hook gives them; None if it has ended.
+
+    Args:
+        job_id: its id.
+        row: its attributes. Resources may be an object or text, times text or seconds.
+        known: nodes by name.
+        largest: see `LargestNode`.
+        notes: what was assumed is added.
+
+    Raises:
+        ValueError: the attributes do not say what is needed.
+    """
+    state = _state(row)
+    running = state in _RUNNING
+    if not running and state not in _WAITING:
+        return None
+    # A job on its way to its nodes runs already, but has no start time yet.
+    start_s = (time_s(row.get("stime")) or time_s(row.get("mtime"))) if running else None
+    names = vnodes(str(row.get("exec_vnode", ""))) if running else ()
+    if running and start_s is None:
+        raise ValueError("it runs but says no start time")
+    run_count = integer(row.get("run_count"))
+    return JobRecord(
+        spec=_spec(job_id, row, state, len(names), largest, notes),
+        start_s=start_s,
+        node_names=tuple(name for name in names if name in known),
+        requeues=max(0, run_count - 1) if running else run_count,
+    )
+
+
+def _spec(
+    job_id: str,
+    row: Mapping[str, Any],
+    state: str,
+    holds: int,
+    largest: LargestNode,
+    notes: list[str],
+) -> JobSpec:
+    asks = resources(row.get("Resource_List"))
+    select = asks.get("select", row.get("schedselect"))
+    if select is None and "ncpus" in asks:
+        select = f"ncpus={asks['ncpus']}"
+    if select is None and not holds:
+        raise ValueError("it says no select")
+    chunks = parse_select(str(select)) if select is not None else ()
+    submit_s = time_s(row.get("qtime")) or time_s(row.get("ctime"))
+    if submit_s is None:
+        raise ValueError("it says no time of submission")
+    dependencies = _dependencies(row.get("depend"), job_id, notes)
+    mark = job_mark(row)
+    not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
+    if mark is not None:
+        not_before_s = mark.own_s or None
+    constraints = _constraints(asks, chunks)
+    priority = str(row.get("Priority", "0"))
+    owner = row.get("euser") or str(row.get("Job_Owner", "")).partition("@")[0]
+    return JobSpec(
+        id=job_id,
+        submit_s=submit_s,
+        nodes=holds
+        or nodes_needed(chunks, str(asks.get("place", "free")), largest.cores, largest.gpus),
+        walltime_s=min(parse_duration(asks.get("walltime")) or LONGEST_S, LONGEST_S),
+        not_before_s=not_before_s,
+        user=str(owner)[:128],
+        account=str(row.get("Account_Name") or row.get("project") or "")[:128],
+        partition=str(row.get("queue", ""))[:128],
+        priority=float(priority) if re.fullmatch(r"-?\d{1,6}", priority) else 0.0,
+        cores=max((chunk.cores for chunk in chunks), default=0.0),
+        gpus=max((chunk.gpus for chunk in chunks), default=0.0),
+        memory_gb=max((chunk.memory_gb for chunk in chunks), default=0.0),
+        dependencies=dependencies if state not in _RUNNING else (),
+        held=_is_held(row),
+        reason=reason_of(str(row.get("comment", ""))) if state == "Q" else "",
+        constraints=constraints,
+    )
+
+
+def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:
+    """Of text such as ``afterok:12.vm@vm:13.vm@vm,beforeany:20.vm@vm``."""
+    result = []
+    for part in str(text).split(",") if isinstance(text, str) and text else []:
+        kind, *others = part.split(":")
+        if kind in _OTHER_WAY:
+            continue
+        if kind not in _KINDS or not others:
+            notes.append(
+                f"job {job_id} has a dependency that is not modelled, and waits: {part[:50]!r}"
+            )
+            result.append(JobDependency(on="0", kind="afterany"))
+            continue
+        result += [
+            JobDependency.model_validate({"on": other.partition("@")[0], "kind": _KINDS[kind]})
+            for other in others
+        ]
+    return tuple(result)
+
+
+def _is_held(row: Mapping[str, Any]) -> bool:
+    """Whether somebody holds it; a hold of the system keeps it from starting before those it waits for."""
+    holds = set(str(row.get("Hold_Types", "n"))) - {"n"}
+    kinds = {part.partition(":")[0] for part in str(row.get("depend", "")).split(",")}
+    return bool(holds - {"s"}) or ("s" in holds and not kinds - _OTHER_WAY - {""})
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    state = str(row.get("job_state", ""))
+    return _STATE_NUMBERS.get(state, state)
+
+
+def _constraints(asks: Mapping[str, Any], chunks: tuple[Chunk, ...]) -> str:
+    """What it asks for that is in no picture of nodes, such as licences."""
+    others = [f"{name}={value}" for name, value in asks.items() if name not in _MODELLED]
+    others += [pair for chunk in chunks for pair in chunk.others]
+    return ",".join(dict.fromkeys(others))[:128]

@@ -1,0 +1,47 @@
+"""Why PBS does not start a job: its comment, in the words of `hpctwin.rms.records.REASONS`."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["reason_of"]
+
+_SAID = re.compile(r"(?:Not Running|Can Never Run): (.*)", re.DOTALL)
+
+_NODES = "ncpus|mem|ngpus|naccelerators|vmem|mpiprocs|ompthreads|nodect|host|vnode|arch"
+"""Resources that nodes have: a job that lacks them waits for nodes."""
+
+_KINDS = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (rf"Insufficient amount of resource: ({_NODES})\b", ""),
+        (r"would interfere with a confirmed reservation", "reservation"),
+        (r"top job|strict sorted order|free nodes|enough free resources|preempt enough", ""),
+        (r"Not enough of the right type of nodes|No available resources on nodes", ""),
+        (r"exclusive node and node is in use|too few free resources|pack placement", ""),
+        (r"Node has reached (job|user|group) run limit|Nodes? (is )?not available", ""),
+        (r"Queue not started|Queue not an execution queue", "partition"),
+        (r"limit", "limit"),
+        (r"Insufficient amount", "licence"),
+        (r"reservation|dedicated time|primetime|cross into", "reservation"),
+        (r"node|fit in the largest placement set|does not exist|provision", "nodes"),
+        (r"zero shares", "account"),
+    )
+)
+"""The first that is found counts; an empty kind: it waits for nodes or for its turn."""
+
+
+def reason_of(comment: str) -> str:
+    """What a comment of PBS's scheduler on a queued job says; empty where it is no reason of its own.
+
+    Args:
+        comment: such as ``Not Running: User has reached queue workq running job limit.``
+    """
+    said = _SAID.match(comment)
+    if said is None:
+        return ""
+    words = " ".join(said[1].split())
+    kind = next((kind for pattern, kind in _KINDS if pattern.search(words)), "policy")
+    if comment.startswith("Can Never Run") and not kind:
+        kind = "nodes"
+    return f"{kind}: {words}"[:128] if kind else ""
