@@ -102,6 +102,10 @@ def test_asking_for_ever_while_jobs_wait_is_told() -> None:
         simulate_powered(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
 
 
+async def later(view: PowerView) -> Orders:
+    return Orders()
+
+
 @pytest.mark.parametrize(
     ("orders", "says"),
     [
@@ -110,6 +114,16 @@ def test_asking_for_ever_while_jobs_wait_is_told() -> None:
         (lambda view: Orders(again_s=0), "not after 0 s"),
         (lambda view: [1, 2], "must give Orders"),
         (lambda view: 1 / 0, "ZeroDivisionError"),
+        (lambda: None, "TypeError"),
+        (lambda view: Orders(on=5), "on is 5, it must be numbers of nodes"),
+        (lambda view: Orders(off=[0.5]), "off is \\[0.5\\], it must be numbers of nodes"),
+        (lambda view: Orders(off="01"), "off is '01', it must be"),
+        (lambda view: Orders(again_s="soon"), "again_s is 'soon', it must be seconds"),
+        (lambda view: Orders(again_s=float("nan")), "not after 0 s"),
+        (lambda view: Orders(again_s=float("inf")), "not after 0 s"),
+        (lambda view: (_ for _ in ()), "must give Orders"),
+        (later, "must give Orders"),
+        ("not a function", "TypeError"),
     ],
 )
 def test_orders_that_cannot_be_are_told(orders: object, says: str) -> None:

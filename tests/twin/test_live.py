@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -299,17 +300,32 @@ def test_the_twins_clock_is_the_clusters(pair: Pair) -> None:
 
 
 def test_status_explain_and_accuracy_answer_beside_a_running_twin(pair: Pair) -> None:
-    pair.begin_cluster("--speed", "60", "--wait")
+    pair.begin_cluster("--speed", "60", "--wait", "--takeover", "120")
+    # However long this test takes, one job runs on and another waits for it. Others pass between them.
+    for name, nodes in (("long", 16), ("wide", 32)):
+        body = {"id": name, "submit_s": 0, "nodes": nodes, "walltime_s": 1e8}
+        pair.ask("submit", job=body, runtime_s=1e8)
     pair.begin_twin()
-    pair.wait(lambda: pair.state()["submitted"] > 40, 60)
-    pair.wait(lambda: pair.status()["waiting"] > 3, 10)
-    assert "in charge of scheduling" in pair.command("status").stdout
-    assert "lower is better" in pair.command("explain", "decision", "1").stdout
-    manager = EmulatedManager(pair.socket)
-    waiting = [j.spec.id for j in manager.snapshot().jobs if j.start_s is None]
-    manager.close()
-    said = pair.command("explain", "job", waiting[-1]).stdout
+    path = pair.folder / "journal.sqlite"
+    pair.wait(lambda: bool(_compared(path)), 120)
+    pair.wait(lambda: pair.status()["in_charge"], 60)
+    assert ", in charge of scheduling" in pair.command("status").stdout
+    assert "lower is better" in pair.command("explain", "decision", str(_compared(path)[0])).stdout
+    assert "runs since" in pair.command("explain", "job", "long").stdout
+    said = pair.command("explain", "job", "wide").stdout
     assert "waits since" in said
     assert "it starts at" in said
+    assert pair.command("accuracy").returncode == 0
     assert pair.command("explain", "job", "no-such-job").returncode == 0
     assert pair.command("explain", "decision", "999999").returncode == 1
+
+
+def _compared(path: Path) -> list[int]:
+    """The decisions that had something to choose."""
+    try:
+        journal = Journal(path, read_only=True)
+    except JournalError:  # the twin has not made it yet
+        return []
+    with closing(journal):
+        made = takewhile(bool, map(journal.read_decision, count(1)))
+        return [row["id"] for row in made if row and len(row["candidates"]) > 1]

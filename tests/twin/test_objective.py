@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -89,6 +91,9 @@ def test_a_function_of_ones_own_is_the_cost() -> None:
         ({"weights": {"mean_wait_s": 0}}, ConfigError, "all weights are 0"),
         ({"function": "no_such_module:f"}, ConfigError, "cannot be loaded"),
         ({"function": "math"}, ConfigError, "module:function"),
+        ({"function": ":cost"}, ConfigError, "module:function"),
+        ({"function": "math:"}, ConfigError, "module:function"),
+        ({"function": "math:pi"}, ConfigError, "is not a function"),
     ],
 )
 def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
@@ -99,3 +104,30 @@ def test_a_wrong_objective_is_named(arguments, fault, says) -> None:
 def test_a_function_that_gives_no_number_is_named() -> None:
     with pytest.raises(HpctwinError, match="must be finite"):
         Objective(function=f"{__name__}:failing").measure(outlook([], [], [], []))
+
+
+@pytest.mark.parametrize("text", ["import sys\nsys.exit(3)\n", "def cost(outlook:\n", "1 / 0\n"])
+def test_a_module_that_cannot_be_loaded_is_named(text, tmp_path, monkeypatch) -> None:
+    (tmp_path / "broken_cost.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="'broken_cost:cost' cannot be loaded"):
+        Objective(function="broken_cost:cost")
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: 1.0, lambda view: "dear", lambda view: None, lambda view: sys.exit(3)]
+)
+def test_a_function_that_fails_is_told_and_not_the_end(wrong) -> None:
+    judged = Objective(function=f"{__name__}:cost")
+    judged.function = wrong
+    with pytest.raises(HpctwinError, match="the objective's function failed"):
+        judged.measure(outlook([], [], [], []))
+
+
+async def later(view: Outlook) -> float:
+    return 1.0
+
+
+def test_an_async_function_is_told() -> None:
+    with pytest.raises(HpctwinError, match="write def"):
+        Objective(function=f"{__name__}:later").measure(outlook([], [], [], []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.errors import PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, to_ms
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 
 if TYPE_CHECKING:
     from hpctwin.energy.simulation import PoweredSimulation
@@ -153,31 +154,52 @@ def _ask(simulation: PoweredSimulation, control: Control) -> float | None:
     name = getattr(control, "__name__", repr(control))
     try:
         orders = control(PowerView(simulation))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(
             f"control function {name!r} failed at {simulation.now_s:g} s: {error!r}"
         ) from error
     if orders is None:
         return None
+    if inspect.iscoroutine(orders):
+        orders.close()  # else Python complains later that nobody waited for it
     if not isinstance(orders, Orders):
         raise PolicyError(
             f"control function {name!r} gave {orders!r} at {simulation.now_s:g} s, it must give Orders "
             "or None"
         )
+    where = f"control function {name!r} at {simulation.now_s:g} s"
+    on, off = (
+        _nodes(nodes, f"{where}: {what}")
+        for what, nodes in (("on", orders.on), ("off", orders.off))
+    )
     try:
-        simulation.switch(on=orders.on, off=orders.off)
+        simulation.switch(on=on, off=off)
     except SimulationError as error:
-        raise PolicyError(
-            f"control function {name!r} at {simulation.now_s:g} s: {error}"
-        ) from error
-    if orders.again_s is None:
+        raise PolicyError(f"{where}: {error}") from error
+    again_s = orders.again_s
+    if again_s is None:
         return None
-    if not orders.again_s > simulation.now_s:
+    if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
+        raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
+    if not simulation.now_s < again_s < NEVER_MS / MS_PER_S:
         raise PolicyError(
-            f"control function {name!r} wants to be asked again at {orders.again_s:g} s, which is not "
+            f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
             f"after {simulation.now_s:g} s"
         )
-    return orders.again_s
+    return float(again_s)
+
+
+def _nodes(nodes: Any, what: str) -> list[int]:
+    """Numbers of nodes that a control function gave.
+
+    Raises:
+        PolicyError: it gave something else.
+    """
+    if isinstance(nodes, Iterable) and not isinstance(nodes, (str, bytes)):
+        found = list(nodes)
+        if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in found):
+            return [int(n) for n in found]
+    raise PolicyError(f"{what} is {nodes!r}, it must be numbers of nodes")
 
 
 def find_control(text: str) -> Control:
@@ -195,7 +217,7 @@ def find_control(text: str) -> Control:
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(f"{path} fails when it is loaded: {error!r}") from error
     found: Any = getattr(module, function or "control", None)
     if not callable(found):

@@ -20,26 +20,46 @@ def check_ordering(order: Ordering) -> str:
         What was found, in a few lines.
 
     Raises:
-        PolicyError: it cannot be compiled, fails, or gives NaN; the message shows for which job.
+        PolicyError: it cannot be compiled, fails, gives NaN or not the same again; the message shows for
+            which job.
     """
+    order.check(complete=True)
     begin = time.perf_counter()
     compiled = order.compiled
     took = time.perf_counter() - begin
     for job, now in _edge_cases():
         try:
-            score = compiled(now, job)
+            score, again = compiled(now, job), compiled(now, job)
         except Exception as error:
             raise PolicyError(
                 f"ordering {order.name!r} fails at {now:g} s for {job}: {error!r}"
             ) from error
         if math.isnan(score):
             raise PolicyError(f"ordering {order.name!r} gives NaN at {now:g} s for {job}")
+        if again != score:
+            raise PolicyError(
+                f"ordering {order.name!r} gives {score!r} and then {again!r} for the same job, at {now:g} s "
+                f"for {job}"
+            )
+        _all_set(order, now, job)
     kept = (
         "scored in every pass"
         if order.changes
         else "does not change with time: the queue stays sorted"
     )
     return f"{order.name}: fine; {kept}; compiled in {took:.2f} s"
+
+
+def _all_set(order: Ordering, now: float, job: JobView) -> None:
+    """Where Python misses a variable, Numba takes what is in memory."""
+    try:
+        order(now, job)
+    except NameError as error:
+        raise PolicyError(
+            f"ordering {order.name!r} at {now:g} s for {job}: {error}; set it on every way through"
+        ) from error
+    except (ArithmeticError, ValueError):
+        pass  # by NumPy's rules, which hold here, these are infinite or NaN
 
 
 def _edge_cases() -> list[tuple[JobView, float]]:

@@ -48,10 +48,14 @@ def find_ordering(what: OrderingLike) -> Ordering:
         PolicyError: the formula, file or function cannot be used.
     """
     if isinstance(what, Ordering):
-        return what
+        return _checked(what)
     if callable(what):
         made: Ordering = ordering(what)
         return made
+    if not isinstance(what, str):
+        raise PolicyError(
+            f"an ordering is {what!r}; it must be a name, a formula, a function or an Ordering"
+        )
     text = what.strip()
     if text in BUILT_IN:
         return BUILT_IN[text]
@@ -64,7 +68,7 @@ def find_ordering(what: OrderingLike) -> Ordering:
         return formula(text)
     plugins = {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
     if text in plugins:
-        return _usable(plugins[text].load(), text)
+        return _usable(_loaded(plugins[text]), text)
     if text in JobView._fields:
         return formula(text)
     raise UnknownNameError("ordering", text, [*ordering_names(), *plugins])
@@ -109,7 +113,7 @@ def _from_file(path: Path, name: str) -> Ordering:
         spec.loader.exec_module(module)
     except PolicyError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PolicyError(f"{path} fails when it is loaded: {error!r}") from error
     found = {k: v for k, v in vars(module).items() if isinstance(v, Ordering)}
     if name:
@@ -121,7 +125,25 @@ def _from_file(path: Path, name: str) -> Ordering:
             f"{path}: name the ordering, as in {path}:NAME; "
             f"it has {', '.join(_functions(module, found)) or 'none'}"
         )
-    return next(iter(found.values()))
+    return _checked(next(iter(found.values())))
+
+
+def _checked(made: Ordering) -> Ordering:
+    """An ordering that was made before: its file may have changed a global since."""
+    if not made.kept:
+        made.check()
+    return made
+
+
+def _loaded(plugin: metadata.EntryPoint) -> Any:
+    try:
+        return plugin.load()
+    except PolicyError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise PolicyError(
+            f"plug-in {plugin.name!r} ({plugin.value}) fails when it is loaded: {error!r}"
+        ) from error
 
 
 def _functions(module: Any, found: dict[str, Ordering]) -> list[str]:
@@ -135,7 +157,7 @@ def _functions(module: Any, found: dict[str, Ordering]) -> list[str]:
 
 def _usable(what: Any, name: str) -> Ordering:
     if isinstance(what, Ordering):
-        return what
+        return _checked(what)
     if callable(what):
         made: Ordering = ordering(what, name=name)
         return made

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
 from typing import Any
 
 from hpctwin.engine.abi import CHANGING, JobView
 from hpctwin.errors import PolicyError
+from hpctwin.policies.code import MAY, changed, constants_of, place, plain_function
 
 __all__ = ["Ordering", "ordering"]
 
@@ -35,6 +37,7 @@ class Ordering:
         summary: one line about it.
         kept: whether the compiled form may be kept on disk (its code lives in a file).
         alone: what orders the same where all jobs have one user (and account), and costs less.
+        constants: the globals that it read when it was made.
     """
 
     name: str
@@ -45,10 +48,28 @@ class Ordering:
     summary: str = ""
     kept: bool = False
     alone: Ordering | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __call__(self, now: float, job: JobView) -> float:
         """The score, computed by Python; for reading and for tests."""
         return self.function(now, job)
+
+    def check(self, *, complete: bool = False) -> None:
+        """Look once more at what its code does, and whether the globals it reads are what they were.
+
+        Args:
+            complete: whether all names that it asks for must be there by now.
+
+        Raises:
+            PolicyError: it may not be used; the message tells file and line.
+        """
+        now = constants_of(self.function, self.name, complete=complete)
+        what = changed(self.constants, now)
+        if what is not None:
+            where = place(plain_function(self.function).__code__)
+            raise PolicyError(
+                f"{where}: ordering {self.name!r}: {what}; what it reads is a constant of it: make it anew"
+            )
 
     @cached_property
     def compiled(self) -> Any:
@@ -62,17 +83,19 @@ class Ordering:
         from hpctwin.engine.jit import kept_on_disk
         from hpctwin.engine.kernel import ORDER_SIGNATURE
 
+        self.check(complete=True)
+        function = plain_function(self.function)
         try:
             with kept_on_disk() as keep:
                 compiler = numba.njit(
                     ORDER_SIGNATURE, nogil=True, error_model="numpy", cache=keep and self.kept
                 )
-                return compiler(self.function)
-        except numba.core.errors.NumbaError as error:
-            reason = _reason(str(error))
+                return compiler(function)
+        except Exception as error:  # Numba lets through what its own code stumbles over
+            line, reason = _reason(error, function.__code__.co_filename)
             raise PolicyError(
-                f"ordering {self.name!r} cannot be compiled: {reason}. It may use numbers, "
-                "math functions and the fields of the job, and must return a number"
+                f"{place(function.__code__, line)}: ordering {self.name!r} cannot be compiled: {reason}; "
+                f"{MAY}, and must return a number"
             ) from error
 
 
@@ -98,18 +121,13 @@ def ordering(
             job on to another function.
 
     Raises:
-        PolicyError: it does not take two arguments, or asks for a field that jobs do not have.
+        PolicyError: it does not take two arguments, asks for a field that jobs do not have, or does what
+            no ordering may do: draw random numbers, read a clock or a global that changes, and the like.
     """
     if function is None:
         return lambda f: ordering(f, name=name, changes=changes)
-    label = name or function.__name__.replace("_", "-")
-    uses_now, fields = _uses(function, label)
-    wrong = sorted(fields - set(JobView._fields) - {"*"})
-    if wrong:
-        raise PolicyError(
-            f"ordering {label!r}: a job has no field {wrong[0]!r}; it has "
-            f"{', '.join(JobView._fields)}"
-        )
+    label = name or getattr(function, "__name__", type(function).__name__).replace("_", "-")
+    uses_now, fields = _uses(plain_function(function), label)
     unknown = "*" in fields
     return Ordering(
         name=label,
@@ -118,20 +136,25 @@ def ordering(
         fairshare=unknown or bool(fields & _FAIRSHARE),
         chain=unknown or "chain" in fields,
         summary=(inspect.getdoc(function) or "").partition("\n")[0],
+        constants=constants_of(function, label),
     )
 
 
-def _uses(function: Callable[..., Any], label: str) -> tuple[bool, set[str]]:
+def _uses(function: Any, label: str) -> tuple[bool, set[str]]:
     """Whether a function reads the time, and which fields of the job; "*" if it hands it on."""
     code: CodeType | None = getattr(function, "__code__", None)
-    if code is None:
-        raise PolicyError(f"ordering {label!r} is not a Python function")
+    if not isinstance(code, CodeType):
+        raise PolicyError(
+            f"ordering {label!r} is {type(function).__name__}, it must be a Python function (now, job)"
+        )
     if code.co_argcount != 2 or code.co_kwonlyargcount or code.co_flags & 0x0C:
-        raise PolicyError(f"ordering {label!r} must take exactly two arguments, (now, job)")
+        raise PolicyError(
+            f"{place(code)}: ordering {label!r} must take exactly two arguments, (now, job)"
+        )
     now, job = code.co_varnames[:2]
     uses_now = False
     fields: set[str] = set()
-    steps = list(dis.get_instructions(function))
+    steps = list(dis.get_instructions(code))
     for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
         if not step.opname.startswith("LOAD_FAST"):
             if step.opname.startswith(("STORE_FAST", "MAKE_CELL", "LOAD_CLOSURE")) and (
@@ -143,6 +166,12 @@ def _uses(function: Callable[..., Any], label: str) -> tuple[bool, set[str]]:
         uses_now |= now in names
         if job in names:
             direct = names[-1] == job and following.opname.startswith(("LOAD_ATTR", "LOAD_METHOD"))
+            if direct and following.argval not in JobView._fields:
+                line = following.positions.lineno if following.positions else None
+                raise PolicyError(
+                    f"{place(code, line)}: ordering {label!r}: a job has no field {following.argval!r}; it "
+                    f"has {', '.join(JobView._fields)}"
+                )
             fields.add(str(following.argval) if direct else "*")
     return uses_now, fields
 
@@ -151,8 +180,19 @@ def _names(argument: Any) -> tuple[Any, ...]:
     return argument if isinstance(argument, tuple) else (argument,)
 
 
-def _reason(text: str) -> str:
-    """The line of Numba's message that says what is wrong."""
+_NO_REASON = ("Failed in", "During", "File", "^", "Raised from", ">>>", "Invalid use")
+_RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_value")
+
+
+def _reason(error: Exception, file: str) -> tuple[int | None, str]:
+    """The line of the file, if it is known, and the sentence of Numba's message that says what is wrong."""
+    text = str(error)
+    returned = _RETURNED.search(text)
+    name = re.escape(file.rpartition("/")[2])
+    found = re.search(rf"{name}\"?(?:, line | \()(\d+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("Failed in", "During", "File", "^"))]
-    return (told or lines or ["unknown reason"])[0].rstrip(".")
+    told = [line for line in lines if not line.startswith(_NO_REASON)]
+    reason = (told or lines or [type(error).__name__])[0].partition(" Raised from")[0].rstrip(".")
+    if returned is not None:
+        reason = f"it returns {returned[1]}, not a number"
+    return (int(found[1]) if found else None), reason

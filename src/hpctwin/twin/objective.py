@@ -7,6 +7,7 @@ waits and slowdowns as they are; both are costs, so here the lowest wins.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,8 +163,12 @@ class Objective:
         if self.function is None:
             return {name: METRICS[name].of(outlook) for name in self.weights}
         try:
-            cost = float(self.function(outlook))
-        except Exception as error:
+            given = self.function(outlook)
+            if inspect.iscoroutine(given):
+                given.close()
+                raise TypeError("it is an async def; write def")
+            cost = float(given)
+        except (Exception, SystemExit) as error:
             raise HpctwinError(f"the objective's function failed: {error!r}") from error
         if not np.isfinite(cost):
             raise HpctwinError(f"the objective's function gave {cost}, it must be finite")
@@ -213,15 +218,17 @@ def _weighted(values: FloatArray, weights: FloatArray) -> float:
 
 def _load(path: str) -> Callable[[Outlook], float]:
     module, colon, name = path.rpartition(":")
-    if not colon:
+    if not (module and colon and name):
         raise ConfigError(
             f"objective: function {path!r} must be written as module:function or FILE.py:function"
         )
     try:
         loaded = _from_file(Path(module)) if module.endswith(".py") else import_module(module)
         function = getattr(loaded, name)
-    except Exception as error:  # whatever a user's module raises when it is loaded
-        raise ConfigError(f"objective: function {path!r} cannot be loaded: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's module raises when it is loaded
+        plain = isinstance(error, (HpctwinError, ImportError, AttributeError))
+        said = str(error) if plain else repr(error)
+        raise ConfigError(f"objective: function {path!r} cannot be loaded: {said}") from error
     if not callable(function):
         raise ConfigError(f"objective: {path!r} is not a function")
     found: Callable[[Outlook], float] = function
