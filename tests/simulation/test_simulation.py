@@ -87,7 +87,7 @@ def test_files_that_are_no_saved_simulation_are_refused(tmp_path: Path) -> None:
 
 def test_an_ordering_that_gives_nan_is_an_error_that_names_the_job() -> None:
     with pytest.raises(PolicyError, match="NaN for job"):
-        simulate(random_workload(), MACHINE, "wait/0")
+        simulate(random_workload(), MACHINE, "wait*0/(wait*0)")
 
 
 def test_an_ordering_that_raises_stops_the_simulation_and_says_so() -> None:
