@@ -224,19 +224,26 @@ def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=(
 
 
 @rms_app.command(name="slurm-events")
-def slurm_events(*, spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl")) -> int:
-    """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc.
+def slurm_events(
+    *,
+    spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
+    to: Path | None = None,
+    owner: str = "slurm",
+) -> int:
+    """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc; or install it.
 
     Args:
         spool: the file that it writes.
+        to: write it there, executable, and make the spool's folder with mode 0750; as root.
+        owner: whose the folder is to be: USER or USER:GROUP, the SlurmUser and the twin's group.
     """
-    from importlib.resources import files
+    from hpctwin.rms.slurm.install import events_script, install_events
 
-    from hpctwin.rms.spool import checked_path
-
-    text = (files("hpctwin.rms.slurm") / "events.sh").read_text()
-    line = "SPOOL=/var/spool/hpctwin/slurm-events.jsonl"
-    print(text.replace(line, f"SPOOL={checked_path(spool)}"), end="")
+    if to is None:
+        print(events_script(spool), end="")
+        return 0
+    install_events(to, spool, owner)
+    print(f"{to} is in place; it writes {spool}")
     return 0
 
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError
+from hpctwin.model.private_file import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
@@ -112,7 +113,7 @@ class Journal:
             raise JournalError(f"{path}: only the twin's own user may read its journal")
         try:
             if not read_only:
-                _keep_private(path)
+                make_private(path)
             where = f"file:{path}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=5.0)
             if not read_only:
@@ -372,12 +373,3 @@ class Journal:
             return self._db.execute(query, values)
         except sqlite3.Error as error:
             raise JournalError(f"{self.path}: {error}") from error
-
-
-def _keep_private(path: Path) -> None:
-    """Make the file if it is not there; it and what SQLite puts beside it, readable by its owner only."""
-    # SQLite gives the files beside it the mode of this one.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
-        if file.exists() and file.stat().st_mode & 0o077:
-            file.chmod(0o600)

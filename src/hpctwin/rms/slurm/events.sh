@@ -2,9 +2,13 @@
 # hpctwin: notes that a job has begun or ended, for the twin to read.
 # For PrologSlurmctld (begins) and JobCompLoc of jobcomp/script (ends). It writes one line to a local
 # file and succeeds, whatever happens: it talks to nobody, and a full or missing file stops nothing.
+# It follows no symbolic link to another file and waits for no reader of a pipe.
 SPOOL=/var/spool/hpctwin/slurm-events.jsonl
 LIMIT=268435456
 {
+  umask 027
+  folder=${SPOOL%/*}
+  [ -d "$folder" ] || mkdir -m 750 "$folder"
   size=$(stat -c %s "$SPOOL" || echo 0)
   if [ "$size" -lt "$LIMIT" ]; then
     now=$(date +%s.%N)
@@ -15,7 +19,9 @@ LIMIT=268435456
       line=$(printf '{"v":1,"t":%s,"kind":"begin","job":"%s","nodes":"%s"}' \
         "$now" "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST")
     fi
-    printf '%s\n' "$line" >>"$SPOOL"
+    # One block, so that lines written at the same time stay whole.
+    printf '%s\n' "$line" |
+      dd of="$SPOOL" bs=1M iflag=fullblock oflag=append,nofollow,nonblock conv=notrunc status=none
   fi
 } 2>/dev/null
 exit 0

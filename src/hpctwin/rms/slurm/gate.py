@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import pwd
 import re
 import tempfile
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
+from hpctwin.errors import ConfigError
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome, UnreachableError
+from hpctwin.rms.mark import Mark
+from hpctwin.rms.slurm.parse import number
 
 __all__ = ["SlurmGate"]
-
-MARK = "hpctwin-facility:"
-"""What the comment begins with; the key follows."""
 
 _ID = re.compile(r"[1-9]\d{0,11}")
 _ENDED = {
@@ -29,8 +32,12 @@ _UNKNOWN = re.compile(r"timed out|took longer|socket|communication", re.IGNORECA
 class SlurmGate:
     """Jobs run as whoever submits them; scripts are handed to ``sbatch`` as files.
 
+    Only jobs of that user count as submitted with a key: what another user writes into a comment, made up or
+    copied, adopts nothing and cancels nothing.
+
     Args:
         commands: Slurm's.
+        mark: what is written into comments.
         options: further options of ``sbatch``, such as ``--chdir=/scratch``.
         changed: called when a job was submitted or admitted: there will be news of it.
     """
@@ -38,10 +45,13 @@ class SlurmGate:
     def __init__(
         self,
         commands: Commands,
+        mark: Mark,
         options: tuple[str, ...] = (),
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.commands = commands
+        self.mark = mark
+        self.owner = _owner(options)
         self.options = options
         self.changed = changed
 
@@ -77,13 +87,13 @@ class SlurmGate:
             raise UnreachableError("Slurm: squeue gave no list of jobs in JSON") from error
         found: dict[str, list[SubmittedJob]] = {}
         for row in rows:
-            comment = row.get("comment")
-            if not isinstance(comment, str) or not comment.startswith(MARK):
+            key = self.mark.key(_text(row.get("comment")))
+            if key is None or number(row.get("user_id")) != self.owner:
                 continue
             if _ENDED & set(_states(row)):
                 continue
             one = SubmittedJob(str(row["job_id"]), _held(row))
-            found.setdefault(comment.removeprefix(MARK), []).append(one)
+            found.setdefault(key, []).append(one)
         return {key: sorted(jobs, key=lambda job: int(job.id)) for key, jobs in found.items()}
 
     def admit(self, job_id: str) -> Outcome:
@@ -106,8 +116,7 @@ class SlurmGate:
         self.changed()
         return Outcome("done")
 
-    @staticmethod
-    def _asked(job: JobRequest, delay_s: float) -> list[str]:
+    def _asked(self, job: JobRequest, delay_s: float) -> list[str]:
         asked = {
             "nodes": str(job.nodes),
             "time": str(math.ceil(job.walltime_s / 60)),
@@ -119,10 +128,34 @@ class SlurmGate:
             "mincpus": str(math.ceil(job.cores)) if job.cores else "",
             "gpus-per-node": str(math.ceil(job.gpus)) if job.gpus else "",
             "mem": f"{math.ceil(1024 * job.memory_gb)}M" if job.memory_gb else "",
-            "comment": MARK + job.key,
+            "comment": self.mark.of(job.key),
         }
         options = [f"--{name}={value}" for name, value in asked.items() if value]
         return ["--parsable", "--hold", *options]
+
+
+def _owner(options: tuple[str, ...]) -> int:
+    """Whose jobs ``sbatch`` submits: ours, or of the user that its option ``--uid`` names.
+
+    Raises:
+        ConfigError: there is no such user.
+    """
+    said = [*options, ""]
+    for option, following in pairwise(said):
+        name, equals, value = option.partition("=")
+        if name != "--uid":
+            continue
+        user = value if equals else following
+        try:
+            return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+        except KeyError as error:
+            raise ConfigError(f"options: --uid {user}: there is no such user") from error
+    return os.getuid()
+
+
+def _text(value: Any) -> Any:
+    """A text of any version: plain, or in an object."""
+    return value.get("string") if isinstance(value, dict) else value
 
 
 def _states(row: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ before the next is taken:
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 import time
 from dataclasses import dataclass, field
@@ -20,19 +21,21 @@ from pydantic import ValidationError
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model.file_lock import FileLock
+from hpctwin.model.private_file import make_private
 from hpctwin.rms.gate import JobRequest
 
 __all__ = ["Entry", "Queue", "QueueError", "Stage"]
 
 Stage = Literal["queued", "intended", "submitted", "placed", "rejected", "withdrawn"]
 
-SCHEMA = 1
+SCHEMA = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, request TEXT NOT NULL,
     queued_s REAL NOT NULL, stage TEXT NOT NULL, cluster TEXT, job_id TEXT, start_s REAL,
     end_s REAL, reason TEXT NOT NULL DEFAULT '', refused TEXT NOT NULL DEFAULT '{}',
     changed_s REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (stage) WHERE stage IN ('queued', 'intended', 'submitted');
 """
 
@@ -72,7 +75,9 @@ class Entry:
 
 
 class Queue:
-    """The queue in a file.
+    """The queue in a file, which only its owner may read.
+
+    ``secret`` is what the marks on this queue's jobs are made with; see `hpctwin.rms.mark`.
 
     Args:
         path: the file; made if it is not there.
@@ -85,6 +90,8 @@ class Queue:
         self.path = path
         self._lock = FileLock(path.with_name(path.name + ".lock"))
         try:
+            # It has the scripts of jobs, and the secret by which the placer knows them again.
+            make_private(path)
             # No transaction is left open between two calls.
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -95,7 +102,12 @@ class Queue:
                 raise QueueError(f"{path}: a queue of version {found}, this hpctwin reads {SCHEMA}")
             self._db.executescript(_TABLES)
             self._db.execute(f"PRAGMA user_version={SCHEMA}")
-        except sqlite3.Error as error:
+            self._db.execute(
+                "INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),)
+            )
+            found = self._db.execute("SELECT value FROM meta WHERE key='secret'").fetchone()
+            self.secret: bytes = found[0]
+        except (sqlite3.Error, OSError) as error:
             raise QueueError(f"{path}: {error}") from error
 
     def close(self) -> None:

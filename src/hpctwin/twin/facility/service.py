@@ -11,6 +11,7 @@ from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.gate import EmulatedGate
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.mark import Mark
 from hpctwin.rms.polling import PolledManager
 from hpctwin.rms.slurm.gate import SlurmGate
 from hpctwin.twin.config import SlurmSettings
@@ -23,13 +24,16 @@ from hpctwin.twin.service import open_bus, open_manager
 __all__ = ["open_gate", "open_placer"]
 
 
-def open_gate(settings: SiteSettings, manager: ResourceManager, mirrored: ResourceManager) -> Gate:
+def open_gate(
+    settings: SiteSettings, manager: ResourceManager, mirrored: ResourceManager, mark: Mark
+) -> Gate:
     """Where jobs are submitted to a cluster.
 
     Args:
         settings: how it is reached.
         manager: its resource manager.
         mirrored: the same as the mirror sees it; if it is polled, it is polled soon after changes.
+        mark: of the queue.
     """
     if isinstance(manager, EmulatedManager):
         return EmulatedGate(manager)
@@ -38,7 +42,7 @@ def open_gate(settings: SiteSettings, manager: ResourceManager, mirrored: Resour
     environment = {} if source.conf is None else {"SLURM_CONF": str(source.conf)}
     commands = Commands(source.folder, timeout_s=source.timeout, environment=environment)
     soon = mirrored.poller.soon if isinstance(mirrored, PolledManager) else _nothing
-    return SlurmGate(commands, settings.options, soon)
+    return SlurmGate(commands, mark, settings.options, soon)
 
 
 def _nothing() -> None:
@@ -69,7 +73,7 @@ def open_placer(
             manager = open_manager(settings.manager)
             stack.callback(manager.close)
             bus, mirrored = open_bus(settings.bus, settings.manager, manager, stack)
-            gate = open_gate(settings, manager, mirrored)
+            gate = open_gate(settings, manager, mirrored, Mark(queue.secret))
             stack.callback(bus.close)
             slurm = settings.manager if isinstance(settings.manager, SlurmSettings) else None
             sites.append(
