@@ -79,7 +79,7 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
         ((), "give a job's id, or --nodes and --walltime"),
         (("930", "--nodes", "4"), "give a job's id, or --nodes and --walltime"),
         (("--nodes", "4"), "--walltime must be given"),
-        (("--nodes", "0", "--walltime", "1h"), "--nodes must be at least 1"),
+        (("--nodes", "0", "--walltime", "1h"), 'Invalid value "0" for --nodes'),
         (("--nodes", "4", "--walltime", "soon"), "soon"),
         (("--nodes", "4", "--walltime", "0s"), "expected a positive duration"),
         (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "there are workq"),

@@ -55,6 +55,7 @@ class Decision:
         candidates: all of them, in the order of the pool.
         starts: ids of the jobs to start now.
         forecasts: start time and interval of each waiting job.
+        forecast_by: the policy that they are made under: the one chosen, or the cluster's own.
         waiting, free_nodes: size of the queue, and nodes free before the decision.
     """
 
@@ -71,6 +72,7 @@ class Decision:
     forecasts: tuple[Forecast, ...]
     waiting: int
     free_nodes: int
+    forecast_by: str
 
 
 def judge(

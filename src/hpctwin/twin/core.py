@@ -71,8 +71,6 @@ class Core:
         self.settings = settings
         self.threads = threads
         self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
-        for policy in self.pool:
-            policy.compile()
         self.objective = Objective(
             settings.objective.weights,
             normalise=settings.objective.normalise,
@@ -86,6 +84,15 @@ class Core:
         self.forecaster = Forecaster()
         self._memory = _Memory(policy=self._ties[0])
         self.opportunity = False
+
+    def warm_up(self) -> None:
+        """Compile the pool now, so that the first decision does not wait for it.
+
+        Raises:
+            PolicyError: a policy cannot be compiled.
+        """
+        for policy in self.pool:
+            policy.compile()
 
     # --- what comes in ---------------------------------------------------------------------------
 
@@ -194,10 +201,11 @@ class Core:
             memory.policy_since_s = now_s
         before, memory.policy = memory.policy, chosen.policy
         memory.decisions += 1
-        expected = futures[0][number].start_s
+        expected, forecast_by = futures[0][number].start_s, chosen.policy
         if self.own is not None and not in_charge:
             now = self._present(jobs, now_s, None, self.expectations.runtime_s(jobs), ())
             expected = look_ahead(now, [self.own], past=Past.none())[0].start_s
+            forecast_by = self.own.name
         return Decision(
             number=memory.decisions,
             time_s=now_s,
@@ -212,6 +220,7 @@ class Core:
             forecasts=self.forecaster.forecast(waiting, expected, now_s),
             waiting=len(waiting),
             free_nodes=free,
+            forecast_by=forecast_by,
         )
 
     def present(self, now_s: float, policy: str | None = None) -> Present:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from hpctwin.engine import layout
 from hpctwin.errors import HpctwinError
-from hpctwin.model import format_duration
+from hpctwin.model import MS_PER_S, format_duration
 from hpctwin.rms.records import JobRecord
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
+from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Action, Journal
 from hpctwin.twin.objective import METRICS, Objective
-from hpctwin.twin.replaying import restored_core
+from hpctwin.twin.standing import standing
 
 __all__ = [
     "Outlook",
@@ -26,7 +27,6 @@ __all__ = [
     "outlook",
     "status_lines",
     "why_policy",
-    "why_waiting",
 ]
 
 EPOCH_S = 1e8
@@ -74,10 +74,9 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
     Raises:
         HpctwinError: the journal has no state of the cluster yet.
     """
-    core = restored_core(journal)
-    status = journal.read_latest("status")
-    now_s = max(core.mirror.time_s, status[1]["time_s"] if status else 0.0)
-    lines = why_waiting(core, job_id, now_s)
+    stands = standing(journal)
+    found = outlook(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
+    lines = list(found.lines)
     said = journal.read_forecasts(job_id)
     if said:
         first, came_true_s = said[0]
@@ -222,11 +221,12 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
             gains.append((weight * abs(mine - theirs) / scale, better, name, mine, theirs))
     if not gains:
         return [f"In all that counts it is equal to {rival.policy}."]
-    texts = [
-        f"{_metric(name)} of {_value(name, mine)} against {_value(name, theirs)} "
-        f"({'better' if better else 'worse'})"
-        for _, better, name, mine, theirs in sorted(gains, reverse=True)
-    ]
+    texts = []
+    for _, better, name, mine, theirs in sorted(gains, reverse=True):
+        one, other = _two_values(name, mine, theirs)
+        texts.append(
+            f"{_metric(name)} of {one} against {other} ({'better' if better else 'worse'})"
+        )
     return [f"Against {rival.policy}: {'; '.join(texts)}."]
 
 
@@ -253,12 +253,13 @@ class Outlook:
     policy: str = ""
 
 
-def why_waiting(core: Core, job_id: str, now_s: float) -> list[str]:
-    """Why a job has not started, and when it will, as the mirror stands; see `outlook`."""
-    return list(outlook(core, job_id, now_s).lines)
-
-
-def outlook(core: Core, job_id: str, now_s: float, policy: str | None = None) -> Outlook:
+def outlook(
+    core: Core,
+    job_id: str,
+    now_s: float,
+    policy: str | None = None,
+    forecasts: Mapping[str, Forecast] | None = None,
+) -> Outlook:
     """When a job will start and why not now, as the mirror stands.
 
     Args:
@@ -266,6 +267,8 @@ def outlook(core: Core, job_id: str, now_s: float, policy: str | None = None) ->
         job_id: which job.
         now_s: the present by the cluster's clock.
         policy: under which to look ahead; the one in force if left out.
+        forecasts: those made already under that policy, by job; where this job is not among them, it is
+            looked ahead.
     """
     job = core.mirror.jobs.get(job_id)
     if job is None:
@@ -287,28 +290,33 @@ def outlook(core: Core, job_id: str, now_s: float, policy: str | None = None) ->
     if stuck:
         return Outlook("stuck", (*lines, *conditions))
     policy = policy or core.policy
-    present = core.present(now_s, policy)
-    simulation = present.fork()
-    simulation.advance()
-    starts = {
-        present.ids[row]: int(ms) / 1000
-        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
-        if ms >= 0
-    }
+    made = (forecasts or {}).get(job_id)
+    if forecasts and made is not None:
+        starts = {i: one.start_s for i, one in forecasts.items() if one.start_s is not None}
+    else:
+        starts = _look_ahead(core, now_s, policy)
     start_s = starts.get(job_id)
     if start_s is None:
         return Outlook("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
-    low_s, high_s, calibrated = core.forecaster.interval(start_s, now_s)
+    if made is not None and made.low_s is not None and made.high_s is not None:
+        span = (made.low_s, made.high_s, made.calibrated)
+    else:
+        span = core.forecaster.interval(start_s, now_s)
     state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
-    return Outlook(
-        state,
-        (*lines, *conditions, *_when(core, job, now_s, start_s, starts, policy)),
-        start_s,
-        low_s,
-        high_s,
-        calibrated,
-        policy,
-    )
+    when = _when(core, job, now_s, start_s, starts, policy, span)
+    return Outlook(state, (*lines, *conditions, *when), start_s, *span, policy)
+
+
+def _look_ahead(core: Core, now_s: float, policy: str) -> dict[str, float]:
+    """When jobs would start under a policy if no other came, by id."""
+    present = core.present(now_s, policy)
+    simulation = present.fork()
+    simulation.advance()
+    return {
+        present.ids[row]: int(ms) / MS_PER_S
+        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
+        if ms >= 0
+    }
 
 
 def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:
@@ -381,6 +389,7 @@ def _when(
     start_s: float,
     starts: dict[str, float],
     policy: str,
+    span: tuple[float, float, bool],
 ) -> list[str]:
     spec = job.spec
     free = core.free_nodes()
@@ -421,7 +430,7 @@ def _when(
             f"{_count(len(before), 'waiting job')} {'is' if len(before) == 1 else 'are'} expected "
             f"to start before it, first {_names([i for _, i in before])}."
         )
-    low_s, high_s, calibrated = core.forecaster.interval(start_s, now_s)
+    low_s, high_s, calibrated = span
     lines.append(
         f"Under {policy} it starts at {clock_text(start_s)}, in "
         f"{format_duration(round(start_s - now_s))}"
@@ -445,5 +454,12 @@ def _metric(name: str) -> str:
     return name.removesuffix("_s").replace("_", " ")
 
 
-def _value(name: str, value: float) -> str:
-    return format_duration(round(value)) if METRICS[name].unit == "s" else f"{value:.3g}"
+def _two_values(name: str, mine: float, theirs: float) -> tuple[str, str]:
+    """Two values that differ, as short as shows that they do."""
+    seconds = METRICS[name].unit == "s"
+    texts = [format_duration(round(v)) if seconds else f"{v:.3g}" for v in (mine, theirs)]
+    digits = 3
+    while texts[0] == texts[1] and digits < 17:
+        digits += 1
+        texts = [f"{v:.{digits}g}{' s' if seconds else ''}" for v in (mine, theirs)]
+    return texts[0], texts[1]

@@ -32,6 +32,9 @@ __all__ = ["Action", "Input", "Journal", "JournalError"]
 
 SCHEMA = 1
 
+CHECKPOINT_CHARACTERS = 300_000
+"""Some thousand events: as long to read and apply again as a checkpoint of thousands of jobs."""
+
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS settings (
@@ -135,6 +138,7 @@ class Journal:
                 f"{path}: a journal of format {found and found[0]}; this version reads {SCHEMA}"
             )
         self._settings = 0
+        self._since_checkpoint = 0
 
     def close(self) -> None:
         """Close the file."""
@@ -173,12 +177,19 @@ class Journal:
 
     def input(self, kind: str, body: str, at_s: float) -> int:
         """Note something that enters the core; its number."""
+        self._since_checkpoint += len(body)
         return self._insert("inputs (at_s, kind, body)", at_s, kind, body)
 
     def checkpoint(self, state: Mapping[str, Any], at_s: float) -> None:
         """Note the core's whole state."""
         packed = zlib.compress(json.dumps(state).encode(), 3)
         self._insert("inputs (at_s, kind, body)", at_s, "checkpoint", packed)
+        self._since_checkpoint = 0
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether so much has come in since the last checkpoint that reading it again takes a while."""
+        return self._since_checkpoint > CHECKPOINT_CHARACTERS
 
     def decision(
         self,

@@ -68,6 +68,7 @@ class Twin:
         self.guard = Guard(config.act)
         self._threads = ThreadPoolExecutor(config.threads) if config.threads > 1 else None
         self.core = Core(config.core, self._threads)
+        self.core.warm_up()
         self.actor = Actor(config.act, self.guard, self.core, manager, journal, self.now_s)
         self.charge = Charge(config, manager)
         self.fault: str | None = None
@@ -81,6 +82,7 @@ class Twin:
         self._held: list[Delivery] = []
         self._checkpoint_due = True
         self._since_checkpoint = 0
+        self._said = 0
         self._reference: Snapshot | None = None
         self._reference_until = 0.0
         self._clock: tuple[float, float] | None = None
@@ -288,7 +290,7 @@ class Twin:
         self._next["cycle"] = now + self.config.cycle_every
         if self.core.mirror.needs_snapshot is not None:
             return
-        if self._checkpoint_due:
+        if self._checkpoint_due or self.journal.checkpoint_due:
             with self.journal.writing():
                 self._save_if_due()
         now_s = self.now_s()
@@ -396,7 +398,8 @@ class Twin:
 
     def _save_if_due(self) -> None:
         """Store the whole state, between two inputs."""
-        if self._checkpoint_due and self.core.mirror.snapshots:
+        due = self._checkpoint_due or self.journal.checkpoint_due
+        if due and self.core.mirror.snapshots:
             self.journal.checkpoint(self.core.state(), time.time())
             self._checkpoint_due = False
             self._since_checkpoint = 0
@@ -476,7 +479,16 @@ class Twin:
         at_s = time.time()
         self.journal.latest("status", {**self.status(), "ended": ended}, at_s)
         self.journal.latest("stopped", self.guard.stopped or "", at_s)
-        if self.decision is not None:
-            said = [[f.job_id, f.start_s, f.low_s, f.high_s] for f in self.decision.forecasts]
-            body = {"time_s": self.decision.time_s, "decision": self.decision_id, "jobs": said}
+        if self.decision is not None and self._said != self.decision_id:
+            self._said = self.decision_id
+            said = [
+                [f.job_id, f.start_s, f.low_s, f.high_s, f.calibrated]
+                for f in self.decision.forecasts
+            ]
+            body = {
+                "time_s": self.decision.time_s,
+                "decision": self.decision_id,
+                "policy": self.decision.forecast_by,
+                "jobs": said,
+            }
             self.journal.latest("forecasts", body, at_s)

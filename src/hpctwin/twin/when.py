@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.manager import ResourceManager
@@ -12,9 +12,10 @@ from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.explain import Outlook, outlook
+from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
-from hpctwin.twin.replaying import restored_core
 from hpctwin.twin.service import open_manager
+from hpctwin.twin.standing import Standing, standing, starts_by
 
 __all__ = ["Picture", "full_id", "picture_of", "when_job", "when_request"]
 
@@ -34,6 +35,7 @@ class Picture:
         policy: what jobs start by: the twin's if it is in charge, else the cluster's own as configured.
         source: where this is from, in plain words.
         not_read: what could not be read or is not modelled.
+        forecasts: those that the running twin has made, by job.
     """
 
     core: Core
@@ -41,6 +43,7 @@ class Picture:
     policy: str
     source: str
     not_read: tuple[str, ...]
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
 
 
 def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
@@ -58,15 +61,7 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
         try:
             found = journal.read_latest("status")
             if found is not None and not found[1]["ended"] and time.time() - found[0] < STALE_S:
-                status = found[1]
-                core = restored_core(journal)
-                return _picture(
-                    core,
-                    max(core.mirror.time_s, status["time_s"]),
-                    "the running twin",
-                    tuple(status["not_read"]),
-                    by_twin=status["in_charge"] or status["orders"],
-                )
+                return _picture(standing(journal), "the running twin")
         finally:
             journal.close()
     manager = open_manager(config.manager)
@@ -85,13 +80,10 @@ def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
     snapshot = manager.snapshot()
     core = Core(config.core)
     core.take_snapshot(snapshot)
-    return _picture(
-        core,
-        snapshot.time_s,
-        "one look at the resource manager",
-        manager.report().notes,
-        by_twin=False,
-    )
+    policy, assumed = starts_by(core, None)
+    status = {"not_read": manager.report().notes}
+    stands = Standing(core, snapshot.time_s, policy, assumed, status)
+    return _picture(stands, "one look at the resource manager")
 
 
 def full_id(picture: Picture, job_id: str) -> str:
@@ -103,7 +95,7 @@ def full_id(picture: Picture, job_id: str) -> str:
 
 def when_job(picture: Picture, job_id: str) -> Outlook:
     """When a job will start that waits."""
-    return outlook(picture.core, job_id, picture.now_s, picture.policy)
+    return outlook(picture.core, job_id, picture.now_s, picture.policy, picture.forecasts)
 
 
 def when_request(
@@ -167,15 +159,13 @@ def _usual_priority(jobs: Sequence[JobRecord]) -> float:
     return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0
 
 
-def _picture(
-    core: Core, now_s: float, source: str, not_read: tuple[str, ...], *, by_twin: bool
-) -> Picture:
-    if by_twin:
-        return Picture(core, now_s, core.policy, source, not_read)
-    if core.own is not None:
-        return Picture(core, now_s, core.own.name, source, not_read)
-    assumed = (
-        "what the cluster itself schedules by (core.own_policy is not set): "
-        f"{core.policy} is taken for granted"
-    )
-    return Picture(core, now_s, core.policy, source, (assumed, *not_read))
+def _picture(stands: Standing, source: str) -> Picture:
+    not_read = tuple(stands.status["not_read"])
+    if stands.assumed:
+        assumed = (
+            "what the cluster itself schedules by (core.own_policy is not set): "
+            f"{stands.policy} is taken for granted"
+        )
+        not_read = (assumed, *not_read)
+    core, now_s = stands.core, stands.now_s
+    return Picture(core, now_s, stands.policy, source, not_read, stands.forecasts)

@@ -1,0 +1,73 @@
+"""How a cluster stands by the journal of its twin: whoever asks, by whatever command, is told the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpctwin.twin.core import Core
+from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.replaying import restored_core
+
+__all__ = ["Standing", "standing", "starts_by"]
+
+OLDEST_S = 120.0
+"""Forecasts made longer ago than this are made again."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A mirror, and what jobs start by now.
+
+    Args:
+        core: mirror and what was learnt of forecasts.
+        now_s: the present by the cluster's clock.
+        policy: what jobs start by: the twin's if it acts, else the cluster's own as configured.
+        assumed: whether the policy is only taken for granted.
+        status: what the twin said of itself last.
+        forecasts: what it forecast last of each waiting job under that policy, by id.
+    """
+
+    core: Core
+    now_s: float
+    policy: str
+    assumed: bool
+    status: Mapping[str, Any]
+    forecasts: Mapping[str, Forecast] = field(default_factory=dict)
+
+
+def standing(journal: Journal) -> Standing:
+    """How things stand by a journal.
+
+    Raises:
+        HpctwinError: nothing is recorded yet.
+    """
+    core = restored_core(journal)
+    found = journal.read_latest("status")
+    status: dict[str, Any] = {} if found is None else found[1]
+    now_s = max(core.mirror.time_s, status.get("time_s", 0.0))
+    acts = bool(status.get("in_charge") or status.get("orders"))
+    policy, assumed = starts_by(core, status.get("policy") if acts else None)
+    said = journal.read_latest("forecasts")
+    forecasts: dict[str, Forecast] = {}
+    if said is not None and said[1]["policy"] == policy and now_s - said[1]["time_s"] <= OLDEST_S:
+        made_s = said[1]["time_s"]
+        for job_id, start_s, low_s, high_s, calibrated in said[1]["jobs"]:
+            forecasts[job_id] = Forecast(job_id, made_s, start_s, low_s, high_s, bool(calibrated))
+    return Standing(core, now_s, policy, assumed, status, forecasts)
+
+
+def starts_by(core: Core, acting: str | None) -> tuple[str, bool]:
+    """The policy that jobs start by, and whether it is only taken for granted.
+
+    Args:
+        core: knows the cluster's own policy, where that is configured.
+        acting: the policy of the twin, if it acts.
+    """
+    if acting is not None:
+        return acting, False
+    if core.own is not None:
+        return core.own.name, False
+    return core.policy, True

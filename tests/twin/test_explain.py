@@ -1,0 +1,160 @@
+"""Explanations: the same to whoever asks, quick with a long queue, and with values that can be told apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin.model import Cluster
+from hpctwin.rms.emulated import EmulatedCluster
+from hpctwin.rms.records import JobSpec
+from hpctwin.twin import explain, journal
+from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.choice import Candidate
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.explain import explain_job, why_policy
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.objective import Objective
+from hpctwin.twin.runner import Twin
+from hpctwin.twin.standing import standing
+from hpctwin.twin.when import picture_of, when_job
+from tests.twin.test_runner import Manager
+
+
+class Watched:
+    """A twin beside a cluster of 4 nodes for which jobs of 50, 300, 200 and 100 s wait, one at a time."""
+
+    def __init__(self, folder: Path, **body: Any) -> None:
+        bus = LocalBus()
+        self.cluster = EmulatedCluster(Cluster.uniform(4), publish=bus.publish)
+        self.path = folder / "j.sqlite"
+        self.config = TwinConfig.of(
+            {
+                "manager": {"kind": "emulated", "address": "none"},
+                "journal": {"path": str(self.path)},
+                "threads": 1,
+                **body,
+            }
+        )
+        self.journal = Journal(self.path)
+        self.twin = Twin(self.config, Manager(self.cluster), bus, self.journal)
+        self.twin.begin()
+        for name, walltime_s in (("first", 50.0), ("long", 300.0), ("mid", 200.0), ("short", 100.0)):
+            self.submit(name, walltime_s)
+            self.cluster.advance(self.cluster.now_s + 1.0)
+        self.turn()
+
+    def submit(self, name: str, walltime_s: float) -> None:
+        self.cluster.submit(JobSpec(id=name, submit_s=0.0, nodes=4, walltime_s=walltime_s))
+
+    def turn(self) -> None:
+        for _ in range(2):
+            self.twin.core.opportunity = True
+            self.twin._next["status"] = 0.0
+            self.twin.turn(0.0)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    core = {"pool": ["sjf+easy", "wfp+easy"], "own_policy": "fcfs+easy"}
+    watched = Watched(tmp_path, core=core)
+    yield watched
+    watched.twin.end()
+    watched.journal.close()
+
+
+def test_explain_and_when_answer_for_the_policy_that_jobs_start_by(watched: Watched) -> None:
+    # The twin would let the short job go first; the cluster, which starts the jobs, does not.
+    assert watched.twin.core.policy == "sjf+easy"
+    reader = Journal(watched.path, read_only=True)
+    picture = picture_of(watched.config)
+    for job in ("long", "mid", "short"):
+        told = when_job(picture, job)
+        assert told.policy == "fcfs+easy"
+        lines = explain_job(reader, job)
+        assert list(told.lines) == lines[: len(told.lines)]
+        assert any("Under fcfs+easy it starts at" in line for line in lines)
+    assert when_job(picture, "short").start_s == pytest.approx(554.0)
+    reader.close()
+
+
+def test_a_running_twin_is_asked_for_what_it_has_forecast_already(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = {job: when_job(picture_of(watched.config, look=False), job) for job in ("mid", "short")}
+
+    def fail(*_: object) -> None:
+        raise AssertionError("looked ahead once more")
+
+    monkeypatch.setattr(explain, "_look_ahead", fail)
+    picture = picture_of(watched.config)
+    assert {job: when_job(picture, job) for job in ("mid", "short")} == ahead
+    decision = watched.twin.decision
+    assert decision is not None
+    for one in decision.forecasts:
+        found = when_job(picture, one.job_id)
+        assert (found.start_s, found.low_s, found.high_s) == (one.start_s, one.low_s, one.high_s)
+
+
+def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: Watched) -> None:
+    reader = Journal(watched.path, read_only=True)
+    stands = standing(reader)
+    reader.close()
+    known = {i: one for i, one in stands.forecasts.items() if i != "short"}
+    found = explain.outlook(stands.core, "short", stands.now_s, stands.policy, known)
+    assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
+
+
+def test_what_came_in_since_the_last_checkpoint_stays_little(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "CHECKPOINT_CHARACTERS", 5000)
+    for number in range(60):
+        watched.submit(f"j{number}", 100.0)
+        watched.turn()
+        _, inputs = watched.journal.read_inputs()
+        assert sum(len(one.body) for one in inputs) < 5000 + 2000
+    reader = Journal(watched.path, read_only=True)
+    assert standing(reader).core.mirror.digest == watched.twin.core.mirror.digest
+    reader.close()
+
+
+def test_forecasts_are_written_when_they_are_made_and_not_each_second(watched: Watched) -> None:
+    before = watched.journal.read_latest("forecasts")
+    at_s = time.time()
+    watched.twin._next["status"] = watched.twin._next["cycle"] = 0.0
+    watched.twin.core.opportunity = False
+    watched.twin._next["cycle"] = time.monotonic() + 100
+    watched.twin.turn(0.0)
+    found = watched.journal.read_latest("status")
+    assert found is not None
+    assert found[0] >= at_s
+    assert watched.journal.read_latest("forecasts") == before
+
+
+@pytest.mark.parametrize(
+    ("metric", "mine", "theirs", "says"),
+    [
+        ("mean_slowdown", 31.28, 31.31, "mean slowdown of 31.28 against 31.31 (better)"),
+        ("mean_slowdown", 31.3, 45.2, "mean slowdown of 31.3 against 45.2 (better)"),
+        ("mean_wait_s", 31.28, 31.31, "mean wait of 31.28 s against 31.31 s (better)"),
+        ("max_wait_s", 90_000.125, 90_000.0, "max wait of 90000.1 s against 90000 s (worse)"),
+    ],
+)
+def test_two_values_that_differ_are_shown_differently(
+    metric: str, mine: float, theirs: float, says: str
+) -> None:
+    candidates = [
+        Candidate("a", 1.0, {metric: mine}, {}, ()),
+        Candidate("b", 2.0, {metric: theirs}, {}, ()),
+    ]
+    decision = {
+        "id": 1, "time_s": 0.0, "seq": 1, "waiting": 1, "free_nodes": 1, "policy": "a",
+        "reason": "lowest score", "before": "a", "candidates": candidates, "starts": (),
+    }  # fmt: skip
+    lines = why_policy(decision, Objective({metric: 1.0}))
+    assert f"Against b: {says}." in lines
