@@ -44,10 +44,23 @@ def schedtwin(
     trace: Trace | None = None,
     jobs: Annotated[int | None, AT_LEAST_1] = None,
     nodes: Annotated[int | None, AT_LEAST_1] = None,
+    on: str | None = None,
+    compress: float = 60.0,
+    seed: tuple[int, ...] = (),
+    under: str = "own",
+    twin: Path | None = None,
+    conf: Path | None = None,
+    folder: str = "",
+    option: tuple[str, ...] = (),
+    out: Path = Path("out/schedtwin"),
+    collect: Path | None = None,
     figure: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on the four-phase workload.
+
+    With --on, the jobs are submitted to a real cluster of 32 nodes that has nothing else to do, and
+    the run is stored in --out; --collect makes the table of such runs beside the emulated one.
 
     Args:
         seeds: how many workloads, with seeds 0, 1, ….
@@ -56,6 +69,16 @@ def schedtwin(
         trace: a real trace instead, once.
         jobs: only its first so many jobs.
         nodes: of the cluster; 32, or what the trace says.
+        on: slurm or pbs: run on the cluster that SLURM_CONF or PBS_CONF_FILE names.
+        compress: there, the experiment takes this fraction of its time.
+        seed: there, only these workloads.
+        under: there, a name for how the manager is configured.
+        twin: there, the configuration of the twin that runs beside it and acts.
+        conf: there, SLURM_CONF or PBS_CONF_FILE, where it is not that of the environment.
+        folder: there, where the manager's commands are; found on the path if left out.
+        option: there, further options of sbatch or qsub.
+        out: folder for the runs stored.
+        collect: a folder of stored runs: print their tables instead of running anything.
         figure: file for the Kiviat chart (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
@@ -76,6 +99,16 @@ def schedtwin(
     check_outputs(*filter(None, [trace]), figures=[figure])
     if normalise not in get_args(Normalise):
         raise UnknownNameError("normalisation", normalise, get_args(Normalise))
+    if collect is not None or on is not None:
+        from hpctwin.cli import schedtwin_live
+
+        if collect is not None:
+            return schedtwin_live.collect(collect, figure=figure, json=json)
+        assert on is not None
+        return schedtwin_live.on_cluster(
+            on, seed or range(seeds), compress=compress, under=under, twin=twin, conf=conf,
+            folder=folder, options=option, out=out, json=json,
+        )  # fmt: skip
     settings = CoreSettings(
         pool=pool or PAPER_POOL,
         objective=ObjectiveSettings(normalise=normalise),
@@ -113,8 +146,8 @@ def schedtwin(
     }[normalise]
     table = objective_table(experiment.means(rows), published=published, normalise=how)
     console.print(table)
-    twin = next(row for row in experiment.means(rows) if row.method == experiment.TWIN)
-    shares = ", ".join(f"{name} {share:.1%}" for name, share in twin.share_by_policy.items())
+    ours = next(row for row in experiment.means(rows) if row.method == experiment.TWIN)
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in ours.share_by_policy.items())
     console.print(f"jobs started by the twin under: {shares}")
     if published:
         paper = ", ".join(f"{n} {s:.1%}" for n, s in experiment.PUBLISHED_SHARE.items())
@@ -129,14 +162,18 @@ def schedtwin(
         for seed in numbers
     )
     console.print(
-        f"objective of the twin {twin.objective:.4f}, of the best static policy ({best.method}) "
+        f"objective of the twin {ours.objective:.4f}, of the best static policy ({best.method}) "
         f"{best.objective:.4f}; the twin is the best of all on {won} of {len(numbers)} workloads"
     )
     return 0
 
 
 def objective_table(
-    rows: list[Row], *, published: bool, normalise: str = "each over its mean"
+    rows: list[Row],
+    *,
+    published: bool,
+    normalise: str = "each over its mean",
+    title: str | None = None,
 ) -> Table:
     """Methods as rows, with or without the published areas."""
     from rich import box
@@ -150,7 +187,7 @@ def objective_table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
-        title=f"Mean over {count} workload{'s' if count > 1 else ''}",
+        title=title or f"Mean over {count} workload{'s' if count > 1 else ''}",
         caption=f"objective: weighted sum of the four costs ({normalise}); lower is better",
     )
     heads = ["max\nwait", "mean\nwait", "max\nslowdown", "mean\nslowdown", "util."]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
@@ -14,7 +15,7 @@ from hpctwin.report.axes import empty_note, log_durations, new_figure
 from hpctwin.report.columns import Column, best_labels, format_metric
 from hpctwin.report.style import FADED, INK, LINES, PALETTE, color, styled
 
-__all__ = ["plot_compare_bars", "plot_radar", "plot_wait_by_size", "plot_wait_cdf"]
+__all__ = ["plot_compare_bars", "plot_radar", "plot_radars", "plot_wait_by_size", "plot_wait_cdf"]
 
 _BARS = (
     Column("mean_wait_s", "mean wait", "low"),
@@ -141,18 +142,51 @@ def plot_radar(
     Returns:
         The figure.
     """
+    figure = new_figure(4.7, 7.0)
+    figure.suptitle(title, x=0.01, ha="left")
+    _radar(figure.add_subplot(projection="polar"), summaries, columns)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+@styled
+def plot_radars(
+    charts: Mapping[str, Mapping[str, Summary]],
+    columns: Sequence[Column] = _RADAR,
+    *,
+    title: str = "Policies on several metrics (outer is better)",
+) -> Figure:
+    """Draw Kiviat diagrams side by side, each scaled by itself; see `plot_radar`.
+
+    Args:
+        charts: summaries by label, by the name of the chart; one or more.
+        columns: the axes.
+        title: above the figure.
+
+    Returns:
+        The figure, with a legend under each chart.
+    """
+    figure = new_figure(4.9, 3.6 * len(charts))
+    figure.suptitle(title, x=0.01, ha="left")
+    for index, (name, summaries) in enumerate(charts.items()):
+        ax = figure.add_subplot(1, len(charts), index + 1, projection="polar")
+        _radar(ax, summaries, columns)
+        ax.set_title(name, fontweight="bold", pad=24)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+    return figure
+
+
+def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> None:
+    """One Kiviat diagram on polar axes."""
     axes = [
         column
         for column in columns
         if summaries and all(summary.get(column.key) is not None for summary in summaries.values())
     ]
-    figure = new_figure(4.7, 7.0)
-    figure.suptitle(title, x=0.01, ha="left")
-    ax = figure.add_subplot(projection="polar")
     if len(axes) < 3:
         ax.set_axis_off()
         empty_note(ax, "fewer than three metrics are known of every policy")
-        return figure
+        return
     raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
     score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))
     angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
@@ -169,8 +203,6 @@ def plot_radar(
     ax.set_yticks([0.25, 0.5, 0.75, 1.0], [])
     ax.set_ylim(0, 1.03)
     ax.spines["polar"].set_visible(False)
-    figure.legend(loc="outside right upper")
-    return figure
 
 
 @styled

@@ -3,6 +3,7 @@
 from hpctwin.report.comparison import (
     plot_compare_bars,
     plot_radar,
+    plot_radars,
     plot_wait_by_size,
     plot_wait_cdf,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "plot_gantt",
     "plot_queue",
     "plot_radar",
+    "plot_radars",
     "plot_utilization",
     "plot_wait_by_size",
     "plot_wait_cdf",

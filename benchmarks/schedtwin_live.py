@@ -1,0 +1,205 @@
+"""SchedTwin's experiment on private Slurm clusters, several at once.
+
+    python benchmarks/schedtwin_live.py [--under fifo backfill small-first schedtwin] [--seeds 0 1 2 3 4]
+        [--compress 60] [--at-once 6] [--out out/schedtwin]
+
+Each run has a Slurm of its own: slurmctld and 32 slurmd, as shipped but for the scheduler named, all with
+`fast_clock.c`, so that every interval of Slurm's is compressed as the jobs are. The runs are stored for
+`hpctwin experiments schedtwin --collect`. Needs root, a C compiler and Slurm's daemons (Debian:
+slurmctld slurmd slurm-client munge).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.rms.slurm_cluster import SlurmCluster
+
+RULE = Path(__file__).parents[1] / "src/hpctwin/rms/slurm/job_submit.lua"
+TWIN = "schedtwin"
+SMALL_FIRST = "PriorityWeightJobSize=100000\nPriorityFavorSmall=YES"
+UNDER: dict[str, dict[str, Any]] = {
+    "fifo": {"scheduler": "builtin"},
+    "backfill": {"scheduler": "backfill"},
+    "small-first": {"scheduler": "backfill", "priority": "multifactor", "more": SMALL_FIRST},
+    TWIN: {"scheduler": "backfill", "rule": RULE},
+}
+# What waits for the processor takes as long as ever: none of it may look late under a fast clock.
+PATIENT = """
+MessageTimeout=600
+TCPTimeout=120
+BatchStartTimeout=1000
+UnkillableStepTimeout=6000
+SlurmdTimeout=36000
+AuthInfo=cred_expire=36000
+"""
+
+
+def fast_clock(folder: Path, factor: float) -> dict[str, str]:
+    """Compile the clock; the environment that makes it run."""
+    library = folder / "fast_clock.so"
+    source = Path(__file__).with_name("fast_clock.c")
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
+    )  # fmt: skip
+    now = f"{factor:.0f} {time.time():.9f} {time.monotonic():.9f}"
+    return {"LD_PRELOAD": str(library), "FAST_CLOCK": now}
+
+
+def wrapped(folder: Path, clock: dict[str, str], names: tuple[str, ...]) -> Path:
+    """A folder of commands that run under the clock, for programs that pass no environment on."""
+    place = folder / "bin"
+    place.mkdir()
+    words = " ".join(f"{name}='{value}'" for name, value in clock.items())
+    for name in names:
+        path = place / name
+        path.write_text(f'#!/bin/sh\n{words} exec /usr/bin/{name} "$@"\n')
+        path.chmod(0o755)
+    return place
+
+
+def begun(folder: Path, under: str, clock: dict[str, str]) -> SlurmCluster:
+    """A Slurm as shipped, but for what the method says."""
+    options = dict(UNDER[under])
+    more = options.pop("more", "")
+    slurm = SlurmCluster(folder, **options)
+    ours = re.compile(r"^(SchedulerParameters|Slurm(ctl)?dTimeout|KillWait)=.*\n", re.M)
+    slurm.conf.write_text(ours.sub("", slurm.conf.read_text()) + PATIENT + more + "\n")
+    slurm.env |= clock
+    slurm.begin()
+    return slurm
+
+
+def end(slurm: SlurmCluster) -> None:
+    """End its daemons, and what of its jobs is left."""
+    slurm.end()
+    ours = f"SLURM_CONF={slurm.conf}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if ours in path.read_bytes().split(b"\0") and int(path.parent.name) != os.getpid():
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> tuple[subprocess.Popen[bytes], Path]:
+    """The twin in act mode, by leases, under the same clock."""
+    config = slurm.folder / "twin.yaml"
+    commands = wrapped(slurm.folder, clock, ("squeue", "sinfo", "scontrol"))
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "manager": {
+                    "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf),
+                    "folder": str(commands), "timeout": "10min",
+                    "poll_every": 20, "poll_floor": 5, "heartbeat": str(slurm.folder / "alive"),
+                },
+                "act": {"mode": "act"},
+                "journal": {"path": "journal.sqlite"},
+            }
+        )
+    )  # fmt: skip
+    with (slurm.folder / "twin.log").open("ab") as log:
+        twin = subprocess.Popen(
+            [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(config)],
+            stdout=log, stderr=log, env=slurm.env,
+        )  # fmt: skip
+    alive = slurm.folder / "alive"
+    slurm.wait(alive.exists, 60)
+    return twin, config
+
+
+class Turns:
+    """Lets one run begin at a time: submitting is what takes the processor."""
+
+    def __init__(self, apart_s: float) -> None:
+        self._lock = threading.Lock()
+        self._apart_s = apart_s
+        self._next_s = 0.0
+
+    def wait(self) -> None:
+        """Return when it is one's turn."""
+        with self._lock:
+            time.sleep(max(0.0, self._next_s - time.monotonic()))
+            self._next_s = time.monotonic() + self._apart_s
+
+
+TURNS = Turns(18.0)
+
+
+def run(under: str, seed: int, compress: float, out: Path, keep: Path) -> str:
+    """One run on a cluster of its own; what it says."""
+    TURNS.wait()
+    with tempfile.TemporaryDirectory(prefix=f"{under}-{seed}-") as name:
+        folder = Path(name)
+        clock = fast_clock(folder, compress)
+        slurm = twin = None
+        words = [
+            "--on",
+            "slurm",
+            "--compress",
+            f"{compress:g}",
+            "--seed",
+            str(seed),
+            "--out",
+            str(out),
+        ]
+        try:
+            slurm = begun(folder, under, clock)
+            if under == TWIN:
+                twin, config = twin_beside(slurm, clock)
+                words += ["--twin", str(config)]
+            else:
+                words += ["--under", under]
+            done = subprocess.run(
+                [sys.executable, "-m", "hpctwin", "experiments", "schedtwin", *words],
+                env=slurm.env, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            return f"{under} {seed}: {(done.stdout + done.stderr).strip()}"
+        finally:
+            if twin is not None:
+                twin.send_signal(signal.SIGTERM)
+                twin.wait(60)
+            if slurm is not None:
+                end(slurm)
+            keep.mkdir(parents=True, exist_ok=True)
+            for log in ("slurmctld.log", "twin.log", "journal.sqlite"):
+                if (folder / log).exists():
+                    os.replace(folder / log, keep / f"{under}-{seed}-{log}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--under", nargs="+", choices=UNDER, default=list(UNDER))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--compress", type=float, default=60.0)
+    parser.add_argument("--at-once", type=int, default=6)
+    parser.add_argument("--out", type=Path, default=Path("out/schedtwin"))
+    asked = parser.parse_args()
+    with ThreadPoolExecutor(asked.at_once) as pool:
+        runs = [
+            pool.submit(run, under, seed, asked.compress, asked.out, asked.out / "logs")
+            for under in asked.under
+            for seed in asked.seeds
+        ]
+        for one in runs:
+            print(one.result(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

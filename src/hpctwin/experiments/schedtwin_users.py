@@ -1,0 +1,234 @@
+"""What a user of a real cluster does in the SchedTwin experiment: submit jobs that sleep, and look."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from hpctwin.errors import HpctwinError
+from hpctwin.rms.commands import Commands, Failed
+from hpctwin.rms.pbs.output import read_output
+from hpctwin.rms.slurm.parse import number, words
+
+__all__ = ["LiveError", "PbsUser", "SlurmUser", "Times", "User"]
+
+TIMEOUT_S = 60.0
+"""Of a command, by a plain clock."""
+
+
+class LiveError(HpctwinError):
+    """The experiment cannot be run on this cluster, or went wrong there."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """What the resource manager says of a job.
+
+    Args:
+        state: its last state, in the manager's word.
+        submit_s, start_s, end_s: seconds since the epoch by the manager's clock; None where not yet.
+        runs: how often it was started.
+    """
+
+    state: str
+    submit_s: float
+    start_s: float | None = None
+    end_s: float | None = None
+    runs: int = 1
+
+
+class User(Protocol):
+    """One who submits to a cluster."""
+
+    limit_step_s: float
+    """Limits of jobs are multiples of it."""
+
+    def version(self) -> str:
+        """Of the resource manager."""
+
+    def idle_nodes(self) -> int:
+        """How many nodes take jobs and have none; none at all while jobs are in the queue."""
+
+    def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
+        """Submit a job that sleeps so long; its id."""
+
+    def jobs(self) -> dict[str, Times]:
+        """All jobs that the manager knows, those that ended a short while ago too."""
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """Take jobs away."""
+
+
+class _Asking:
+    """Runs commands with the environment of whoever asks.
+
+    Args:
+        folder: where the commands are; found on the path if empty.
+        more: added to the environment.
+        clock: how many times as fast our clock runs.
+    """
+
+    def __init__(self, folder: str, more: dict[str, str], clock: float) -> None:
+        self.commands = Commands(
+            folder, timeout_s=TIMEOUT_S * clock, environment={**os.environ, **more}
+        )
+
+    def run(self, name: str, *arguments: str) -> bytes:
+        try:
+            return self.commands.run(name, arguments)
+        except Failed as error:
+            raise LiveError(f"{name} {' '.join(arguments)}: {error}") from error
+
+
+class SlurmUser:
+    """A user of Slurm.
+
+    Args:
+        conf: ``SLURM_CONF``, where it is not that of the environment.
+        folder: where ``sbatch``, ``squeue``, ``sinfo`` and ``scancel`` are.
+        options: further options of ``sbatch``, such as ``--partition=twin``.
+        clock: how many times as fast our clock runs.
+    """
+
+    limit_step_s = 60.0
+
+    def __init__(
+        self,
+        *,
+        conf: Path | None = None,
+        folder: str = "",
+        options: Sequence[str] = (),
+        clock: float = 1.0,
+    ) -> None:
+        self._ask = _Asking(folder, {} if conf is None else {"SLURM_CONF": str(conf)}, clock)
+        self.options = tuple(options)
+
+    def version(self) -> str:
+        """See `User`."""
+        return self._ask.run("sinfo", "--version").decode().strip()
+
+    def idle_nodes(self) -> int:
+        """See `User`."""
+        if self._ask.run("squeue", "-h").strip():
+            return 0
+        said = self._ask.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
+        return len(set(said.split()))
+
+    def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
+        """See `User`."""
+        said = self._ask.run(
+            "sbatch", "--parsable", f"--nodes={nodes}", f"--time={math.ceil(walltime_s / 60)}",
+            "--output=/dev/null", "--chdir=/", "--job-name=schedtwin", *self.options,
+            "--wrap", f"exec sleep {runs_s:.3f}",
+        )  # fmt: skip
+        return said.decode().strip().partition(";")[0]
+
+    def jobs(self) -> dict[str, Times]:
+        """See `User`."""
+        rows = json.loads(self._ask.run("squeue", "--json", "--states=all"))["jobs"]
+        return {str(row["job_id"]): self._times(row) for row in rows}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """See `User`."""
+        if jobs:
+            self._ask.run("scancel", *jobs)
+
+    @staticmethod
+    def _times(row: dict[str, Any]) -> Times:
+        state = words(row["job_state"])
+        waits = "PENDING" in state
+        # Slurm plans starts and ends of jobs that wait or run; they are no facts yet.
+        ended = not waits and not state & {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"}
+        start = number(row["start_time"]) or None
+        return Times(
+            "+".join(sorted(state)),
+            number(row["submit_time"]) or 0.0,
+            None if waits else start,
+            number(row["end_time"]) if ended else None,
+            1 + int(number(row.get("restart_cnt")) or 0),
+        )
+
+
+class PbsUser:
+    """A user of PBS. The server has to keep its history (``job_history_enable``).
+
+    Args:
+        conf: ``PBS_CONF_FILE``, where it is not that of the environment.
+        folder: where ``qsub``, ``qstat``, ``pbsnodes`` and ``qdel`` are.
+        options: further options of ``qsub``, such as ``-q twin``.
+        clock: how many times as fast our clock runs.
+    """
+
+    limit_step_s = 1.0
+
+    def __init__(
+        self,
+        *,
+        conf: Path | None = None,
+        folder: str = "",
+        options: Sequence[str] = (),
+        clock: float = 1.0,
+    ) -> None:
+        self._ask = _Asking(folder, {} if conf is None else {"PBS_CONF_FILE": str(conf)}, clock)
+        self.options = tuple(options)
+
+    def version(self) -> str:
+        """See `User`."""
+        said = self._ask.run("qstat", "--version").decode().strip()
+        return "PBS " + said.rpartition("=")[2].strip()
+
+    def idle_nodes(self) -> int:
+        """See `User`."""
+        if any(times.end_s is None for times in self.jobs().values()):
+            return 0
+        said = self._ask.run("pbsnodes", "-a", "-v", "-F", "json")
+        nodes = read_output(said, "pbsnodes", []).get("nodes", {})
+        return sum(
+            node.get("state") == "free"
+            and int(node.get("resources_available", {}).get("ncpus", 0)) > 0
+            for node in nodes.values()
+        )
+
+    def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
+        """See `User`."""
+        said = self._ask.run(
+            "qsub", "-N", "schedtwin", "-l", f"select={nodes}:ncpus=1", "-l", "place=vscatter",
+            "-l", f"walltime={math.ceil(walltime_s)}", "-koed", "-o", "/dev/null", "-e", "/dev/null",
+            *self.options, "--", "/bin/sleep", f"{runs_s:.3f}",
+        )  # fmt: skip
+        return said.decode().strip()
+
+    def jobs(self) -> dict[str, Times]:
+        """See `User`."""
+        said = read_output(self._ask.run("qstat", "-x", "-f", "-F", "json"), "qstat", [])
+        return {job_id: self._times(row) for job_id, row in said.get("Jobs", {}).items()}
+
+    def cancel(self, jobs: Sequence[str]) -> None:
+        """See `User`."""
+        if jobs:
+            with suppress(LiveError):  # qdel fails where one of them has just ended
+                self._ask.run("qdel", *jobs)
+
+    @staticmethod
+    def _times(row: dict[str, Any]) -> Times:
+        ended = row["job_state"] == "F"
+        state = f"F:{row.get('Exit_status', '?')}" if ended else str(row["job_state"])
+        return Times(
+            state,
+            _stamp(row["ctime"]) or 0.0,
+            _stamp(row.get("stime")),
+            _stamp(row.get("obittime") or row.get("mtime")) if ended else None,
+            int(row.get("run_count", 1)),
+        )
+
+
+def _stamp(text: str | None) -> float | None:
+    """Seconds since the epoch of a time as PBS writes it."""
+    return None if text is None else time.mktime(time.strptime(text, "%a %b %d %H:%M:%S %Y"))
