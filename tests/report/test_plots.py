@@ -18,6 +18,7 @@ from hpctwin.report import (
     plot_gantt,
     plot_queue,
     plot_radar,
+    plot_radars,
     plot_utilization,
     plot_wait_by_size,
     plot_wait_cdf,
@@ -61,6 +62,7 @@ EVERY: dict[str, Callable[[], Figure]] = {
     "cdf": lambda: plot_wait_cdf(JOBS),
     "bars": lambda: plot_compare_bars(SUMMARIES),
     "radar": lambda: plot_radar(SUMMARIES),
+    "radars": lambda: plot_radars({"here": SUMMARIES, "there": SUMMARIES}),
     "by size": lambda: plot_wait_by_size(JOBS),
     "workload": lambda: plot_workload(workload()),
 }
@@ -71,6 +73,7 @@ EMPTY: dict[str, Callable[[], Figure]] = {
     "cdf": lambda: plot_wait_cdf({"none": NOTHING.jobs}),
     "bars": lambda: plot_compare_bars({"none": NOTHING.summary}),
     "radar": lambda: plot_radar({"none": NOTHING.summary}),
+    "radars": lambda: plot_radars({"here": {"none": NOTHING.summary}}),
     "by size": lambda: plot_wait_by_size({"none": NOTHING.jobs}),
     "workload": lambda: plot_workload(workload(0)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -44,7 +44,7 @@ def schedtwin(
     trace: Trace | None = None,
     jobs: Annotated[int | None, AT_LEAST_1] = None,
     nodes: Annotated[int | None, AT_LEAST_1] = None,
-    on: str | None = None,
+    on: Literal["slurm", "pbs"] | None = None,
     compress: float = 60.0,
     seed: tuple[int, ...] = (),
     under: str = "own",

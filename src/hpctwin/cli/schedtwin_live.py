@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from hpctwin.experiments.schedtwin import Row
@@ -14,7 +14,7 @@ __all__ = ["collect", "on_cluster"]
 
 
 def on_cluster(
-    on: str,
+    on: Literal["slurm", "pbs"],
     seeds: Sequence[int],
     *,
     compress: float,
@@ -28,20 +28,20 @@ def on_cluster(
 ) -> int:
     """Run seeds one after another on the cluster that is there, and store each."""
     from hpctwin.cli.output import print_json, progress_bar
-    from hpctwin.errors import ConfigError, UnknownNameError
+    from hpctwin.errors import ConfigError
     from hpctwin.experiments.schedtwin import TWIN
     from hpctwin.experiments.schedtwin_live import clock_speed, run_live, twins_part
     from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser
     from hpctwin.generate.four_phase import four_phase
+    from hpctwin.model import check_folder
     from hpctwin.twin.config import TwinConfig
 
-    kinds: dict[str, type[SlurmUser | PbsUser]] = {"slurm": SlurmUser, "pbs": PbsUser}
-    if on not in kinds:
-        raise UnknownNameError("resource manager", on, tuple(kinds))
     if compress <= 0:
         raise ConfigError(f"--compress is {compress:g}, it must be above 0")
     clock = clock_speed()
-    user = kinds[on](conf=conf, folder=folder, options=options, clock=clock)
+    check_folder(out)
+    of_manager: type[SlurmUser | PbsUser] = SlurmUser if on == "slurm" else PbsUser
+    user = of_manager(conf=conf, folder=folder, options=options, clock=clock)
     journal = None if twin is None else TwinConfig.from_yaml(twin).journal.path
     rows: list[Row] = []
     for seed in seeds:

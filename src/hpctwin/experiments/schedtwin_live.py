@@ -23,7 +23,7 @@ from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
 from hpctwin.experiments.schedtwin_users import LiveError, Times, User
-from hpctwin.model import Workload, write_atomically
+from hpctwin.model import Workload, write_folder
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.journal import Journal
 
@@ -113,17 +113,19 @@ class LiveRun:
         }
 
     def store(self, folder: Path) -> Path:
-        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; the path of the latter."""
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.on}-{self.under}-{self.seed}.json"
-        with write_atomically(path.with_suffix(".parquet")) as file:
-            self.jobs.write_parquet(file)
-        about = {name: value for name, value in self.__dict__.items() if name != "jobs"}
+        """Write ``ON-UNDER-SEED.parquet`` and ``.json``; the path of the latter.
+
+        Raises:
+            OutputError: they cannot be written.
+        """
+        name = f"{self.on}-{self.under}-{self.seed}"
+        about = {key: value for key, value in self.__dict__.items() if key != "jobs"}
         about["twin"] = None if self.twin is None else asdict(self.twin)
         about |= {"costs": self.costs(), "row": self.row().plain()}
-        with write_atomically(path) as file:
-            file.write(json.dumps(about, indent=2).encode())
-        return path
+        with write_folder(folder) as place:
+            self.jobs.write_parquet(place / f"{name}.parquet")
+            (place / f"{name}.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+        return folder / f"{name}.json"
 
     @classmethod
     def read(cls, path: Path) -> Self:

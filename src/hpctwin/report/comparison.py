@@ -144,8 +144,8 @@ def plot_radar(
     """
     figure = new_figure(4.7, 7.0)
     figure.suptitle(title, x=0.01, ha="left")
-    _radar(figure.add_subplot(projection="polar"), summaries, columns)
-    figure.legend(loc="outside right upper")
+    if _radar(figure.add_subplot(projection="polar"), summaries, columns):
+        figure.legend(loc="outside right upper")
     return figure
 
 
@@ -170,14 +170,14 @@ def plot_radars(
     figure.suptitle(title, x=0.01, ha="left")
     for index, (name, summaries) in enumerate(charts.items()):
         ax = figure.add_subplot(1, len(charts), index + 1, projection="polar")
-        _radar(ax, summaries, columns)
+        if _radar(ax, summaries, columns):
+            ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         ax.set_title(name, fontweight="bold", pad=24)
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
     return figure
 
 
-def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> None:
-    """One Kiviat diagram on polar axes."""
+def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]) -> bool:
+    """One Kiviat diagram on polar axes; whether there was something to draw."""
     axes = [
         column
         for column in columns
@@ -186,7 +186,7 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
     if len(axes) < 3:
         ax.set_axis_off()
         empty_note(ax, "fewer than three metrics are known of every policy")
-        return
+        return False
     raw = np.array([[float(s[c.key] or 0) for c in axes] for s in summaries.values()])
     score = kiviat_scores(raw, np.array([column.better == "high" for column in axes]))
     angle = np.linspace(0, 2 * np.pi, len(axes), endpoint=False)
@@ -203,6 +203,7 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
     ax.set_yticks([0.25, 0.5, 0.75, 1.0], [])
     ax.set_ylim(0, 1.03)
     ax.spines["polar"].set_visible(False)
+    return True
 
 
 @styled
