@@ -46,6 +46,7 @@ TCPTimeout=120
 BatchStartTimeout=1000
 UnkillableStepTimeout=6000
 SlurmdTimeout=36000
+MinJobAge=3600
 AuthInfo=cred_expire=36000
 """
 
@@ -78,7 +79,7 @@ def begun(folder: Path, under: str, clock: dict[str, str]) -> SlurmCluster:
     options = dict(UNDER[under])
     more = options.pop("more", "")
     slurm = SlurmCluster(folder, **options)
-    ours = re.compile(r"^(SchedulerParameters|Slurm(ctl)?dTimeout|KillWait)=.*\n", re.M)
+    ours = re.compile(r"^(SchedulerParameters|Slurm(ctl)?dTimeout|KillWait|MinJobAge)=.*\n", re.M)
     slurm.conf.write_text(ours.sub("", slurm.conf.read_text()) + PATIENT + more + "\n")
     slurm.env |= clock
     slurm.begin()

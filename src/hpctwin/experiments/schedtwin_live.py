@@ -212,12 +212,7 @@ def run_live(
     try:
         while len(ids) < len(asked) or any(known[i].end_s is None for i in ids):
             now = time.time()
-            if len(ids) < len(asked) and now >= begun + asked[len(ids)][0] * scale:
-                submit_s, nodes, walltime_s, runs_s = asked[len(ids)]
-                late_s = max(late_s, (now - begun) / scale - submit_s)
-                ids.append(user.submit(nodes, walltime_s * scale, runs_s * scale))
-                known[ids[-1]] = Times("submitted", now)
-                continue
+            # Looks go first: what has ended is forgotten by the manager, what is submitted late is not.
             if now >= looked + LOOK_EVERY_S * scale:
                 looked, found = now, user.jobs()
                 loads.append(os.getloadavg()[0])
@@ -230,6 +225,11 @@ def run_live(
                         f"nothing has begun or ended for {stalled_s:.0f} s; {len(waits)} jobs are left, "
                         f"{waits[0]} first ({known[waits[0]].state})"
                     )
+            if len(ids) < len(asked) and now >= begun + asked[len(ids)][0] * scale:
+                submit_s, nodes, walltime_s, runs_s = asked[len(ids)]
+                late_s = max(late_s, (now - begun) / scale - submit_s)
+                ids.append(user.submit(nodes, walltime_s * scale, runs_s * scale))
+                known[ids[-1]] = Times("submitted", now)
                 continue
             due = looked + LOOK_EVERY_S * scale
             if len(ids) < len(asked):
