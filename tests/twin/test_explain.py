@@ -43,7 +43,12 @@ class Watched:
         self.journal = Journal(self.path)
         self.twin = Twin(self.config, Manager(self.cluster), bus, self.journal)
         self.twin.begin()
-        for name, walltime_s in (("first", 50.0), ("long", 300.0), ("mid", 200.0), ("short", 100.0)):
+        for name, walltime_s in (
+            ("first", 50.0),
+            ("long", 300.0),
+            ("mid", 200.0),
+            ("short", 100.0),
+        ):
             self.submit(name, walltime_s)
             self.cluster.advance(self.cluster.now_s + 1.0)
         self.turn()
@@ -60,7 +65,11 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
-    core = {"pool": ["sjf+easy", "wfp+easy"], "own_policy": "fcfs+easy"}
+    core = {
+        "pool": ["sjf+easy", "wfp+easy"],
+        "objective": {"ties": ["sjf+easy"]},
+        "own_policy": "fcfs+easy",
+    }
     watched = Watched(tmp_path, core=core)
     yield watched
     watched.twin.end()
