@@ -9,7 +9,7 @@ SHARED := ../shared
 export HPCTWIN_TRACES ?= $(if $(wildcard $(SHARED)/data),$(abspath $(SHARED)/data))
 export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/golden))
 
-.PHONY: run test lint unit bounds bench docs clean
+.PHONY: run test lint unit bounds bench properties docs clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -34,6 +34,11 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/pas.py
 	$(BIN)/python benchmarks/facility.py
 	$(BIN)/python benchmarks/energy.py
+
+# Property tests with new examples, for as long as one likes: make properties ROUNDS=100
+ROUNDS ?= 10
+properties: $(VENV)/dev
+	$(BIN)/python benchmarks/properties.py --rounds $(ROUNDS)
 
 docs: $(VENV)/dev
 	$(BIN)/pip install -q -e '.[docs]'
