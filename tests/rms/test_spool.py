@@ -65,7 +65,7 @@ def test_no_line_is_lost_when_a_large_file_is_put_aside_under_a_writer(
     spool = Spool(path)
     writer.start()
     seen: list[str] = []
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while len(set(seen)) < count and time.monotonic() < until:
         seen += spool.read(0.05)
         spool.keep_place()

@@ -62,10 +62,10 @@ class Pair:
     def kill_twin(self, number: int = signal.SIGKILL) -> None:
         assert self.twin is not None
         self.twin.send_signal(number)
-        self.twin.wait(30)
+        self.twin.wait(120)
 
     def ask(self, op: str, **body: Any) -> dict[str, Any]:
-        manager = EmulatedManager(self.socket, timeout_s=20)
+        manager = EmulatedManager(self.socket, timeout_s=60)
         try:
             return manager.ask(op, **body)
         finally:
@@ -79,7 +79,7 @@ class Pair:
             [sys.executable, "-m", "hpctwin", "twin", *arguments, "-c", str(self.config)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
 
@@ -104,7 +104,8 @@ class Pair:
         self.wait(lambda: self.state()["done"], seconds)
 
     def wait(self, reached, seconds: float) -> None:
-        until = time.monotonic() + seconds
+        """Until something is so; at least two minutes, whatever one reckons with: the machine may be busy."""
+        until = time.monotonic() + max(seconds, 120)
         while not reached():
             if time.monotonic() > until:
                 logs = [(self.folder / name) for name in ("cluster.log", "twin.log")]
@@ -122,7 +123,7 @@ class Pair:
                 process.terminate()
         for process in self.processes:
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -32,20 +32,22 @@ class RedisServer:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         client = self.client()
-        for _ in range(200):
+        until = time.monotonic() + 60
+        while True:
             try:
                 client.ping()
             except Exception:
+                if time.monotonic() > until:
+                    raise TimeoutError("redis-server does not answer") from None
                 time.sleep(0.02)
             else:
                 client.close()
                 return
-        raise TimeoutError("redis-server does not answer")
 
     def end(self, *, forget: bool = False) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)
             self.process = None
         if forget:
             shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)

@@ -115,7 +115,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     for number, nodes in enumerate((8, 8, 4)):
         spec = JobSpec(id=str(number), submit_s=0.0, nodes=nodes, walltime_s=100)
         cluster.submit(spec, 100)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while time.monotonic() < until and not cluster.snapshot().jobs[0].node_names:
         twin.turn(0.05)
     twin._next["status"] = 0.0

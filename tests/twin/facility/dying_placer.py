@@ -56,7 +56,7 @@ def arm(point: str) -> None:
 def main(path: Path, point: str) -> None:
     if point != "never":
         arm(point)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     with open_placer(LiveFacility.from_yaml(path)) as placer:
         while placer.queue.entries("queued", "intended", "submitted"):
             assert time.monotonic() < until, placer.queue.entries()

@@ -132,7 +132,7 @@ def _placed_for_a_while(config: Path, queue: Queue, seconds: float) -> bool:
         time.sleep(seconds)
         process.kill()
     finally:
-        code = process.wait(10)
+        code = process.wait(60)
     assert code in (0, -signal.SIGKILL), (config.parent / "placer.log").read_text()[-3000:]
     return code != 0
 
@@ -149,7 +149,7 @@ def _start(config: Path, point: str) -> subprocess.Popen[bytes]:
 
 
 def _place(config: Path, point: str) -> int:
-    code = _start(config, point).wait(90)
+    code = _start(config, point).wait(180)
     assert code in (0, -signal.SIGKILL), (config.parent / "placer.log").read_text()[-3000:]
     return code
 
@@ -176,7 +176,7 @@ def _answers(socket: Path) -> bool:
     return True
 
 
-def _until(reached, seconds: float = 60, pause_s: float = 0.02) -> None:
+def _until(reached, seconds: float = 180, pause_s: float = 0.02) -> None:
     until = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < until, "not reached in time"
