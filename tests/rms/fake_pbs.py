@@ -15,7 +15,8 @@ echo "$me $*" >>calls
 [ -f hang-$me ] && exec sleep 20
 if [ -f fail-$me ]; then cat fail-$me >&2; exit 1; fi
 case "$me $*" in
-  "qstat -f -t -F json") cat qstat.json ;;
+  "qstat -f -t -F json" | "qstat -f -F json") cat qstat.json ;;
+  qsub*) cat says-qsub 2>/dev/null || echo 60.vm ;;
   "qstat -Q -f -F json") cat queues.json ;;
   "qstat -B -f -F json") cat server.json ;;
   "pbsnodes -a -v -F json") cat pbsnodes.json ;;
@@ -60,6 +61,10 @@ class FakePbs:
     def fail(self, name: str, said: str) -> None:
         """From now on a command fails."""
         (self.folder / f"fail-{name}").write_text(said)
+
+    def says(self, name: str, said: str) -> None:
+        """From now on ``qsub`` answers so."""
+        (self.folder / f"says-{name}").write_text(said)
 
     def hang(self, name: str) -> None:
         """From now on a command does not end."""

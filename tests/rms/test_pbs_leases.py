@@ -84,6 +84,16 @@ def test_where_scheduling_is_off_nothing_is_to_be_started(pbs: FakePbs) -> None:
     assert all(job.spec.reason == "" for job in snapshot.jobs if job.start_s is not None)
 
 
+@pytest.mark.parametrize("name", ["small", "route", ""])
+def test_the_default_queue_is_known_also_through_a_routing_queue(name: str) -> None:
+    found = cluster_snapshot(
+        PBS["leases-qstat.json"], PBS["leases-pbsnodes.json"], PBS["leases-queues.json"], b"", NOW_S,
+        default_queue=name,
+    )  # fmt: skip
+    defaults = [p.name for p in found.snapshot.machine.partitions if p.default]
+    assert defaults == {"small": ["small"], "route": ["workq"], "": []}[name]
+
+
 def test_the_subjobs_of_a_held_array_are_held() -> None:
     # PBS lists them as queued, and qrun starts them.
     jobs = specs(recorded())
@@ -198,7 +208,7 @@ def test_an_array_that_was_admitted_is_not_leased_again_at_once(
     assert manager.admit(["49[2].vm"])["49[2].vm"].result == "done"
     assert pbs.calls() == ["qalter -a 202611212117.31 -l hpctwin=0 49[].vm"]
     assert manager.leases()["49[1].vm"] == 0.0
-    assert manager.lease({"49[1].vm": NOW_S + 30})["49[1].vm"].result == "refused"
+    assert "just being started" in manager.lease({"49[1].vm": NOW_S + 30})["49[1].vm"].reason
     assert pbs.calls() == []
     manager.leasing.clock = lambda: NOW_S + 11
     assert manager.lease({"49[1].vm": NOW_S + 30})["49[1].vm"].result == "done"

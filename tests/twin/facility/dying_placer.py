@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.rms.emulated.gate import EmulatedGate
+from hpctwin.rms.pbs.gate import PbsGate
 from hpctwin.rms.slurm.gate import SlurmGate
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.service import open_placer
 
-GATES = (EmulatedGate, SlurmGate)
+GATES = (EmulatedGate, PbsGate, SlurmGate)
 METHODS: dict[str, tuple[tuple[type, ...], str]] = {
     "intend": ((Queue,), "intend"),
     "submit": (GATES, "submit"),

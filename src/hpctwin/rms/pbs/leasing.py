@@ -83,10 +83,10 @@ class Leasing:
         wanted: dict[str, float] = {}
         for job_id, wish_s in until_s.items():
             refusal = self._refusal(job_id, marks)
-            if refusal is None and array_of(job_id) in self._admitted and "[" in job_id:
-                refusal = Outcome("refused", "others of its array are just being started")
             if refusal is not None:
                 outcomes[job_id] = refusal
+            elif "[" in job_id and array_of(job_id) in self._admitted:
+                outcomes[job_id] = Outcome("done", "others of its array are just being started")
             elif marks[job_id].own_s >= wish_s:
                 outcomes[job_id] = Outcome("done", "its user asked for a later time")
             else:

@@ -114,7 +114,10 @@ class PbsManager:
         except Failed as error:
             raise UnreachableError(f"PBS: {error}") from error
         scheduling = str(server.get("scheduling")).lower() == "true"
-        found = cluster_snapshot(jobs, nodes, queues, reservations, now_s, scheduling=scheduling)
+        found = cluster_snapshot(
+            jobs, nodes, queues, reservations, now_s,
+            scheduling=scheduling, default_queue=str(server.get("default_queue", "")),
+        )  # fmt: skip
         for note in found.notes:
             if note not in self._told:
                 logger.warning("PBS: %s", note)

@@ -51,6 +51,7 @@ def cluster_snapshot(
     now_s: float,
     *,
     scheduling: bool = True,
+    default_queue: str = "",
 ) -> Found:
     """Everything PBS knows now.
 
@@ -61,6 +62,7 @@ def cluster_snapshot(
         reservations: of ``pbs_rstat -f``.
         now_s: seconds since the epoch, if PBS does not say.
         scheduling: whether PBS's own scheduling is on.
+        default_queue: where jobs go that name none.
 
     Raises:
         PbsFormatError: an output is not what that command writes.
@@ -75,6 +77,7 @@ def cluster_snapshot(
         if str(about.get("queue_type", "Execution")).lower().startswith("e")
         and not _is_reservation(name)
     }
+    default = _routed(default_queue, queues_about)
     listed = _nodes(objects(nodes_about, "nodes"), open_queues, notes)
     if not listed:
         raise PbsFormatError("pbsnodes -a -v -F json: no node in it that has cores")
@@ -116,7 +119,7 @@ def cluster_snapshot(
         machine=Cluster(
             name="pbs",
             nodes=grouped.groups,
-            partitions=tuple(_partitions(open_queues, grouped.members, notes)),
+            partitions=tuple(_partitions(open_queues, grouped.members, default, notes)),
         ),
         nodes=grouped.nodes,
         jobs=tuple(jobs.values()),
@@ -195,8 +198,21 @@ def _node_state(row: Mapping[str, Any]) -> str:
     return "drained" if words & _DRAINED else "up"
 
 
+def _routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
+    """The queue that a job gets into: of a routing queue, the first that it leads to."""
+    for _ in queues:
+        about = queues.get(name, {})
+        if not str(about.get("queue_type", "")).lower().startswith("r"):
+            break
+        name = str(about.get("route_destinations", "")).partition(",")[0].partition("@")[0]
+    return name
+
+
 def _partitions(
-    queues: Mapping[str, dict[str, Any]], members: Mapping[str, tuple[str, ...]], notes: list[str]
+    queues: Mapping[str, dict[str, Any]],
+    members: Mapping[str, tuple[str, ...]],
+    default: str,
+    notes: list[str],
 ) -> list[Partition]:
     result = []
     for name, about in queues.items():
@@ -214,6 +230,7 @@ def _partitions(
                 max_nodes=widest or None,
                 max_walltime=parse_duration(most.get("walltime")) or None,
                 priority=float(integer(about.get("Priority"))),
+                default=name == default,
             )
         )
         limits = sorted(key for key in about if key.startswith("max_run"))

@@ -12,9 +12,12 @@ from hpctwin.rms.emulated.gate import EmulatedGate
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.mark import Mark
+from hpctwin.rms.pbs.gate import PbsGate
+from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.polling import PolledManager
 from hpctwin.rms.slurm.gate import SlurmGate
-from hpctwin.twin.config import SlurmSettings
+from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.twin.config import EmulatedSettings
 from hpctwin.twin.facility.config import LiveFacility, SiteSettings
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Entry, Queue
@@ -38,11 +41,14 @@ def open_gate(
     if isinstance(manager, EmulatedManager):
         return EmulatedGate(manager)
     source = settings.manager
-    assert isinstance(source, SlurmSettings)
-    environment = {} if source.conf is None else {"SLURM_CONF": str(source.conf)}
+    assert isinstance(manager, SlurmManager | PbsManager)
+    assert not isinstance(source, EmulatedSettings)
+    environment = manager.commands.environment
+    # Of its own: the mirror's poller runs commands in another thread.
     commands = Commands(source.folder, timeout_s=source.timeout, environment=environment)
     soon = mirrored.poller.soon if isinstance(mirrored, PolledManager) else _nothing
-    return SlurmGate(commands, mark, settings.options, soon)
+    gate = SlurmGate if isinstance(manager, SlurmManager) else PbsGate
+    return gate(commands, mark, settings.options, soon)
 
 
 def _nothing() -> None:
@@ -75,7 +81,8 @@ def open_placer(
             bus, mirrored = open_bus(settings.bus, settings.manager, manager, stack)
             gate = open_gate(settings, manager, mirrored, Mark(queue.secret))
             stack.callback(bus.close)
-            slurm = settings.manager if isinstance(settings.manager, SlurmSettings) else None
+            source = settings.manager
+            pause_s = 0.0 if isinstance(source, EmulatedSettings) else source.poll_every
             sites.append(
                 Site(
                     cluster.name,
@@ -86,7 +93,7 @@ def open_placer(
                     predictor=config.knowledge,
                     gap_patience_s=settings.gap_patience,
                     resync_every_s=settings.resync_every,
-                    news_within_s=30.0 if slurm is None else 2 * slurm.poll_every + 30.0,
+                    news_within_s=2 * pause_s + 30.0,
                 )
             )
         yield Placer(config.facility, sites, queue, config.placing, seed=config.seed, watch=watch)
