@@ -1,0 +1,188 @@
+"""From instant to instant: the events of one as a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from hpctwin.model import DependencyKind, State, to_ms
+from tests.reference.jobs import Job, Order
+from tests.reference.machine import Machine
+from tests.reference.results import Pass
+from tests.reference.share import Usage
+
+ENDED = frozenset(State) - {State.PENDING, State.WAITING, State.RUNNING}
+Observer = Callable[[int, list[tuple[int, int]]], None]
+
+
+@dataclass
+class Events:
+    """What happens, but for the scheduling pass."""
+
+    machine: Machine
+    jobs: list[Job]
+    outages: list[tuple[int, int, int]]
+    share: Usage
+    order: Order
+    candidate_order: Order
+    backfill: str
+    k: int
+    depth: int
+    patience: int
+    placement: str
+    terminate: bool
+    hold: bool
+    observer: Observer | None
+    log: list[Pass] | None
+    now: int = -1
+    came_back: bool = False  # capacity, other than planned, since the last pass
+    started: list[int] = field(default_factory=list)  # in this pass
+    made: list[tuple[int, int]] = field(default_factory=list)  # reservations, in this pass
+
+    def __post_init__(self) -> None:
+        self.failures = [(start, node) for node, start, _ in self.outages]
+        self.repairs = [(start + duration, node) for node, start, duration in self.outages]
+        # Pools know themselves when they are away; what is kept here makes the instants.
+        self.maintenance = [time for span in self.machine.maintenance_ms for time in span]
+        self.unsubmitted = list(self.jobs)
+        self.cancellations = [job for job in self.jobs if job.cancel is not None]
+
+    def run(self, until: int | None) -> None:
+        while (instant := self.next_instant()) is not None:
+            if until is not None and instant > until:
+                return
+            # The same time again is a second batch, with a second pass.
+            assert instant >= self.now
+            self.now = instant
+            self.batch()
+            self.one_pass()
+
+    def in_state(self, state: State) -> list[Job]:
+        return [job for job in self.jobs if job.state == state]
+
+    def next_instant(self) -> int | None:
+        # Read: a failure of a node that is down already, the end of an outage while another
+        # lasts, and the cancellation of a job that has ended are events as well.
+        times = [job.due for job in self.in_state(State.RUNNING)]
+        times += [time for time, _ in self.failures + self.repairs]
+        times += self.maintenance
+        times += [job.submit for job in self.unsubmitted]
+        times += [job.cancel for job in self.cancellations if job.cancel is not None]
+        times += [time for job in self.jobs if (time := self.release_time(job)) is not None]
+        times += [job.reserved for job in self.jobs if job.reserved is not None]
+        return min(times, default=None)
+
+    # -- the batch --
+
+    def batch(self) -> None:
+        now = self.now
+        # 1. Job ends
+        for job in self.in_state(State.RUNNING):
+            if job.due <= now:
+                self.vacate(job)
+                self.end(job, job.due_state)
+        self.end_doomed()
+        # 2. Nodes leave
+        self.maintenance = [time for time in self.maintenance if time > now]
+        for _, node in [event for event in self.failures if event[0] <= now]:
+            self.machine.outages_over[node] += 1
+            job_there = self.machine.job_on[node]
+            if job_there is not None:
+                self.lose(job_there)
+        self.failures = [event for event in self.failures if event[0] > now]
+        self.end_doomed()
+        # 3. Nodes come back
+        for _, node in [event for event in self.repairs if event[0] <= now]:
+            self.machine.outages_over[node] -= 1
+            if not self.machine.outages_over[node]:
+                self.came_back = True
+        self.repairs = [event for event in self.repairs if event[0] > now]
+        # 4. Submissions. Read: rejection comes before everything else that could end the job now,
+        # and a job that waits for nothing is eligible here, even if it is cancelled in step 5.
+        new = [job for job in self.unsubmitted if job.submit <= now]
+        self.unsubmitted = [job for job in self.unsubmitted if job.submit > now]
+        for job in new:
+            job.submitted = True
+            if self.rejected(job):
+                self.end(job, State.REJECTED)
+        self.end_doomed()
+        self.release(new)
+        # 5. Cancellations
+        for job in [job for job in self.cancellations if job.cancel <= now]:
+            if job.state in ENDED:
+                continue
+            if job.state == State.RUNNING:
+                self.vacate(job)
+            elif job.reserved is not None:
+                job.reserved = None
+                self.came_back = True
+            self.end(job, State.CANCELLED)
+        self.cancellations = [job for job in self.cancellations if job.cancel > now]
+        self.end_doomed()
+        # 6. Releases. Read: also of jobs whose dependency came true in this very batch.
+        self.release(self.jobs)
+        # 7. Timers: a reservation that is now is seen by the pass.
+
+    def end(self, job: Job, state: State) -> None:
+        job.state = state
+        job.ended = self.now
+        if state != State.COMPLETED:
+            for other, kind in job.waited_for_by:
+                if kind == DependencyKind.AFTEROK:
+                    other.doomed = True
+
+    def end_doomed(self) -> None:
+        """End jobs whose `afterok` has failed, and those that wait for them, and so on.
+
+        Read: "those that wait for it" are those with `afterok`; to the others it has ended.
+        """
+        if self.hold:
+            return
+        while fallen := [
+            job for job in self.jobs if job.doomed and job.submitted and job.state == State.PENDING
+        ]:
+            for job in fallen:
+                self.end(job, State.DEPENDENCY)
+
+    def vacate(self, job: Job) -> None:
+        """Free what a running job holds."""
+        self.share.change(job.share_label, self.now, -job.width)
+        for node in job.nodes:
+            self.machine.job_on[node] = None
+        if self.now != job.start + job.expected:
+            self.came_back = True
+
+    def lose(self, job: Job) -> None:
+        """A node under a running job has failed."""
+        self.vacate(job)
+        if self.machine.cluster.failures.then == "fail":
+            self.end(job, State.NODE_FAILURE)
+        else:
+            job.state = State.WAITING
+            job.requeues += 1
+            job.start = None
+            job.nodes = []
+
+    def rejected(self, job: Job) -> bool:
+        machine = self.machine
+        limits = machine.partitions[job.partition]
+        return (
+            sum(len(machine.pools[pool].nodes) for pool in job.pools) < job.width
+            or any(machine.resources.get(name, 0) < amount for name, amount in job.needs.items())
+            or job.width < limits.min_nodes
+            or (limits.max_nodes is not None and job.width > limits.max_nodes)
+            or (limits.max_walltime is not None and job.walltime > to_ms(limits.max_walltime))
+        )
+
+    def release(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            time = self.release_time(job)
+            if time is not None and time <= self.now:
+                job.state = State.WAITING
+                job.eligible = time
+
+    def release_time(self, job: Job) -> int | None:
+        """When a submitted job becomes eligible, if that is known."""
+        if not job.submitted or job.state != State.PENDING:
+            return None
+        return job.released()

@@ -1,0 +1,232 @@
+"""Jobs: what they ask for, and what has become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from hpctwin.model import (
+    MS_PER_S,
+    Category,
+    Cluster,
+    DependencyKind,
+    FairShare,
+    Partition,
+    State,
+    Workload,
+)
+from tests.reference.machine import Machine
+
+
+@dataclass(slots=True)
+class JobView:
+    """What an ordering may look at. Times are seconds; labels are codes, -1 where unknown."""
+
+    submit: float
+    eligible: float
+    wait: float
+    walltime: float
+    expected: float
+    nodes: float
+    cores: float
+    gpus: float
+    memory_gb: float
+    user: float
+    account: float
+    partition: float
+    qos: float
+    partition_priority: float
+    qos_priority: float
+    priority: float
+    fairshare: float
+    usage: float
+    machine_nodes: float
+    requeues: float
+    dominant: float
+    load: float
+    cpu: float
+    memory_mb: float
+    chain: float
+    risk: float
+
+
+Order = Callable[[float, JobView], float]
+
+
+def fcfs(now: float, job: JobView) -> float:
+    """First come, first served."""
+    return job.submit
+
+
+@dataclass(eq=False)
+class Job:
+    """One row of the workload."""
+
+    # What is asked
+    row: int
+    submit: int
+    runtime: int
+    walltime: int
+    expected: int
+    width: int
+    needs: dict[str, int]  # of cluster-wide resources, above 0
+    pools: list[int]  # eligible ones, in order
+    partition: int
+    user: int
+    cancel: int | None  # when its user's cancellation takes effect
+    view: JobView
+    share_label: int
+    fails: bool  # ends with an error when its runtime is over
+    waits_for: list[tuple[Job, DependencyKind, int]] = field(default_factory=list)
+    waited_for_by: list[tuple[Job, DependencyKind]] = field(default_factory=list)
+    # What has become of it
+    state: State = State.PENDING
+    submitted: bool = False
+    doomed: bool = False  # one of its `afterok` cannot come true any more
+    eligible: int | None = None
+    start: int | None = None
+    first_start: int | None = None  # stays when the job is requeued
+    ended: int | None = None
+    requeues: int = 0
+    nodes: list[int] = field(default_factory=list)
+    split: dict[int, int] = field(default_factory=dict)  # nodes it holds of each pool
+    due: int = 0  # when it will end, which policies do not know
+    due_state: State = State.COMPLETED
+    planned_end: int = 0  # as the latest plan had it
+    reserved: int | None = None  # conservative: start of its reservation, …
+    reserved_split: dict[int, int] = field(default_factory=dict)  # … and nodes of each pool
+
+    def released(self) -> int | None:
+        """When it becomes eligible; None as long as a dependency is open."""
+        times = [self.submit]
+        for on, kind, delay in self.waits_for:
+            event: int | None
+            if kind == DependencyKind.AFTER:
+                # Read: a start stays a start when the job is requeued later.
+                event = on.ended if on.first_start is None else on.first_start
+            elif kind == DependencyKind.AFTERANY or on.state == State.COMPLETED:
+                event = on.ended
+            else:
+                event = None
+            if event is None:
+                return None
+            times.append(event + delay)
+        return max(times)
+
+
+def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | None) -> list[Job]:
+    cluster = machine.cluster
+    by = share_category(workload, cluster.fairshare)
+    asked = {
+        name: [float(v) for v in workload.per_node[name]]
+        if name in workload.per_node
+        else [0.0] * len(workload)
+        for name in ("cores", "gpus", "memory_gb")
+    }
+    jobs = []
+    for row in range(len(workload)):
+        walltime = int(workload.walltime_ms[row])
+        expected = walltime if expected_ms is None else int(expected_ms[row])
+        # Read: a prediction below one millisecond counts as one; jobs are planned somewhere.
+        expected = max(1, min(expected, walltime))
+        submit = int(workload.submit_ms[row])
+        cancel = int(workload.cancel_ms[row])
+        index = machine.partition_of(label_of(workload.partition, row))
+        partition = machine.partitions[index]
+        shares = [float(workload.nodes[row]) / cluster.node_count]
+        for name, amount in cluster.resources.items():
+            asked_for = workload.resources.get(name)
+            shares.append(0.0 if asked_for is None else float(asked_for[row]) / max(amount, 1))
+        jobs.append(
+            Job(
+                row=row,
+                submit=submit,
+                runtime=int(workload.runtime_ms[row]),
+                fails=workload.fails is not None and bool(workload.fails[row]),
+                walltime=walltime,
+                expected=expected,
+                width=int(workload.nodes[row]),
+                needs={
+                    name: int(amounts[row])
+                    for name, amounts in workload.resources.items()
+                    if amounts[row] > 0
+                },
+                pools=[
+                    number
+                    for number, pool in enumerate(machine.pools)
+                    if _suits(cluster, partition, pool.group, {k: v[row] for k, v in asked.items()})
+                ],
+                partition=index,
+                user=int(workload.user.codes[row]),
+                cancel=None if cancel < 0 else max(cancel, submit),
+                share_label=int(by.codes[row]),
+                view=JobView(
+                    submit=submit / MS_PER_S,
+                    eligible=submit / MS_PER_S,
+                    wait=0.0,
+                    walltime=walltime / MS_PER_S,
+                    expected=expected / MS_PER_S,
+                    nodes=float(workload.nodes[row]),
+                    cores=asked["cores"][row],
+                    gpus=asked["gpus"][row],
+                    memory_gb=asked["memory_gb"][row],
+                    user=float(workload.user.codes[row]),
+                    account=float(workload.account.codes[row]),
+                    partition=float(workload.partition.codes[row]),
+                    qos=float(workload.qos.codes[row]),
+                    partition_priority=_relative(
+                        partition.priority, [p.priority for p in cluster.partitions]
+                    ),
+                    qos_priority=_relative(
+                        cluster.qos.get(label_of(workload.qos, row) or "", 0), cluster.qos.values()
+                    ),
+                    priority=float(workload.priority[row]),
+                    fairshare=1.0,
+                    usage=0.0,
+                    machine_nodes=float(cluster.node_count),
+                    requeues=0.0,
+                    dominant=max(shares),
+                    load=sum(shares),
+                    cpu=asked["cores"][row] * float(workload.nodes[row]),
+                    memory_mb=asked["memory_gb"][row] * float(workload.nodes[row]) * 1024,
+                    chain=0.0,
+                    risk=0.0,
+                ),
+            )
+        )
+    edges = workload.dependencies
+    for job_row, on_row, kind, delay in zip(
+        edges.job.tolist(), edges.on.tolist(), edges.kind.tolist(), edges.delay_ms.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        jobs[job_row].waits_for.append((jobs[on_row], DependencyKind(kind), delay))
+        jobs[on_row].waited_for_by.append((jobs[job_row], DependencyKind(kind)))
+    return jobs
+
+
+def _relative(weight: float, weights: Iterable[float]) -> float:
+    """A weight relative to the largest; 0 if none is above 0."""
+    top = max(weights, default=0.0)
+    return weight / top if top > 0 else 0.0
+
+
+def label_of(category: Category, row: int) -> str | None:
+    code = int(category.codes[row])
+    return None if code < 0 else category.labels[code]
+
+
+def _suits(cluster: Cluster, partition: Partition, group: int, asked: dict[str, float]) -> bool:
+    """Whether nodes of the group are in the partition and have what is asked of each."""
+    of = cluster.nodes[group]
+    if partition.groups is not None and of.name not in partition.groups:
+        return False
+    has = {"cores": of.cores, "gpus": of.gpus, "memory_gb": of.memory_gb}
+    for name, amount in asked.items():
+        there = has[name]
+        if there is not None and there < amount:
+            return False
+    return True
+
+
+def share_category(workload: Workload, share: FairShare) -> Category:
+    return workload.account if share.by == "account" else workload.user

@@ -1,0 +1,251 @@
+"""The scheduling passes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from hpctwin.model import MS_PER_S, State
+from tests.reference.events import Events
+from tests.reference.jobs import Job, Order
+from tests.reference.plan import Plan
+from tests.reference.results import Pass
+
+OVERDUE_STEP_MS = 60 * MS_PER_S
+
+
+class Simulation(Events):
+    """Events, and a pass after each batch of them."""
+
+    def one_pass(self) -> None:
+        self.started = []
+        self.made = []
+        queue = self.in_state(State.WAITING)
+        self.show(queue)
+        queue = self.ordered(queue, self.order)
+        {
+            "none": self.pass_none,
+            "first-fit": self.pass_first_fit,
+            "easy": self.pass_easy,
+            "conservative": self.pass_conservative,
+            "pack": self.pass_pack,
+        }[self.backfill](queue, self.plan())
+        if self.observer is not None:
+            self.observer(self.now, list(self.made))
+        if self.log is not None:
+            self.log.append(Pass(self.now, tuple(self.started), tuple(self.made)))
+
+    def show(self, queue: list[Job]) -> None:
+        """Bring what orderings see up to date."""
+        factors = self.share.factors(self.now)
+        for job in queue:
+            assert job.eligible is not None
+            view = job.view
+            view.eligible = job.eligible / MS_PER_S
+            view.wait = (self.now - job.submit) / MS_PER_S
+            view.fairshare, view.usage = factors[job.share_label]
+            view.requeues = float(job.requeues)
+            view.chain = self.chain(job) / MS_PER_S
+
+    def chain(self, job: Job) -> int:
+        """Expected runtimes of the longest chain of submitted jobs that wait for a job, ms."""
+        lengths = [
+            other.expected + self.chain(other) for other, _ in job.waited_for_by if other.submitted
+        ]
+        return max(lengths, default=0)
+
+    def ordered(self, queue: list[Job], order: Order) -> list[Job]:
+        # Rows are sorted by submit time, then job id, so that the row settles ties.
+        return sorted(queue, key=lambda job: (order(self.now / MS_PER_S, job.view), job.row))
+
+    def plan(self) -> Plan:
+        """The plan without waiting jobs."""
+        running = self.in_state(State.RUNNING)
+        for job in running:
+            job.planned_end = self.expected_end(job)
+        return Plan(self.machine, running, self.now, self.placement)
+
+    def expected_end(self, job: Job) -> int:
+        assert job.start is not None
+        end = job.start + job.expected
+        while end <= self.now:  # overdue
+            end += OVERDUE_STEP_MS
+        return min(end, job.start + job.walltime) if self.terminate else end
+
+    def skipped(self, job: Job) -> bool:
+        # Read: up are nodes that have not failed, of those that the job could use; nodes away for
+        # maintenance are up, since it is known when they come back.
+        if job.width > sum(len(self.machine.up(pool)) for pool in job.pools):
+            return True
+        limit = self.machine.partitions[job.partition].max_jobs_per_user
+        # Read: where the user is not known, there is no user to limit.
+        if limit is None or job.user < 0:
+            return False
+        same = [
+            other
+            for other in self.in_state(State.RUNNING)
+            if other.user == job.user and other.partition == job.partition
+        ]
+        return len(same) >= limit
+
+    def begin(self, job: Job, split: dict[int, int]) -> None:
+        machine = self.machine
+        job.nodes = []
+        for pool, count in split.items():
+            free = machine.free(pool)
+            assert len(free) >= count
+            job.nodes += free[:count]
+        job.nodes.sort()
+        for node in job.nodes:
+            machine.job_on[node] = job
+        self.share.change(job.share_label, self.now, job.width)
+        speed = min(machine.cluster.nodes[machine.pools[pool].group].speed for pool in split)
+        runtime = job.runtime if speed == 1 else math.ceil(job.runtime / speed)
+        job.state = State.RUNNING
+        job.start = self.now
+        if job.first_start is None:
+            job.first_start = self.now
+        job.split = split
+        job.planned_end = self.now + job.expected
+        job.reserved = None
+        if self.terminate and runtime > job.walltime:
+            job.due, job.due_state = self.now + job.walltime, State.WALLTIME
+        else:
+            ending = State.FAILED if job.fails else State.COMPLETED
+            job.due, job.due_state = self.now + runtime, ending
+        self.started.append(job.row)
+
+    def start_if_it_fits(self, job: Job, plan: Plan) -> bool:
+        split = plan.room(job, self.now)
+        if split is None:
+            return False
+        plan.take(job, split, self.now)
+        self.begin(job, split)
+        return True
+
+    def pass_none(self, queue: list[Job], plan: Plan) -> None:
+        blocked: set[int | str] = set()
+        for job in queue:
+            if self.skipped(job):
+                continue
+            wants: set[int | str] = {*job.pools, *job.needs}
+            if wants & blocked or not self.start_if_it_fits(job, plan):
+                blocked |= wants
+
+    def pass_first_fit(self, queue: list[Job], plan: Plan) -> None:
+        for job in queue:
+            if not self.skipped(job):
+                self.start_if_it_fits(job, plan)
+
+    def pass_easy(self, queue: list[Job], plan: Plan) -> None:
+        handed_out: Counter[int] = Counter()  # by partition
+        candidates = []
+        for job in queue:
+            if handed_out[job.partition] >= self.k:
+                candidates.append(job)
+            elif not self.skipped(job) and not self.start_if_it_fits(job, plan):
+                self.reserve(job, plan)
+                handed_out[job.partition] += 1
+        for job in self.ordered(candidates, self.candidate_order):
+            if not self.skipped(job):
+                self.start_if_it_fits(job, plan)
+
+    def pass_pack(self, queue: list[Job], plan: Plan) -> None:
+        while patient := [
+            job
+            for job in queue
+            if job.state == State.WAITING
+            and self.now - job.eligible >= self.patience
+            and not self.skipped(job)
+        ]:
+            oldest = min(patient, key=lambda job: (job.eligible, job.row))
+            if not self.start_if_it_fits(oldest, plan):
+                self.reserve(oldest, plan)
+                break
+        candidates = [
+            (place, job)
+            for place, job in enumerate(queue[: self.depth])
+            if job.state == State.WAITING
+            and not (patient and job is oldest)
+            and self.fits_now(job)
+            and not self.skipped(job)
+        ]
+        while candidates := [(place, job) for place, job in candidates if self.fits_now(job)]:
+            best = max(
+                candidates,
+                key=lambda one: (
+                    (1.0 - 0.5 * one[0] / len(queue)) * self.alignment(one[1]) / one[1].expected,
+                    -one[0],
+                ),
+            )
+            candidates.remove(best)
+            if not self.skipped(best[1]):
+                self.start_if_it_fits(best[1], plan)
+
+    def free_nodes(self, pool: int) -> int:
+        if self.machine.pools[pool].away(self.now):
+            return 0
+        return len(self.machine.free(pool))
+
+    def free_resources(self) -> dict[str, int]:
+        free = dict(self.machine.resources)
+        for job in self.in_state(State.RUNNING):
+            for name, amount in job.needs.items():
+                free[name] -= amount
+        return free
+
+    def fits_now(self, job: Job) -> bool:
+        free = self.free_resources()
+        return sum(self.free_nodes(pool) for pool in job.pools) >= job.width and all(
+            free[name] >= amount for name, amount in job.needs.items()
+        )
+
+    def alignment(self, job: Job) -> float:
+        """Sum over nodes and resources of the share asked for times the share that is free."""
+        pools = range(len(self.machine.pools))
+        nodes = self.machine.cluster.node_count
+        total = (job.width / nodes) * (sum(self.free_nodes(pool) for pool in pools) / nodes)
+        free = self.free_resources()
+        for name, amount in self.machine.resources.items():
+            if amount:
+                total += (job.needs.get(name, 0) / amount) * (free[name] / amount)
+        return total
+
+    def reserve(self, job: Job, plan: Plan) -> tuple[int, dict[int, int]]:
+        start, split = plan.earliest(job)
+        plan.take(job, split, start)
+        self.made.append((job.row, start))
+        return start, split
+
+    def pass_conservative(self, queue: list[Job], plan: Plan) -> None:
+        for job in queue:
+            if job.reserved is not None and self.skipped(job):
+                job.reserved = None
+                self.came_back = True  # counts for this pass
+        compress, self.came_back = self.came_back, False
+        holders = [job for job in queue if job.reserved is not None]
+        fresh = any(job.reserved < self.now for job in holders)
+        if not fresh:
+            for job in holders:
+                plan.take(job, job.reserved_split, job.reserved)
+            # Read: reservations hold the numbers of nodes of each pool that they got when made.
+            if not plan.consistent():
+                fresh = True
+                plan = self.plan()
+        if fresh:
+            for job in holders:
+                job.reserved = None
+        for job in queue:
+            if self.skipped(job):
+                if job.reserved is not None:
+                    plan.give(job, job.reserved_split, job.reserved)
+                    job.reserved = None
+                    self.came_back = True  # counts for the next pass
+                continue
+            if job.reserved is not None and compress:
+                plan.give(job, job.reserved_split, job.reserved)
+                job.reserved = None
+            if job.reserved is None:
+                job.reserved, job.reserved_split = self.reserve(job, plan)
+            if job.reserved == self.now:
+                self.begin(job, job.reserved_split)

@@ -1,0 +1,104 @@
+"""The simulation of a whole workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hpctwin.model import Cluster, Workload, to_ms
+from tests.reference.events import Observer
+from tests.reference.jobs import Order, fcfs, jobs_of
+from tests.reference.machine import Machine
+from tests.reference.passes import Simulation
+from tests.reference.results import Pass, ReferenceJob
+from tests.reference.share import Usage
+
+
+def simulate_reference(
+    workload: Workload,
+    cluster: Cluster,
+    *,
+    order: Order = fcfs,
+    backfill: str = "easy",
+    reservations: int = 1,
+    candidate_order: Order | None = None,
+    placement: str = "first_fit",
+    overrun: str = "terminate",
+    on_dependency_failure: str = "cancel",
+    expected_ms: Sequence[int] | None = None,
+    depth: int = 1000,
+    patience_ms: int = 86_400_000,
+    until_ms: int | None = None,
+    outages: Iterable[tuple[int, int, int]] | None = None,
+    observer: Observer | None = None,
+    log: list[Pass] | None = None,
+) -> list[ReferenceJob]:
+    """Simulate, and say for each row of the workload what became of it.
+
+    Args:
+        workload: the jobs.
+        cluster: the system.
+        order: smallest first; gets the time in seconds.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative`` or ``pack``.
+        reservations: the k of EASY.
+        candidate_order: for EASY's candidates, if not the same.
+        placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
+            lowest free numbers.
+        overrun: ``terminate`` or ``continue``.
+        on_dependency_failure: ``cancel`` or ``hold``.
+        expected_ms: predicted runtimes by row; the walltimes if left out.
+        depth, patience_ms: of ``pack``.
+        until_ms: events after this time do not happen any more.
+        outages: (node, start, duration) in ms; those of the cluster if left out.
+        observer: called after each pass with the time and the reservations made in it as
+            (row, start). With conservative backfilling these are all that were newly made or
+            made again, also for jobs that then started at once.
+        log: passes are appended to it.
+    """
+    _one_of("backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack"))
+    _one_of("placement", placement, ("first_fit", "best_fit", "spread"))
+    _one_of("overrun", overrun, ("terminate", "continue"))
+    _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
+    if outages is None:
+        if cluster.failures.mtbf is not None:
+            raise ValueError("the reference draws no failures: give the outages")
+        outages = [(o.node, to_ms(o.start), to_ms(o.duration)) for o in cluster.failures.outages]
+    machine = Machine(cluster)
+    simulation = Simulation(
+        machine=machine,
+        jobs=jobs_of(workload, machine, expected_ms),
+        outages=list(outages),
+        share=Usage(workload, cluster.fairshare),
+        order=order,
+        candidate_order=candidate_order or order,
+        backfill=backfill,
+        k=reservations,
+        depth=depth,
+        patience=patience_ms,
+        placement=placement,
+        terminate=overrun == "terminate",
+        hold=on_dependency_failure == "hold",
+        observer=observer,
+        log=log,
+    )
+    simulation.run(until_ms)
+    return [
+        ReferenceJob(
+            row=job.row,
+            state=job.state,
+            eligible_ms=_or_none(job.eligible),
+            start_ms=_or_none(job.start),
+            end_ms=_or_none(job.ended),
+            requeues=job.requeues,
+            nodes=tuple(job.nodes),
+        )
+        for job in simulation.jobs
+    ]
+
+
+def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{what} {value!r} is none of {', '.join(known)}")
+
+
+def _or_none(time: int | None) -> int:
+    return -1 if time is None else time
