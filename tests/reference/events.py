@@ -44,6 +44,7 @@ class Events:
         self.repairs = [(start + duration, node) for node, start, duration in self.outages]
         # Pools know themselves when they are away; what is kept here makes the instants.
         self.maintenance = [time for span in self.machine.maintenance_ms for time in span]
+        self.maintenance += [time for span in self.machine.raises for time in span[:2]]
         self.unsubmitted = list(self.jobs)
         self.cancellations = [job for job in self.jobs if job.cancel is not None]
 
@@ -113,6 +114,8 @@ class Events:
                 continue
             if job.state == State.RUNNING:
                 self.vacate(job)
+                if job.start > now:  # its nodes were still being switched on
+                    job.start, job.first_start, job.nodes = None, None, []
             elif job.reserved is not None:
                 job.reserved = None
                 self.came_back = True

@@ -55,6 +55,8 @@ class Machine:
         self.resources = dict(cluster.resources)
         self.outages_over = [0] * len(group_of)  # how many outages last on each node
         self.job_on: list[Job | None] = [None] * len(group_of)
+        self.back: dict[int, int] = {}  # nodes not on that no job may have yet: when they are on
+        self.raises: list[tuple[int, int, str, int]] = []  # more of a resource from start to end
 
     def partition_of(self, label: str | None) -> int:
         """Index of the partition a job goes to."""
@@ -70,5 +72,7 @@ class Machine:
         return [node for node in self.pools[pool].nodes if not self.outages_over[node]]
 
     def free(self, pool: int) -> list[int]:
-        """Numbers of the pool's nodes that have not failed and have no job."""
-        return [node for node in self.up(pool) if self.job_on[node] is None]
+        """Numbers of the pool's nodes that have not failed, are on and have no job."""
+        return [
+            node for node in self.up(pool) if self.job_on[node] is None and node not in self.back
+        ]

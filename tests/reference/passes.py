@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
 
 from hpctwin.model import MS_PER_S, State
 from tests.reference.events import Events
@@ -12,6 +13,11 @@ from tests.reference.plan import Plan
 from tests.reference.results import Pass
 
 OVERDUE_STEP_MS = 60 * MS_PER_S
+
+
+def exact(speed: float) -> Fraction:
+    """A speed as its decimals say: 0.7 is seven tenths."""
+    return Fraction(speed).limit_denominator(10**9)
 
 
 class Simulation(Events):
@@ -92,35 +98,51 @@ class Simulation(Events):
         machine = self.machine
         job.nodes = []
         for pool, count in split.items():
-            free = machine.free(pool)
+            free = self.by_preference(machine.free(pool))
             assert len(free) >= count
             job.nodes += free[:count]
         job.nodes.sort()
         for node in job.nodes:
             machine.job_on[node] = job
         self.share.change(job.share_label, self.now, job.width)
-        speed = min(machine.cluster.nodes[machine.pools[pool].group].speed for pool in split)
-        runtime = job.runtime if speed == 1 else math.ceil(job.runtime / speed)
         job.state = State.RUNNING
-        job.start = self.now
+        job.start = self.when_on(job.nodes)
         if job.first_start is None:
-            job.first_start = self.now
+            job.first_start = job.start
         job.split = split
-        job.planned_end = self.now + job.expected
+        job.planned_end = job.start + job.expected
         job.reserved = None
-        if self.terminate and runtime > job.walltime:
-            job.due, job.due_state = self.now + job.walltime, State.WALLTIME
-        else:
-            ending = State.FAILED if job.fails else State.COMPLETED
-            job.due, job.due_state = self.now + runtime, ending
+        self.set_end(job, job.start, Fraction(job.runtime))
         self.started.append(job.row)
+
+    def by_preference(self, nodes: list[int]) -> list[int]:
+        """Free nodes of a pool, those first that a job gets first."""
+        return nodes
+
+    def when_on(self, nodes: list[int]) -> int:
+        """When all nodes that a job was given are on."""
+        return self.now
+
+    def speed_of(self, job: Job) -> Fraction:
+        """That of the slowest node a job has."""
+        nodes = self.machine.cluster.nodes
+        return min(exact(nodes[self.machine.pools[pool].group].speed) for pool in job.split)
+
+    def set_end(self, job: Job, since: int, work: Fraction) -> None:
+        """A job with so much work left at a time, ms at speed 1: when will it end, and how?"""
+        end = since + math.ceil(work / self.speed_of(job))
+        limit = job.start + job.walltime
+        if self.terminate and end > limit:
+            job.due, job.due_state = limit, State.WALLTIME
+        else:
+            job.due, job.due_state = end, State.FAILED if job.fails else State.COMPLETED
 
     def start_if_it_fits(self, job: Job, plan: Plan) -> bool:
         split = plan.room(job, self.now)
         if split is None:
             return False
-        plan.take(job, split, self.now)
         self.begin(job, split)
+        plan.change(job, split, self.now, job.planned_end, -1)
         return True
 
     def pass_none(self, queue: list[Job], plan: Plan) -> None:
@@ -249,3 +271,5 @@ class Simulation(Events):
                 job.reserved, job.reserved_split = self.reserve(job, plan)
             if job.reserved == self.now:
                 self.begin(job, job.reserved_split)
+                # Longer than reserved, if its nodes are not on yet.
+                plan.change(job, job.split, self.now + job.expected, job.planned_end, -1)

@@ -20,8 +20,10 @@ class Plan:
         self.placement = placement
         up = {pool: len(machine.up(pool)) for pool in range(len(machine.pools))}
         changes = {now} | {job.planned_end for job in running}
-        for start, end in machine.maintenance_ms:
+        raises = [(start, end) for start, end, _, _ in machine.raises]
+        for start, end in machine.maintenance_ms + raises:
             changes |= {time for time in (start, end) if time > now}
+        changes |= set(machine.back.values())
         self.times = sorted(changes)
         self.free: list[dict[int | str, int]] = []
         for time in self.times:
@@ -30,7 +32,11 @@ class Plan:
                 if job.planned_end > time:
                     for key, amount in held(job, job.split):
                         amounts[key] -= amount
+            for start, end, name, more in machine.raises:
+                if start <= time < end:
+                    amounts[name] += more
             for number, pool in enumerate(machine.pools):
+                amounts[number] -= sum(machine.back.get(node, 0) > time for node in pool.nodes)
                 # An overdue job may be on nodes that are away; then less than nothing is free,
                 # which counts as nothing.
                 if pool.away(time):
@@ -56,29 +62,28 @@ class Plan:
                 return None
         return split_over(job.width, least, self.placement)
 
-    def earliest(self, job: Job) -> tuple[int, dict[int, int]]:
-        """The earliest start from now on, and the nodes of each pool.
+    def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, int]]:
+        """The earliest start from now on, and not before a time, and the nodes of each pool.
 
         A job that does not fit a moment before t can only begin to fit at t if something changes
         at t, so that only the steps need to be tried.
         """
         for time in self.times:
-            split = self.room(job, time)
-            if split is not None:
+            if time >= at_least and (split := self.room(job, time)) is not None:
                 return time, split
         raise AssertionError("a job that is neither rejected nor skipped fits an empty machine")
 
     def take(self, job: Job, split: dict[int, int], start: int) -> None:
-        self._add(job, split, start, -1)
+        self.change(job, split, start, start + job.expected, -1)
 
     def give(self, job: Job, split: dict[int, int], start: int) -> None:
-        self._add(job, split, start, 1)
+        self.change(job, split, start, start + job.expected, 1)
 
     def consistent(self) -> bool:
         return all(amount >= 0 for free in self.free for amount in free.values())
 
-    def _add(self, job: Job, split: dict[int, int], start: int, sign: int) -> None:
-        end = start + job.expected
+    def change(self, job: Job, split: dict[int, int], start: int, end: int, sign: int) -> None:
+        """Take what a job holds out of the plan from start to end (-1), or put it back (1)."""
         self._cut(start)
         self._cut(end)
         for time, free in zip(self.times, self.free, strict=True):

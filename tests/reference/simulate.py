@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from hpctwin.model import Cluster, Workload, to_ms
 from tests.reference.events import Observer
-from tests.reference.jobs import Order, fcfs, jobs_of
+from tests.reference.jobs import Job, Order, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
 from tests.reference.results import Pass, ReferenceJob
@@ -81,6 +81,11 @@ def simulate_reference(
         log=log,
     )
     simulation.run(until_ms)
+    return results_of(simulation.jobs)
+
+
+def results_of(jobs: list[Job]) -> list[ReferenceJob]:
+    """What became of each row."""
     return [
         ReferenceJob(
             row=job.row,
@@ -91,7 +96,7 @@ def simulate_reference(
             requeues=job.requeues,
             nodes=tuple(job.nodes),
         )
-        for job in simulation.jobs
+        for job in jobs
     ]
 
 

@@ -1,0 +1,127 @@
+"""The engine against the plain reference where nodes have power states, job by job and node by node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Workload
+from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.model import Cluster
+from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy
+from tests import strategies
+from tests.energy.adapter import outcome, powered, reference_outcome
+from tests.energy.powered import NODES, platforms, power_policies
+from tests.engine.test_against_reference import as_reference
+from tests.reference.powered import simulate_powered_reference
+
+ORDERINGS = {
+    **{name: BUILT_IN[name] for name in ("fcfs", "sjf", "wfp", "largest")},
+    "fairshare": formula("floor(0.5 - fairshare * 1000000)"),
+    "formula": formula("nodes - wait/walltime"),
+}
+BACKFILLS: list[dict[str, Any]] = [
+    {"backfill": "none"},
+    {"backfill": "first-fit"},
+    {"backfill": "easy"},
+    {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
+    {"backfill": "conservative"},
+]
+KINDS = ("none", "psus", "psas-auto", "psas-ipm")
+
+
+def compared(
+    workload: Workload,
+    platform: Platform,
+    power: PowerPolicy,
+    order: Ordering,
+    policy: dict[str, Any],
+    cluster: Cluster | None = None,
+    **options: Any,
+) -> None:
+    placement = options.pop("placement", "first-fit")
+    expected = options.pop("expected_ms", None)
+    chosen = make_policy(order, **policy, placement=placement)
+    simulation = powered(
+        workload,
+        platform,
+        power,
+        policy=chosen,
+        cluster=cluster,
+        expected_s=None if expected is None else [ms / 1000 for ms in expected],
+        **options,
+    )
+    simulation.run()
+    mine = outcome(simulation.energy())
+    reference = simulate_powered_reference(
+        workload,
+        platform,
+        power,
+        cluster=cluster,
+        order=as_reference(chosen.order),
+        backfill=chosen.backfill,
+        reservations=chosen.reservations,
+        candidate_order=as_reference(chosen.candidates),
+        placement=placement.replace("-", "_"),
+        expected_ms=expected,
+        **options,
+    )
+    theirs = reference_outcome(workload, reference)
+    same(mine, theirs)
+
+
+def same(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Times and nodes to the millisecond, energies to the joule and better."""
+    jobs = {
+        job: {"engine": mine["jobs"][job], "reference": row}
+        for job, row in theirs["jobs"].items()
+        if mine["jobs"][job] != row
+    }
+    nodes = {
+        number: {"engine": mine["nodes"][number], "reference": spans}
+        for number, spans in enumerate(theirs["nodes"])
+        if mine["nodes"][number] != spans
+    }
+    assert not jobs, f"jobs differ: {jobs}\nnodes: {nodes}"
+    assert not nodes, f"nodes differ: {nodes}"
+    assert mine["node_j"] == pytest.approx(theirs["node_j"], abs=1e-6)
+    assert mine["job_j"] == pytest.approx(theirs["job_j"], abs=1e-6)
+
+
+@st.composite
+def machines(draw: st.DrawFn, at_once: bool = True, **what: bool) -> tuple[Cluster, Platform]:
+    """A cluster with partitions, resources, maintenance, and its power: 0 to 3 sleep states, modes."""
+    cluster = draw(strategies.clusters(max_nodes=10, outages=False, **what))
+    watts = st.integers(0, 300)
+    times = st.one_of(st.just(0), st.integers(0, 20), st.just(60))
+    groups = []
+    for group in cluster.nodes:
+        wakes = sorted(draw(st.lists(times, max_size=3)))
+        offs = [draw(times if not depth or at_once else st.integers(1, 20)) for depth in range(3)]
+        groups.append(
+            {
+                "name": group.name,
+                "count": group.count,
+                "modes": {
+                    name: {"power_w": draw(watts), "idle_w": draw(watts), "speed": speed}
+                    for name, speed in (("base", draw(st.sampled_from((1.0, 2.0)))), ("slow", 0.5))
+                },
+                "mode": draw(st.sampled_from(("base", "slow"))),
+                "sleep": [
+                    {
+                        "name": f"s{depth}",
+                        "power_w": draw(watts),
+                        "switch_off": {"time": offs[depth], "power_w": draw(watts)},
+                        "switch_on": {"time": wake, "power_w": draw(watts)},
+                    }
+                    for depth, wake in enumerate(wakes)
+                ],
+            }
+        )
+    if not any(group["sleep"] for group in groups):
+        off = {"time": 3, "power_w": 40}
+        groups[0]["sleep"] = [{"power_w": 5, "switch_off": off, "switch_on": off}]
+    return cluster, Platform.model_validate({"nodes": groups})

@@ -1,0 +1,104 @@
+"""The simulation of a whole workload on nodes with power states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.model import Cluster, Workload
+from tests.reference.jobs import Order, fcfs, jobs_of
+from tests.reference.machine import Machine
+from tests.reference.nodes import COMPUTING, Span
+from tests.reference.power import PoweredSimulation
+from tests.reference.results import ReferenceJob
+from tests.reference.share import Usage
+from tests.reference.simulate import results_of
+
+__all__ = ["PoweredResult", "simulate_powered_reference"]
+
+
+@dataclass(frozen=True)
+class PoweredResult:
+    """Jobs by row; the past of each node; energy of each node (by state) and of each job, J."""
+
+    jobs: list[ReferenceJob]
+    nodes: list[list[Span]]
+    node_j: list[dict[tuple[str, str | int], float]]
+    job_j: list[float]
+
+
+def simulate_powered_reference(
+    workload: Workload,
+    platform: Platform,
+    power: PowerPolicy,
+    *,
+    cluster: Cluster | None = None,
+    order: Order = fcfs,
+    candidate_order: Order | None = None,
+    backfill: str = "easy",
+    reservations: int = 1,
+    placement: str = "first_fit",
+    overrun: str = "terminate",
+    expected_ms: list[int] | None = None,
+    watch: Callable[[PoweredSimulation], int | None] | None = None,
+    commands: list[tuple[int, Callable[[PoweredSimulation], None]]] | None = None,
+) -> PoweredResult:
+    """Simulate to the end of the last job; arguments as of `simulate_reference` and the simulation."""
+    base = cluster or Cluster.model_validate(
+        {"nodes": [{"name": g.name, "count": g.count} for g in platform.nodes]}
+    )
+    machine = Machine(base)
+    simulation = PoweredSimulation(
+        machine=machine,
+        jobs=jobs_of(workload, machine, expected_ms),
+        outages=[],
+        share=Usage(workload, base.fairshare),
+        order=order,
+        candidate_order=candidate_order or order,
+        backfill=backfill,
+        k=reservations,
+        depth=0,
+        patience=0,
+        placement=placement,
+        terminate=overrun == "terminate",
+        hold=False,
+        observer=None,
+        log=None,
+        platform=platform,
+        power=power,
+        speeds=[group.speed for group in base.nodes],
+        watch=watch,
+        commands=sorted(commands or [], key=lambda one: one[0]),
+    )
+    simulation.run()
+    return PoweredResult(
+        results_of(simulation.jobs),
+        [node.past for node in simulation.nodes],
+        [energies(node) for node in simulation.nodes],
+        [
+            sum(
+                _overlap(span, job.start, job.ended) * node.watts(span)
+                for node in (simulation.nodes[number] for number in job.nodes)
+                for span in node.past
+                if span.state == COMPUTING
+            )
+            if job.start is not None
+            else 0.0
+            for job in simulation.jobs
+        ],
+    )
+
+
+def energies(node: Any) -> dict[tuple[str, str | int], float]:
+    """Energy of a node by state and mode or depth, J."""
+    found: dict[tuple[str, str | int], float] = {}
+    for span in node.past:
+        key = (span.state, span.which)
+        found[key] = found.get(key, 0.0) + (span.end - span.start) / 1000 * node.watts(span)
+    return found
+
+
+def _overlap(span: Span, start: int, end: int) -> float:
+    return max(0, min(span.end, end) - max(span.start, start)) / 1000
