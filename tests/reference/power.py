@@ -36,6 +36,7 @@ class PoweredSimulation(Simulation):
     commands: list[tuple[int, Callable[[PoweredSimulation], None]]] = field(default_factory=list)
     """What is done at a time from outside, after the events of that time."""
     wakes: list[int] = field(default_factory=list)  # when to look whether nodes must be woken
+    looked: int = -1  # when it was looked last which timeouts are over
     once_more: bool = False  # another batch at this time
     pass_due: bool = False  # a pass without a batch, for what was done from outside
 
@@ -90,7 +91,7 @@ class PoweredSimulation(Simulation):
         times = [time for time in [super().next_instant()] if time is not None]
         times += [n.over for n in self.nodes if n.state in (SWITCHING_OFF, SWITCHING_ON)]
         dues = [self.due(node) for node in self.nodes]
-        times += [due for due in dues if due is not None and due > self.now]
+        times += [due for due in dues if due is not None and due > self.looked]
         times += [time for time in self.wakes if time > self.now]
         times += [self.now] * self.once_more
         return min(times, default=None)
@@ -121,6 +122,7 @@ class PoweredSimulation(Simulation):
             elif node.state == SLEEPING and self.job_on(node) is not None:
                 node.switch_on(self.now)
         self.switch_off_due(self.wake_for_the_plan())
+        self.looked = self.now
         self.end_transitions()
         self.bar()
 
