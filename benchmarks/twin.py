@@ -1,8 +1,14 @@
-"""How fast the live twin is: `python benchmarks/twin.py [cycle] [redis] [memory]`, all if none is named.
+"""How fast the live twin is: `python benchmarks/twin.py [cycle] [long] [when] [redis] [memory]`.
+
+All if none is named.
 
 - cycle: one event taken into the mirror and all policies of the pool run ahead, and the same with the
-  choice and the forecasts of all waiting jobs; the ratio to a plain Python loop over the same number of
-  jobs is printed beside it, as a measure of the machine.
+  choice and the forecasts of all waiting jobs; the ratio to a plain Python loop over the same number of jobs
+  is printed beside it, as a measure of the machine.
+- long: a decision with 2,000 jobs waiting on 1,000 nodes, by its parts: the mirror as a simulation, each
+  policy's run in the engine, choice and forecasts, the journal.
+- when: `hpctwin when` as a process of its own, of a job that waits and of one to come, beside a twin with
+  2,000 jobs waiting whose last checkpoint is as old as it gets.
 - redis: from a submission on an emulated cluster to the start of the job there, through a real Redis,
   at about 100 events a second, both as processes of their own.
 - memory: resident memory of the core after 100,000 and after a million events.
@@ -10,14 +16,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -25,10 +35,14 @@ import yaml
 from hpctwin.model import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.manager import UnreachableError
+from hpctwin.rms.manager import Priorities, Report, UnreachableError
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.choice import Decision
+from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
+from hpctwin.twin.journal import CHECKPOINT_CHARACTERS, Journal
+from hpctwin.twin.runner import GARBAGE_AFTER, Twin
 
 TWELVE = (
     "wfp+easy", "fcfs+easy", "sjf+easy", "expansion+easy", "smallest-area+easy", "largest+easy",
@@ -129,6 +143,124 @@ def cycle() -> None:
             f"{name} | {look_ms:.2f} | {median:.2f} | {p90:.2f} | {median / loop_ms:.0f}",
             flush=True,
         )
+
+
+def long_queue(nodes: int = 1000, waiting: int = 2000) -> None:
+    """A decision with a long queue, by its parts; processor time beside wall-clock time."""
+    gc.set_threshold(GARBAGE_AFTER)  # as `Twin.run` does
+    snapshot = busy_cluster(nodes, waiting, nodes // 20)
+    running = [job for job in snapshot.jobs if job.start_s is not None]
+    with (
+        ThreadPoolExecutor(2) as threads,
+        tempfile.TemporaryDirectory() as name,
+        closing(Journal(Path(name) / "j.sqlite")) as journal,
+    ):
+        core = Core(CoreSettings(), threads)
+        core.warm_up()
+        core.take_snapshot(snapshot)
+        parts: dict[str, list[float]] = {}
+
+        def timed(what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+            wall, used = time.perf_counter(), time.process_time()
+            found = function(*arguments)
+            parts.setdefault(what, []).append(1e3 * (time.perf_counter() - wall))
+            parts.setdefault(f"{what}, processor", []).append(1e3 * (time.process_time() - used))
+            return found
+
+        def record(decision: Decision) -> None:
+            with journal.writing():
+                row = journal.input("decide", "{}", NOW_S)
+                journal.decision(decision, input_id=row, at_s=NOW_S, took_ms=0.0, approval=None)
+
+        for seq in range(1, 22):
+            job = running[seq % len(running)]
+            end = ev.JobEnded(cluster="c", run="r", seq=seq, time_s=NOW_S, job_id=job.spec.id)
+            timed("event", core.take_event, end)
+            decision = timed("decision", core.decide, NOW_S)
+            assert decision.waiting == waiting
+            timed("journal", record, decision)
+            now = timed("of it: mirror as a simulation", core.present, NOW_S)
+            for policy in core.pool:
+                future = now.fork(policy)
+                timed(f"of it: {policy.name} in the engine", future.advance)
+            core.take_snapshot(snapshot.model_copy(update={"seq": seq}))
+    print(
+        f"{nodes} nodes, {len(running)} running, {waiting} waiting, 3 policies: median ms, best ms"
+    )
+    for what, took in parts.items():
+        print(f"{what} | {np.median(took[2:]):.1f} | {min(took):.1f}", flush=True)
+
+
+class Silent:
+    """A resource manager that is not asked for anything but a snapshot."""
+
+    cluster, clock_speed, priorities = "c", 1.0, Priorities()
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def snapshot(self) -> Snapshot:
+        """All that there is."""
+        return self._snapshot
+
+    def report(self) -> Report:
+        """Nothing."""
+        return Report()
+
+
+def when(waiting: int = 2000, times: int = 7) -> None:
+    """`hpctwin when` beside a running twin."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        body = {
+            "manager": {"kind": "emulated", "address": "none"},
+            "core": {"own_policy": "fcfs+easy"},
+            "journal": {"path": "j.sqlite"},
+        }
+        (folder / "twin.yaml").write_text(yaml.safe_dump(body))
+        config = TwinConfig.from_yaml(folder / "twin.yaml")
+        snapshot = busy_cluster(1000, waiting, 50)
+        bus = LocalBus()
+        with closing(Journal(config.journal.path)) as journal:
+            twin = Twin(config, Silent(snapshot), bus, journal)  # type: ignore[arg-type]
+            twin.begin()
+            for _ in range(5):
+                twin.turn(0.0)
+            last = snapshot.jobs[-1].spec
+            seq = 0
+            while journal._since_checkpoint < 0.8 * CHECKPOINT_CHARACTERS:
+                for _ in range(100):
+                    seq += 1
+                    changed = last.model_copy(update={"priority": float(seq)})
+                    about = {"cluster": "c", "run": "r", "seq": seq, "time_s": NOW_S}
+                    bus.publish(ev.JobModified(job=changed, **about))
+                twin.turn(0.0)
+            for what, arguments in (
+                ("a job that waits", [last.id]),
+                ("a job to come", ["--nodes", "16", "--walltime", "2h"]),
+            ):
+                took, used = [], []
+                for _ in range(times):
+                    with journal.writing():
+                        twin._write_status()
+                    before, begin = os.times(), time.perf_counter()
+                    command = [sys.executable, "-m", "hpctwin", "when", *arguments, "--json"]
+                    done = subprocess.run(
+                        [*command, "-c", f"{folder}/twin.yaml"], check=False, capture_output=True
+                    )
+                    took.append(time.perf_counter() - begin)
+                    after = os.times()
+                    used.append(
+                        after.children_user + after.children_system
+                        - before.children_user - before.children_system
+                    )  # fmt: skip
+                    assert b"the running twin" in done.stdout, done
+                print(
+                    f"when, {waiting} waiting, {seq} events since the checkpoint, {what}: "
+                    f"median {np.median(took):.2f} s, best {min(took):.2f} s, "
+                    f"processor {np.median(used):.2f} s",
+                    flush=True,
+                )
 
 
 def redis(seconds: float = 30.0) -> None:
@@ -232,6 +364,6 @@ def memory() -> None:
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["cycle", "redis", "memory"]
-    for part in chosen:
-        {"cycle": cycle, "redis": redis, "memory": memory}[part]()
+    parts = {"cycle": cycle, "long": long_queue, "when": when, "redis": redis, "memory": memory}
+    for part in sys.argv[1:] or parts:
+        parts[part]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,3 +169,12 @@ def test_two_values_that_differ_are_shown_differently(
     }  # fmt: skip
     lines = why_policy(decision, Objective({metric: 1.0}))
     assert f"Against b: {says}." in lines
+
+
+def test_asking_a_running_twin_loads_no_simulator() -> None:
+    code = (
+        "import sys; import hpctwin.cli.when, hpctwin.twin.when\n"
+        "print([m for m in ('polars', 'numba', 'hpctwin.simulation') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

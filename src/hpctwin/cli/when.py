@@ -59,7 +59,6 @@ def when_command(
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.config import TwinConfig
     from hpctwin.twin.explain import clock_text
-    from hpctwin.twin.service import open_manager
     from hpctwin.twin.when import full_id, picture_of, when_job, when_request
 
     if (job_id is None) == (nodes is None):
@@ -91,6 +90,8 @@ def when_command(
         title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
     own_s: float | None = None
     if beside and job_id is not None:
+        from hpctwin.twin.service import open_manager
+
         manager = open_manager(settings.manager)
         own_s = manager.own_estimates().get(job_id)
         manager.close()

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from hpctwin.engine import layout
 from hpctwin.model import (
     MS_PER_S,
-    PER_NODE,
     Category,
     Cluster,
     Dependencies,
@@ -22,6 +21,7 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.policies import Policy
+from hpctwin.rms.columns import Columns, SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at
@@ -72,6 +72,7 @@ def present(
     *,
     runtime_s: Mapping[str, float] | None = None,
     arrivals: Sequence[JobSpec] = (),
+    known: SpecRows | None = None,
 ) -> Present:
     """Make the simulation that begins now.
 
@@ -88,6 +89,7 @@ def present(
         policy: what the simulation starts jobs by.
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         arrivals: jobs that will be submitted, with ids of their own.
+        known: what was read of the same jobs before, kept by whoever looks again and again.
 
     Raises:
         ConfigError, WorkloadError: the jobs do not go with the machine.
@@ -96,18 +98,20 @@ def present(
     runs = [job for job in jobs if job.start_s is not None]
     waits = _may_start([job for job in jobs if job.start_s is None], {j.spec.id for j in runs})
     specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
-    submit_s = np.array([spec.submit_s for spec in specs])
+    columns = (known or SpecRows()).columns(specs)
+    submit_s = columns.submit_s
     submit_ms = _ms(submit_s)
     here = len(runs) + len(waits)
     submit_ms[:here] = np.minimum(submit_ms[:here], now_ms)
     submit_ms[here:] = np.maximum(submit_ms[here:], now_ms + 1)
-    for i, spec in enumerate(specs[len(runs) : here], len(runs)):
+    for i, not_before_s in columns.not_before_s:
         # A job that asks for a later start joins the queue then.
-        if spec.not_before_s is not None and spec.not_before_s > now_s:
-            submit_ms[i] = round(spec.not_before_s * MS_PER_S)
-    rank = _ranks(specs)
+        if len(runs) <= i < here and not_before_s > now_s:
+            submit_ms[i] = round(not_before_s * MS_PER_S)
+    rank = _ranks(columns)
     order = np.lexsort((rank, submit_ms))
-    workload = _workload(specs, submit_ms, rank, runtime_s or {}, order, {j.spec.id for j in runs})
+    running_ids = {job.spec.id for job in runs}
+    workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, running_ids)
     cluster = _with_reservations(_at_one_speed(machine), nodes, reservations)
     simulation = Simulation(workload, cluster, policy=policy)
     place = np.argsort(order)
@@ -136,7 +140,7 @@ def present(
     )
     return Present(
         base=simulation,
-        ids=tuple(specs[i].id for i in order),
+        ids=tuple([columns.ids[i] for i in order.tolist()]),
         submit_s=submit_s[order],
         running=rows,
         waiting=np.sort(place[len(runs) : len(runs) + len(waits)]),
@@ -176,11 +180,11 @@ def id_key(job_id: str) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
 
 
-def _ranks(specs: Sequence[JobSpec]) -> npt.NDArray[np.int64]:
+def _ranks(columns: Columns) -> npt.NDArray[np.int64]:
     """The place of each id among all: ids that are equally written are compared as numbers."""
-    ids = [spec.id for spec in specs]
-    if all(i.isdigit() and len(i) < 19 for i in ids):
-        return np.argsort(np.argsort(np.array(ids, np.int64), kind="stable"), kind="stable")
+    if columns.numbers is not None:
+        return np.argsort(np.argsort(columns.numbers, kind="stable"), kind="stable")
+    ids = columns.ids
     order = sorted(range(len(ids)), key=lambda i: id_key(ids[i]))
     rank = np.empty(len(ids), np.int64)
     rank[order] = np.arange(len(ids))
@@ -208,7 +212,7 @@ def _ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 
 
 def _workload(
-    specs: Sequence[JobSpec],
+    columns: Columns,
     submit_ms: npt.NDArray[np.int64],
     rank: npt.NDArray[np.int64],
     runtime_s: Mapping[str, float],
@@ -216,35 +220,36 @@ def _workload(
     running: set[str],
 ) -> Workload:
     # The records were validated when they came in, so the columns are put together directly.
-    size = len(specs)
-    walltime_ms = _ms(np.array([s.walltime_s for s in specs]))
+    size = len(columns.ids)
+    walltime_ms = _ms(columns.walltime_s)
     runtime_ms = walltime_ms.copy()
     if runtime_s:
-        expected = np.array([runtime_s.get(s.id, s.walltime_s) for s in specs])
+        walltimes = columns.walltime_s.tolist()
+        expected = np.array(
+            [runtime_s.get(i, w) for i, w in zip(columns.ids, walltimes, strict=True)]
+        )
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
         runtime_ms = np.clip(_ms(expected), 1, walltime_ms)
     unknown = np.full(size, -1, np.int64)
-    per_node = {}
-    if any(s.cores or s.gpus or s.memory_gb for s in specs):
-        per_node = {name: np.array([getattr(s, name) for s in specs])[order] for name in PER_NODE}
-    resources = {name: np.zeros(size, np.int64) for s in specs for name in s.resources}
-    for i, spec in enumerate(specs):
-        for name, amount in spec.resources.items():
+    resources = {name: np.zeros(size, np.int64) for _, has in columns.resources for name in has}
+    for i, has in columns.resources:
+        for name, amount in has.items():
             resources[name][i] = amount
+    labels = {name: _labels(values, order) for name, values in columns.labels.items()}
     return Workload(
         job_id=rank[order],
         submit_ms=submit_ms[order],
         runtime_ms=runtime_ms[order],
         walltime_ms=walltime_ms[order],
-        nodes=np.array([s.nodes for s in specs], np.int64)[order],
-        user=_labels([s.user for s in specs], order),
-        account=_labels([s.account for s in specs], order),
-        partition=_labels([s.partition for s in specs], order),
-        qos=_labels([s.qos for s in specs], order),
-        priority=np.array([s.priority for s in specs], np.float64)[order],
-        per_node=per_node,
+        nodes=columns.nodes[order],
+        user=labels["user"],
+        account=labels["account"],
+        partition=labels["partition"],
+        qos=labels["qos"],
+        priority=columns.priority[order],
+        per_node={name: values[order] for name, values in columns.per_node.items()},
         resources={name: amounts[order] for name, amounts in resources.items()},
-        dependencies=_dependencies(specs, order, running),
+        dependencies=_dependencies(columns, order, running),
         recorded_start_ms=unknown,
         recorded_nodes=None,
         cancel_ms=unknown,
@@ -252,25 +257,26 @@ def _workload(
     )
 
 
-def _labels(values: list[str], order: npt.NDArray[np.int64]) -> Category:
+def _labels(values: Sequence[str], order: npt.NDArray[np.int64]) -> Category:
     labels = sorted(set(values) - {""})
     code = {label: i for i, label in enumerate(labels)}
-    codes = np.array([code.get(value, -1) for value in values], np.int32)
+    code[""] = -1
+    codes = np.array([code[value] for value in values], np.int32)
     return Category(codes[order], tuple(labels))
 
 
 def _dependencies(
-    specs: Sequence[JobSpec], order: npt.NDArray[np.int64], running: set[str]
+    columns: Columns, order: npt.NDArray[np.int64], running: set[str]
 ) -> Dependencies:
     edges = [
         (i, edge.on, edge.kind, edge.delay_s)
-        for i, spec in enumerate(specs)
-        for edge in spec.dependencies
+        for i, dependencies in columns.dependencies
+        for edge in dependencies
         if not (edge.kind == "after" and edge.on in running)
     ]
     if not edges:
         return Dependencies.none()
-    row = {specs[i].id: place for place, i in enumerate(order)}
+    row = {columns.ids[i]: place for place, i in enumerate(order)}
     place = np.argsort(order)
     return Dependencies(
         job=np.array([place[i] for i, *_ in edges], np.int64),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,10 @@ import numpy.typing as npt
 from hpctwin.engine import layout
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
-from hpctwin.rms.present import Present
 from hpctwin.twin.objective import Outlook
+
+if TYPE_CHECKING:
+    from hpctwin.rms.present import Present
 
 __all__ = ["Past", "WhatIf", "look_ahead"]
 

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
-from hpctwin.rms.present import Present, present
+from hpctwin.rms.columns import SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
@@ -25,6 +25,9 @@ from hpctwin.twin.expect import Expectations
 from hpctwin.twin.forecast import Forecaster
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
+
+if TYPE_CHECKING:
+    from hpctwin.rms.present import Present
 
 __all__ = ["Core", "StartedJob"]
 
@@ -83,6 +86,7 @@ class Core:
         self.expectations = Expectations(settings.predictor)
         self.forecaster = Forecaster()
         self._memory = _Memory(policy=self._ties[0])
+        self._rows = SpecRows()
         self.opportunity = False
 
     def warm_up(self) -> None:
@@ -232,7 +236,8 @@ class Core:
         """Nodes that are up and held by no job."""
         up = {name for name, node in self.mirror.nodes.items() if node.state == "up"}
         for job in self.mirror.jobs.values() if jobs is None else jobs:
-            up.difference_update(job.node_names)
+            if job.node_names:
+                up.difference_update(job.node_names)
         return len(up)
 
     # --- saving ----------------------------------------------------------------------------------
@@ -339,6 +344,9 @@ class Core:
         runtime_s: dict[str, float],
         arrivals: Sequence[JobSpec],
     ) -> Present:
+        # Who only asks how things stand does not wait for the simulator to be loaded.
+        from hpctwin.rms.present import present
+
         mirror = self.mirror
         return present(
             mirror.machine,
@@ -349,6 +357,7 @@ class Core:
             self._policy(policy or self._memory.policy),
             runtime_s=runtime_s,
             arrivals=arrivals,
+            known=self._rows,
         )
 
     def _look(

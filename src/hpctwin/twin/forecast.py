@@ -8,10 +8,13 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.rms.records import JobRecord
 
 __all__ = ["Forecast", "Forecaster"]
+
+FloatArray = npt.NDArray[np.float64]
 
 COVERAGE = 0.8
 """Share of starts that should fall into their interval."""
@@ -64,19 +67,33 @@ class Forecaster:
             start_s: what the what-if in force says, by id.
             now_s: the present.
         """
+        ids = [job.spec.id for job in waiting]
+        started = [i for i in ids if i in start_s]
+        starts = np.array([start_s[i] for i in started], np.float64)
+        lows, highs, calibrated = self._intervals(starts, now_s)
+        spans = dict(
+            zip(
+                started,
+                zip(
+                    starts.tolist(), lows.tolist(), highs.tolist(), calibrated.tolist(), strict=True
+                ),
+                strict=True,
+            )
+        )
         result = []
-        for job in waiting:
-            job_id = job.spec.id
-            start = start_s.get(job_id)
-            if start is None:
+        for job_id in ids:
+            span = spans.get(job_id)
+            if span is None:
                 result.append(Forecast(job_id, now_s, None, None, None))
                 continue
-            low, high, calibrated = self.interval(start, now_s)
+            start, low, high, known = span
             earlier = self._open.get(job_id)
-            wait_s = start - now_s
-            kept = not earlier or wait_s <= 0.5 * ((earlier[-1].start_s or 0) - earlier[-1].made_s)
-            kept = kept and not (earlier and earlier[-1].start_s == start == now_s)
-            one = Forecast(job_id, now_s, start, low, high, calibrated, kept)
+            kept = earlier is None
+            if earlier:
+                last = earlier[-1]
+                kept = start - now_s <= 0.5 * ((last.start_s or 0) - last.made_s)
+                kept = kept and not (last.start_s == start == now_s)
+            one = Forecast(job_id, now_s, start, low, high, known, kept)
             if kept:
                 self._open.setdefault(job_id, []).append(one)
             result.append(one)
@@ -84,16 +101,29 @@ class Forecaster:
 
     def interval(self, start_s: float, now_s: float) -> tuple[float, float, bool]:
         """Between which times a job forecast for ``start_s`` will start; whether it is calibrated."""
+        low, high, calibrated = self._intervals(np.array([start_s]), now_s)
+        return float(low[0]), float(high[0]), bool(calibrated[0])
+
+    def _intervals(
+        self, start_s: FloatArray, now_s: float
+    ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """As `interval`, of many."""
         wait_s = start_s - now_s
-        scale_s = max(wait_s, LEAST_SCALE_S)
-        number = _class_of(wait_s)
-        if number not in self._known:
-            self._known[number] = _quantiles(self._errors[number])
-        known = self._known[number]
-        if known is None:
-            return now_s, start_s + scale_s, False
-        low = max(now_s, start_s + known[0] * scale_s)
-        return low, max(low, start_s + known[1] * scale_s), True
+        scale_s = np.maximum(wait_s, LEAST_SCALE_S)
+        number = np.searchsorted(WAITS_S, wait_s, side="right")
+        low, high = np.full(len(start_s), now_s), start_s + scale_s
+        calibrated = np.zeros(len(start_s), bool)
+        for one in np.unique(number).tolist():
+            if one not in self._known:
+                self._known[one] = _quantiles(self._errors[one])
+            known = self._known[one]
+            if known is None:
+                continue
+            here = number == one
+            low[here] = np.maximum(now_s, start_s[here] + known[0] * scale_s[here])
+            high[here] = np.maximum(low[here], start_s[here] + known[1] * scale_s[here])
+            calibrated[here] = True
+        return low, high, calibrated
 
     def came_true(self, job_id: str, start_s: float) -> None:
         """A job has started: learn from what was said of it."""

@@ -7,6 +7,7 @@ an action is noted before it is sent; what the journal cannot take, the twin doe
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import threading
@@ -37,6 +38,7 @@ RETRY_S = 1.0
 """How long after a fault of the journal or the resource manager the next attempt is made."""
 
 STATUS_EVERY_S = 1.0
+GARBAGE_AFTER = 200_000
 MOST_NOTES = 50
 DAY_S = 86_400.0
 
@@ -97,6 +99,9 @@ class Twin:
 
     def run(self, stop: threading.Event) -> None:
         """Restore, then turn until told to stop; then give scheduling back and save."""
+        # What a decision makes dies with it, and nothing in it is circular: looked for as often as by
+        # default, it costs a walk through all jobs several times a decision.
+        gc.set_threshold(GARBAGE_AFTER)
         self.begin()
         try:
             while not stop.is_set():

@@ -14,7 +14,6 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.explain import Outlook, outlook
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
-from hpctwin.twin.service import open_manager
 from hpctwin.twin.standing import Standing, standing, starts_by
 
 __all__ = ["Picture", "full_id", "picture_of", "when_job", "when_request"]
@@ -64,6 +63,9 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
                 return _picture(standing(journal), "the running twin")
         finally:
             journal.close()
+    # The running twin is asked without any of this.
+    from hpctwin.twin.service import open_manager
+
     manager = open_manager(config.manager)
     try:
         return looked_up(config, manager)
