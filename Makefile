@@ -21,11 +21,14 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
+# The engine is compiled beforehand: else each of pytest's processes would compile it for itself.
 unit: $(VENV)/dev
+	$(BIN)/hpctwin warmup
 	$(BIN)/python -m pytest -q -n 2
 
 # The engine once more, its power states too, with array bounds checked at each access.
 bounds: $(VENV)/dev
+	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 tests/engine tests/energy
 
 bench: $(VENV)/dev
