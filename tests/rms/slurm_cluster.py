@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 NODES = 32
+QUICK = "batch_sched_delay=0,sched_min_interval=10000,sched_interval=1,bf_interval=1"
+"""A pass each second; a Slurm as shipped makes one a minute, and three seconds after a submission."""
 _TAKEN = itertools.count()
 DAEMONS = ("slurmctld", "slurmd", "munged", "sbatch", "squeue")
 
@@ -30,9 +32,9 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
-SelectType=select/linear
+SelectType=select/{select}
 SchedulerType=sched/{scheduler}
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=10000,sched_interval=1,bf_interval=1
+{parameters}
 PriorityType=priority/{priority}
 ReturnToService=2
 SlurmctldTimeout=30
@@ -40,9 +42,11 @@ SlurmdTimeout=60
 InactiveLimit=0
 MinJobAge=300
 KillWait=2
+SlurmdParameters=config_overrides
 {more}
-NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=1 RealMemory=100
-PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP
+NodeName=DEFAULT CPUs={cpus} RealMemory={memory}
+NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
+PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP {partition}
 """
 
 
@@ -62,14 +66,24 @@ class SlurmCluster:
         priority: str = "basic",
         rule: Path | None = None,
         events: Path | None = None,
+        nodes: int = NODES,
+        cpus: int = 1,
+        parameters: str = QUICK,
+        partition: str = "",
+        more: tuple[str, ...] = (),
     ) -> None:
+        """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
+        share nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped; `partition`,
+        `more`: further settings of the partition and of slurm.conf.
+        """
         self.folder = folder
+        self.nodes = nodes
         self.conf = folder / "slurm.conf"
         for name in ("state", "spool"):
             (folder / name).mkdir()
         host = socket.gethostname().partition(".")[0]
-        first = _free_ports(NODES + 1)
-        more = []
+        first = _free_ports(nodes + 1)
+        more = list(more)
         if rule is not None:
             shutil.copy(rule, folder / "job_submit.lua")
             more.append("JobSubmitPlugins=lua")
@@ -81,9 +95,11 @@ class SlurmCluster:
             ]
         self.conf.write_text(
             CONF.format(
-                host=host, folder=folder, port=first + NODES, first=first, last=first + NODES - 1,
-                nodes=NODES, scheduler=scheduler, priority=priority,
-                more="\n".join(more),
+                host=host, folder=folder, port=first + nodes, first=first, last=first + nodes - 1,
+                nodes=nodes, scheduler=scheduler, priority=priority, cpus=cpus, memory=100 * cpus,
+                select="linear" if cpus == 1 else "cons_tres\nSelectTypeParameters=CR_Core",
+                parameters=f"SchedulerParameters={parameters}" if parameters else "",
+                partition=partition, more="\n".join(more),
             )
         )  # fmt: skip
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
@@ -91,10 +107,10 @@ class SlurmCluster:
     def begin(self) -> None:
         _begin_munge()
         self.begin_controller()
-        for number in range(1, NODES + 1):
+        for number in range(1, self.nodes + 1):
             self._run("slurmd", "-f", str(self.conf), "-N", f"n{number}")
         self.wait(
-            lambda: self.say("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(NODES)], 60
+            lambda: self.say("sinfo", "-h", "-o", "%T %D").split() == ["idle", str(self.nodes)], 60
         )
 
     def begin_controller(self) -> None:

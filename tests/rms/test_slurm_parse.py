@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import time
 from typing import Any
 
 import pytest
@@ -12,14 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.rms.hostlist import HostlistError, expand
-from hpctwin.rms.slurm.parse import (
-    OWNED,
-    SlurmFormatError,
-    cluster_snapshot,
-    number,
-    start_times,
-    words,
-)
+from hpctwin.rms.slurm.jobs import MARK, targets
+from hpctwin.rms.slurm.parse import SlurmFormatError, cluster_snapshot, start_times
+from hpctwin.rms.slurm.values import number, words
 
 PARTITIONS = b"PartitionName=main Default=YES MaxNodes=UNLIMITED MaxTime=1-02:00:00 State=UP PriorityTier=3\n"
 NONE = b"No reservations in the system\n"
@@ -85,25 +81,120 @@ def test_a_job_still_being_cleaned_up_holds_its_nodes(state) -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "owned", "held"),
+    ("about", "mine", "held"),
     [
-        ({"priority": 0, "state_reason": "JobHeldUser", "admin_comment": OWNED}, True, False),
-        ({"priority": 0, "state_reason": "JobHeldAdmin", "admin_comment": OWNED}, True, True),
-        ({"priority": 0, "state_reason": "JobHeldUser", "admin_comment": "x"}, False, True),
-        ({"priority": 5, "admin_comment": OWNED}, True, False),
+        ({"admin_comment": MARK}, True, False),
+        ({"admin_comment": f"{MARK}:1800000500"}, True, False),
+        ({"priority": 0, "state_reason": "JobHeldUser", "admin_comment": MARK}, True, True),
+        ({"priority": 0, "state_reason": "JobHeldAdmin", "admin_comment": MARK}, True, True),
+        ({"comment": MARK}, False, False),
+        ({"admin_comment": MARK + "x"}, False, False),
+        ({"admin_comment": MARK, "resv_name": "course"}, False, False),
         ({}, False, False),
     ],
 )
-def test_a_hold_for_the_twin_is_not_a_hold_by_somebody(about, owned, held) -> None:
+def test_a_job_is_the_twins_by_its_admin_comment_and_held_is_held(about, mine, held) -> None:
     found = read([job(**about)])
-    assert (found.owned == {"7"}, found.snapshot.jobs[0].spec.held) == (owned, held)
+    assert (set(found.mine) == {"7"}, found.snapshot.jobs[0].spec.held) == (mine, held)
+
+
+def test_waiting_tasks_of_an_array_are_jobs_of_their_own_and_are_changed_together() -> None:
+    array = {"array_job_id": 7, "admin_comment": MARK}
+    found = read(
+        [
+            job(**array, array_task_string="2-4,8%2"),
+            job(**array, job_id=9, array_task_id=1, job_state="RUNNING", nodes="n1", start_time=5),
+            job(job_id=20, dependency="afterok:7_*(unfulfilled)"),
+            job(job_id=21, dependency="afterany:7_3(unfulfilled)"),
+        ]
+    )
+    specs = {j.spec.id: j.spec for j in found.snapshot.jobs}
+    assert set(specs) == {"7_1", "7_2", "7_3", "7_4", "7_8", "20", "21"}
+    assert found.names == {"9": "7_1"}
+    assert targets(found.mine, found.mine, rest=True) == ["7_[2-4,8]"]
+    assert {e.on for e in specs["20"].dependencies} == {"7_1", "7_2", "7_3", "7_4", "7_8"}
+    assert [e.on for e in specs["21"].dependencies] == ["7_3"]
+
+
+def test_tasks_beyond_the_picture_are_leased_with_the_last_in_it() -> None:
+    found = read([job(array_job_id=7, array_task_string="1-5000", admin_comment=MARK)])
+    assert len(found.snapshot.jobs) == 1000
+    assert targets(found.mine, found.mine, rest=True) == ["7_[1-5000]"]
+    assert targets(["7_1000"], found.mine, rest=False) == ["7_[1000]"]
+    assert any("4000 of its waiting tasks" in note for note in found.notes)
+
+
+def test_a_heterogeneous_job_is_one_job_of_all_its_parts() -> None:
+    found = read(
+        [
+            job(job_id=8, het_job_id=7, node_count=1, time_limit=60, admin_comment=MARK),
+            job(job_id=7, het_job_id=7, node_count=2, admin_comment=MARK),
+        ]
+    )
+    (record,) = found.snapshot.jobs
+    assert (record.spec.id, record.spec.nodes, record.spec.walltime_s) == ("7", 3, 3600)
+    assert targets(["7"], found.mine, rest=True) == ["7", "8"]
+
+
+@pytest.mark.parametrize(
+    ("about", "begins"),
+    [
+        ({"state_reason": "Priority"}, ""),
+        ({"state_reason": "Resources"}, ""),
+        ({"state_reason": "BeginTime"}, ""),
+        ({"state_reason": "Licenses"}, "licence: Licenses"),
+        ({"state_reason": "QOSMaxJobsPerUserLimit"}, "limit"),
+        ({"state_reason": "AssocGrpNodeLimit"}, "limit"),
+        ({"state_reason": "JobArrayTaskLimit"}, "limit"),
+        ({"state_reason": "PartitionNodeLimit"}, "limit"),
+        ({"state_reason": "PartitionDown"}, "partition"),
+        ({"state_reason": "ReqNodeNotAvail"}, "nodes"),
+        ({"state_reason": "BadConstraints"}, "nodes"),
+        ({"state_reason": "InvalidQOS"}, "account"),
+        ({"state_reason": "DependencyNeverSatisfied"}, "dependency"),
+        ({"state_reason": "JobHeldAdmin"}, "hold"),
+        ({"resv_name": "course", "state_reason": "Priority"}, "reservation: course"),
+        ({"state_reason": "SomethingNew"}, "policy: SomethingNew"),
+    ],
+)
+def test_reasons_for_waiting_in_one_vocabulary(about, begins) -> None:
+    reason = read([job(**about)]).snapshot.jobs[0].spec.reason
+    assert reason.startswith(begins)
+    assert bool(reason) == bool(begins)
+
+
+def test_jobs_of_a_partition_that_starts_none_are_blocked_before_slurm_says_so() -> None:
+    partitions = PARTITIONS.replace(b"State=UP", b"State=DOWN")
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job()]}).encode(), json.dumps({"nodes": NODES}).encode(), NONE,
+        partitions, NOW_S,
+    )  # fmt: skip
+    assert found.snapshot.jobs[0].spec.reason == "partition: DOWN"
+
+
+@pytest.mark.parametrize(
+    ("select", "over", "acts"),
+    [
+        ("select/linear", "NO", True),
+        ("select/linear", "FORCE:4", False),
+        ("select/cons_tres", "NO", False),
+        ("select/cons_tres", "EXCLUSIVE", True),
+    ],
+)
+def test_where_nodes_may_be_shared_the_twin_does_not_act_and_says_so(select, over, acts) -> None:
+    partitions = PARTITIONS.replace(b"State=UP", b"State=UP OverSubscribe=" + over.encode())
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job(admin_comment=MARK)]}).encode(),
+        json.dumps({"nodes": NODES}).encode(), NONE, partitions, NOW_S, select,
+    )  # fmt: skip
+    assert bool(found.mine) == acts
+    assert any("several jobs at once" in note for note in found.notes) != acts
 
 
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({"array_task_string": "1-5"}, "array"),
-        ({"het_job_id": 12}, "heterogeneous"),
+        ({"array_job_id": 7, "array_task_string": "1-"}, "array 7 is left alone"),
         ({"node_count": None}, "number of nodes"),
         ({"job_id": "x"}, "without a number"),
         ({"job_state": "RUNNING", "start_time": 0}, "no start time"),
@@ -139,14 +230,18 @@ def test_states_of_nodes(state, flags, is_) -> None:
     assert read([], [node]).snapshot.nodes[0].state == is_
 
 
-def test_reservations_are_read_and_bad_ones_named() -> None:
+def test_reservations_are_read_and_bad_ones_named_whatever_zone_we_are_in(monkeypatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
     text = (
         b"ReservationName=maint StartTime=2099-01-01T00:00:00 EndTime=2099-01-02T00:00:00 Nodes=n[1-2]\n"
         b"ReservationName=bad StartTime=soon EndTime=later Nodes=n1\n"
     )
     found = read([], reservations=text)
-    assert [(r.name, r.node_names) for r in found.snapshot.reservations] == [
-        ("maint", ("n1", "n2"))
+    monkeypatch.undo()
+    time.tzset()
+    assert [(r.name, r.start_s, r.node_names) for r in found.snapshot.reservations] == [
+        ("maint", 4_070_908_800, ("n1", "n2"))
     ]
     assert any("bad" in note for note in found.notes)
 
@@ -180,7 +275,8 @@ def test_whatever_stands_in_a_field_there_is_no_crash_and_no_invented_job(
         return
     assert len(found.snapshot.jobs) <= 1
     for record in found.snapshot.jobs:
-        assert record.spec.id == str(int(number(one["job_id"])))
+        numbers = {number(one["job_id"]), number(one["het_job_id"])} - {None, math.inf}
+        assert record.spec.id in {str(int(n)) for n in numbers}
         assert set(record.node_names) <= {n.name for n in found.snapshot.nodes}
 
 

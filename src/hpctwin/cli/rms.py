@@ -9,63 +9,9 @@ from cyclopts import App, Parameter
 
 __all__ = ["rms_app"]
 
-rms_app = App(name="rms", help="Look at the resource manager; the dead-man's handle.")
+rms_app = App(name="rms", help="Look at the resource manager; what a site puts into it.")
 
 Json = Annotated[bool, Parameter(negative=())]
-ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
-
-
-@rms_app.command
-def deadman(
-    *,
-    config: ConfigPath = Path("hpctwin.yaml"),
-    after: str = "60s",
-    every: str = "5s",
-    once: Annotated[bool, Parameter(negative=())] = False,
-) -> int:
-    """Give scheduling back to the resource manager when the twin shows no life.
-
-    Runs apart from the twin, as a service or from cron with --once. It needs the heartbeat file named in
-    the configuration, and the right to release jobs (Slurm) or to turn scheduling on (PBS).
-    Exit code with --once: 0 the twin lives or
-    scheduling was given back, 1 it could not be given back.
-
-    Args:
-        config: the twin's YAML file.
-        after: how old the last sign of life may be.
-        every: how often to look.
-        once: look once and end.
-    """
-    import logging
-    import signal
-    import threading
-
-    from hpctwin.errors import ConfigError
-    from hpctwin.model import parse_duration_s
-    from hpctwin.rms.deadman import look, watch
-    from hpctwin.rms.manager import LendsScheduling
-    from hpctwin.twin.config import EmulatedSettings, TwinConfig
-    from hpctwin.twin.service import open_manager
-
-    settings = TwinConfig.from_yaml(config).manager
-    if isinstance(settings, EmulatedSettings) or settings.heartbeat is None:
-        raise ConfigError(
-            f"{config}: the handle needs manager.kind slurm or pbs, and manager.heartbeat"
-        )
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
-    manager = open_manager(settings)
-    assert isinstance(manager, LendsScheduling)
-    after_s, every_s = parse_duration_s(after), parse_duration_s(every)
-    if once:
-        outcome = look(manager, settings.heartbeat, after_s)
-        said = "the twin lives" if outcome is None else f"scheduling given back: {outcome.result}"
-        print(said + (f" ({outcome.reason})" if outcome is not None and outcome.reason else ""))
-        return 0 if outcome is None or outcome.result == "done" else 1
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    watch(manager, settings.heartbeat, after_s, stop, every_s=every_s)
-    return 0
 
 
 @rms_app.command
@@ -248,20 +194,46 @@ def slurm_events(
 
 
 @rms_app.command(name="slurm-rule")
-def slurm_rule(*, partition: tuple[str, ...] = ()) -> int:
-    """Print the job_submit.lua that holds jobs for the twin, to be put beside slurm.conf.
+def slurm_rule(
+    *,
+    partition: tuple[str, ...] = (),
+    user: tuple[str, ...] = (),
+    heartbeat: Path = Path("/run/hpctwin/alive"),
+    spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
+) -> int:
+    """Print the job_submit.lua that gives jobs their first lease, to be put beside slurm.conf.
 
     Args:
         partition: only jobs of this partition; give it once per partition. All if left out.
+        user: name or number of a user who may end leases of their own jobs, such as the twin's; root may.
+        heartbeat: the file of manager.heartbeat, as the controller's host sees it.
+        spool: the file of manager.news, which is told of each submission.
     """
+    import pwd
     from importlib.resources import files
 
     from hpctwin.errors import ConfigError
+    from hpctwin.rms.spool import checked_path
 
     for name in partition:
         if not name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(f"{name!r} is not the name of a partition")
+    ids = [0]
+    for name in user:
+        try:
+            ids.append(int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid)
+        except KeyError:
+            raise ConfigError(f"there is no user {name!r} on this machine") from None
     text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
-    names = ", ".join(f'"{name}"' for name in partition)
-    print(text.replace("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"), end="")
+    names = ", ".join(f'["{name}"] = true' for name in partition)
+    trusted = ", ".join(f"[{number}] = true" for number in dict.fromkeys(ids))
+    for line, made in (
+        ("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"),
+        ("local TRUSTED = {[0] = true}", f"local TRUSTED = {{{trusted}}}"),
+        ('"/run/hpctwin/alive"', f'"{checked_path(heartbeat)}"'),
+        ('"/var/spool/hpctwin/slurm-events.jsonl"', f'"{checked_path(spool)}"'),
+    ):
+        assert line in text
+        text = text.replace(line, made)
+    print(text, end="")
     return 0

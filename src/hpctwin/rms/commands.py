@@ -84,8 +84,8 @@ class Commands:
             )
         except FileNotFoundError as error:
             raise UnreachableError(f"{program}: no such command") from error
-        except PermissionError as error:
-            raise UnreachableError(f"{program}: may not be run here") from error
+        except OSError as error:
+            raise UnreachableError(f"{program}: {error.strerror or error}") from error
         except subprocess.TimeoutExpired as error:
             raise UnreachableError(f"{name} took longer than {self.timeout_s:g} s") from error
         if len(done.stdout) > MAX_OUTPUT:

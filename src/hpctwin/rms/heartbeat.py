@@ -1,4 +1,4 @@
-"""The dead-man's handle: a file that the twin renews, and a check that does not depend on it."""
+"""The sign that the twin is in charge: a file that it renews, and that a site's submit rule looks at."""
 
 from __future__ import annotations
 
@@ -11,16 +11,21 @@ from hpctwin.errors import OutputError
 from hpctwin.model import check_file, write_atomically
 from hpctwin.rms.manager import UnreachableError
 
-__all__ = ["age_s", "beat", "why_no_beat"]
+__all__ = ["beat", "why_no_beat"]
 
 
-def beat(path: Path, seq: int) -> None:
-    """Write that the twin lives.
+def beat(path: Path, seq: int, time_s: float | None = None) -> None:
+    """Write that the twin is in charge.
+
+    Args:
+        path: the file.
+        seq: the last event that it has dealt with.
+        time_s: the present by the resource manager's clock; ours if left out.
 
     Raises:
         UnreachableError: the file cannot be written.
     """
-    body = {"time_s": time.time(), "seq": seq, "pid": os.getpid()}
+    body = {"time_s": time_s or time.time(), "seq": seq, "pid": os.getpid()}
     try:
         with write_atomically(path) as file:
             file.write(json.dumps(body).encode())
@@ -35,11 +40,3 @@ def why_no_beat(path: Path) -> str | None:
     except OutputError as error:
         return f"heartbeat: {error}"
     return None
-
-
-def age_s(path: Path) -> float | None:
-    """How long ago the last sign of life was, by the file's own time; None if there never was one."""
-    try:
-        return max(0.0, time.time() - path.stat().st_mtime)
-    except FileNotFoundError:
-        return None

@@ -48,10 +48,14 @@ class Report:
     Args:
         calls_per_minute: how often we asked it for something in the last minute.
         notes: one sentence for each thing that the last snapshot leaves out or takes for granted.
+        look_age_s: how long ago the last look at all of it began; None where each snapshot is a look.
+        fault: why the look after that one failed; empty if it did not.
     """
 
     calls_per_minute: int = 0
     notes: tuple[str, ...] = ()
+    look_age_s: float | None = None
+    fault: str = ""
 
 
 class Priorities(NamedTuple):

@@ -114,8 +114,8 @@ class Updated:
     look: bool
 
 
-def _held(names: Sequence[str], jobs: Mapping[str, JobRecord]) -> bool:
-    wanted = set(names)
+def _held(names: Sequence[str], jobs: Mapping[str, JobRecord], shared: Sequence[str]) -> bool:
+    wanted = set(names) - set(shared)
     return any(not wanted.isdisjoint(job.node_names) for job in jobs.values())
 
 
@@ -139,7 +139,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             job = jobs.get(item.job_id)
             if job is None or not item.node_names:
                 look = True
-            elif job.start_s is None and _held(item.node_names, jobs):
+            elif job.start_s is None and _held(item.node_names, jobs, snapshot.shared):
                 # Whoever had these nodes has ended, of which no news came.
                 look = True
             elif job.start_s is None:

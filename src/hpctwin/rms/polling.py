@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.changes import Changes
@@ -29,7 +30,9 @@ __all__ = ["PolledManager", "Poller"]
 
 logger = logging.getLogger(__name__)
 
-LONGEST_PAUSE_S = 600.0
+LONGEST_PAUSE_S = 60.0
+MOST_OF_THE_TIME = 0.1
+"""No greater part of the time is spent on looking."""
 READ_S = 0.2
 """News are waited for so long at once; a wish for a look is seen as late."""
 OVERLAP_S = 2.0
@@ -45,7 +48,7 @@ class Poller:
     """Looks at a resource manager in a thread, and publishes what has changed.
 
     Where the resource manager pushes news by itself, they are published as they come, and the looks only
-    make sure that nothing was missed. After an error the pause doubles, up to ten minutes. `snapshot`
+    make sure that nothing was missed. After an error the pause doubles, up to a minute. `snapshot`
     gives what was last known, so the controller is asked once per interval however many ask us.
 
     Args:
@@ -86,7 +89,10 @@ class Poller:
         self._moved: dict[str, float] = {}
         self._polled_s = 0.0
         self._changes: Changes | None = None
+        self.fault = ""
+        self._began = 0.0
         self._lock = threading.Lock()
+        self._looking = threading.Lock()
         self._stop = threading.Event()
         self._soon = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="poller", daemon=True)
@@ -113,25 +119,38 @@ class Poller:
         Raises:
             UnreachableError: the manager does not answer.
         """
+        if self._changes is None:
+            self._poll()
         with self._lock:
-            if self._changes is None:
-                self._poll()
             assert self._changes is not None
             return self._changes.last
+
+    def look_age_s(self) -> float:
+        """How long ago the last look that succeeded began, seconds."""
+        return time.monotonic() - self._began
 
     def _loop(self) -> None:
         pause_s = self.every_s
         while not self._stop.is_set():
             begin = time.monotonic()
             try:
-                with self._lock:
-                    self._poll()
+                self._poll()
                 pause_s = self.every_s
-            except HpctwinError as error:
+                self.fault = ""
+            except Exception as error:
+                # Whatever it is, the next look may be better.
                 self.errors += 1
-                pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
-                logger.warning("poll failed, next in %g s: %s", pause_s, error)
-            self._wait(begin + self.floor_s, begin + pause_s)
+                known = isinstance(error, HpctwinError)
+                self.fault = str(error) if known else f"{type(error).__name__}: {error}"
+                pause_s = max(self.every_s, min(LONGEST_PAUSE_S, 2 * pause_s))
+                logger.warning(
+                    "look failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
+                )
+            took_s = time.monotonic() - begin
+            floor_s = (
+                max(self.floor_s, took_s / MOST_OF_THE_TIME) if not self.fault else self.floor_s
+            )
+            self._wait(begin + min(floor_s, pause_s), begin + pause_s)
 
     def _wait(self, earliest: float, latest: float) -> None:
         """Publish news until the next look is due."""
@@ -154,28 +173,32 @@ class Poller:
         self._soon.clear()
 
     def _poll(self) -> None:
-        if self._lines is not None and self._changes is None:
-            # What was pushed before the first look is in it.
-            while self._lines.read(0.0):
-                pass
-        began_s = self._clock()
-        snapshot = self.manager.snapshot()
-        if self.priorities is not None:
-            snapshot = self.priorities.settled(snapshot)
-        self.polls += 1
-        self._polled_s = began_s
-        if self._changes is None:
-            self._changes = Changes(snapshot, run=uuid.uuid4().hex[:12])
-            return
-        self._publish(updated(snapshot, self._missed(snapshot, began_s)))
+        with self._looking:
+            if self._lines is not None and self._changes is None:
+                # What was pushed before the first look is in it, but for what users have asked for.
+                while lines := self._lines.read(0.0):
+                    self._translated(lines)
+            began, began_s = time.monotonic(), self._clock()
+            snapshot = self.manager.snapshot()
+            if self.priorities is not None:
+                snapshot = self.priorities.settled(snapshot)
+            with self._lock:
+                self.polls += 1
+                self._polled_s = began_s
+                self._began = began
+                if self._changes is None:
+                    self._changes = Changes(snapshot, run=uuid.uuid4().hex[:12])
+                else:
+                    self._publish(updated(snapshot, self._missed(snapshot, began_s)))
+
+    def _translated(self, lines: Sequence[str]) -> list[News]:
+        assert self._translate is not None
+        return [item for line in lines for item in self._translate(line)]
 
     def _take(self, lines: Sequence[str]) -> None:
         """Publish what pushed lines say."""
         assert self._lines is not None
-        assert self._translate is not None
-        fresh: list[News] = []
-        for line in lines:
-            fresh += self._translate(line)
+        fresh = self._translated(lines)
         self.news += len(fresh)
         fresh = [item for item in fresh if item.time_s >= self._polled_s - END_OVERLAP_S]
         for item in fresh:
@@ -252,7 +275,8 @@ class PolledManager:
 
     def report(self) -> Report:
         """See `ResourceManager`."""
-        return self.manager.report()
+        poller = self.poller
+        return replace(self.manager.report(), look_age_s=poller.look_age_s(), fault=poller.fault)
 
     def own_estimates(self) -> dict[str, float]:
         """See `ResourceManager`."""

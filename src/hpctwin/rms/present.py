@@ -76,9 +76,11 @@ def present(
 ) -> Present:
     """Make the simulation that begins now.
 
-    Held jobs are left out, and jobs that wait for a job which is not there: nothing says when they
-    may start. A running job is expected to end after its runtime; where that has passed, see
-    `remaining_end_ms`. The scheduler in the simulation plans with walltimes.
+    Held jobs are left out, those that the resource manager would not start (they have a reason), and
+    jobs that wait for a job which is not there: nothing says when they may start. A node on which
+    several jobs run is taken by the one that is expected to end last. A running job is expected to end
+    after its runtime; where that has passed, see `remaining_end_ms`. The scheduler in the simulation
+    plans with walltimes.
 
     Args:
         machine: the cluster's node groups, partitions and resources.
@@ -95,8 +97,11 @@ def present(
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    runs = [job for job in jobs if job.start_s is not None]
-    waits = _may_start([job for job in jobs if job.start_s is None], {j.spec.id for j in runs})
+    runs, stand_ins = _one_job_a_node([j for j in jobs if j.start_s is not None], runtime_s or {})
+    waits = [job for job in jobs if job.start_s is None]
+    if stand_ins:
+        waits = [_waiting_for(job, stand_ins) for job in waits]
+    waits = _may_start(waits, {j.spec.id for j in runs})
     specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
     columns = (known or SpecRows()).columns(specs)
     submit_s = columns.submit_s
@@ -112,7 +117,7 @@ def present(
     order = np.lexsort((rank, submit_ms))
     running_ids = {job.spec.id for job in runs}
     workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, running_ids)
-    cluster = _with_reservations(_at_one_speed(machine), nodes, reservations)
+    cluster = _with_reservations(_at_one_speed(machine), nodes, reservations, runs, now_s)
     simulation = Simulation(workload, cluster, policy=policy)
     place = np.argsort(order)
     number = {node.name: i for i, node in enumerate(nodes)}
@@ -199,6 +204,7 @@ def _may_start(waits: list[JobRecord], running: set[str]) -> list[JobRecord]:
             job
             for job in waits
             if not job.spec.held
+            and not job.spec.reason
             and (not job.spec.dependencies or all(e.on in known for e in job.spec.dependencies))
         ]
         if len(left) == len(waits):
@@ -294,19 +300,85 @@ def _at_one_speed(machine: Cluster) -> Cluster:
     return machine.model_copy(update={"nodes": groups})
 
 
+def _one_job_a_node(
+    runs: Sequence[JobRecord], runtime_s: Mapping[str, float]
+) -> tuple[list[JobRecord], dict[str, str]]:
+    """Running jobs such that each node is held by one: by the one expected to end last.
+
+    Returns:
+        The jobs that are left with nodes, or never had any; and who stands in for each of the others.
+    """
+    holder: dict[str, JobRecord] = {}
+    shared = False
+    for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
+        for name in job.node_names:
+            shared |= name in holder
+            holder[name] = job
+    if not shared:
+        return list(runs), {}
+    kept, stand_ins = [], {}
+    for job in runs:
+        names = tuple(n for n in job.node_names if holder[n] is job)
+        if names or not job.node_names:
+            kept.append(job.model_copy(update={"node_names": names}))
+        else:
+            stand_ins[job.spec.id] = holder[job.node_names[0]].spec.id
+    left = {job.spec.id for job in kept}
+    return kept, {i: other for i, other in stand_ins.items() if other in left}
+
+
+def _expected_end_s(job: JobRecord, runtime_s: Mapping[str, float]) -> tuple[float, str]:
+    lasts_s = runtime_s.get(job.spec.id, job.spec.walltime_s)
+    return (job.start_s or 0.0) + lasts_s, job.spec.id
+
+
+def _waiting_for(job: JobRecord, stand_ins: Mapping[str, str]) -> JobRecord:
+    """A job that waits for those who stand in for the ones it waits for."""
+    if not any(edge.on in stand_ins for edge in job.spec.dependencies):
+        return job
+    edges = tuple(
+        edge.model_copy(update={"on": stand_ins.get(edge.on, edge.on)})
+        for edge in job.spec.dependencies
+    )
+    return job.model_copy(update={"spec": job.spec.model_copy(update={"dependencies": edges})})
+
+
 def _with_reservations(
-    machine: Cluster, nodes: Sequence[NodeRecord], reservations: Sequence[NodeReservation]
+    machine: Cluster,
+    nodes: Sequence[NodeRecord],
+    reservations: Sequence[NodeReservation],
+    runs: Sequence[JobRecord],
+    now_s: float,
 ) -> Cluster:
+    """The machine with its reservations; each node is away once at a time.
+
+    A node reserved now on which a job runs is away because of the job.
+    """
     if not reservations:
         return machine
     number = {node.name: i for i, node in enumerate(nodes)}
-    windows = tuple(
+    used = {number[name] for job in runs for name in job.node_names}
+    spans: dict[int, list[tuple[float, float]]] = {}
+    for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
+        for i in [number[name] for name in r.node_names] or range(len(nodes)):
+            if i in used and r.start_s <= now_s:
+                continue
+            known = spans.setdefault(i, [])
+            if known and r.start_s <= known[-1][1]:
+                known[-1] = (known[-1][0], max(known[-1][1], r.end_s))
+            else:
+                known.append((r.start_s, r.end_s))
+    together: dict[tuple[float, float], list[int]] = {}
+    for i, windows in spans.items():
+        for window in windows:
+            together.setdefault(window, []).append(i)
+    made = tuple(
         Reservation(
-            name=r.name,
-            start=r.start_s,
-            end=r.end_s,
-            nodes=",".join(str(number[name]) for name in r.node_names) or None,
+            name=f"reservation-{count}",
+            start=start_s,
+            end=end_s,
+            nodes=",".join(map(str, sorted(members))),
         )
-        for r in reservations
+        for count, ((start_s, end_s), members) in enumerate(together.items())
     )
-    return machine.model_copy(update={"reservations": windows})
+    return machine.model_copy(update={"reservations": made})

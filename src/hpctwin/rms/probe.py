@@ -93,7 +93,9 @@ def _probe_slurm(folder: str, conf: Path | None) -> Probe:
         lambda: run("scontrol", ["show", "config"]).decode(errors="replace"), result, "config"
     )
     if config is not None:
-        about = dict(re.findall(r"^(\w+)\s*= (.*)$", config, flags=re.MULTILINE))
+        about = {
+            k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", config, flags=re.MULTILINE)
+        }
         _slurm_settings(about, result)
         _slurm_rights(run, about, result)
     return result
@@ -107,12 +109,17 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
     result.add("own start-time estimates", estimates, says)
     lua = "lua" in about.get("JobSubmitPlugins", "")
     result.add(
-        "starting jobs",
+        "acting by lease",
         lua,
         "JobSubmitPlugins has lua; the rule of `hpctwin rms slurm-rule` must be in it"
         if lua
         else "needs JobSubmitPlugins=lua with the rule of `hpctwin rms slurm-rule`",
     )
+    multifactor = about.get("PriorityType") == "priority/multifactor"
+    result.add("acting by priority", multifactor, f"PriorityType={about.get('PriorityType', '?')}")
+    if multifactor and "ACCRUE_ALWAYS" not in about.get("PriorityFlags", ""):
+        says = "without PriorityFlags=ACCRUE_ALWAYS, jobs grow no older while they are leased"
+        result.add("age priority under leases", False, says)
     for what, key, wanted in (
         ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm-events`"),
         ("pushed ends", "JobCompType", "jobcomp/script"),

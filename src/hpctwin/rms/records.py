@@ -168,6 +168,7 @@ class Snapshot(Record):
         jobs: all jobs that have not ended.
         reservations: those that have not ended.
         own_scheduling: whether the resource manager starts jobs by itself.
+        shared: names of the nodes on which it may run several jobs at once.
     """
 
     cluster: Label
@@ -179,6 +180,7 @@ class Snapshot(Record):
     jobs: tuple[JobRecord, ...] = ()
     reservations: tuple[NodeReservation, ...] = ()
     own_scheduling: bool = True
+    shared: tuple[NodeName, ...] = ()
 
     @model_validator(mode="after")
     def _nodes_match_machine(self) -> Self:

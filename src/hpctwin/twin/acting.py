@@ -60,8 +60,14 @@ class Actor:
         return asked.issuperset(starts)
 
     def plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Note the starts that may be sent, before they are; inside `Journal.writing`."""
+        """Note the starts that may be sent, before they are; inside `Journal.writing`.
+
+        By lease, jobs that are not the twin's are the manager's to start.
+        """
         planned = []
+        if self.settings.by == "lease":
+            leases = self.manager.leases()
+            starts = tuple(job_id for job_id in starts if job_id in leases)
         at_s = time.time()
         for job_id in starts:
             why_not = self.guard.refuses("start", at_s)
@@ -78,16 +84,20 @@ class Actor:
     def send(self, planned: list[tuple[int, str]]) -> None:
         """Send what `plan` gave, and note what became of it."""
         outcomes = []
-        for action, job_id in planned:
-            if self.guard.killed():
-                outcomes.append((action, job_id, Outcome("refused", "withheld: kill switch"), 0.0))
-                continue
+        if self.guard.killed():
+            withheld = Outcome("refused", "withheld: kill switch")
+            outcomes = [(action, job_id, withheld, 0.0) for action, job_id in planned]
+        elif planned and self.settings.by == "lease":
             begin = time.perf_counter()
-            try:
-                outcome = self.manager.start(job_id)
-            except UnreachableError as error:
-                outcome = Outcome("unknown", str(error))
-            outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
+            said = self._admit([job_id for _, job_id in planned])
+            took_ms = 1e3 * (time.perf_counter() - begin)
+            lost = Outcome("unknown", "the manager did not say")
+            outcomes = [(action, i, said.get(i, lost), took_ms) for action, i in planned]
+        else:
+            for action, job_id in planned:
+                begin = time.perf_counter()
+                outcome = self._start(job_id)
+                outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
         if not outcomes:
             return
         with self.journal.writing():
@@ -102,6 +112,20 @@ class Actor:
                     body = json.dumps({"job_id": job_id, "time_s": now_s})
                     self.journal.input("refused", body, time.time())
                     self.core.refused(job_id, now_s)
+
+    def _admit(self, job_ids: list[str]) -> dict[str, Outcome]:
+        try:
+            return self.manager.admit(job_ids)
+        except UnreachableError as error:
+            return dict.fromkeys(job_ids, Outcome("unknown", str(error)))
+
+    def _start(self, job_id: str) -> Outcome:
+        if self.guard.killed():
+            return Outcome("refused", "withheld: kill switch")
+        try:
+            return self.manager.start(job_id)
+        except UnreachableError as error:
+            return Outcome("unknown", str(error))
 
     def plan_order(self, decision: int, made: Decision) -> list[tuple[int, str, float]]:
         """Note the changes of priority that order the queue as a decision would start it.

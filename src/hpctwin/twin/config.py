@@ -22,6 +22,7 @@ from hpctwin.model import parse_duration_s, read_yaml
 from hpctwin.model.secrets import without_password
 from hpctwin.model.trusted import check_trusted
 from hpctwin.policies import parse_policy
+from hpctwin.rms.manager import Way
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
@@ -139,8 +140,13 @@ class ActSettings(_Model):
     Args:
         mode: ``observe``: forecast only; ``advise``: decisions are shown, never applied; ``approve``:
             each waits for a person; ``act``.
-        by: ``start``: the cluster's own scheduling rests, and the twin starts jobs. ``priority``: the
-            cluster goes on scheduling, and the twin only puts the waiting jobs in order.
+        by: ``lease``: the cluster goes on scheduling; the twin has waiting jobs begin a little later, again
+            and again, and those that it chooses now. ``start``: the twin starts jobs itself, by force.
+            ``priority``: the twin only puts the waiting jobs in order. Left out: ``lease`` for Slurm and
+            PBS, ``start`` for an emulated cluster.
+        lease: how long a lease is; those of jobs that cannot start soon are longer.
+        longest_lease: the longest of those.
+        look_within: the twin acts only if it has looked at the whole cluster within so long.
         allow: kinds of action that may be sent; left out, what ``by`` needs.
         starts_per_minute: at most so many starts, or changes of priority, in any minute of wall-clock
             time.
@@ -152,8 +158,11 @@ class ActSettings(_Model):
     """
 
     mode: Mode = "observe"
-    by: Literal["start", "priority"] = "start"
-    allow: tuple[Literal["start", "hold", "release", "set_priority"], ...] | None = None
+    by: Way = "start"
+    lease: Duration = Field(default=30.0, ge=5, le=3600)
+    longest_lease: Duration = Field(default=600.0, ge=5, le=86_400)
+    look_within: Duration = Field(default=30.0, ge=1)
+    allow: tuple[Literal["start", "set_priority"], ...] | None = None
     starts_per_minute: int = Field(default=600, ge=1)
     dwell: Duration = Field(default=0.0, ge=0)
     forecast_error: float | None = Field(default=None, gt=0)
@@ -163,13 +172,16 @@ class ActSettings(_Model):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of action that may be sent."""
-        needed = "start" if self.by == "start" else "set_priority"
+        needed = "set_priority" if self.by == "priority" else "start"
         return (needed,) if self.allow is None else self.allow
 
     @model_validator(mode="after")
     def _together(self) -> Self:
         if self.by == "priority" and self.mode == "approve":
-            raise ValueError("mode approve goes with by: start; order is not confirmed job by job")
+            says = "mode approve goes with by: lease or start; order is not confirmed job by job"
+            raise ValueError(says)
+        if self.longest_lease < self.lease:
+            raise ValueError("longest_lease is shorter than lease")
         return self
 
 
@@ -239,8 +251,9 @@ class SlurmSettings(_Model):
         conf: value of ``SLURM_CONF``, where it is not the default.
         timeout: of each command.
         poll_every: pause between two looks at the queue; 60 s spares the controller.
-        poll_floor: least pause, when something is known to have changed.
-        heartbeat: file that `hpctwin rms deadman` looks at.
+        poll_floor: least pause, when something is known to have changed. The pause is longer where a look
+            takes long: no more than a tenth of the time is spent on looking.
+        heartbeat: file that the submit rule looks at: it is renewed while the twin is in charge.
         news: what `hpctwin rms slurm-events` notes.
     """
 
@@ -250,7 +263,7 @@ class SlurmSettings(_Model):
     conf: Path | None = None
     timeout: Duration = Field(default=10.0, gt=0)
     poll_every: Duration = Field(default=60.0, gt=0)
-    poll_floor: Duration = Field(default=5.0, gt=0)
+    poll_floor: Duration = Field(default=0.3, gt=0)
     heartbeat: Path | None = None
     news: NewsSettings | None = None
 
@@ -331,6 +344,24 @@ class TwinConfig(_Model):
     heartbeat_every: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)
     lock: Path | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_default(cls, content: Any) -> Any:
+        """Act by lease where the manager has leases."""
+        if not isinstance(content, dict) or not isinstance(content.get("act", {}), dict):
+            return content
+        manager = content.get("manager")
+        kind = manager.get("kind") if isinstance(manager, dict) else getattr(manager, "kind", "")
+        if kind in ("slurm", "pbs"):
+            content = {**content, "act": {"by": "lease", **(content.get("act") or {})}}
+        return content
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if isinstance(self.manager, SlurmSettings) and self.act.by == "start":
+            raise ValueError("act.by: start: Slurm starts no job by force; use lease or priority")
+        return self
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> TwinConfig:

@@ -7,7 +7,7 @@ decision can be made again from the journal, bit for bit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from hpctwin.rms import events as ev
 from hpctwin.rms.columns import SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
+from hpctwin.twin.blocked import Blocked
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
@@ -117,12 +118,17 @@ class Core:
             return False
         memory = self._memory
         jobs = self.mirror.jobs
-        # What was asked so long ago and is not seen in a snapshot was not done.
+        # What was asked so long ago and is not seen in a snapshot was not done: the manager does not
+        # start it, for reasons of its own.
         oldest_s = snapshot.time_s - self.settings.start_patience
-        memory.asked = {
-            i: t for i, t in memory.asked.items() if _waits(jobs.get(i)) and t > oldest_s
+        asked = {
+            i: t for i, t in memory.asked.items() if _waits(jobs.get(i)) and not jobs[i].spec.reason
         }
+        memory.asked = {i: t for i, t in asked.items() if t > oldest_s}
+        late = asked.keys() - memory.asked.keys()
         memory.put_off = {i: t for i, t in memory.put_off.items() if _waits(jobs.get(i))}
+        for job_id in late:
+            memory.put_off[job_id] = snapshot.time_s + self.settings.retry
         for job_id in [i for i in memory.running if i not in jobs]:
             self._remember(memory.running.pop(job_id))
         for job_id, job in jobs.items():
@@ -187,7 +193,8 @@ class Core:
             return None
         memory = self._memory
         free = self.free_nodes(jobs)
-        choice = min(job.spec.nodes for job in waiting) <= free
+        may_start = [job.spec.nodes for job in waiting if not job.spec.held and not job.spec.reason]
+        choice = min(may_start, default=free + 1) <= free
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
         seed = self.settings.seed + memory.decisions
@@ -289,6 +296,9 @@ class Core:
                     self._remember(started, event.time_s)
                     if job is not None and event.reason in ("exit", "walltime"):
                         self.expectations.saw_end(job, event.time_s)
+            case ev.JobModified() if event.job.reason:
+                # The manager says why it does not start: it holds nothing any more.
+                memory.asked.pop(event.job.id, None)
             case ev.JobDeleted():
                 memory.put_off.pop(event.job_id, None)
                 memory.asked.pop(event.job_id, None)
@@ -314,10 +324,14 @@ class Core:
             memory.past.popleft()
 
     def _jobs_as_of(self, now_s: float) -> list[JobRecord]:
-        """The mirror's jobs, with those asked to start as running, and those put off as not due."""
+        """The mirror's jobs, with those asked to start as running, and those as blocked that are.
+
+        A job that the manager would not start holds nothing, nor do those like it; see `Blocked`.
+        """
         memory = self._memory
         jobs = list(self.mirror.jobs.values())
-        if not memory.asked and not memory.put_off:
+        blocked = self._blocked(now_s)
+        if not memory.asked and not memory.put_off and not blocked:
             return jobs
         held = {name for job in jobs for name in job.node_names}
         free = deque(
@@ -325,7 +339,7 @@ class Core:
         )
         for i, job in enumerate(jobs):
             job_id = job.spec.id
-            if job.start_s is not None:
+            if job.start_s is not None or job.spec.reason:
                 continue
             if job_id in memory.asked and len(free) >= job.spec.nodes:
                 names = tuple(free.popleft() for _ in range(job.spec.nodes))
@@ -334,7 +348,42 @@ class Core:
             elif memory.put_off.get(job_id, now_s) > now_s:
                 spec = job.spec.model_copy(update={"not_before_s": memory.put_off[job_id]})
                 jobs[i] = job.model_copy(update={"spec": spec})
+            elif blocked and (as_other := blocked.like(job.spec)):
+                spec = job.spec.model_copy(update={"reason": f"policy: as job {as_other}"})
+                jobs[i] = job.model_copy(update={"spec": spec})
         return jobs
+
+    def _blocked(self, now_s: float) -> Blocked:
+        """The jobs that the manager would not start, and those that it did not start when asked."""
+        put_off = self._memory.put_off
+        jobs = self.mirror.jobs
+        late = [jobs[i].spec for i, t in put_off.items() if t > now_s and _waits(jobs.get(i))]
+        return Blocked([j.spec for j in jobs.values() if j.start_s is None and j.spec.reason], late)
+
+    def left_to_manager(self, now_s: float, never: Collection[str] = ()) -> set[str]:
+        """Waiting jobs that are not to be kept from starting.
+
+        Those asked to start, those that the manager would not start or has not started when asked, and
+        those that no forecast sees starting, unless they only wait behind a blocked one like them.
+
+        Args:
+            now_s: the present.
+            never: jobs that the last decision sees never starting.
+        """
+        memory = self._memory
+        blocked = self._blocked(now_s)
+        found = set()
+        for job_id, job in self.mirror.jobs.items():
+            spec = job.spec
+            if job.start_s is None and (
+                spec.reason
+                or spec.held
+                or job_id in memory.asked
+                or memory.put_off.get(job_id, 0.0) > now_s
+                or (job_id in never and blocked.like(spec) is None)
+            ):
+                found.add(job_id)
+        return found
 
     def _present(
         self,

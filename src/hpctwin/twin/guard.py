@@ -34,8 +34,8 @@ class Guard:
         return switch is not None and switch.exists()
 
     def in_charge(self) -> bool:
-        """Whether the twin schedules: the cluster's own scheduling should rest."""
-        by_itself = self.settings.by == "start" and self.mode in ("act", "approve")
+        """Whether the twin says which jobs start: by leases, or while the cluster's scheduling rests."""
+        by_itself = self.settings.by != "priority" and self.mode in ("act", "approve")
         return by_itself and not self.killed()
 
     def reorders(self) -> bool:

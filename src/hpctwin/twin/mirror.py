@@ -50,6 +50,7 @@ class Mirror:
         self.seq: int | None = None
         self.time_s = 0.0
         self.own_scheduling = True
+        self.shared: frozenset[str] = frozenset()
         self.needs_snapshot: str | None = "no snapshot yet"
         self.jobs: dict[str, JobRecord] = {}
         self.nodes: dict[str, NodeRecord] = {}
@@ -125,6 +126,7 @@ class Mirror:
         self._snapshot_time_s = snapshot.time_s
         self.time_s = snapshot.time_s if not same_run else max(self.time_s, snapshot.time_s)
         self.own_scheduling = snapshot.own_scheduling
+        self.shared = frozenset(snapshot.shared)
         self.needs_snapshot = None
         self.jobs = {}
         self.nodes = {}
@@ -171,6 +173,7 @@ class Mirror:
             jobs=tuple(self.jobs.values()),
             reservations=tuple(self.reservations.values()),
             own_scheduling=self.own_scheduling,
+            shared=tuple(sorted(self.shared)),
         )
 
     def difference(self, snapshot: Snapshot) -> list[str]:
@@ -265,7 +268,7 @@ class Mirror:
         for name in event.node_names:
             if name not in self.nodes:
                 raise Contradiction(f"node {name} is not known")
-            if name in self._holder:
+            if name in self._holder and name not in self.shared:
                 raise Contradiction(f"node {name} is held by job {self._holder[name]}")
         spec = job.spec
         if spec.dependencies or spec.held:
@@ -310,7 +313,8 @@ class Mirror:
         if job.start_s is None:
             raise Contradiction(f"job {job_id} does not run")
         for name in job.node_names:
-            self._holder.pop(name, None)
+            if self._holder.get(name) == job_id:
+                del self._holder[name]
         return job
 
     # --- the tables and their hash ---------------------------------------------------------------

@@ -28,15 +28,21 @@ from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Input, Journal, JournalError
+from hpctwin.twin.leasing import Leaser
 from hpctwin.twin.restore import apply_input, restored
 
 __all__ = ["Twin"]
+
+_TRIED_AGAIN = ("bus", "events", "taking charge", "acting", "keeping")
+"""Steps whose faults of our own are over when the pause after them is: they are tried again."""
 
 logger = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 """How long after a fault of the journal or the resource manager the next attempt is made."""
 
+LONGEST_PAUSE_S = 8.0
+"""How long after a fault of our own the next attempt is made at most."""
 STATUS_EVERY_S = 1.0
 GARBAGE_AFTER = 200_000
 MOST_NOTES = 50
@@ -73,7 +79,10 @@ class Twin:
         self.core.warm_up()
         self.actor = Actor(config.act, self.guard, self.core, manager, journal, self.now_s)
         self.charge = Charge(config, manager)
-        self.fault: str | None = None
+        self.leaser = Leaser(config.act, self.core, manager, journal, self.now_s)
+        self.lends = config.act.by == "start" and isinstance(manager, LendsScheduling)
+        self.faults: dict[str, str] = {}
+        self._strikes: dict[str, int] = {}
         self.decision: Decision | None = None
         self.decision_id = 0
         self.in_charge = False
@@ -90,15 +99,24 @@ class Twin:
         self._clock: tuple[float, float] | None = None
         self._gap_since: float | None = None
         self._next = dict.fromkeys(
-            ("retry", "resync", "cycle", "heartbeat", "status", "delete"), 0.0
+            ("retry", "pause", "resync", "cycle", "heartbeat", "status", "delete"), 0.0
         )
         self._last_heartbeat = 0.0
+        self._seen = float("-inf")
         self._progress = True
 
     # --- the loop --------------------------------------------------------------------------------
 
+    @property
+    def fault(self) -> str | None:
+        """Why the twin is not in charge, of all reasons; None if there is none."""
+        return "; ".join(f"{what}: {says}" for what, says in self.faults.items()) or None
+
     def run(self, stop: threading.Event) -> None:
-        """Restore, then turn until told to stop; then give scheduling back and save."""
+        """Restore, then turn until told to stop; then end the leases and save.
+
+        No exception ends the loop: what cannot be done is named in the status.
+        """
         # What a decision makes dies with it, and nothing in it is circular: looked for as often as by
         # default, it costs a walk through all jobs several times a decision.
         gc.set_threshold(GARBAGE_AFTER)
@@ -112,7 +130,8 @@ class Twin:
     def begin(self) -> None:
         """Restore the state from the journal, and see what became of actions under way."""
         try:
-            self.core = self.actor.core = restored(self.journal, self.config.core, self._threads)
+            self.core = restored(self.journal, self.config.core, self._threads)
+            self.actor.core = self.leaser.core = self.core
         except (
             Exception
         ) as error:  # whatever is wrong with what was saved, the cluster is still there
@@ -130,16 +149,14 @@ class Twin:
         self.core.mirror.needs_snapshot = "the twin has just begun"
 
     def end(self) -> None:
-        """Give scheduling back, and save the whole state."""
+        """Let go, and save the whole state."""
+        self._let_go()
         try:
-            if self.in_charge and isinstance(self.manager, LendsScheduling):
-                self.manager.give_scheduling()
-                self.in_charge = False
             with self.journal.writing():
                 if self.core.mirror.snapshots:
                     self.journal.checkpoint(self.core.state(), time.time())
                 self._write_status(ended=True)
-        except (JournalError, UnreachableError) as error:
+        except HpctwinError as error:
             logger.warning("at the end: %s", error)
         self.charge.drop()
         if self._threads is not None:
@@ -148,39 +165,84 @@ class Twin:
     def turn(self, timeout_s: float) -> None:
         """One turn: take in what came, decide if that may change something, act, show life.
 
+        What fails is named as a fault, and tried again; while there is one, the twin is not in charge.
+
         Args:
             timeout_s: how long to wait for events at most.
         """
-        monotonic = time.monotonic()
-        if self._held:
-            if monotonic < self._next["retry"]:
-                time.sleep(min(timeout_s, self._next["retry"] - monotonic))
-                return
-            deliveries = self._held
-        else:
-            deliveries = self.bus.receive(timeout_s)
+        began = time.monotonic()
+        if began < self._next["pause"]:
+            time.sleep(min(timeout_s, self._next["pause"] - began))
+            return
+        for name in _TRIED_AGAIN:
+            self._recovered(name)
+        steps = (
+            ("bus", lambda: self._receive(timeout_s)),
+            ("events", self._watch_gap),
+            ("resource manager", self._resync),
+            ("taking charge", self._take_charge),
+            ("deciding", self._decide),
+            ("acting", self._act),
+            ("keeping", self._housekeeping),
+        )
+        for name, step in steps:
+            if not self._try(name, step):
+                # What comes after it needs it, but for saying how things stand.
+                if name != "keeping":
+                    self._try("keeping", self._housekeeping)
+                break
+
+    def _try(self, name: str, step: Callable[[], bool | None]) -> bool:
+        """Do a step of the turn; False if it failed. One that did nothing (False) mends nothing."""
         try:
-            if deliveries:
-                self._take(deliveries)
-            self._watch_gap()
-            self._resync()
-            self._take_charge()
-            if self.in_charge:
-                self.actor.send_approved()
-            self._decide()
-            self._housekeeping()
+            if step() is not False:
+                self._recovered(name)
+                self._strikes.pop(name, None)
+            return True
         except JournalError as error:
-            self._journal_failed(str(error))
+            # What the core has done since is not in the journal: the next record is its whole state.
+            self._checkpoint_due = True
+            self._set_fault("journal", str(error))
+            self._next["retry"] = time.monotonic() + RETRY_S
         except UnreachableError as error:
-            self._set_fault(f"resource manager: {error}")
+            self._set_fault("resource manager", str(error))
             self._next["retry"] = time.monotonic() + RETRY_S
             self._next["resync"] = 0.0
         except HpctwinError as error:
             # A policy or an objective that fails, or a snapshot in a form that is not known.
-            self._set_fault(f"cannot decide: {error}")
-            self._hand_back()
+            self._set_fault("cannot decide" if name == "deciding" else name, str(error))
+            self._again(name)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Also what a user's function raises, such as SystemExit: the twin goes on.
+            if name not in self.faults:
+                logger.exception("%s failed", name)
+            self._set_fault(name, f"{type(error).__name__}: {error}")
+            self._again(name)
+        return False
+
+    def _again(self, name: str) -> None:
+        """Try what failed again soon, from a sound picture."""
+        strikes = self._strikes[name] = self._strikes.get(name, 0) + 1
+        self._next["pause"] = time.monotonic() + min(LONGEST_PAUSE_S, RETRY_S * 2 ** (strikes - 1))
+        if name == "deciding":
+            self.core.opportunity = True
+        elif self.core.mirror.needs_snapshot is None and name in ("bus", "events"):
+            self.core.mirror.needs_snapshot = f"a fault: {self.faults[name]}"
 
     # --- events and snapshots --------------------------------------------------------------------
+
+    def _receive(self, timeout_s: float) -> bool:
+        """Take in what came; what the journal did not take is tried again after a while."""
+        now = time.monotonic()
+        if self._held and now < self._next["retry"]:
+            time.sleep(min(timeout_s, self._next["retry"] - now))
+            return False
+        deliveries = self._held or self.bus.receive(timeout_s)
+        if deliveries:
+            self._take(deliveries)
+        return True
 
     def _take(self, deliveries: list[Delivery]) -> None:
         self._held = deliveries
@@ -201,8 +263,8 @@ class Twin:
                 elif isinstance(event, ev.JobDeleted):
                     self.journal.forget(event.job_id)
         self._held = []
-        self._progress = True
         self._recovered("journal")
+        self._progress = True
         for event in events:
             self.core.take_event(event)
             self._see_time(event.time_s)
@@ -237,20 +299,24 @@ class Twin:
         self.counts["drifts"] += 1
         self._adopt(snapshot)
 
-    def _resync(self) -> None:
-        """Get a snapshot where the mirror needs one, and compare with one now and then."""
+    def _resync(self) -> bool:
+        """Get a snapshot where the mirror needs one, and compare with one now and then.
+
+        Returns:
+            Whether the manager was asked.
+        """
         now = time.monotonic()
         mirror = self.core.mirror
         overdue = self.core.overdue(self.now_s())
         needed = mirror.needs_snapshot is not None or bool(overdue)
         if (not needed and now < self._next["resync"]) or now < self._next["retry"]:
-            return
+            return False
         snapshot = self.manager.snapshot()
-        self._recovered("resource manager")
+        self._seen = now
         self.counts["snapshots"] += 1
         self._next["resync"] = now + self.config.resync_every
         self._see_time(snapshot.time_s, exact=True)
-        if self.in_charge and snapshot.own_scheduling:
+        if self.lends and self.in_charge and snapshot.own_scheduling:
             self.in_charge = False
         if needed:
             self._reference = None
@@ -259,6 +325,7 @@ class Twin:
             self._reference = snapshot
             self._reference_until = now + self.config.gap_patience
             self._compare_with_reference()
+        return True
 
     def _compare_with_reference(self) -> None:
         """Compare the mirror with a snapshot at the very event up to which both know everything."""
@@ -288,13 +355,13 @@ class Twin:
 
     # --- deciding and acting ---------------------------------------------------------------------
 
-    def _decide(self) -> None:
+    def _decide(self) -> bool:
         now = time.monotonic()
         if not (self.core.opportunity or now >= self._next["cycle"]):
-            return
+            return False
         self._next["cycle"] = now + self.config.cycle_every
         if self.core.mirror.needs_snapshot is not None:
-            return
+            return False
         if self._checkpoint_due or self.journal.checkpoint_due:
             with self.journal.writing():
                 self._save_if_due()
@@ -308,7 +375,7 @@ class Twin:
         decision = self.core.decide(**call)
         self._recovered("cannot decide")
         if decision is None:
-            return
+            return True
         took_ms = 1e3 * (time.perf_counter() - begin)
         self.cycle_ms = took_ms
         mode = self.guard.mode
@@ -323,7 +390,7 @@ class Twin:
                 took_ms=took_ms,
                 approval="pending" if asks else None,
             )
-            acts = mode == "act" and self.in_charge and self.fault is None
+            acts = mode == "act" and self.in_charge and not self.faults
             planned = self.actor.plan(row, decision.starts) if acts else []
             reorders = self.guard.reorders() and self.fault is None and self.charge.held()
             changes = self.actor.plan_order(row, decision) if reorders else []
@@ -333,31 +400,95 @@ class Twin:
         self._checkpoint_due |= self._since_checkpoint >= self.config.journal.checkpoint_every
         self.actor.send(planned)
         self.actor.send_order(changes)
+        self.leaser.soon()
         self.guard.watch(self.core.forecaster.median_error)
         self.watch(decision)
+        return True
 
-    def _take_charge(self) -> None:
-        """Have the cluster's own scheduling rest exactly while the twin schedules."""
+    def _act(self) -> bool:
+        """Send what was approved, and renew the leases."""
+        if not self.in_charge or self.faults:
+            return False
+        self.actor.send_approved()
+        if not self.lends:
+            self.leaser.renew(self.decision)
+        return True
+
+    def _take_charge(self) -> bool:
+        """Be in charge exactly while the twin may act, sees, and can.
+
+        Returns:
+            False: what was wrong may still be.
+        """
+        self._watch_sight()
         acts = self.guard.in_charge() or self.guard.reorders()
         alone = self.charge.keep(self.core.mirror.seq or 0) if acts else self.charge.drop()
-        wanted = self.guard.in_charge() and self.fault is None and alone
+        allowed = self.guard.in_charge()
+        wanted = allowed and alone and not self.faults
         now = time.monotonic()
         if wanted == self.in_charge or now < self._next["retry"]:
-            return
-        if not isinstance(self.manager, LendsScheduling):
-            return
+            return self.in_charge
         if not wanted:
-            self.manager.give_scheduling()
-            self.in_charge = False
-            return
+            if allowed and not self.lends:
+                # What was leased runs out by itself.
+                self.in_charge = False
+            else:
+                self._let_go()
+            return False
         if self.core.mirror.needs_snapshot is not None:
-            return
+            return False
+        if not self.lends:
+            self.in_charge = "lease" in self.manager.ways()
+            if not self.in_charge:
+                self._set_fault("act.by", "this resource manager has no leases")
+            self._next["heartbeat"] = 0.0
+            return self.in_charge
+        assert isinstance(self.manager, LendsScheduling)
         outcome = self.manager.take_scheduling()
         self.in_charge = outcome.result == "done"
         self._last_heartbeat = now
         if not self.in_charge:
             logger.warning("scheduling was not handed over: %s", outcome.reason)
             self._next["retry"] = now + RETRY_S
+        return self.in_charge
+
+    def _watch_sight(self) -> None:
+        """Name it as a fault when the last look is too old, or the last leases could not be given."""
+        report = self.manager.report()
+        now = time.monotonic()
+        age_s = now - self._seen if report.look_age_s is None else report.look_age_s
+        bound_s = self.config.act.look_within
+        if report.look_age_s is None:
+            bound_s = max(bound_s, 2 * self.config.resync_every)
+        if age_s > bound_s and self.guard.in_charge():
+            why = f": {report.fault}" if report.fault else ""
+            self._set_fault("blind", f"no look at the cluster for {age_s:.0f} s{why}")
+        else:
+            self._recovered("blind")
+        if self.leaser.fault:
+            self._set_fault("cannot act", self.leaser.fault)
+            if self.guard.in_charge() and set(self.faults) == {"cannot act"}:
+                # Only by trying can it be found out that it works again.
+                self.leaser.renew(self.decision)
+        else:
+            self._recovered("cannot act")
+
+    def _let_go(self) -> None:
+        """Be in charge no more, and leave nothing behind that somebody would have to wait for."""
+        if not self.in_charge:
+            return
+        try:
+            if self.lends:
+                assert isinstance(self.manager, LendsScheduling)
+                outcome = self.manager.give_scheduling()
+                if outcome.result != "done":
+                    logger.warning("scheduling was not given back: %s", outcome.reason)
+                    return
+            elif self.guard.settings.by != "priority":
+                self.leaser.let_go()
+        except UnreachableError as error:
+            logger.warning("scheduling could not be given back: %s", error)
+        self.in_charge = False
 
     # --- the rest --------------------------------------------------------------------------------
 
@@ -380,26 +511,44 @@ class Twin:
 
     def _housekeeping(self) -> None:
         now = time.monotonic()
-        lock_step = self.manager.clock_speed == 0.0
-        if self.in_charge and ((lock_step and self._progress) or now >= self._next["heartbeat"]):
-            if now - self._last_heartbeat > 3 * self.config.heartbeat_every:
-                # So late that the cluster may have taken scheduling back.
-                self.in_charge = False
-                self._take_charge()
-            self.manager.heartbeat(self.core.mirror.seq or 0)
-            self._progress = False
-            self._last_heartbeat = now
-            self._next["heartbeat"] = now + self.config.heartbeat_every
+        self._show_life(now)
         if now >= self._next["status"]:
             self._next["status"] = now + STATUS_EVERY_S
             with self.journal.writing():
                 self._write_status()
+            self._recovered("journal")
             self.watch(None)
         keep = self.config.journal.keep
         if keep is not None and now >= self._next["delete"]:
             self._next["delete"] = now + min(DAY_S, keep) / 24
             with self.journal.writing():
                 self.journal.delete_before(time.time() - keep)
+
+    def _show_life(self, now: float) -> None:
+        """Renew the heartbeat while in charge."""
+        due = now >= self._next["heartbeat"]
+        if not self.lends:
+            # It is tried as long as nothing else is wrong: that it cannot be renewed is a fault itself.
+            may = self.guard.in_charge() and self.charge.held()
+            if due and may and self.faults.keys() <= {"heartbeat"}:
+                self._next["heartbeat"] = now + self.config.heartbeat_every
+                try:
+                    self.manager.heartbeat(self.core.mirror.seq or 0)
+                except UnreachableError as error:
+                    self._set_fault("heartbeat", str(error).removeprefix("heartbeat: "))
+                else:
+                    self._recovered("heartbeat")
+            return
+        if self.in_charge and (due or (self.manager.clock_speed == 0.0 and self._progress)):
+            if now - self._last_heartbeat > 3 * self.config.heartbeat_every:
+                # So late that the cluster may have taken scheduling back.
+                self.in_charge = False
+                self._take_charge()
+            self.manager.heartbeat(self.core.mirror.seq or 0)
+            self._seen = now
+            self._progress = False
+            self._last_heartbeat = now
+            self._next["heartbeat"] = now + self.config.heartbeat_every
 
     def _save_if_due(self) -> None:
         """Store the whole state, between two inputs."""
@@ -416,32 +565,15 @@ class Twin:
             number = self.journal.input(kind, text, time.time())
         apply_input(self.core, Input(number, time.time(), kind, text))
 
-    def _journal_failed(self, reason: str) -> None:
-        # What the core has done since is not in the journal: the next record is its whole state.
-        self._checkpoint_due = True
-        self._set_fault(f"journal: {reason}")
-        self._next["retry"] = time.monotonic() + RETRY_S
-        self._hand_back()
-
-    def _hand_back(self) -> None:
-        """Let the cluster schedule by itself while there is a fault."""
-        if self.in_charge and isinstance(self.manager, LendsScheduling):
-            self.in_charge = False
-            try:
-                self.manager.give_scheduling()
-            except UnreachableError as error:
-                logger.warning("scheduling could not be given back: %s", error)
-
-    def _set_fault(self, fault: str) -> None:
-        if fault != self.fault:
-            logger.error("%s; observing until it is mended", fault)
-        self.fault = fault
+    def _set_fault(self, what: str, says: str) -> None:
+        if what not in self.faults:
+            logger.error("%s: %s; observing until it is mended", what, says)
+        self.faults[what] = says
         self.watch(None)
 
     def _recovered(self, what: str) -> None:
-        if self.fault is not None and self.fault.startswith(what):
-            logger.info("mended: %s", self.fault)
-            self.fault = None
+        if what in self.faults:
+            logger.info("mended: %s: %s", what, self.faults.pop(what))
             # What was decided meanwhile was not done.
             self.core.opportunity = True
 
@@ -474,6 +606,7 @@ class Twin:
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
             "orders": self.guard.reorders() and self.fault is None and self.charge.held(),
+            "leases": self.leaser.status(),
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": self.core.forecaster.median_error,

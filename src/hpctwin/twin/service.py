@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -46,9 +47,16 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+LOOKS = 3
+"""A twin that acts looks so often in the time after which it would be blind."""
 
-def open_manager(settings: ManagerSettings) -> ResourceManager:
+
+def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -> ResourceManager:
     """The resource manager that the settings name.
+
+    Args:
+        settings: which one, and where.
+        longest_lease_s: `ActSettings.longest_lease`.
 
     Raises:
         UnreachableError: it does not answer.
@@ -73,6 +81,7 @@ def open_manager(settings: ManagerSettings) -> ResourceManager:
         conf=settings.conf,
         timeout_s=settings.timeout,
         heartbeat_file=settings.heartbeat,
+        longest_lease_s=longest_lease_s,
     )
 
 
@@ -129,9 +138,12 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
         stack.callback(lock.release)
         journal = Journal(path)
         stack.callback(journal.close)
-        manager = open_manager(config.manager)
+        manager = open_manager(config.manager, longest_lease_s=config.act.longest_lease)
         stack.callback(manager.close)
-        bus, manager = open_bus(config.bus, config.manager, manager, stack)
+        act = config.act
+        acts = act.by != "priority" and act.mode in ("act", "approve")
+        every_s = act.look_within / LOOKS if acts else None
+        bus, manager = open_bus(config.bus, config.manager, manager, stack, every_s)
         if record is not None:
             bus = Recorder(bus, record)
         stack.callback(bus.close)
@@ -178,8 +190,17 @@ def open_bus(
     source: ManagerSettings,
     manager: ResourceManager,
     stack: ExitStack,
+    every_s: float | None = None,
 ) -> tuple[Bus, ResourceManager]:
-    """The bus, and the resource manager as its events are numbered."""
+    """The bus, and the resource manager as its events are numbered.
+
+    Args:
+        settings: of the bus.
+        source: of the resource manager.
+        manager: it.
+        stack: what is opened is closed with it.
+        every_s: the manager is looked at so often at least, seconds; as ``source`` says if left out.
+    """
     if settings.kind == "redis":
         from hpctwin.twin.redis_bus import RedisBus
 
@@ -197,18 +218,22 @@ def open_bus(
         return local, manager
     assert not isinstance(source, EmulatedSettings)
     translate: Callable[[str], list[News]]
+    clock = time.time
     if isinstance(manager, PbsManager):
         translate = PbsNews(lambda: manager.found, manager.leasing.told)
     else:
-        translate = SlurmNews()
+        assert isinstance(manager, SlurmManager)
+        translate = SlurmNews(manager.wished, manager.names)
+        clock = manager.now_s
     poller = Poller(
         manager,
         local.publish,
-        every_s=source.poll_every,
+        every_s=source.poll_every if every_s is None else min(every_s, source.poll_every),
         floor_s=source.poll_floor,
         lines=None if source.news is None else open_lines(source.news),
         translate=translate,
         drifting=isinstance(manager, SlurmManager),
+        clock=clock,
     )
     stack.callback(poller.close)
     poller.start()

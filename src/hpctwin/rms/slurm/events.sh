@@ -13,11 +13,15 @@ LIMIT=268435456
   if [ "$size" -lt "$LIMIT" ]; then
     now=$(date +%s.%N)
     if [ -n "$JOBSTATE" ]; then
+      job=$JOBID
+      [ "${ARRAYJOBID:-0}" -gt 0 ] && job=${ARRAYJOBID}_$ARRAYTASKID
       line=$(printf '{"v":1,"t":%s,"kind":"end","job":"%s","state":"%s"}' \
-        "$now" "$JOBID" "$JOBSTATE")
+        "$now" "$job" "$JOBSTATE")
     else
+      job=$SLURM_JOB_ID
+      [ -n "$SLURM_ARRAY_TASK_ID" ] && job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
       line=$(printf '{"v":1,"t":%s,"kind":"begin","job":"%s","nodes":"%s"}' \
-        "$now" "$SLURM_JOB_ID" "$SLURM_JOB_NODELIST")
+        "$now" "$job" "$SLURM_JOB_NODELIST")
     fi
     # One block, so that lines written at the same time stay whole.
     printf '%s\n' "$line" |

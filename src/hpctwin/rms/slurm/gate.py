@@ -17,7 +17,7 @@ from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome, UnreachableError
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.slurm.parse import number
+from hpctwin.rms.slurm.values import number
 
 __all__ = ["SlurmGate"]
 

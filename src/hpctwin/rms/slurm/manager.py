@@ -6,13 +6,17 @@ import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.records import Snapshot
-from hpctwin.rms.slurm.parse import Found, cluster_snapshot, start_times
+from hpctwin.rms.slurm.begins import Begins
+from hpctwin.rms.slurm.jobs import MARK, targets, tasks_of
+from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings, start_times
+from hpctwin.rms.slurm.values import moment
 
 __all__ = ["SlurmManager"]
 
@@ -22,23 +26,28 @@ HIGHEST_PRIORITY = 4_294_967_294
 PRIORITY_STEP = 10.0
 """Slurm shows 1 for all priorities below it, so a job raised by less might not move."""
 SELDOM_S = 60.0
-"""Partitions and reservations are asked for so often at most."""
-_ID = re.compile(r"[1-9]\d{0,11}")
+"""Partitions, reservations and settings are asked for so often at most."""
+CLOCK_SLACK_S = 2.0
+"""The controller tells its time in whole seconds, and late: clocks that differ by less are the same."""
+MOST_AT_ONCE = 1000
+"""Jobs changed by one command: their numbers have to fit into one argument."""
+_ID = re.compile(r"[1-9]\d{0,11}(_\d{1,7})?")
+_SAID = (re.compile(r"(\d+(?:_[\d,-]+)?): (.+)"), re.compile(r"(.+) for job (\S+)"))
 
 
 class SlurmManager:
     """Talks to a Slurm controller through its commands.
 
-    Only jobs that the submit rule holds for the twin (their admin comment says so) are started, held or
-    released; all others are mirrored and left alone. Starting a job means releasing it: Slurm
-    allocates the nodes at its next pass.
+    Only jobs that the submit rule has marked as the twin's (in the admin comment, which users cannot
+    write) are leased and admitted; all others are mirrored and left alone.
 
     Args:
         cluster: name for events and snapshots.
         folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if empty.
         conf: ``SLURM_CONF``, where it is not the default.
         timeout_s: of each command.
-        heartbeat_file: what the dead-man's handle looks at.
+        heartbeat_file: what the submit rule looks at.
+        longest_lease_s: no lease that the twin gives is longer.
     """
 
     def __init__(
@@ -49,13 +58,20 @@ class SlurmManager:
         conf: Path | None = None,
         timeout_s: float = 10.0,
         heartbeat_file: Path | None = None,
+        longest_lease_s: float = 600.0,
     ) -> None:
         self.cluster = cluster
-        environment = {} if conf is None else {"SLURM_CONF": str(conf)}
+        # Times without a zone are UTC; lists of tasks are not cut off.
+        environment = {"TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
+        if conf is not None:
+            environment["SLURM_CONF"] = str(conf)
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
-        self._in_charge = False
+        self.begins = Begins(time.time(), longest_lease_s)
+        self._ahead_s = 0.0
+        self._config: dict[str, str] = {}
+        self._config_s = 0.0
         self._told: set[str] = set()
         self._old = False
 
@@ -70,31 +86,36 @@ class SlurmManager:
         return Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
 
     def ways(self) -> frozenset[Way]:
-        """See `ResourceManager`."""
-        return frozenset({"start", "priority"})
+        """By lease and by priority; what our rights do not allow is refused by Slurm."""
+        return frozenset({"lease", "priority"})
 
     def report(self) -> Report:
         """See `ResourceManager`."""
         notes = () if self.found is None else tuple(self.found.notes)
         return Report(self.commands.calls_per_minute(), notes)
 
+    def now_s(self) -> float:
+        """The controller's time, seconds since the epoch."""
+        return time.time() + self._ahead_s
+
     def own_estimates(self) -> dict[str, float]:
         """Of ``squeue --start``: what the backfill scheduler has planned."""
         try:
-            said = self.commands.run("squeue", ["--start", "-h", "-o", "%A %S"])
+            said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
         except Failed as error:
             raise UnreachableError(f"Slurm: {error}") from error
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Jobs and nodes in one query each; partitions and reservations once a minute at most.
+        """Jobs and nodes in one query each; partitions, reservations, settings once a minute at most.
 
         Raises:
             UnreachableError: the controller does not answer, or not in time.
             SlurmFormatError: it answers in a form that is not known.
         """
         try:
-            now_s = time.time()
+            about = self._settings()
+            now_s = self.now_s()
             seldom = self.commands.run_at_times
             partitions = seldom("scontrol", ["show", "partition", "-o"], SELDOM_S)
             reservations = seldom("scontrol", ["show", "reservation", "-o"], SELDOM_S)
@@ -102,40 +123,82 @@ class SlurmManager:
             jobs = self.commands.run("squeue", ["--json"])
         except Failed as error:
             raise UnreachableError(f"Slurm: {error}") from error
-        found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s)
+        select = about.get("SelectType", "")
+        found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s, select)
+        if self._ahead_s:
+            found.notes.append(f"the controller's clock is {self._ahead_s:+.0f} s ahead of ours")
         for note in found.notes:
             if note not in self._told:
                 logger.warning("Slurm: %s", note)
         self._told = set(found.notes)
+        asked = self.begins.seen(found.mine, now_s)
         found.snapshot = found.snapshot.model_copy(
-            update={"cluster": self.cluster, "own_scheduling": not self._in_charge}
+            update={
+                "cluster": self.cluster,
+                "jobs": tuple(
+                    job.model_copy(
+                        update={
+                            "spec": job.spec.model_copy(update={"not_before_s": asked[job.spec.id]})
+                        }
+                    )
+                    if job.spec.id in asked
+                    else job
+                    for job in found.snapshot.jobs
+                ),
+            }
         )
         self.found = found
         return found.snapshot
 
     def leases(self) -> Mapping[str, float]:
-        """None yet."""
-        return {}
+        """See `ResourceManager`."""
+        return self.begins.leases
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+        """``scontrol update JobId=… StartTime=…``, one command for all that get the same time."""
+        outcomes: dict[str, Outcome] = {}
+        together: dict[int, list[str]] = {}
+        mine = {} if self.found is None else self.found.mine
+        for job_id, asked_s in until_s.items():
+            if job_id not in mine:
+                outcomes[job_id] = Outcome(
+                    "refused", f"job {job_id} is not the twin's, or not there"
+                )
+                continue
+            end_s = int(min(max(asked_s, self.begins.asked_s(job_id)), mine[job_id].latest_s))
+            if end_s <= self.now_s():
+                outcomes[job_id] = Outcome("refused", f"job {job_id} would miss its deadline")
+                continue
+            together.setdefault(end_s, []).append(job_id)
+        for end_s, job_ids in together.items():
+            said = self._begin(job_ids, _text(end_s), rest=True)
+            self.begins.given({i: end_s for i, one in said.items() if one.result != "refused"})
+            outcomes |= said
+        self._note_wishes()
+        return outcomes
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
+        """``scontrol update JobId=… StartTime=…`` with now, or the begin time that the user asked for."""
+        outcomes: dict[str, Outcome] = {}
+        now_s = self.now_s()
+        due: list[str] = []
+        mine = {} if self.found is None else self.found.mine
+        for job_id in job_ids:
+            if job_id not in mine:
+                outcomes[job_id] = Outcome(
+                    "refused", f"job {job_id} is not the twin's, or not there"
+                )
+            elif self.begins.asked_s(job_id) > now_s + 1:
+                outcomes[job_id] = Outcome("refused", f"job {job_id} may not start yet")
+            else:
+                due.append(job_id)
+        said = self._begin(due, "now", rest=len(due) == len(mine))
+        self.begins.given({i: 0.0 for i, one in said.items() if one.result == "done"})
+        return outcomes | said
 
     def start(self, job_id: str) -> Outcome:
-        """Release a job that is held for the twin."""
-        return self._change(job_id, ["release", job_id])
-
-    def hold(self, job_id: str) -> Outcome:
-        """Hold a job again that the twin had released and that has not started."""
-        return self._change(job_id, ["hold", job_id])
-
-    def release(self, job_id: str) -> Outcome:
-        """The same as `start`."""
-        return self.start(job_id)
+        """Slurm starts no job by force."""
+        return Outcome("refused", "Slurm has no way to start a job by force")
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Bring a waiting job that is not held to a priority, by its nice value.
@@ -148,7 +211,7 @@ class SlurmManager:
         if not 1 <= priority <= HIGHEST_PRIORITY:
             says = f"priority {priority:g} is not within Slurm's 1 to {HIGHEST_PRIORITY}"
             return Outcome("refused", says)
-        if not self._multifactor():
+        if self._settings().get("PriorityType") != "priority/multifactor":
             return Outcome("refused", "Slurm's PriorityType is not priority/multifactor")
         if self.found is None or job_id not in self.found.nice:
             self.snapshot()
@@ -157,59 +220,81 @@ class SlurmManager:
             return Outcome("refused", f"job {job_id} does not wait, or is held or left alone")
         now = next(j.spec.priority for j in self.found.snapshot.jobs if j.spec.id == job_id)
         nice = round(self.found.nice[job_id] + now - priority)
-        return self._outcome(["update", f"JobId={job_id}", f"Nice={nice}"])
-
-    def take_scheduling(self) -> Outcome:
-        """The twin decides from now on when the jobs held for it are released."""
-        self._in_charge = True
-        self.heartbeat(0)
-        return Outcome("done")
-
-    def give_scheduling(self) -> Outcome:
-        """Release all jobs held for the twin: Slurm schedules them by itself."""
-        self._in_charge = False
-        self.snapshot()
-        assert self.found is not None
-        failed = []
-        for job_id in sorted(self.found.owned, key=int):
-            outcome = self.start(job_id)
-            if outcome.result != "done":
-                failed.append(f"{job_id}: {outcome.reason}")
-        return Outcome("refused", "; ".join(failed[:5])) if failed else Outcome("done")
+        return self._update([job_id], f"Nice={nice}")
 
     def heartbeat(self, seq: int) -> None:
-        """Renew the file that the dead-man's handle looks at."""
+        """Renew the file that the submit rule looks at.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         if self.heartbeat_file is not None:
-            beat(self.heartbeat_file, seq)
+            beat(self.heartbeat_file, seq, self.now_s())
+
+    def names(self) -> Mapping[str, str]:
+        """Ids of jobs by Slurm's own number, where the two differ."""
+        return {} if self.found is None else self.found.names
+
+    def wished(self, job_id: str, begin_s: float) -> None:
+        """A user has changed the begin time of a job of theirs, as the submit rule tells."""
+        self.begins.wished(self.names().get(job_id, job_id), begin_s)
 
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _change(self, job_id: str, arguments: list[str]) -> Outcome:
-        if not _ID.fullmatch(job_id):
-            return Outcome("refused", f"{job_id!r} is not a job number of Slurm")
-        if self.found is None or job_id not in self.found.owned:
-            self.snapshot()
-        assert self.found is not None
-        if job_id not in self.found.owned:
-            return Outcome("refused", f"job {job_id} is not held for the twin")
-        return self._outcome(arguments)
+    def _begin(self, job_ids: Sequence[str], when: str, *, rest: bool) -> dict[str, Outcome]:
+        """Set the begin time of jobs."""
+        assert self.found is not None or not job_ids
+        outcomes = {}
+        for first in range(0, len(job_ids), MOST_AT_ONCE):
+            some = job_ids[first : first + MOST_AT_ONCE]
+            mine = self.found.mine if self.found is not None else {}
+            outcome = self._update(targets(some, mine, rest=rest), f"StartTime={when}")
+            refused = _refused(outcome.reason) if outcome.result == "refused" else {}
+            for job_id in some:
+                why = next((refused[part] for part in mine[job_id].parts if part in refused), None)
+                if outcome.result != "refused":
+                    outcomes[job_id] = outcome
+                elif why is None and refused:
+                    outcomes[job_id] = Outcome("done")
+                else:
+                    outcomes[job_id] = Outcome("refused", why or outcome.reason)
+        return outcomes
 
-    def _outcome(self, arguments: list[str]) -> Outcome:
+    def _note_wishes(self) -> None:
+        """Write down begin times that users have asked for after submission, where they cannot write."""
+        for job_id, asked_s in self.begins.to_note().items():
+            mark = f"{MARK}:{asked_s:.0f}" if asked_s else MARK
+            outcome = self._update(list(self.begins.mine[job_id].parts), f"AdminComment={mark}")
+            if outcome.result != "unknown":
+                self.begins.noted(job_id)
+
+    def _update(self, names: Sequence[str], change: str) -> Outcome:
+        """``scontrol update`` of jobs; ``refused`` with all that it said if one of them is refused."""
         try:
-            self.commands.run("scontrol", arguments)
+            self.commands.run("scontrol", ["update", f"JobId={','.join(names)}", change])
         except Failed as error:
-            return Outcome("refused", str(error))
+            return Outcome("refused", error.said or str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
         return Outcome("done")
 
-    def _multifactor(self) -> bool:
+    def _settings(self) -> dict[str, str]:
+        """Slurm's settings; and learn from them what time it is there."""
+        began_s = time.time()
+        if began_s - self._config_s < SELDOM_S:
+            return self._config
         try:
-            said = self.commands.run_at_times("scontrol", ["show", "config"], 60 * SELDOM_S)
+            found = settings(self.commands.run("scontrol", ["show", "config"]))
         except Failed as error:
             raise UnreachableError(f"Slurm: {error}") from error
-        return re.search(rb"^PriorityType\s*= priority/multifactor", said, re.M) is not None
+        try:
+            ahead_s = moment(found.get("as_of", "")) + 0.5 - (began_s + time.time()) / 2
+        except ValueError:
+            ahead_s = 0.0
+        self._ahead_s = ahead_s if abs(ahead_s) > CLOCK_SLACK_S else 0.0
+        self._config, self._config_s = found, began_s
+        return found
 
     def _nodes(self) -> bytes:
         """Nodes one by one: by sinfo in 22.05, by scontrol since."""
@@ -221,3 +306,31 @@ class SlurmManager:
                 self._old = True
                 return nodes
         return self.commands.run("sinfo", ["--json"])
+
+
+def _text(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _refused(said: str) -> dict[str, str]:
+    """Which jobs an update was refused for, and why: the rest of them it was done for.
+
+    Only for what is reported: the next look tells what is true.
+    """
+    found: dict[str, str] = {}
+    for line in said.splitlines():
+        about, other = (pattern.fullmatch(line.strip()) for pattern in _SAID)
+        if about is not None and about[2] != "No error":
+            base, _, tasks = about[1].partition("_")
+            names = [f"{base}_{task}" for task in _numbers(tasks)] if tasks else [base]
+            found |= dict.fromkeys(names, about[2])
+        elif other is not None:
+            found[other[2]] = other[1]
+    return found
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return tasks_of(text)
+    except ValueError:
+        return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable, Mapping
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.hostlist import HostlistError, expand
@@ -28,9 +29,20 @@ _ENDS = {
 
 
 class SlurmNews:
-    """Translates lines of the event script, and counts those that cannot be read."""
+    """Translates lines of the event script and of the submit rule, and counts those that cannot be read.
 
-    def __init__(self) -> None:
+    Args:
+        wished: told when a user has asked for another begin time: job, seconds since the epoch.
+        names: ids of jobs by Slurm's own number, where the two differ.
+    """
+
+    def __init__(
+        self,
+        wished: Callable[[str, float], None] = lambda job_id, begin_s: None,
+        names: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        self.wished = wished
+        self.names = names
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
@@ -43,8 +55,16 @@ class SlurmNews:
             job_id = str(about.get("job", ""))
             if not 0 < time_s < 1e11:
                 raise ValueError(f"time {time_s}")
-            if not re.fullmatch(r"[1-9]\d{0,11}", job_id):
+            if kind == "submit" or not re.fullmatch(r"[1-9]\d{0,11}(_\d{1,7})?", job_id):
                 return [Look(time_s)]
+            if kind == "begin_time":
+                self.wished(job_id, float(about["at"]))
+                return [Look(time_s)]
+            if job_id in (names := self.names()):
+                if "_" not in names[job_id]:
+                    # A part of a heterogeneous job.
+                    return [Look(time_s)]
+                job_id = names[job_id]
             if kind == "begin":
                 return [JobBegan(time_s, job_id, tuple(expand(str(about.get("nodes", "")))))]
             end = _ENDS.get(str(about.get("state", "")))

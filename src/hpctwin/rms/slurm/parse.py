@@ -6,11 +6,10 @@ What cannot be read is named and left out, never invented.
 from __future__ import annotations
 
 import json
-import math
 import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,35 +18,11 @@ from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Partition
 from hpctwin.rms.hostlist import HostlistError, expand
 from hpctwin.rms.machine import ListedNode, group_nodes
-from hpctwin.rms.records import (
-    JobDependency,
-    JobRecord,
-    JobSpec,
-    NodeRecord,
-    NodeReservation,
-    Snapshot,
-)
+from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.slurm.jobs import Mine, read_jobs
+from hpctwin.rms.slurm.values import moment, number, words
 
-__all__ = ["OWNED", "Found", "SlurmFormatError", "cluster_snapshot", "start_times"]
-
-OWNED = "hpctwin"
-"""Admin comment of jobs that the submit rule holds for the twin."""
-
-LONGEST_S = 365 * 86_400.0
-"""Stands for a walltime without limit."""
-
-_RUNNING = {
-    "RUNNING",
-    "COMPLETING",
-    "CONFIGURING",
-    "SUSPENDED",
-    "STAGE_OUT",
-    "STOPPED",
-    "SIGNALING",
-}
-_WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-_HELD = {"JobHeldUser", "JobHeldAdmin"}
-_KINDS = {"after": "after", "afterany": "afterany", "afterok": "afterok"}
+__all__ = ["Found", "SlurmFormatError", "cluster_snapshot", "settings", "start_times"]
 
 
 class SlurmFormatError(HpctwinError):
@@ -61,18 +36,25 @@ class Found:
     Args:
         snapshot: jobs and nodes.
         notes: one sentence for each thing left out or assumed.
-        owned: ids of the jobs that are held for the twin.
+        mine: the waiting jobs of the twin's that it may act on.
         nice: nice values of the jobs that wait and are not held, by id.
+        names: ids of jobs by Slurm's own number, where the two differ.
     """
 
     snapshot: Snapshot
     notes: list[str] = field(default_factory=list)
-    owned: set[str] = field(default_factory=set)
+    mine: dict[str, Mine] = field(default_factory=dict)
     nice: dict[str, float] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
 
 def cluster_snapshot(
-    squeue: bytes, sinfo: bytes, reservations: bytes, partitions: bytes, now_s: float
+    squeue: bytes,
+    sinfo: bytes,
+    reservations: bytes,
+    partitions: bytes,
+    now_s: float,
+    select: str = "select/linear",
 ) -> Found:
     """Everything Slurm knows now.
 
@@ -82,23 +64,36 @@ def cluster_snapshot(
         reservations: of ``scontrol show reservation -o``.
         partitions: of ``scontrol show partition -o``.
         now_s: the controller's time, seconds since the epoch.
+        select: its ``SelectType``.
 
     Raises:
         SlurmFormatError: an output is not what that command writes.
     """
     notes: list[str] = []
     rows = _rows(squeue, "squeue --json", "jobs")
-    grouped = group_nodes(_nodes(_node_rows(sinfo), notes))
+    listed = _nodes(_node_rows(sinfo), notes)
+    grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
-    owned: set[str] = set()
-    nice: dict[str, float] = {}
-    jobs: dict[str, JobRecord] = {}
-    for row in rows:
-        record = _job(row, known, notes, owned)
-        if record is not None:
-            jobs[record.spec.id] = record
-            if record.start_s is None and not record.spec.held and record.spec.id not in owned:
-                nice[record.spec.id] = number(row.get("nice")) or 0.0
+    described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
+    closed = {
+        name: about["State"]
+        for name, about in described.items()
+        if about.get("State", "UP") not in ("UP", "DRAIN")
+    }
+    jobs = read_jobs(rows, known, closed)
+    notes += jobs.notes
+    shared = _shared(listed, described, select)
+    mine = jobs.mine
+    if shared:
+        whole = {p for p in grouped.members if not shared & _members(listed, p)}
+        blind = {i for i in mine if jobs.records[i].spec.partition not in whole}
+        mine = {i: one for i, one in mine.items() if i not in blind}
+        names = sorted(set(grouped.members) - whole)
+        notes.append(
+            f"{len(shared)} nodes may run several jobs at once, which is not modelled: jobs of "
+            f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)} are observed, "
+            "forecasts are rough, and Slurm alone starts them"
+        )
     snapshot = Snapshot.model_construct(
         cluster="slurm",
         time_s=now_s,
@@ -107,14 +102,41 @@ def cluster_snapshot(
         machine=Cluster(
             name="slurm",
             nodes=grouped.groups,
-            partitions=_partitions(grouped.members, _pairs(partitions), notes),
+            partitions=_partitions(grouped.members, described, notes),
         ),
         nodes=grouped.nodes,
-        jobs=tuple(jobs.values()),
+        jobs=tuple(jobs.records.values()),
         reservations=_reservations(_pairs(reservations), known, notes, now_s),
         own_scheduling=True,
+        shared=tuple(sorted(shared)),
     )
-    return Found(snapshot, notes, owned, nice)
+    return Found(snapshot, notes, mine, jobs.nice, jobs.names)
+
+
+def settings(config: bytes) -> dict[str, str]:
+    """Of ``scontrol show config``; the controller's time is ``as_of``."""
+    text = config.decode(errors="replace")
+    found = {k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", text, flags=re.MULTILINE)}
+    head = re.search(r"^Configuration data as of (\S+)", text)
+    return {**found, "as_of": head[1]} if head else found
+
+
+def _shared(
+    nodes: Sequence[ListedNode], partitions: Mapping[str, dict[str, str]], select: str
+) -> set[str]:
+    """Names of the nodes that Slurm may give to several jobs at once."""
+    found = set()
+    for node in nodes:
+        for label in node.partitions:
+            says = partitions.get(label, {}).get("OverSubscribe", "NO").partition(":")[0]
+            by_core = "cons" in select and (node.cores or 2) > 1
+            if says in ("YES", "FORCE") or (by_core and says != "EXCLUSIVE"):
+                found.add(node.record.name)
+    return found
+
+
+def _members(nodes: Sequence[ListedNode], label: str) -> set[str]:
+    return {node.record.name for node in nodes if label in node.partitions}
 
 
 def start_times(text: bytes) -> dict[str, float]:
@@ -124,36 +146,11 @@ def start_times(text: bytes) -> dict[str, float]:
         job_id, _, said = line.strip().partition(" ")
         if re.fullmatch(r"[1-9]\d{0,11}", job_id):
             with suppress(ValueError):
-                # Slurm writes the local time, without a zone.
-                found[job_id] = datetime.fromisoformat(said.strip()).timestamp()
+                found[job_id] = moment(said.strip())
     return found
 
 
-# --- values ----------------------------------------------------------------------------------------
-
-
-def number(value: Any) -> float | None:
-    """A number of any version: plain, text, or ``{set, infinite, number}``; None where not set."""
-    if isinstance(value, dict):
-        if value.get("infinite") is True:
-            return math.inf
-        return number(value.get("number")) if value.get("set", True) else None
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}(\.\d+)?", value):
-        return float(value)
-    return None
-
-
-def words(value: Any) -> set[str]:
-    """State words of any version: a word, several joined by +, or a list of words."""
-    if isinstance(value, str):
-        return {word.strip("*~#!%$@^-").upper() for word in re.split(r"[+,\s]+", value) if word}
-    if isinstance(value, list):
-        return {word.upper() for word in value if isinstance(word, str)}
-    return set()
+# --- rows ------------------------------------------------------------------------------------------
 
 
 def _rows(text: bytes, what: str, key: str) -> list[dict[str, Any]]:
@@ -242,9 +239,8 @@ def _gpus(gres: Any) -> float | None:
 
 
 def _partitions(
-    members: dict[str, tuple[str, ...]], rows: list[dict[str, str]], notes: list[str]
+    members: dict[str, tuple[str, ...]], described: Mapping[str, dict[str, str]], notes: list[str]
 ) -> tuple[Partition, ...]:
-    described = {row["PartitionName"]: row for row in rows if "PartitionName" in row}
     result = []
     for label in sorted(members):
         about = described.get(label, {})
@@ -275,117 +271,6 @@ def _minutes(text: str) -> float | None:
     return float(total) if total else None
 
 
-# --- jobs ------------------------------------------------------------------------------------------
-
-
-def _job(
-    row: dict[str, Any], known: dict[str, NodeRecord], notes: list[str], owned: set[str]
-) -> JobRecord | None:
-    """One job, or None if it has ended or is left alone."""
-    state = words(row.get("job_state"))
-    running = bool(state & _RUNNING)
-    if not running and not state & _WAITING:
-        return None
-    job_id = number(row.get("job_id"))
-    if job_id is None or job_id < 1:
-        notes.append(f"a job without a number was left out: {str(row.get('job_id'))[:50]!r}")
-        return None
-    name = str(int(job_id))
-    alone = _why_left_alone(row)
-    if alone and not running:
-        notes.append(f"job {name} is left alone: {alone}")
-        return None
-    start_s = number(row.get("start_time")) if running else None
-    node_names: tuple[str, ...] = ()
-    if running:
-        try:
-            node_names = tuple(n for n in expand(str(row.get("nodes") or "")) if n in known)
-        except HostlistError as error:
-            notes.append(f"job {name}: {error}")
-        if not start_s:
-            notes.append(f"job {name} runs but says no start time; it was left out")
-            return None
-    comment = row.get("admin_comment")
-    reason = str(row.get("state_reason") or "")
-    mine = isinstance(comment, str) and comment == OWNED and not running
-    held = reason in _HELD or number(row.get("priority")) == 0.0
-    if mine:
-        owned.add(name)
-    try:
-        spec = _spec(row, name, held=held and not (mine and reason != "JobHeldAdmin"), notes=notes)
-        return JobRecord(
-            spec=spec,
-            start_s=start_s,
-            node_names=node_names,
-            requeues=int(number(row.get("restart_cnt")) or 0),
-        )
-    except (ValidationError, ValueError) as error:
-        fault = (
-            str(error).splitlines()[0]
-            if not isinstance(error, ValidationError)
-            else (f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}")
-        )
-        notes.append(f"job {name} was left out: {fault}")
-        return None
-
-
-def _why_left_alone(row: dict[str, Any]) -> str | None:
-    if number(row.get("het_job_id")):
-        return "it is part of a heterogeneous job"
-    if row.get("array_task_string"):
-        return "it is an array whose tasks Slurm has not split off yet"
-    return None
-
-
-def _spec(row: dict[str, Any], name: str, *, held: bool, notes: list[str]) -> JobSpec:
-    nodes = number(row.get("node_count"))
-    submit_s = number(row.get("submit_time"))
-    if not nodes or not submit_s:
-        raise ValueError("it says no number of nodes or no submit time")
-    limit = number(row.get("time_limit"))
-    walltime_s = LONGEST_S if limit is None or limit == math.inf or limit <= 0 else limit * 60
-    begin_s = number(row.get("eligible_time"))
-    waits_for_time = str(row.get("state_reason")) == "BeginTime"
-    user = row.get("user_name") or row.get("user_id")
-    return JobSpec(
-        id=name,
-        submit_s=submit_s,
-        nodes=int(nodes),
-        walltime_s=min(walltime_s, LONGEST_S),
-        not_before_s=begin_s if waits_for_time and begin_s else None,
-        user=str(user) if isinstance(user, str | int) else "",
-        account=str(row.get("account") or ""),
-        partition=str(row.get("partition") or "").split(",")[0],
-        qos=str(row.get("qos") or ""),
-        priority=float(number(row.get("priority")) or 0.0),
-        dependencies=_dependencies(row.get("dependency"), name, notes),
-        held=held,
-    )
-
-
-def _dependencies(text: Any, name: str, notes: list[str]) -> tuple[JobDependency, ...]:
-    """Of text such as ``afterok:12(unfulfilled),afterany:13+5(unfulfilled)``."""
-    result = []
-    for part in re.split(r"[,?]", text) if isinstance(text, str) and text else []:
-        kind, *others = re.sub(r"\(.*?\)", "", part).split(":")
-        if kind not in _KINDS or not others:
-            notes.append(
-                f"job {name} has a dependency that is not modelled, and waits: {part[:50]!r}"
-            )
-            result.append(JobDependency(on="0", kind="afterany"))
-            continue
-        for other in others:
-            match = re.fullmatch(r"(\d{1,12})(?:_\*|_\d+)?(?:\+(\d{1,6}))?", other)
-            if match:
-                delay_s = 60.0 * int(match[2] or 0)
-                result.append(
-                    JobDependency.model_validate(
-                        {"on": match[1], "kind": _KINDS[kind], "delay_s": delay_s}
-                    )
-                )
-    return tuple(result)
-
-
 # --- reservations ----------------------------------------------------------------------------------
 
 
@@ -398,9 +283,8 @@ def _reservations(
         if not name:
             continue
         try:
-            # Slurm writes the controller's local time, without a zone.
-            start_s = datetime.fromisoformat(row.get("StartTime", "")).timestamp()
-            end_s = datetime.fromisoformat(row.get("EndTime", "")).timestamp()
+            start_s = moment(row.get("StartTime", ""))
+            end_s = moment(row.get("EndTime", ""))
             nodes = tuple(n for n in expand(row.get("Nodes", "")) if n in known)
             if end_s > now_s and nodes:
                 result.append(

@@ -1,0 +1,118 @@
+"""Begin times of the twin's jobs: which are leases, and which ones a user asked for."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from hpctwin.rms.slurm.jobs import Mine
+
+__all__ = ["Begins"]
+
+FIRST_LEASE_S = 20.0
+"""What the submit rule gives."""
+SLACK_S = 2.0
+"""Slurm keeps whole seconds."""
+REMEMBERED = 4
+"""So many leases of a job are remembered: a look may have begun before the last of them was given."""
+
+
+class Begins:
+    """Knows whose each begin time is.
+
+    A begin time that neither the twin nor the submit rule gave is somebody's wish, and is kept: a user's, or
+    Slurm's own for a job thrown back. After a restart, when the leases given before are not known, one
+    that a lease could have made counts as one.
+
+    Args:
+        since_s: since when the leases that were given are known.
+        longest_s: no lease is longer.
+    """
+
+    def __init__(self, since_s: float, longest_s: float) -> None:
+        self.since_s = since_s
+        self.longest_s = longest_s
+        self.mine: Mapping[str, Mine] = {}
+        self.leases: dict[str, float] = {}
+        self._given: dict[str, deque[float]] = {}
+        self._lock = threading.Lock()
+        self._wished: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
+        self._noted: dict[str, float] = {}
+
+    def seen(self, mine: Mapping[str, Mine], now_s: float) -> dict[str, float | None]:
+        """Take in a look; the begin times that users asked for, None where there is none.
+
+        Args:
+            mine: the twin's waiting jobs.
+            now_s: the present by the manager's clock.
+        """
+        with self._lock:
+            return self._seen(mine, now_s)
+
+    def _seen(self, mine: Mapping[str, Mine], now_s: float) -> dict[str, float | None]:
+        self.mine = mine
+        known: dict[str, Any]
+        for known in (self._given, self._wished, self._noted):
+            for job_id in known.keys() - mine.keys():
+                del known[job_id]
+        self._asked = {job_id: self._wish(job_id, one, now_s) for job_id, one in mine.items()}
+        self.leases = {
+            job_id: one.begin_s if one.begin_s > max(now_s, self._asked[job_id]) else 0.0
+            for job_id, one in mine.items()
+        }
+        for job_id, asked_s in self._asked.items():
+            # A begin time that was asked for keeps the job waiting as a lease does.
+            if asked_s > now_s:
+                self.leases[job_id] = asked_s
+        return {i: asked_s if asked_s > now_s else None for i, asked_s in self._asked.items()}
+
+    def given(self, until_s: Mapping[str, float]) -> None:
+        """Leases were given, or ended (0)."""
+        with self._lock:
+            for job_id, end_s in until_s.items():
+                self._given.setdefault(job_id, deque(maxlen=REMEMBERED)).append(end_s)
+                if job_id in self.leases:
+                    self.leases[job_id] = end_s
+
+    def wished(self, job_id: str, begin_s: float) -> None:
+        """A user has asked for another begin time."""
+        with self._lock:
+            self._wished[job_id] = begin_s
+
+    def asked_s(self, job_id: str) -> float:
+        """The begin time that the user of one of the twin's jobs asked for; 0 if none."""
+        return self._wished.get(job_id, self._asked.get(job_id, 0.0))
+
+    def to_note(self) -> dict[str, float]:
+        """Begin times asked for after submission that are not in the admin comment yet."""
+        return {
+            job_id: self.asked_s(job_id)
+            for job_id, one in self.mine.items()
+            if self.asked_s(job_id) != self._noted.get(job_id, one.asked_s)
+        }
+
+    def noted(self, job_id: str) -> None:
+        """It is there now."""
+        self._noted[job_id] = self.asked_s(job_id)
+
+    def _wish(self, job_id: str, one: Mine, now_s: float) -> float:
+        asked_s = self._noted.get(job_id, one.asked_s)
+        if job_id in self._wished:
+            return self._wished[job_id]
+        if one.begin_s <= now_s or self._ours(job_id, one, now_s):
+            return asked_s
+        return one.begin_s
+
+    def _ours(self, job_id: str, one: Mine, now_s: float) -> bool:
+        """Whether a begin time ahead is a lease, or what was asked for already."""
+        begin_s = one.begin_s
+        given = self._given.get(job_id, ())
+        if begin_s in (*given, one.asked_s, self._noted.get(job_id)):
+            return True
+        if begin_s <= one.submit_s + FIRST_LEASE_S + SLACK_S:
+            return True
+        known = one.submit_s > self.since_s or bool(given)
+        return not known and not one.requeues and begin_s <= now_s + self.longest_s + SLACK_S

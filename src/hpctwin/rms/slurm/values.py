@@ -1,0 +1,49 @@
+"""Values as different versions of Slurm write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["moment", "number", "whole", "words"]
+
+
+def number(value: Any) -> float | None:
+    """A number of any version: plain, text, or ``{set, infinite, number}``; None where not set."""
+    if isinstance(value, dict):
+        if value.get("infinite") is True:
+            return math.inf
+        return number(value.get("number")) if value.get("set", True) else None
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}(\.\d+)?", value):
+        return float(value)
+    return None
+
+
+def whole(value: Any) -> int:
+    """A whole number of any version; 0 where there is none."""
+    found = number(value)
+    return int(found) if found is not None and math.isfinite(found) else 0
+
+
+def words(value: Any) -> set[str]:
+    """State words of any version: a word, several joined by +, or a list of words."""
+    if isinstance(value, str):
+        return {word.strip("*~#!%$@^-").upper() for word in re.split(r"[+,\s]+", value) if word}
+    if isinstance(value, list):
+        return {word.upper() for word in value if isinstance(word, str)}
+    return set()
+
+
+def moment(text: str) -> float:
+    """Seconds since the epoch. Slurm's commands write times without a zone: they are run with UTC.
+
+    Raises:
+        ValueError: it is no time, such as ``N/A`` or ``Unknown``.
+    """
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()

@@ -1,0 +1,144 @@
+"""Keeping leases: which waiting jobs may not start yet is told to the manager, again and again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.twin.choice import Decision
+from hpctwin.twin.config import ActSettings
+from hpctwin.twin.core import Core
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.leases import LeaseRule, Waiting, leases_due
+
+__all__ = ["Leaser"]
+
+logger = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+"""Leases are looked through so often."""
+MOST_OF_THE_TIME = 0.1
+"""No greater part of the time is spent on them."""
+IN_VAIN = 2
+"""After so many calls in a row of which nothing was done, the twin cannot act."""
+AGAIN_S = 5.0
+"""Then it tries again after so long."""
+
+
+class Leaser:
+    """Renews the leases of the jobs that are to wait.
+
+    Args:
+        settings: how long leases are.
+        core: knows which jobs are not to be kept.
+        manager: the resource manager.
+        journal: has the last call before it is sent: which jobs, until when.
+        now_s: the present by the manager's clock.
+    """
+
+    def __init__(
+        self,
+        settings: ActSettings,
+        core: Core,
+        manager: ResourceManager,
+        journal: Journal,
+        now_s: Callable[[], float],
+    ) -> None:
+        self.core = core
+        self.manager = manager
+        self.journal = journal
+        self.now_s = now_s
+        self.fault = ""
+        self.renewed = 0
+        self._rule = LeaseRule(settings.lease, settings.longest_lease)
+        self._in_vain = 0
+        self._next = 0.0
+
+    def renew(self, decision: Decision | None) -> None:
+        """Renew what is due, in as few commands as there are ends.
+
+        Args:
+            decision: the last one; its forecasts say which jobs cannot start soon.
+
+        Raises:
+            JournalError: the journal cannot take it; then nothing is sent.
+        """
+        began = time.monotonic()
+        if began < self._next:
+            return
+        due = self._due(decision)
+        if due:
+            at_s = time.time()
+            together = Counter(due.values())
+            body = {"jobs": len(due), "ends": {f"{end:.0f}": n for end, n in together.items()}}
+            with self.journal.writing():
+                self.journal.latest("leases", {**body, "of": sorted(due)}, at_s)
+            self._heard(self._lease(due))
+        took_s = time.monotonic() - began
+        self._next = began + (AGAIN_S if self.fault else max(EVERY_S, took_s / MOST_OF_THE_TIME))
+
+    def soon(self) -> None:
+        """Look through them at the next turn: there may be jobs without a lease."""
+        if not self.fault:
+            self._next = 0.0
+
+    def let_go(self) -> None:
+        """End all leases, if that is possible; they run out by themselves if not."""
+        try:
+            leases = self.manager.leases()
+            now_s = self.now_s()
+            found = [job_id for job_id, until_s in leases.items() if until_s > now_s]
+            if found:
+                self.manager.admit(found)
+        except Exception as error:
+            logger.warning("leases were not ended, they run out by themselves: %s", error)
+
+    def status(self) -> dict[str, Any]:
+        """How things stand, in plain values."""
+        now_s = self.now_s()
+        ends = [until_s - now_s for until_s in self.manager.leases().values()]
+        return {
+            "jobs": len(ends),
+            "leased": sum(left_s > 0 for left_s in ends),
+            "longest_s": round(max(ends, default=0.0), 1),
+            "renewed": self.renewed,
+        }
+
+    def _due(self, decision: Decision | None) -> dict[str, float]:
+        leases = self.manager.leases()
+        if not leases:
+            return {}
+        now_s = self.now_s()
+        forecasts = decision.forecasts if decision is not None else ()
+        expected = {f.job_id: f.start_s for f in forecasts}
+        never = {job_id for job_id, start_s in expected.items() if start_s is None}
+        free_nodes, jobs = self.core.free_nodes(), self.core.mirror.jobs
+        waiting = {
+            job_id: Waiting(until_s, expected.get(job_id), job.spec.nodes <= free_nodes)
+            for job_id, until_s in leases.items()
+            if (job := jobs.get(job_id)) is not None and job.start_s is None
+        }
+        return leases_due(now_s, waiting, self.core.left_to_manager(now_s, never), self._rule)
+
+    def _lease(self, due: dict[str, float]) -> dict[str, Outcome]:
+        try:
+            return self.manager.lease(due)
+        except UnreachableError as error:
+            return dict.fromkeys(due, Outcome("unknown", str(error)))
+
+    def _heard(self, outcomes: dict[str, Outcome]) -> None:
+        done = sum(outcome.result == "done" for outcome in outcomes.values())
+        self.renewed += done
+        refused = next((o for o in outcomes.values() if o.result != "done"), None)
+        if done or refused is None:
+            self._in_vain = 0
+            self.fault = ""
+            return
+        # One job that has just started is refused too; again and again, or without an answer, is a fault.
+        self._in_vain += 1
+        if self._in_vain >= IN_VAIN or refused.result == "unknown":
+            self.fault = f"no lease could be given: {refused.reason.splitlines()[-1]}"

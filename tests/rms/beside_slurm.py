@@ -1,0 +1,173 @@
+"""A twin process beside a real Slurm."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hpctwin.cli.rms import slurm_events, slurm_rule
+from tests.conftest import lacking
+from tests.rms.slurm_cluster import SlurmCluster, missing
+
+NOBODY = "65534"
+
+
+def made_rule(folder: Path, **options: Any) -> Path:
+    """The submit rule as `hpctwin rms slurm-rule` prints it, for a twin that works in a folder."""
+    path = folder / "rule.lua"
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        slurm_rule(heartbeat=folder / "alive", spool=folder / "news.jsonl", **options)
+    path.write_text(said.getvalue())
+    return path
+
+
+def made_events(folder: Path) -> Path:
+    """The event script as `hpctwin rms slurm-events` prints it."""
+    path = folder / "events.sh"
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        slurm_events(spool=folder / "news.jsonl")
+    path.write_text(said.getvalue())
+    path.chmod(0o755)
+    return path
+
+
+@contextmanager
+def running(
+    folder: Path, *, rule: bool | dict[str, Any] = False, events: bool = False, **options: Any
+) -> Iterator[SlurmCluster]:
+    """A Slurm; with the submit rule and the event script if asked for."""
+    absent = missing()
+    if absent or os.getuid() != 0:
+        lacking(f"a real Slurm needs root and {', '.join(absent) or 'nothing else'}")
+    if rule is not False:
+        options["rule"] = made_rule(folder, **(rule if isinstance(rule, dict) else {}))
+    if events:
+        options["events"] = made_events(folder)
+    cluster = SlurmCluster(folder, **options)
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        cluster.end()
+
+
+class Beside:
+    """A twin process beside it."""
+
+    def __init__(self, slurm: SlurmCluster, **more: Any) -> None:
+        self.slurm = slurm
+        self.config = slurm.folder / "twin.yaml"
+        self.heartbeat = slurm.folder / "alive"
+        manager = {
+            "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf), "poll_floor": 0.2,
+            "timeout": 5, "heartbeat": str(self.heartbeat), **more.pop("manager", {}),
+        }  # fmt: skip
+        if (slurm.folder / "rule.lua").exists():
+            manager["news"] = {"spool": str(slurm.folder / "news.jsonl")}
+        self.config.write_text(
+            yaml.safe_dump(
+                {
+                    "manager": manager,
+                    "act": {"mode": "act", **more.pop("act", {})},
+                    "core": {"retry": 5, "start_patience": 8, **more.pop("core", {})},
+                    "journal": {"path": "journal.sqlite"},
+                    "heartbeat_every": 0.3,
+                    "threads": 1,
+                    **more,
+                }
+            )
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def begin(self, *, wait: bool = True) -> None:
+        """Start it; it is waited for until it is in charge."""
+        self.heartbeat.unlink(missing_ok=True)
+        with (self.slurm.folder / "twin.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(self.config)],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+        if wait:
+            self.slurm.wait(self.heartbeat.exists, 60)
+            self.slurm.wait(lambda: self.status()["in_charge"], 20)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hpctwin", *words, "-c", str(self.config)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def status(self) -> dict[str, Any]:
+        """What its journal says of it; not in charge before there is one."""
+        from hpctwin.errors import HpctwinError
+        from hpctwin.twin.journal import Journal
+
+        try:
+            with contextlib.closing(
+                Journal(self.slurm.folder / "journal.sqlite", read_only=True)
+            ) as journal:
+                found = journal.read_latest("status")
+        except HpctwinError:
+            found = None
+        return {"in_charge": False, "fault": None} if found is None else dict(found[1])
+
+
+@contextmanager
+def beside(slurm: SlurmCluster, **more: Any) -> Iterator[Beside]:
+    """A twin that is in charge; ended at the end."""
+    twin = Beside(slurm, **more)
+    try:
+        twin.begin()
+        yield twin
+    finally:
+        twin.end()
+
+
+def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as an ordinary user."""
+    return subprocess.run(
+        ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *command],
+        env=slurm.env, capture_output=True, text=True, timeout=60, check=False, cwd="/tmp",
+    )  # fmt: skip
+
+
+def waited_s(slurm: SlurmCluster, job_id: str) -> float:
+    """From the submission to the start of a job, by Slurm's clock in whole seconds."""
+    job = slurm.job(job_id)
+    begin, end = (datetime.fromisoformat(job[key]) for key in ("SubmitTime", "StartTime"))
+    return (end - begin).total_seconds()
+
+
+def states(slurm: SlurmCluster) -> dict[str, str]:
+    """State and reason of each job that has not ended, by id as users see it."""
+    said = slurm.say("squeue", "-r", "-h", "-o", "%i %T %r")
+    return {line.split()[0]: " ".join(line.split()[1:]) for line in said.splitlines()}
+
+
+def begin_times(slurm: SlurmCluster) -> dict[str, float]:
+    """Eligible times of the jobs, by Slurm's own number."""
+    rows = json.loads(slurm.say("squeue", "--json"))["jobs"]
+    return {str(row["job_id"]): float(row["eligible_time"]) for row in rows}
+
+
+def job_ends(slurm: SlurmCluster, jobs: list[str]) -> bool:
+    return not set(slurm.say("squeue", "-h", "-o", "%A").split()) & set(jobs)
