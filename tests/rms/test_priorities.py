@@ -33,7 +33,7 @@ def snapshot(jobs: dict[str, tuple[float, float]], time_s: float = 1e6) -> Snaps
 def order(of: Snapshot) -> list[str]:
     return [
         j.spec.id
-        for j in sorted(of.jobs, key=lambda j: (j.spec.priority, -j.spec.submit_s, j.spec.id))
+        for j in sorted(of.jobs, key=lambda j: (j.spec.priority, -j.spec.submit_s, -int(j.spec.id)))
     ]
 
 
@@ -79,6 +79,12 @@ def test_age_of_a_thousand_waiting_jobs_tells_only_of_those_that_change_places(
         events += len(changes.to(settled))
     assert plainly > 1000
     assert events < share * plainly, (events, plainly)
+
+
+def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_first() -> None:
+    settled = told(StillPriorities().settled(snapshot({i: (5.0, 1.0) for i in ("9", "10", "11")})))
+    assert settled["9"] > settled["10"] > settled["11"]
+
 
 
 @given(

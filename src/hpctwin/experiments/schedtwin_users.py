@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.pbs.output import read_output
-from hpctwin.rms.slurm.parse import number, words
+from hpctwin.rms.slurm.values import number, words
 
 __all__ = ["LiveError", "PbsUser", "SlurmUser", "Times", "User"]
 

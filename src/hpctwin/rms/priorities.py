@@ -7,6 +7,7 @@ they were first seen, or last changed places: on a scale of their own, that runs
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -35,9 +36,12 @@ class _Job(NamedTuple):
     true: float
 
     @property
-    def place(self) -> tuple[float, float, str]:
-        """Sorts by what goes last to what goes first: the later submitted of two of one priority before."""
-        return self.true, -self.submit_s, self.id
+    def place(self) -> tuple[float, float, tuple[int, ...]]:
+        """Sorts by what goes last to what goes first: the later submitted of two of one priority before.
+
+        Of two submitted in the same second, that is the one with the larger number.
+        """
+        return self.true, -self.submit_s, tuple(-int(part) for part in re.findall(r"\d+", self.id))
 
 
 class StillPriorities:
