@@ -82,9 +82,10 @@ def test_age_of_a_thousand_waiting_jobs_tells_only_of_those_that_change_places(
 
 
 def test_of_jobs_submitted_in_one_second_the_one_with_the_smallest_number_goes_first() -> None:
-    settled = told(StillPriorities().settled(snapshot({i: (5.0, 1.0) for i in ("9", "10", "11")})))
+    settled = told(
+        StillPriorities().settled(snapshot(dict.fromkeys(("9", "10", "11"), (5.0, 1.0))))
+    )
     assert settled["9"] > settled["10"] > settled["11"]
-
 
 
 @given(
