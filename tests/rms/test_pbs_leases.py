@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 from hpctwin.rms.news import JobSeen
-from hpctwin.rms.pbs.leasing import MOST_LEASES
+from hpctwin.rms.pbs.batch import MOST_AT_ONCE
+from hpctwin.rms.pbs.jobs import Mark
+from hpctwin.rms.pbs.leasing import LONGEST_S
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
@@ -234,25 +237,35 @@ def test_after_a_lost_answer_nothing_more_is_sent(pbs: FakePbs, manager: PbsMana
     ids = [f"{1000 + number}.vm" for number in range(250)]
     outcomes = manager.lease(dict.fromkeys(ids, NOW_S + 30))
     results = [outcomes[job_id].result for job_id in ids]
-    assert (results.count("unknown"), results.count("refused")) == (100, 150)
+    lost = results.count("unknown")
+    assert (lost, results.count("refused")) == (MOST_AT_ONCE, 250 - MOST_AT_ONCE)
     assert len(pbs.calls()) == 1
     pbs.mend("qalter")
     pbs.fail("qalter", "qalter: cannot connect to server pbsvm (errno=111)\n")
     assert manager.admit(["48.vm"])["48.vm"].result == "unknown"
 
 
-def test_one_call_gives_a_bounded_number_of_leases_those_first_that_end_first(
-    pbs: FakePbs, manager: PbsManager
+def test_one_call_takes_a_bounded_time_and_those_leases_come_first_that_end_first(
+    pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark = manager.leasing.marks()["48.vm"]
-    ids = [f"{1000 + number}.vm" for number in range(MOST_LEASES + 5)]
+    ids = [f"{1000 + number}.vm" for number in range(10 * MOST_AT_ONCE)]
     for number, job_id in enumerate(ids):
-        told = type(mark)(0.0, LEASE_S - number)
-        manager.leasing.told(job_id, told)
+        manager.leasing.told(job_id, Mark(0.0, LEASE_S - number))
+    begin, calls = time.monotonic(), 0
+
+    def slow(name: str, arguments: list[str]) -> bytes:
+        nonlocal calls
+        calls += 1
+        return b""
+
+    monkeypatch.setattr(manager.commands, "run", slow)
+    clock = types.SimpleNamespace(monotonic=lambda: begin + calls * LONGEST_S)
+    monkeypatch.setattr("hpctwin.rms.pbs.batch.time", clock)
     outcomes = manager.lease(dict.fromkeys(ids, NOW_S + 30))
-    assert [outcomes[job_id].result for job_id in ids[:5]] == 5 * ["refused"]
-    assert {outcomes[job_id].result for job_id in ids[5:]} == {"done"}
-    assert len(pbs.calls()) == MOST_LEASES // 100
+    done = {job_id for job_id, outcome in outcomes.items() if outcome.result == "done"}
+    assert done == set(ids[-calls * MOST_AT_ONCE :])
+    assert 1 <= calls <= 2
+    assert "no time left" in outcomes[ids[0]].reason
 
 
 # --- news and looks ------------------------------------------------------------------------------------

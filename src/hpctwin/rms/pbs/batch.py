@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections.abc import Sequence
 
 from hpctwin.rms.commands import Commands, Failed
@@ -10,14 +12,18 @@ from hpctwin.rms.manager import Outcome, UnreachableError
 
 __all__ = ["MOST_AT_ONCE", "change_jobs"]
 
-MOST_AT_ONCE = 100
-"""Jobs in one command: PBS takes some 8 ms for each."""
+MOST_AT_ONCE = 25
+"""Jobs in one command: PBS takes some 8 ms for each, and more where the machine is busy."""
 
 _HARMLESS = re.compile(r"has finished|unknown job", re.IGNORECASE)
 
 
 def change_jobs(
-    commands: Commands, name: str, options: Sequence[str], job_ids: Sequence[str]
+    commands: Commands,
+    name: str,
+    options: Sequence[str],
+    job_ids: Sequence[str],
+    until: float = math.inf,
 ) -> dict[str, Outcome]:
     """Give one command many jobs, some at a time. PBS goes on after a job that it refuses.
 
@@ -28,9 +34,13 @@ def change_jobs(
         name: of the command.
         options: before the job numbers.
         job_ids: checked to be such.
+        until: no other command is sent after this, by `time.monotonic`.
     """
     outcomes: dict[str, Outcome] = {}
     for begin in range(0, len(job_ids), MOST_AT_ONCE):
+        if time.monotonic() > until:
+            rest = job_ids[begin:]
+            return outcomes | dict.fromkeys(rest, Outcome("refused", "not sent: no time left"))
         some = job_ids[begin : begin + MOST_AT_ONCE]
         try:
             commands.run(name, [*options, *some])

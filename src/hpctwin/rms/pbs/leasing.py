@@ -20,8 +20,8 @@ from hpctwin.rms.pbs.values import begin_time
 
 __all__ = ["Leasing"]
 
-MOST_LEASES = 300
-"""So many leases are given in one call at most, those that run out first: PBS takes some 8 ms for each."""
+LONGEST_S = 2.0
+"""No command is sent in a call of `Leasing.lease` after so long; those leases come first that end first."""
 OVERLAP_S = 1.0
 """A look may not have seen what happened so long before it began."""
 ADMITTED_S = 10.0
@@ -92,9 +92,8 @@ class Leasing:
             else:
                 wanted[job_id] = math.ceil(wish_s)
         first = sorted(wanted, key=lambda job_id: marks[job_id].lease_s)
-        for job_id in first[MOST_LEASES:]:
-            outcomes[job_id] = Outcome("refused", f"not more than {MOST_LEASES} leases in one call")
-        return outcomes | self._change({i: wanted[i] for i in first[:MOST_LEASES]}, marks)
+        until = time.monotonic() + LONGEST_S
+        return outcomes | self._change({i: wanted[i] for i in first}, marks, until)
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """See `ResourceManager`."""
@@ -116,7 +115,7 @@ class Leasing:
         return Outcome("refused", "it is held") if mark.held else None
 
     def _change(
-        self, begin_s: Mapping[str, float], marks: Mapping[str, Mark]
+        self, begin_s: Mapping[str, float], marks: Mapping[str, Mark], until: float = math.inf
     ) -> dict[str, Outcome]:
         """Set begin times, in a command or a few for each different one."""
         groups: dict[tuple[float, float], dict[str, list[str]]] = {}
@@ -131,7 +130,7 @@ class Leasing:
         outcomes: dict[str, Outcome] = {}
         for (time_s, own_s), jobs in groups.items():
             options = ["-a", begin_time(time_s), "-l", f"{MARK}={own_s:.0f}"]
-            told = change_jobs(self.commands, "qalter", options, list(jobs))
+            told = change_jobs(self.commands, "qalter", options, list(jobs), until)
             for whole, outcome in told.items():
                 outcomes |= dict.fromkeys(jobs[whole], outcome)
                 if outcome.result == "done":
