@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.records import JobSpec
+from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin import explain, journal
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Candidate
@@ -22,7 +23,7 @@ from hpctwin.twin.explain import explain_job, why_policy
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.objective import Objective
 from hpctwin.twin.runner import Twin
-from hpctwin.twin.standing import standing
+from hpctwin.twin.standing import full_id, standing
 from hpctwin.twin.when import picture_of, when_job
 from tests.twin.test_runner import Manager
 
@@ -169,6 +170,22 @@ def test_two_values_that_differ_are_shown_differently(
     }  # fmt: skip
     lines = why_policy(decision, Objective({metric: 1.0}))
     assert f"Against b: {says}." in lines
+
+
+def test_a_task_of_an_array_is_asked_for_by_its_own_name(watched: Watched) -> None:
+    core = watched.twin.core
+    assert full_id(core, "mid") == "mid"
+    spec = core.mirror.jobs["mid"].spec
+    for name in ("5_5", "6_1", "6_2", "7[3].server", "8.server"):
+        core.mirror.jobs[name] = JobRecord(spec=spec.model_copy(update={"id": name}))
+    assert full_id(core, "5_5") == "5_5"
+    # The only one left: squeue shows it as 5_5, its users may say 5.
+    assert full_id(core, "5") == "5_5"
+    assert full_id(core, "7") == "7[3].server"
+    assert full_id(core, "8") == "8.server"
+    assert full_id(core, "99") == "99"
+    with pytest.raises(HpctwinError, match="6 is an array of jobs: ask for one of 6_1, 6_2"):
+        full_id(core, "6")
 
 
 def test_asking_a_running_twin_loads_no_simulator() -> None:

@@ -59,7 +59,8 @@ def when_command(
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.config import TwinConfig
     from hpctwin.twin.explain import clock_text
-    from hpctwin.twin.when import full_id, picture_of, when_job, when_request
+    from hpctwin.twin.standing import full_id
+    from hpctwin.twin.when import picture_of, when_job, when_request
 
     if (job_id is None) == (nodes is None):
         raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
@@ -71,7 +72,7 @@ def when_command(
         raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
     picture = picture_of(settings, look=look)
     if job_id is not None:
-        job_id = full_id(picture, job_id)
+        job_id = full_id(picture.core, job_id)
         found = when_job(picture, job_id)
         title = f"Job {job_id}"
     else:

@@ -17,7 +17,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Action, Journal
 from hpctwin.twin.objective import METRICS, Objective
-from hpctwin.twin.standing import standing
+from hpctwin.twin.standing import full_id, standing
 
 __all__ = [
     "Outlook",
@@ -72,9 +72,10 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
         job_id: which job.
 
     Raises:
-        HpctwinError: the journal has no state of the cluster yet.
+        HpctwinError: the journal has no state of the cluster yet, or the job is an array of several.
     """
     stands = standing(journal)
+    job_id = full_id(stands.core, job_id)
     found = outlook(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
     lines = list(found.lines)
     said = journal.read_forecasts(job_id)

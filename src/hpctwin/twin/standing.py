@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hpctwin.errors import HpctwinError
 from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.replaying import restored_core
 
-__all__ = ["Standing", "standing", "starts_by"]
+__all__ = ["Standing", "full_id", "standing", "starts_by"]
 
+MOST_TASKS = 5
 OLDEST_S = 120.0
 """Forecasts made longer ago than this are made again."""
 
@@ -71,3 +74,26 @@ def starts_by(core: Core, acting: str | None) -> tuple[str, bool]:
     if core.own is not None:
         return core.own.name, False
     return core.policy, True
+
+
+def full_id(core: Core, job_id: str) -> str:
+    """A job's id as the cluster writes it; PBS's users leave the server's name out.
+
+    Raises:
+        HpctwinError: it is an array of several jobs.
+    """
+    jobs = core.mirror.jobs
+    if job_id in jobs:
+        return job_id
+    longer = [known for known in jobs if known.startswith(f"{job_id}.")]
+    if len(longer) == 1:
+        return longer[0]
+    # Slurm's 5_1 and PBS's 5[1].server.
+    tasks = [known for known in jobs if re.match(rf"{re.escape(job_id)}(_\d|\[\d)", known)]
+    if len(tasks) == 1:
+        return tasks[0]
+    if tasks:
+        some = ", ".join(tasks[:MOST_TASKS])
+        more = f" and {len(tasks) - MOST_TASKS} more" if len(tasks) > MOST_TASKS else ""
+        raise HpctwinError(f"{job_id} is an array of jobs: ask for one of {some}{more}")
+    return job_id

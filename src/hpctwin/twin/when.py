@@ -16,7 +16,7 @@ from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.standing import Standing, standing, starts_by
 
-__all__ = ["Picture", "full_id", "picture_of", "when_job", "when_request"]
+__all__ = ["Picture", "picture_of", "when_job", "when_request"]
 
 STALE_S = 10.0
 """A twin whose status is older than this does not run."""
@@ -86,13 +86,6 @@ def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
     status = {"not_read": manager.report().notes}
     stands = Standing(core, snapshot.time_s, policy, assumed, status)
     return _picture(stands, "one look at the resource manager")
-
-
-def full_id(picture: Picture, job_id: str) -> str:
-    """A job's id as the cluster writes it; PBS's users leave the server's name out."""
-    jobs = picture.core.mirror.jobs
-    longer = [known for known in jobs if known.startswith(f"{job_id}.")]
-    return longer[0] if job_id not in jobs and len(longer) == 1 else job_id
 
 
 def when_job(picture: Picture, job_id: str) -> Outlook:
