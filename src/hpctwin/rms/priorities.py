@@ -49,7 +49,8 @@ class StillPriorities:
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
-        self._true: dict[str, float] = {}
+        # Told and true of each waiting job. Replaced whole: another thread may be asking `true`.
+        self._waiting: dict[str, tuple[float, float]] = {}
 
     def settled(self, snapshot: Snapshot) -> Snapshot:
         """What the resource manager gave, with priorities that change only where they say more."""
@@ -65,7 +66,7 @@ class StillPriorities:
             if job.start_s is not None and job.spec.id in self._told:
                 told[job.spec.id] = self._told[job.spec.id]
         self._told = told
-        self._true = {job.id: job.true for job in waiting}
+        self._waiting = {job.id: (told[job.id], job.true) for job in waiting}
         return snapshot.model_copy(
             update={"jobs": tuple(_with(job, told.get(job.spec.id)) for job in snapshot.jobs)}
         )
@@ -75,14 +76,11 @@ class StillPriorities:
 
         Above the true priority of every job that was told a lower one, by as much.
         """
-        drifts = [
-            true - self._told[i] for i, true in self._true.items() if self._told[i] < priority
-        ]
-        return priority + max(drifts, default=self._drift())
-
-    def _drift(self) -> float:
-        drifts = [true - self._told[i] for i, true in self._true.items()]
-        return median(drifts) if drifts else 0.0
+        drifts = [(told, true - told) for told, true in self._waiting.values()]
+        below = [drift for told, drift in drifts if told < priority]
+        if below:
+            return priority + max(below)
+        return priority + (median(drift for _, drift in drifts) if drifts else 0.0)
 
 
 def _told(jobs: Sequence[_Job]) -> dict[str, float]:
