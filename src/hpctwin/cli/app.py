@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
 from typing import NoReturn
 
@@ -21,6 +22,7 @@ app = App(
     version=__version__,
     version_flags=["--version"],
     default_parameter=Parameter(converter=read_value),
+    suppress_keyboard_interrupt=False,
 )
 for name, target, summary in (
     ("simulate", "simulate:simulate_command", "Simulate a trace under one policy."),
@@ -62,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
         _give_up_output()
         _end(1)
     except KeyboardInterrupt:
-        _end(130, "interrupted")
+        _interrupted()
     except MemoryError as error:
         _end(1, f"there is not enough memory: {error}" if str(error) else "out of memory")
     except OSError as error:
@@ -70,6 +72,19 @@ def main(arguments: list[str] | None = None) -> None:
         _give_up_output()
         _end(1, f"{where}: {error.strerror or error}")
     sys.exit(outcome if isinstance(outcome, int) else 0)
+
+
+def _interrupted() -> NoReturn:
+    from hpctwin.simulation.interruptible import THREAD_NAME
+
+    with suppress(OSError):
+        print("hpctwin: interrupted", file=sys.stderr, flush=True)
+    if any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate()):
+        # The interpreter would wait for compiled code to come to its end, or take the code away under it.
+        with suppress(OSError, AttributeError):
+            sys.stdout.flush()
+        os._exit(130)
+    _end(130)
 
 
 def _end(code: int, message: str | None = None) -> NoReturn:

@@ -44,7 +44,14 @@ def compare_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import (
+        check_outputs,
+        need_jobs,
+        note_reading,
+        note_rejected,
+        print_json,
+        progress_bar,
+    )
     from hpctwin.policies import parse_policy
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
@@ -66,11 +73,12 @@ def compare_command(
         results = compare(
             workload, cluster, policies, threads=threads, progress=one_more, **run.as_dict()
         )
+    code = note_rejected(next(iter(results.values())))
     if html is not None:
         report_results(html, results)
     if json:
         print_json([result.summary() for result in results.values()])
-        return 0
+        return code
     console = Console()
     console.print(
         compare_table(
@@ -82,4 +90,4 @@ def compare_command(
     )
     if html is not None:
         console.print(f"report: {html}")
-    return 0
+    return code

@@ -20,6 +20,7 @@ __all__ = [
     "need_jobs",
     "note_doomed",
     "note_reading",
+    "note_rejected",
     "print_json",
     "progress_bar",
     "write_result",
@@ -85,6 +86,25 @@ def need_jobs(workload: Workload) -> None:
 
     if not len(workload):
         raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
+
+
+def note_rejected(result: Result) -> int:
+    """Say on standard error how many jobs the cluster can never run, and why.
+
+    Returns:
+        The exit code: 1 if that is all of them, so that nothing was simulated; else 0, for a cluster that
+        rejects a job does its work.
+    """
+    counts = result.rejected_why
+    rejected, jobs = sum(counts.values()), len(result.workload)
+    if rejected:
+        reasons = "; ".join(f"{count:,} {clause}" for clause, count in counts.items())
+        print(
+            f"{result.workload.name}: {rejected:,} of {jobs:,} jobs ({rejected / jobs:.0%}) were rejected, "
+            f"since they can never run on cluster {result.cluster.name!r}: {reasons}",
+            file=sys.stderr,
+        )
+    return int(rejected == jobs)
 
 
 def note_doomed(simulation: Simulation) -> None:

@@ -94,6 +94,7 @@ def simulate_command(
         need_jobs,
         note_doomed,
         note_reading,
+        note_rejected,
         print_json,
         progress_bar,
         write_result,
@@ -113,6 +114,7 @@ def simulate_command(
         return 0
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         result = simulation.run(progress)
+    code = note_rejected(result)
     del simulation  # its memory is better used by what follows
     summary = result.summary()
     if fairness:
@@ -141,7 +143,7 @@ def simulate_command(
 
             summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary)
-        return 0
+        return code
     from hpctwin.report import summary_table
     from hpctwin.report.accessor import breakdown_table
 
@@ -149,7 +151,7 @@ def simulate_command(
     console.print(summary_table(summary))
     if by is not None:
         console.print(breakdown_table(result.jobs, by))
-    return 0
+    return code
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:

@@ -33,7 +33,7 @@ def simulate_powered(
     json: bool,
 ) -> int:
     """Simulate, and show how it went and what it took; arguments as of `simulate_command`."""
-    from hpctwin.cli.output import need_jobs, note_reading, progress_bar
+    from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
     from hpctwin.energy import Platform, PowerCap, PoweredSimulation
     from hpctwin.energy.control import find_control
 
@@ -72,7 +72,7 @@ def simulate_powered(
         **notes,
     }
     _show(used, summary, options, by=by, out=out, spars=energy.spars_out, plot=plot, json=json)
-    return 0
+    return note_rejected(used.result)
 
 
 def simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bool) -> int:
@@ -84,7 +84,7 @@ def simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: boo
     """
     import sys
 
-    from hpctwin.cli.output import need_jobs, note_reading, progress_bar
+    from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
     from hpctwin.energy import PoweredSimulation, read_spars_config
 
     run = read_spars_config(path)
@@ -107,7 +107,7 @@ def simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: boo
     summary = {**used.summary(), "power": run.power.name, "rule": run.power.rule}
     options = {"overrun": run.overrun}
     _show(used, summary, options, by=None, out=out, spars=run.output, plot=plot, json=json)
-    return 0
+    return note_rejected(used.result)
 
 
 def _show(

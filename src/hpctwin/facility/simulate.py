@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from typing import Literal
 
 import numpy as np
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.facility.config import Facility
 from hpctwin.facility.result import FacilityResult, make_facility_result
 from hpctwin.facility.state import FacilityState
 from hpctwin.facility.strategy import Strategy, parse_strategy
 from hpctwin.model import Workload, to_ms
+from hpctwin.simulation.interruptible import run_all
 
 __all__ = ["FacilitySimulation", "compare_strategies", "simulate_facility"]
 
@@ -187,8 +188,15 @@ def compare_strategies(
         if names.count(name) > 1:
             raise ConfigError(f"strategy {name!r} is there twice")
 
+    interrupted = threading.Event()
+
+    def go_on(_: float) -> None:
+        if interrupted.is_set():
+            raise SimulationError("interrupted")
+
     def one(strategy: Strategy) -> FacilityResult:
-        result = FacilitySimulation(facility, workload, strategy, seed=seed, overrun=overrun).run()
+        simulation = FacilitySimulation(facility, workload, strategy, seed=seed, overrun=overrun)
+        result = simulation.run(go_on)
         if progress is not None:
             progress(full_name(strategy))
         return result
@@ -196,8 +204,8 @@ def compare_strategies(
     if threads == 1:
         # A strategy that cannot be is told at once, not after all the others are done.
         return dict(zip(names, map(one, chosen), strict=True))
-    with ThreadPoolExecutor(threads) as executor:
-        return dict(zip(names, executor.map(one, chosen), strict=True))
+    results = run_all(one, chosen, threads=threads, stop=interrupted.set)
+    return dict(zip(names, results, strict=True))
 
 
 def full_name(strategy: Strategy) -> str:

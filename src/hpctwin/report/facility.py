@@ -19,7 +19,7 @@ from hpctwin.model import format_duration
 from hpctwin.report.axes import empty_note, new_figure
 from hpctwin.report.style import PALETTE, color, styled
 
-__all__ = ["facility_table", "plot_moved", "plot_waits_by_size", "plot_weeks"]
+__all__ = ["facility_table", "plot_moved", "plot_waits_by_bin", "plot_waits_by_size", "plot_weeks"]
 
 WEEK_S = 7 * 86_400.0
 TURNAROUND_EDGES_H = (0, 1, 2, 4, 8, 16, 32, 64, 128, np.inf)
@@ -98,6 +98,48 @@ def plot_waits_by_size(
         panels[row, 1].set_yscale("symlog", linthresh=10)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper")
+    return figure
+
+
+@styled
+def plot_waits_by_bin(
+    waits: Mapping[tuple[str, str], Mapping[str, Mapping[str, float | None]]],
+    *,
+    title: str = "Mean wait by bin",
+) -> Figure:
+    """Draw mean waits by bin from several sources side by side.
+
+    Args:
+        waits: minutes by bin, by source, by panel; a panel is a strategy and what its bins are made of. Where
+            there is none, no bar is drawn.
+        title: above the figure.
+    """
+    strategies = list(dict.fromkeys(strategy for strategy, _ in waits))
+    kinds = list(dict.fromkeys(by for _, by in waits))
+    sources = list(dict.fromkeys(source for panel in waits.values() for source in panel))
+    figure = new_figure(2.9 * len(strategies))
+    figure.suptitle(title, x=0.01, ha="left")
+    panels = figure.subplots(len(strategies), len(kinds), squeeze=False)
+    for (strategy, by), panel in waits.items():
+        ax = panels[strategies.index(strategy), kinds.index(by)]
+        names = list(dict.fromkeys(name for table in panel.values() for name in table))
+        here = [source for source in sources if source in panel]
+        for index, source in enumerate(here):
+            heights = [panel[source].get(name) for name in names]
+            color = PALETTE[sources.index(source) % len(PALETTE)]
+            width = 0.8 / len(here)
+            at = np.arange(len(names)) + (index - (len(here) - 1) / 2) * width
+            ax.bar(at, [height or 0.0 for height in heights], width, color=color, label=source)
+        ax.set_xticks(range(len(names)), names, rotation=30, ha="right", rotation_mode="anchor")
+        ax.set_xlabel(by)
+        ax.set_ylabel("mean wait (min)")
+        ax.set_title(strategy, fontsize=9.5)
+    found = {
+        label: handle
+        for ax in panels.flat
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(found.values(), found.keys(), loc="outside right upper")
     return figure
 
 

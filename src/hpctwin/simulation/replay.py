@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.metrics import capacity_conflicts
 from hpctwin.model import MS_PER_S, Cluster, DependencyKind, State, Workload
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.result import Result, job_frame, no_lost
@@ -37,7 +39,9 @@ class Replay:
     without_start: int
 
 
-def replay(workload: Workload, cluster: Cluster) -> Replay:
+def replay(
+    workload: Workload | str | os.PathLike[str], cluster: Cluster | int | str | os.PathLike[str]
+) -> Replay:
     """Start every job when it really started, and report each conflict with the cluster.
 
     Jobs run their runtime from there, however much the cluster has; walltimes do not end them.
@@ -46,6 +50,7 @@ def replay(workload: Workload, cluster: Cluster) -> Replay:
         WorkloadError: no job has a recorded start.
         ConfigError: the workload asks for a resource the cluster does not have.
     """
+    workload, cluster = as_workload(workload), as_cluster(cluster)
     start = workload.recorded_start_ms
     known = start >= 0
     if not known.any():

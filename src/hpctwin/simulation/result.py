@@ -14,6 +14,7 @@ from hpctwin.engine import layout
 from hpctwin.engine.layout import Jobs, Machine, Sim
 from hpctwin.model import MS_PER_S, Cluster, State, Workload
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.rejected import why_rejected
 
 if TYPE_CHECKING:
     from hpctwin.report.accessor import Plots
@@ -53,15 +54,26 @@ class Result:
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""
+        why = {}
+        if self.rejected_why:
+            reasons = [f"{count:,} {clause}" for clause, count in self.rejected_why.items()]
+            why["rejected_why"] = "; ".join(reasons)
         return {
             "workload": self.workload.name,
             "cluster": self.cluster.name,
             "nodes": self.cluster.node_count,
             "policy": self.policy,
             **self._figures,
+            **why,
             "engine_s": self.engine_s,
             "instants": self.instants,
         }
+
+    @cached_property
+    def rejected_why(self) -> dict[str, int]:
+        """How many jobs can never run on the cluster, by what is in their way."""
+        rejected = (self.jobs["state"] == State.REJECTED.label).to_numpy()
+        return why_rejected(self.workload, self.cluster, rejected)
 
     @cached_property
     def _figures(self) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -24,6 +26,8 @@ from hpctwin.engine.state import (
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Ordering, OrderingLike, Policy, make_policy
+from hpctwin.simulation.given import as_cluster, as_workload
+from hpctwin.simulation.interruptible import run_interruptible
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.result import Result, make_result
@@ -47,12 +51,18 @@ _PLACEMENT = {
 }
 
 
+SLICE_S = 0.02
+"""So long the engine runs, about, before Python has its turn."""
+MANY_WAITING = 500
+"""With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+
+
 class Simulation:
     """One workload on one cluster under one policy.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
+        workload: the jobs, or the path of a trace.
+        cluster: the machine, a number of equal nodes, or the path of a YAML file.
         order: ordering; see `hpctwin.policies.find_ordering` for what can be written.
         backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
         reservations: jobs per partition that EASY protects.
@@ -73,8 +83,8 @@ class Simulation:
 
     def __init__(
         self,
-        workload: Workload,
-        cluster: Cluster,
+        workload: Workload | str | os.PathLike[str],
+        cluster: Cluster | int | str | os.PathLike[str],
         order: OrderingLike = "fcfs",
         backfill: str = "easy",
         *,
@@ -89,6 +99,7 @@ class Simulation:
         track_nodes: bool = False,
         seed: int = 0,
     ) -> None:
+        workload, cluster = as_workload(workload), as_cluster(cluster)
         self.workload = workload
         self.cluster = cluster
         self.policy = policy or make_policy(
@@ -129,6 +140,8 @@ class Simulation:
         self._outages: list[Outages] = []
         self._add_outages(recorded_outages(cluster))
         self._broken: str | None = None
+        self._slice = 64
+        self._stopped = False
 
     @property
     def now_s(self) -> float:
@@ -150,9 +163,11 @@ class Simulation:
             self.advance()
             return self.result()
         step = max(self.workload.span_s, 1.0) / 50
-        while self.advance(self.now_s + step) == "reached":
+        arrived = 0
+        while arrived < len(self.workload) and self.advance(self.now_s + step) == "reached":
             arrived = int(self._sim.count[layout.ARRIVED])
-            progress(arrived / max(1, len(self.workload)))
+            progress(arrived / len(self.workload))
+        self.advance()
         progress(1.0)
         return self.result()
 
@@ -182,33 +197,54 @@ class Simulation:
         begin = time.perf_counter()
         work = self._new_work()
         while True:
-            left = -1
-            if instants is not None:
-                left = int(instants - (self._sim.count[layout.INSTANTS] - first))
+            if self._stopped:
+                raise SimulationError("this simulation was stopped from another thread")
+            done = self._sim.count[layout.INSTANTS]
+            left = (
+                self._slice if instants is None else min(self._slice, int(first + instants - done))
+            )
+            entered = time.perf_counter()
+            call = partial(
+                kernel,
+                order,
+                candidates,
+                self._jobs,
+                self._machine,
+                self._sim,
+                rules,
+                work,
+                *self._more_arguments(),
+                until,
+                left,
+            )
+            interrupted = False
             try:
-                code = kernel(
-                    order,
-                    candidates,
-                    self._jobs,
-                    self._machine,
-                    self._sim,
-                    rules,
-                    work,
-                    *self._more_arguments(),
-                    until,
-                    left,
-                )
+                if self._may_take_long(until):
+                    code, interrupted = run_interruptible(call)
+                else:
+                    code = call()
+            except KeyboardInterrupt:
+                self._broken = "it was interrupted in the middle of an instant"
+                raise
             except Exception as error:
                 self._broken = f"the ordering failed: {error!r}"
                 raise PolicyError(
                     f"ordering {self.policy.order.name!r} failed: {error!r}"
                 ) from error
+            if interrupted:
+                raise KeyboardInterrupt
             if code == layout.NEED_ROOM:
                 self._make_room()
                 work = self._new_work()
             elif code == layout.NEED_OUTAGES:
                 self._draw_outages()
                 rules = self._rules()
+            elif code == layout.STEPPED and self._sliced(first, instants):
+                took = time.perf_counter() - entered
+                if took < SLICE_S / 2:
+                    self._slice *= 2
+                elif took > 2 * SLICE_S:
+                    self._slice = max(1, self._slice // 2)
             else:
                 break
         self.engine_s += time.perf_counter() - begin
@@ -225,6 +261,33 @@ class Simulation:
             layout.STEPPED: "stepped",
         }
         return names[code]
+
+    def stop(self) -> None:
+        """Have `advance` end soon in whatever thread it runs; the simulation cannot go on."""
+        self._stopped = True
+
+    def _may_take_long(self, until: int) -> bool:
+        """Whether so many jobs will wait that a single pass may take long."""
+        count = self._sim.count
+        arrived = int(count[layout.ARRIVED])
+        coming = min(arrived + MANY_WAITING, int(count[layout.ARRIVAL_END])) - 1
+        waiting = int(count[layout.QUEUED])
+        if waiting >= MANY_WAITING:
+            return True
+        if coming < arrived:
+            return False
+        last = int(self._jobs.by_submit[coming])
+        return (
+            coming - arrived + 1 + waiting >= MANY_WAITING
+            and int(self._jobs.fixed[layout.SUBMIT, last]) <= until
+        )
+
+    def _sliced(self, first: int, instants: int | None) -> bool:
+        """Whether the kernel came back only for Python to have its turn."""
+        job = int(self._sim.count[layout.STOP_JOB])
+        if job >= 0 and layout.RUNNING <= self._sim.flag[layout.STATE, job] < layout.UNSUBMITTED:
+            return False
+        return instants is None or int(self._sim.count[layout.INSTANTS] - first) < instants
 
     def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
@@ -415,8 +478,8 @@ class Simulation:
 
 
 def simulate(
-    workload: Workload,
-    cluster: Cluster,
+    workload: Workload | str | os.PathLike[str],
+    cluster: Cluster | int | str | os.PathLike[str],
     order: OrderingLike = "fcfs",
     backfill: str = "easy",
     **options: Any,
@@ -424,8 +487,8 @@ def simulate(
     """Simulate a workload on a cluster to the end.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
+        workload: the jobs, or the path of a trace.
+        cluster: the machine, a number of equal nodes, or the path of a YAML file.
         order: ordering: a name, a formula, a function; see `hpctwin.policies.find_ordering`.
         backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
         options: further arguments of `Simulation`.

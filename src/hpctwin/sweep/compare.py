@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation
+from hpctwin.simulation.given import as_cluster, as_workload
+from hpctwin.simulation.interruptible import run_all
 
 __all__ = ["compare"]
 
 
 def compare(
-    workload: Workload,
-    cluster: Cluster,
+    workload: Workload | str | os.PathLike[str],
+    cluster: Cluster | int | str | os.PathLike[str],
     policies: Iterable[str | Policy],
     *,
     threads: int | None = None,
@@ -27,8 +28,8 @@ def compare(
     """Simulate a workload under several policies; in threads, since the engine holds no lock.
 
     Args:
-        workload: the jobs.
-        cluster: the machine.
+        workload: the jobs, or the path of a trace.
+        cluster: the machine, a number of equal nodes, or the path of a YAML file.
         policies: policies, or texts such as ``wfp+easy``.
         threads: at most so many at once; default the cores there are.
         progress: called with the name of each policy that is done.
@@ -41,6 +42,7 @@ def compare(
         ConfigError: no policy, or one twice.
         UnknownNameError, PolicyError: a policy is not right.
     """
+    workload, cluster = as_workload(workload), as_cluster(cluster)
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:
@@ -59,5 +61,9 @@ def compare(
             progress(simulation.policy.name)
         return simulation.result()
 
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as executor:
-        return dict(zip(names, executor.map(run, simulations), strict=True))
+    def stop() -> None:
+        for simulation in simulations:
+            simulation.stop()
+
+    results = run_all(run, simulations, threads=threads or os.cpu_count() or 1, stop=stop)
+    return dict(zip(names, results, strict=True))

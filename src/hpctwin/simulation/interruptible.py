@@ -1,0 +1,93 @@
+"""Compiled code that hears Ctrl-C: Python's main thread waits for it instead of being in it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+__all__ = ["THREAD_NAME", "run_all", "run_interruptible"]
+
+THREAD_NAME = "hpctwin-engine"
+"""Begins the names of threads that run compiled code and cannot be stopped in it."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_GRACE_S = 0.3
+_LOOK_EVERY_S = 0.1
+
+
+def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
+    """Run something that holds no lock of Python's, such that Ctrl-C ends the wait for it.
+
+    Signals come to the main thread between two steps of Python, and compiled code is one step. In any
+    other thread it is simply run.
+
+    Args:
+        run: what to run.
+
+    Returns:
+        What it gave, and whether Ctrl-C came meanwhile, shortly before its end.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C came, and a moment later there was no end yet; what was run runs on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return run(), False
+    given: list[int] = []
+    raised: list[BaseException] = []
+    over = threading.Event()
+
+    def body() -> None:
+        try:
+            given.append(run())
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            over.set()
+
+    thread = threading.Thread(target=body, name=THREAD_NAME, daemon=True)
+    thread.start()
+    interrupted = False
+    try:
+        # The system may hand the signal to the other thread; this one sees it when it wakes.
+        while not over.wait(_LOOK_EVERY_S):
+            pass
+    except KeyboardInterrupt:
+        interrupted = True
+        if not over.wait(_GRACE_S):
+            raise
+    if raised:
+        raise raised[0]
+    return given[0], interrupted
+
+
+def run_all(
+    function: Callable[[T], R], items: Iterable[T], *, threads: int, stop: Callable[[], None]
+) -> list[R]:
+    """Run a function for each item, in threads, such that Ctrl-C ends the wait for them.
+
+    Args:
+        function: what to run.
+        items: what for.
+        threads: at most so many at once.
+        stop: called at a fault or Ctrl-C, to have what runs come to an end; it is not waited for.
+
+    Returns:
+        What it gave, in the order of the items.
+    """
+    executor = ThreadPoolExecutor(threads, thread_name_prefix=THREAD_NAME)
+    futures = [executor.submit(function, item) for item in items]
+    try:
+        for future in futures:
+            while not future.done():
+                wait([future], timeout=_LOOK_EVERY_S)
+            future.result()
+    except BaseException:
+        stop()
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
+    executor.shutdown()
+    return [future.result() for future in futures]

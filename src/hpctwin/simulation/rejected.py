@@ -1,0 +1,76 @@
+"""Why jobs can never run on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model import Cluster, Workload, format_duration
+
+__all__ = ["why_rejected"]
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> dict[str, int]:
+    """Count rejected jobs by what is in their way; one with several reasons counts for the first.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        rejected: which jobs were rejected [jobs].
+
+    Returns:
+        How many jobs, by a clause such as ``ask for more nodes than the cluster has (128)``.
+    """
+    counts: dict[str, int] = {}
+    left = rejected.copy()
+
+    def count(why: str, which: BoolArray) -> None:
+        nonlocal left
+        found = int((which & left).sum())
+        if found:
+            counts[why] = found
+            left = left & ~which
+
+    has = f"than the cluster has ({cluster.node_count:,})"
+    count(f"ask for more nodes {has}", workload.nodes > cluster.node_count)
+    _count_limits(workload, cluster, count)
+    for name, amount in workload.resources.items():
+        most = cluster.resources.get(name, 0)
+        count(f"ask for more {name} than the cluster has ({most:,})", amount > most)
+    for name, values in workload.per_node.items():
+        most_of_any = max((getattr(g, name) or np.inf for g in cluster.nodes), default=np.inf)
+        count(
+            f"ask for more {name} per node than any node has ({most_of_any:g})",
+            values > most_of_any,
+        )
+    count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
+    return counts
+
+
+def _count_limits(
+    workload: Workload, cluster: Cluster, count: Callable[[str, BoolArray], None]
+) -> None:
+    default = next((p.name for p in cluster.partitions if p.default), None)
+    labels = np.array([*workload.partition.labels, default], object)[workload.partition.codes]
+    for partition in cluster.partitions:
+        here = labels == partition.name
+        name = f"partition {partition.name}"
+        count(
+            f"ask for fewer nodes than {name} takes (min_nodes {partition.min_nodes:,})",
+            here & (workload.nodes < partition.min_nodes),
+        )
+        if partition.max_nodes is not None:
+            count(
+                f"ask for more nodes than {name} takes (max_nodes {partition.max_nodes:,})",
+                here & (workload.nodes > partition.max_nodes),
+            )
+        if partition.max_walltime is not None:
+            count(
+                f"ask for longer than {name} takes (max_walltime "
+                f"{format_duration(partition.max_walltime)})",
+                here & (workload.walltime_ms > partition.max_walltime * 1000),
+            )

@@ -1,0 +1,131 @@
+"""Ctrl-C ends a command at once, whatever the engine is busy with, and leaves nothing half done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpctwin import Cluster, Simulation, Workload, generate, write_workload
+
+AT_MOST_S = 10.0
+"""Far more than the second it takes, for machines that are busy; without being heard it would be minutes."""
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace of which a single pass of conservative backfilling takes a minute and more."""
+    rng = np.random.default_rng(0)
+    size = 25_000
+    workload = Workload.build(
+        submit_s=np.zeros(size),
+        runtime_s=rng.integers(100, 100_000, size),
+        walltime_s=rng.integers(100_000, 300_000, size),
+        nodes=rng.integers(1, 64, size),
+    )
+    path = tmp_path_factory.mktemp("slow") / "slow.parquet"
+    write_workload(workload, path)
+    return path
+
+
+def engine_is_busy(pid: int) -> bool:
+    """Whether a thread of the engine has run for a while."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        if int(task.name) != pid and int(fields[11]) > 0.5 * ticks:
+            return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["simulate", "-n", "128", "-b", "conservative", "--out", "run", "--plot", "p.png"],
+        [
+            "compare",
+            "-n",
+            "128",
+            "-p",
+            "fcfs+conservative",
+            "-p",
+            "sjf+conservative",
+            "--html",
+            "r.html",
+        ],
+    ],
+)
+def test_a_command_ends_soon_after_ctrl_c_within_a_pass(
+    slow: Path, tmp_path: Path, command: list[str]
+) -> None:
+    subprocess.run([sys.executable, "-m", "hpctwin", "warmup"], check=True, capture_output=True)
+    name, *options = command
+    environment = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "hpctwin", name, str(slow), *options],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        # What is started in the background may have been told to ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:  # fmt: skip
+        give_up = time.monotonic() + 120
+        while not engine_is_busy(process.pid) and time.monotonic() < give_up:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.02)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        took = time.monotonic() - begin
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "hpctwin: interrupted"
+    assert "Traceback" not in err
+    assert out == ""
+    assert took < AT_MOST_S
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative", "pack", "pushdown"])
+def test_where_the_engine_stops_for_python_changes_nothing(
+    backfill: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = generate("poisson", jobs=800, nodes=32, seed=4)
+    cluster = Cluster.uniform(nodes=32)
+
+    def arrays(slice_s: float, many: int) -> list[np.ndarray]:
+        monkeypatch.setattr("hpctwin.simulation.simulation.SLICE_S", slice_s)
+        monkeypatch.setattr("hpctwin.simulation.simulation.MANY_WAITING", many)
+        simulation = Simulation(workload, cluster, "wfp", backfill)
+        simulation.advance()
+        assert simulation.done
+        return [np.asarray(array) for array in simulation.state]
+
+    once = arrays(1e9, 10**9)
+    for slice_s, many in ((0.0, 10**9), (1e9, 1), (0.0, 1)):
+        for ours, theirs in zip(arrays(slice_s, many), once, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_instants_are_counted_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpctwin.simulation.simulation.SLICE_S", 0.0)
+    workload = generate("poisson", jobs=300, nodes=32, seed=4)
+    simulation = Simulation(workload, Cluster.uniform(nodes=32))
+    assert simulation.advance(instants=200) == "stepped"
+    assert simulation.result().instants == 200
+    assert simulation.advance() == "done"
+    other = Simulation(workload, Cluster.uniform(nodes=32))
+    row = 250
+    assert other.run_until_started(row) == simulation.result().jobs["start_s"][row]
+
+
+def test_jobs_that_all_come_at_once_and_run_long_are_no_loop_of_steps() -> None:
+    workload = Workload.build(submit_s=[0, 0], runtime_s=[1e9, 1e9], nodes=[1, 1])
+    calls: list[float] = []
+    simulation = Simulation(workload, Cluster.uniform(nodes=1))
+    simulation.run(calls.append)
+    assert simulation.done
+    assert len(calls) < 100

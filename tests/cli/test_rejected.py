@@ -1,0 +1,62 @@
+"""Jobs that a cluster can never run are told, with how many and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hpctwin import Cluster, Workload, simulate, write_workload
+from tests.cli.test_cli import run
+
+JOBS = Workload.build(
+    submit_s=range(8),
+    runtime_s=[10] * 8,
+    walltime_s=[100, 100, 100, 100, 100, 9000, 100, 100],
+    nodes=[1, 2, 40, 50, 9, 1, 1, 1],
+    resources={"licence": [0, 0, 0, 0, 0, 0, 7, 0]},
+    per_node={"gpus": [0, 0, 0, 0, 0, 0, 0, 9]},
+)
+CLUSTER = """
+nodes: [{name: a, count: 8, gpus: 4}, {name: b, count: 8, gpus: 4}]
+partitions:
+  - {name: p, default: true, max_nodes: 8, max_walltime: 1h}
+resources: {licence: 3}
+"""
+
+
+def test_each_rejected_job_is_counted_for_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(CLUSTER)
+    result = simulate(JOBS, Cluster.from_yaml(tmp_path / "c.yaml"))
+    assert result.rejected_why == {
+        "ask for more nodes than the cluster has (16)": 2,
+        "ask for more nodes than partition p takes (max_nodes 8)": 1,
+        "ask for longer than partition p takes (max_walltime 60 min)": 1,
+        "ask for more licence than the cluster has (3)": 1,
+        "ask for more gpus per node than any node has (4)": 1,
+    }
+    assert sum(result.rejected_why.values()) == result.summary()["jobs_rejected"]
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+def test_rejected_jobs_are_told_and_all_of_them_are_a_failure(
+    tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    write_workload(JOBS.replace(resources={}, per_node={}), trace)
+    assert run(command, trace, "-n", 16, "--json") == 0
+    shown = capsys.readouterr()
+    assert (
+        "jobs: 2 of 8 jobs (25%) were rejected, since they can never run on cluster 'cluster': "
+        "2 ask for more nodes than the cluster has (16)"
+    ) in shown.err
+    found = json.loads(shown.out)
+    summary = found if command == "simulate" else found[0]
+    assert summary["rejected_why"] == "2 ask for more nodes than the cluster has (16)"
+    wide = tmp_path / "wide.csv"
+    write_workload(JOBS.replace(nodes=JOBS.nodes + 100, resources={}, per_node={}), wide)
+    assert run(command, wide, "-n", 16) == 1
+    assert "8 of 8 jobs (100%) were rejected" in capsys.readouterr().err
+    assert run(command, trace, "-n", 64) == 0
+    assert "rejected" not in capsys.readouterr().err
