@@ -99,7 +99,9 @@ def test_where_the_engine_stops_for_python_changes_nothing(
     def arrays(slice_s: float, many: int) -> list[np.ndarray]:
         monkeypatch.setattr("hpctwin.simulation.simulation.SLICE_S", slice_s)
         monkeypatch.setattr("hpctwin.simulation.simulation.MANY_WAITING", many)
-        simulation = Simulation(workload, cluster, "wfp", backfill)
+        # The pushdown wants an ordering that does not change with time.
+        order = "sjf" if backfill == "pushdown" else "wfp"
+        simulation = Simulation(workload, cluster, order, backfill)
         simulation.advance()
         assert simulation.done
         return [np.asarray(array) for array in simulation.state]
