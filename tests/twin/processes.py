@@ -104,8 +104,8 @@ class Pair:
         self.wait(lambda: self.state()["done"], seconds)
 
     def wait(self, reached, seconds: float) -> None:
-        """Until something is so; at least two minutes, whatever one reckons with: the machine may be busy."""
-        until = time.monotonic() + max(seconds, 120)
+        """Until something is so; for five minutes or more, since the machine may be busy."""
+        until = time.monotonic() + max(seconds, 300)
         while not reached():
             if time.monotonic() > until:
                 logs = [(self.folder / name) for name in ("cluster.log", "twin.log")]
