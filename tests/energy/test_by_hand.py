@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpctwin import Workload
-from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.energy import Orders, Platform, PowerPolicy, PowerView
 from hpctwin.model import Cluster, Dependencies, DependencyKind
 from tests.by_hand import labels
 from tests.energy.adapter import outcome, powered, reference_outcome
@@ -270,3 +270,27 @@ def test_engine(case: Case) -> None:
     )
     simulation.run()
     check(case, outcome(simulation.energy()))
+
+
+@pytest.mark.xfail(
+    reason="the engine stops when asked to come back at a time that is no whole millisecond",
+    strict=True,
+)
+def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() -> None:
+    def control(view: PowerView) -> Orders:
+        return Orders(again_s=0.1 + 0.2 if view.now_s < 0.3 else None)
+
+    simulation = powered(jobs((0, 100, 1)), platform(2), PowerPolicy("orders"), control=control)
+    simulation.advance(200)
+    assert simulation.energy().jobs["end_s"].to_list() == [100]
+
+
+@pytest.mark.xfail(reason="the engine divides by the nearest binary number", strict=True)
+def test_a_speed_counts_as_its_decimals_say() -> None:
+    # 21 s at seven tenths of the speed are 30 s, and not a millisecond more.
+    modes = {"slow": {"power_w": 100, "speed": 0.7}}
+    nodes = Platform.model_validate({"nodes": [{"name": "n", "count": 1, "modes": modes}]})
+    workload = Workload.build(submit_s=[0], runtime_s=[21], walltime_s=[60], nodes=[1])
+    simulation = powered(workload, nodes, PowerPolicy())
+    simulation.run()
+    assert simulation.energy().jobs["end_s"].to_list() == [30]

@@ -92,12 +92,16 @@ class Node:
 
     def watts(self, span: Span) -> float:
         """What it draws in a span of its past."""
-        if isinstance(span.which, str):
-            mode = self.power.modes[span.which]
-            return mode.power_w if span.state == COMPUTING else mode.idle
-        sleep = self.power.sleep[span.which]
+        return self.draws(span.state, span.which)
+
+    def draws(self, state: str, which: str | int) -> float:
+        """What it draws in a state, in which mode or at which depth, W."""
+        if isinstance(which, str):
+            mode = self.power.modes[which]
+            return mode.power_w if state == COMPUTING else mode.idle
+        sleep = self.power.sleep[which]
         return {
             SWITCHING_OFF: sleep.switch_off.power_w,
             SLEEPING: sleep.power_w,
             SWITCHING_ON: sleep.switch_on.power_w,
-        }[span.state]
+        }[state]

@@ -51,9 +51,6 @@ class PoweredSimulation(Simulation):
         pool_of = {n: p for p, pool in enumerate(self.machine.pools) for n in pool.nodes}
         self.pool_of = [pool_of[node.number] for node in self.nodes]
         self.work_left: dict[int, tuple[int, Fraction]] = {}  # by row: since when, and how much
-        self.first_mode_of: list[list[tuple[int, str]]] = [
-            [(0, power.mode or next(iter(power.modes)))] for power in self.platform.nodes
-        ]
 
     # -- what happens --
 
@@ -287,6 +284,9 @@ class PoweredSimulation(Simulation):
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         self.work_left[job.row] = (since, work)
         super().set_end(job, since, work)
+
+    def mode_of(self, group: int) -> str:
+        return next(node.mode for node in self.nodes if node.group == group)
 
     def set_mode(self, group: int, mode: str) -> None:
         """Put a group into another mode; what is left of the jobs there goes on at its speed."""

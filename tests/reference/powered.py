@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.energy import Platform, PowerCap, PowerPolicy
 from hpctwin.model import Cluster, Workload
 from tests.reference.jobs import Order, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
+from tests.reference.outside import capped, controlled, fitted
 from tests.reference.power import PoweredSimulation
 from tests.reference.results import ReferenceJob
 from tests.reference.share import Usage
@@ -42,14 +43,22 @@ def simulate_powered_reference(
     placement: str = "first_fit",
     overrun: str = "terminate",
     expected_ms: list[int] | None = None,
-    watch: Callable[[PoweredSimulation], int | None] | None = None,
+    cap: PowerCap | None = None,
+    control: Callable[[Any], Any] | None = None,
     commands: list[tuple[int, Callable[[PoweredSimulation], None]]] | None = None,
 ) -> PoweredResult:
     """Simulate to the end of the last job; arguments as of `simulate_reference` and the simulation."""
     base = cluster or Cluster.model_validate(
         {"nodes": [{"name": g.name, "count": g.count} for g in platform.nodes]}
     )
+    raises = []
+    if cap is not None:
+        workload, base, raises = capped(workload, base, platform, power, cap)
+    watch = None if control is None else controlled(control)
+    if cap is not None and cap.lower_modes:
+        watch = fitted(cap)
     machine = Machine(base)
+    machine.raises = raises
     simulation = PoweredSimulation(
         machine=machine,
         jobs=jobs_of(workload, machine, expected_ms),

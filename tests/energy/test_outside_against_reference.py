@@ -1,0 +1,191 @@
+"""The engine against the plain reference under caps, control functions and modes set from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Workload
+from hpctwin.energy import CapWindow, Orders, Platform, PowerCap, PowerPolicy
+from hpctwin.errors import ConfigError
+from tests.energy.adapter import outcome, powered, reference_outcome
+from tests.energy.powered import NODES
+from tests.energy.test_against_reference import same
+from tests.reference import fcfs
+from tests.reference.powered import simulate_powered_reference
+from tests.strategies import simple_workloads
+
+BACKFILLS = ("none", "first-fit", "easy", "conservative")
+
+
+@st.composite
+def platforms(draw: st.DrawFn) -> Platform:
+    """Two groups of three modes, with one sleep state."""
+    times = st.one_of(st.just(0), st.integers(1, 20))
+    watts = st.integers(0, 100)
+    groups = []
+    for name, count in (("a", NODES - 2), ("b", 2)):
+        speeds = {"base": 1.0, "slow": 0.75, "fast": draw(st.sampled_from((1.3, 2.0)))}
+        groups.append(
+            {
+                "name": name,
+                "count": count,
+                "modes": {
+                    mode: {
+                        "power_w": 100 + round(100 * speed) + draw(st.integers(0, 20)),
+                        "idle_w": 50 + draw(st.integers(0, 60)),
+                        "speed": speed,
+                    }
+                    for mode, speed in speeds.items()
+                },
+                "mode": draw(st.sampled_from(("base", "slow", "fast"))),
+                "sleep": [
+                    {
+                        "power_w": draw(watts),
+                        "switch_off": {"time": draw(times), "power_w": draw(watts)},
+                        "switch_on": {"time": draw(times), "power_w": draw(watts)},
+                    }
+                ],
+            }
+        )
+    return Platform.model_validate({"nodes": groups})
+
+
+def compared(
+    workload: Workload,
+    platform: Platform,
+    power: PowerPolicy,
+    backfill: str,
+    changes: list[tuple[int, int, str]] = (),  # type: ignore[assignment]
+    **options: Any,
+) -> None:
+    simulation = powered(workload, platform, power, backfill=backfill, **options)
+    for at_s, group, mode in changes:
+        simulation.advance(at_s)
+        simulation.set_mode(platform.nodes[group].name, mode)
+    simulation.run()
+
+    def changing(group: int, mode: str) -> Any:
+        return lambda reference: reference.set_mode(group, mode)
+
+    reference = simulate_powered_reference(
+        workload,
+        platform,
+        power,
+        order=fcfs,
+        backfill=backfill,
+        commands=[(1000 * at_s, changing(group, mode)) for at_s, group, mode in changes],
+        **options,
+    )
+    same(outcome(simulation.energy()), reference_outcome(workload, reference))
+
+
+@settings(max_examples=60)
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=12),
+    platform=platforms(),
+    kind=st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
+    timeout=st.sampled_from((0, 5)),
+    overrun=st.sampled_from(("terminate", "continue")),
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 150), st.sampled_from((0, 1)), st.sampled_from(("base", "slow", "fast"))
+        ),
+        max_size=5,
+    ),
+)
+def test_modes_set_from_outside(
+    workload: Workload,
+    platform: Platform,
+    kind: str,
+    timeout: int,
+    overrun: str,
+    changes: list[tuple[int, int, str]],
+) -> None:
+    power = PowerPolicy(kind, timeout)
+    changes = sorted(changes, key=lambda change: change[0])
+    compared(workload, platform, power, "first-fit", changes, overrun=overrun)
+
+
+@settings(max_examples=60)
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=12),
+    platform=platforms(),
+    kind=st.sampled_from(("none", "psus", "psas-ipm")),
+    backfill=st.sampled_from(BACKFILLS),
+    watts=st.integers(500, 1500),
+    more=st.integers(0, 400),
+    window=st.tuples(st.integers(0, 40), st.integers(1, 60)),
+    lower=st.booleans(),
+)
+def test_caps_by_the_time_of_day_and_with_lower_modes(
+    workload: Workload,
+    platform: Platform,
+    kind: str,
+    backfill: str,
+    watts: int,
+    more: int,
+    window: tuple[int, int],
+    lower: bool,
+) -> None:
+    if kind != "none":
+        assume(backfill != "conservative")
+    windows = (CapWindow(window[0], sum(window), watts + more),)
+    if kind == "psus":
+        assume(backfill != "easy")
+        windows = ()
+    cap = PowerCap(watts, windows, lower_modes=lower)
+    power = PowerPolicy(kind, 5)
+    try:
+        powered(workload, platform, power, cap=cap)
+    except ConfigError as error:
+        assume("cap" not in str(error))
+        raise
+    compared(workload, platform, power, backfill, cap=cap)
+
+
+# Times at which they want to be asked again are whole milliseconds, as `test_by_hand.py` says why.
+
+
+def greedy(view: Any) -> Orders:
+    """Off at once when nobody waits; on as many as wait for nodes."""
+    wanted = sum(nodes for nodes, _, _ in view.waiting)
+    if not wanted:
+        return Orders(off=view.nodes("idle"))
+    wanted -= len(view.nodes("idle")) + len(view.nodes("switching_on"))
+    return Orders(on=view.nodes("sleeping")[: max(0, wanted)])
+
+
+def after_ten_seconds(view: Any) -> Orders:
+    """Off what has been idle for ten seconds; on everything for who waits."""
+    idle = view.nodes("idle")
+    over = [node for node in idle if view.since_s[node] > 9.9995]
+    left = [view.now_s + 10 - view.since_s[node] for node in idle if view.since_s[node] <= 9.9995]
+    return Orders(
+        off=[] if view.waiting else over,
+        on=view.nodes("sleeping") if view.waiting else [],
+        again_s=round(min(left), 3) if left else None,
+    )
+
+
+def every_seven_seconds(view: Any) -> Orders:
+    """Off one node after the other while nobody waits; on all for who waits."""
+    if view.waiting:
+        return Orders(on=view.nodes("sleeping"), again_s=round(view.now_s + 7, 3))
+    return Orders(off=view.nodes("idle")[-1:], again_s=round(view.now_s + 7, 3))
+
+
+@pytest.mark.parametrize("control", [greedy, after_ten_seconds, every_seven_seconds])
+@settings(max_examples=30)
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=12),
+    platform=platforms(),
+    backfill=st.sampled_from(BACKFILLS),
+)
+def test_control_functions(
+    control: Any, workload: Workload, platform: Platform, backfill: str
+) -> None:
+    compared(workload, platform, PowerPolicy("orders"), backfill, control=control)

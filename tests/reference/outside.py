@@ -1,0 +1,126 @@
+"""What acts on a simulation with power states from outside its loop: control functions, caps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hpctwin.energy import NodePower, Platform, PowerCap, PowerPolicy
+from hpctwin.model import MS_PER_S, Cluster, State, Workload
+from tests.reference.nodes import AWAKE
+from tests.reference.power import PoweredSimulation
+
+__all__ = ["capped", "controlled", "fitted"]
+
+RESOURCE = "power_w"
+DAY_MS = 86_400_000
+Watch = Callable[[PoweredSimulation], int | None]
+
+
+class View:
+    """What a control function sees."""
+
+    def __init__(self, simulation: PoweredSimulation) -> None:
+        now = simulation.now
+        self.now_s = now / MS_PER_S
+        self.states = np.array([node.state for node in simulation.nodes])
+        self.since_s = np.array([(now - node.since) / MS_PER_S for node in simulation.nodes])
+        self.waiting = [
+            (job.width, job.walltime / MS_PER_S, (now - job.submit) / MS_PER_S)
+            for job in simulation.in_state(State.WAITING)
+        ]
+
+    def nodes(self, state: str) -> Any:
+        return np.flatnonzero(self.states == state)
+
+
+def controlled(control: Callable[[Any], Any]) -> Watch:
+    """Asks a control function, does what it says, and says when it wants to be asked again."""
+
+    def watch(simulation: PoweredSimulation) -> int | None:
+        orders = control(View(simulation))
+        if orders is None:
+            return None
+        simulation.switch([int(n) for n in orders.on], [int(n) for n in orders.off])
+        return None if orders.again_s is None else round(orders.again_s * MS_PER_S)
+
+    return watch
+
+
+# --- caps --------------------------------------------------------------------------------------
+
+
+def by_power(group: NodePower) -> list[str]:
+    """The mode at the beginning, and those that draw less, the one that draws most first."""
+    first = group.mode or next(iter(group.modes))
+    less = [m for m in group.modes if group.modes[m].power_w < group.modes[first].power_w]
+    return [first, *sorted(less, key=lambda mode: -group.modes[mode].power_w)]
+
+
+def cap_at(cap: PowerCap, time_ms: int) -> float:
+    """The cap at a time, time zero being midnight."""
+    time_s = time_ms % DAY_MS / MS_PER_S
+    for window in cap.windows:
+        if window.start_s < window.end_s:
+            inside = window.start_s <= time_s < window.end_s
+        else:
+            inside = not window.end_s <= time_s < window.start_s
+        if inside:
+            return window.watts
+    return cap.watts
+
+
+def capped(
+    workload: Workload, cluster: Cluster, platform: Platform, power: PowerPolicy, cap: PowerCap
+) -> tuple[Workload, Cluster, list[tuple[int, int, str, int]]]:
+    """Jobs that ask for watts, a cluster that has some, and when it has more (over two days)."""
+    floors, above = 0.0, 0.0
+    for group in platform.nodes:
+        mode = group.modes[by_power(group)[-1 if cap.lower_modes else 0]]
+        draws = [mode.idle]
+        if power.kind != "none":
+            for sleep in group.sleep:
+                draws += [sleep.power_w, sleep.switch_off.power_w, sleep.switch_on.power_w]
+        floors += group.count * max(draws)
+        above = max(above, mode.power_w - max(draws))
+    edges = {0, DAY_MS} | {round(t * MS_PER_S) for w in cap.windows for t in (w.start_s, w.end_s)}
+    times = sorted(edges)
+    lowest = min(cap_at(cap, time) for time in times[:-1])
+    left = math.floor(lowest - floors)
+    raises = [
+        (day + start, day + end, RESOURCE, math.floor(cap_at(cap, start) - lowest))
+        for day in (0, DAY_MS)
+        for start, end in pairwise(times)
+        if cap_at(cap, start) > lowest
+    ]
+    # What is too wide for the machine is rejected for that.
+    asked = np.minimum(workload.nodes * math.ceil(above), left)
+    return (
+        workload.replace(resources={**workload.resources, RESOURCE: asked}),
+        cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: left}}),
+        raises,
+    )
+
+
+def fitted(cap: PowerCap) -> Watch:
+    """Puts all groups into the fastest modes that fit under the cap; they step down together."""
+
+    def watch(simulation: PoweredSimulation) -> None:
+        orders = [by_power(group) for group in simulation.platform.nodes]
+        for level in range(max(map(len, orders))):
+            modes = [order[min(level, len(order) - 1)] for order in orders]
+            drawn = 0.0
+            for node in simulation.nodes:
+                on = node.state in AWAKE
+                drawn += node.draws(node.state, modes[node.group] if on else node.depth)
+            if drawn <= cap_at(cap, simulation.now):
+                break
+        for group, mode in enumerate(modes):
+            if simulation.mode_of(group) != mode:
+                simulation.set_mode(group, mode)
+
+    return watch
