@@ -85,7 +85,10 @@ class Pair:
 
     def status(self) -> dict[str, Any]:
         """The last status in the journal, without the time that a process of its own would take."""
-        nothing = {"seq": None, "run": None, "state": None, "killed": None, "waiting": None}
+        nothing = {
+            "seq": None, "run": None, "state": None, "killed": None, "waiting": None,
+            "rows": {"actions": 0},
+        }  # fmt: skip
         try:
             journal = Journal(self.folder / "journal.sqlite", read_only=True)
         except JournalError:

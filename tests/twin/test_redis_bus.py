@@ -277,13 +277,14 @@ def test_redis_restarted_and_gone_and_garbage_on_the_stream_do_no_lasting_harm(
 
 @pytest.mark.slow
 def test_killed_while_events_wait_in_redis_the_twin_goes_on_where_it_was(live: Pair) -> None:
-    live.begin_cluster("--speed", "1500", "--wait", "--takeover", "1")
+    live.begin_cluster("--speed", "500", "--wait", "--takeover", "5")
     live.begin_twin()
-    live.wait(lambda: live.state()["submitted"] > 30, 30)
+    live.wait(lambda: live.status()["rows"]["actions"] > 5, 60)
     for _ in range(4):
         live.kill_twin()
+        seen = live.status()["seq"]
         live.begin_twin()
-        time.sleep(1.5)
+        live.wait(lambda seen=seen: live.status()["seq"] != seen or live.state()["done"], 60)
     live.wait_done(120)
     every_job_ran_once(live)
     the_mirror_is_the_cluster(live)
