@@ -108,7 +108,7 @@ def test_killed_at_any_moment_and_begun_again_no_job_is_lost_or_started_twice(pa
     pair.begin_cluster("--speed", "2000", "--wait", "--takeover", "1")
     rng = random.Random(3)
     pair.begin_twin()
-    pair.wait(lambda: pair.state()["submitted"] > 0, 30)
+    pair.wait(lambda: pair.status()["rows"]["actions"] > 0, 30)
     kills = 0
     while not pair.state()["done"] and kills < 8:
         time.sleep(rng.uniform(0.3, 1.2))
