@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -66,10 +67,11 @@ def running(
 
 
 class Beside:
-    """A twin process beside it."""
+    """A twin process beside it; `zone`: the time zone of its environment."""
 
-    def __init__(self, slurm: SlurmCluster, **more: Any) -> None:
+    def __init__(self, slurm: SlurmCluster, *, zone: str = "", **more: Any) -> None:
         self.slurm = slurm
+        self.zone = zone
         self.config = slurm.folder / "twin.yaml"
         self.heartbeat = slurm.folder / "alive"
         manager = {
@@ -100,6 +102,7 @@ class Beside:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(self.config)],
                 stdout=log, stderr=log,
+                env={**os.environ, **({"TZ": self.zone} if self.zone else {})},
             )  # fmt: skip
         if wait:
             self.slurm.wait(self.heartbeat.exists, 60)
@@ -143,11 +146,16 @@ def beside(slurm: SlurmCluster, **more: Any) -> Iterator[Beside]:
 
 
 def as_user(slurm: SlurmCluster, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as an ordinary user."""
-    return subprocess.run(
-        ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *command],
-        env=slurm.env, capture_output=True, text=True, timeout=60, check=False, cwd="/tmp",
-    )  # fmt: skip
+    """Run a command as an ordinary user, who cannot read the folder of the test."""
+    with tempfile.TemporaryDirectory(prefix="hpctwin-conf-") as folder:
+        conf = Path(folder) / "slurm.conf"
+        conf.write_text(slurm.conf.read_text())
+        Path(folder).chmod(0o755)
+        return subprocess.run(
+            ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", *command],
+            env={**slurm.env, "SLURM_CONF": str(conf)}, capture_output=True, text=True, timeout=60,
+            check=False, cwd="/tmp",
+        )  # fmt: skip
 
 
 def waited_s(slurm: SlurmCluster, job_id: str) -> float:
@@ -171,3 +179,35 @@ def begin_times(slurm: SlurmCluster) -> dict[str, float]:
 
 def job_ends(slurm: SlurmCluster, jobs: list[str]) -> bool:
     return not set(slurm.say("squeue", "-h", "-o", "%A").split()) & set(jobs)
+
+
+class Wrapped:
+    """Slurm's commands behind scripts that can be made to fail as commands do."""
+
+    FAULTS = ("hang", "fail", "garbage", "truncated")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "bin"
+        self.folder.mkdir()
+        for name in ("squeue", "sinfo", "scontrol"):
+            script = self.folder / name
+            script.write_text(
+                "#!/bin/sh\n"
+                f"real=$(command -v {name})\n"
+                f'case "$(cat {self.folder}/{name}.fault 2>/dev/null)" in\n'
+                "  hang) exec sleep 600 ;;\n"
+                "  fail) echo 'slurm_load error: Zero Bytes were transmitted or received' >&2; exit 1 ;;\n"
+                "  garbage) echo '}{ what'; exit 0 ;;\n"
+                '  truncated) "$real" "$@" | head -c 1000; exit 0 ;;\n'
+                "esac\n"
+                'exec "$real" "$@"\n'
+            )
+            script.chmod(0o755)
+
+    def set(self, name: str, fault: str | None) -> None:
+        """Have a command fail so, or no more."""
+        path = self.folder / f"{name}.fault"
+        if fault is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(fault)

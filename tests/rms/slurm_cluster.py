@@ -146,6 +146,19 @@ class SlurmCluster:
         assert said, "sbatch failed"
         return said.partition(";")[0]
 
+    def submit_script(self, text: str) -> str:
+        """Submit a script, given without its first line; the job's id."""
+        path = self.folder / "job.sh"
+        path.write_text("#!/bin/sh\n" + text)
+        return self.say("sbatch", "--parsable", "-o", "/dev/null", "-D", "/tmp", str(path)).strip()
+
+    def submit_one_core(self, runs_s: float) -> str:
+        """Submit a job that shares its node; its id."""
+        return self.say(
+            "sbatch", "--parsable", "-n1", "-t2", "-o", "/dev/null", "-D", "/tmp", "--wrap",
+            f"exec sleep {runs_s}",
+        ).strip()  # fmt: skip
+
     def job(self, job_id: str) -> dict[str, str]:
         line = self.say("scontrol", "show", "job", "-o", job_id)
         return dict(part.split("=", 1) for part in line.split() if "=" in part)

@@ -31,6 +31,7 @@ __all__ = ["PolledManager", "Poller"]
 logger = logging.getLogger(__name__)
 
 LONGEST_PAUSE_S = 60.0
+"""After errors, where looks are not seldomer by themselves."""
 MOST_OF_THE_TIME = 0.1
 """No greater part of the time is spent on looking."""
 READ_S = 0.2
@@ -48,7 +49,7 @@ class Poller:
     """Looks at a resource manager in a thread, and publishes what has changed.
 
     Where the resource manager pushes news by itself, they are published as they come, and the looks only
-    make sure that nothing was missed. After an error the pause doubles, up to a minute. `snapshot`
+    make sure that nothing was missed. After an error the pause doubles, up to four times. `snapshot`
     gives what was last known, so the controller is asked once per interval however many ask us.
 
     Args:
@@ -142,7 +143,9 @@ class Poller:
                 self.errors += 1
                 known = isinstance(error, HpctwinError)
                 self.fault = str(error) if known else f"{type(error).__name__}: {error}"
-                pause_s = max(self.every_s, min(LONGEST_PAUSE_S, 2 * pause_s))
+                pause_s = min(
+                    2 * pause_s, max(self.every_s, min(LONGEST_PAUSE_S, 4 * self.every_s))
+                )
                 logger.warning(
                     "look failed, next in %g s: %s", pause_s, self.fault, exc_info=not known
                 )

@@ -78,6 +78,9 @@ class Leaser:
             with self.journal.writing():
                 self.journal.latest("leases", {**body, "of": sorted(due)}, at_s)
             self._heard(self._lease(due))
+        elif self.fault:
+            # There is nothing to try it on: the next jobs will tell.
+            self.fault, self._in_vain = "", 0
         took_s = time.monotonic() - began
         self._next = began + (AGAIN_S if self.fault else max(EVERY_S, took_s / MOST_OF_THE_TIME))
 

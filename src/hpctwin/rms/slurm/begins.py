@@ -69,12 +69,12 @@ class Begins:
                 self.leases[job_id] = asked_s
         return {i: asked_s if asked_s > now_s else None for i, asked_s in self._asked.items()}
 
-    def given(self, until_s: Mapping[str, float]) -> None:
-        """Leases were given, or ended (0)."""
+    def given(self, until_s: Mapping[str, float], *, sure: bool = True) -> None:
+        """Leases were given, or ended (0); or only perhaps, where no answer came."""
         with self._lock:
             for job_id, end_s in until_s.items():
                 self._given.setdefault(job_id, deque(maxlen=REMEMBERED)).append(end_s)
-                if job_id in self.leases:
+                if sure and job_id in self.leases:
                     self.leases[job_id] = end_s
 
     def wished(self, job_id: str, begin_s: float) -> None:

@@ -64,7 +64,9 @@ local function submitted(job, parts)
   local now = os.time()
   local asked = is_set(job.begin_time) and job.begin_time > now and job.begin_time or nil
   job.admin_comment = asked and string.format("%s:%d", MARK, asked) or MARK
-  if twin_lives(now) then
+  -- Who asks for a reservation has nodes of their own.
+  local reserved = job.reservation ~= nil and job.reservation ~= ""
+  if twin_lives(now) and not reserved then
     job.begin_time = math.max(asked or 0, now + LEASE_S)
     tell(string.format('{"v":1,"t":%d,"kind":"submit"}', now))
   end

@@ -172,9 +172,10 @@ class SlurmManager:
             together.setdefault(end_s, []).append(job_id)
         for end_s, job_ids in together.items():
             said = self._begin(job_ids, _text(end_s), rest=True)
-            self.begins.given({i: end_s for i, one in said.items() if one.result != "refused"})
+            for result in ("done", "unknown"):
+                some = {i: float(end_s) for i, one in said.items() if one.result == result}
+                self.begins.given(some, sure=result == "done")
             outcomes |= said
-        self._note_wishes()
         return outcomes
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
@@ -223,13 +224,14 @@ class SlurmManager:
         return self._update([job_id], f"Nice={nice}")
 
     def heartbeat(self, seq: int) -> None:
-        """Renew the file that the submit rule looks at.
+        """Renew the file that the submit rule looks at; and write down what users have asked for since.
 
         Raises:
-            OSError: it cannot be written.
+            UnreachableError: the file cannot be written.
         """
         if self.heartbeat_file is not None:
             beat(self.heartbeat_file, seq, self.now_s())
+        self._note_wishes()
 
     def names(self) -> Mapping[str, str]:
         """Ids of jobs by Slurm's own number, where the two differ."""
@@ -272,11 +274,14 @@ class SlurmManager:
     def _update(self, names: Sequence[str], change: str) -> Outcome:
         """``scontrol update`` of jobs; ``refused`` with all that it said if one of them is refused."""
         try:
-            self.commands.run("scontrol", ["update", f"JobId={','.join(names)}", change])
+            said = self.commands.run("scontrol", ["update", f"JobId={','.join(names)}", change])
         except Failed as error:
             return Outcome("refused", error.said or str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
+        if said.strip():
+            # It says nothing when it is done.
+            return Outcome("unknown", f"scontrol said {said[:100].decode(errors='replace')!r}")
         return Outcome("done")
 
     def _settings(self) -> dict[str, str]:

@@ -1,0 +1,296 @@
+"""Leases beside a real Slurm: what the twin keeps waiting, what it never does, and what it leaves behind."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.rms.beside_slurm import (
+    NOBODY,
+    Beside,
+    Wrapped,
+    as_user,
+    begin_times,
+    job_ends,
+    running,
+    states,
+    waited_s,
+)
+from tests.rms.slurm_cluster import SlurmCluster
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+
+NODES = 8
+LEASE_S, WITHIN_S = 6, 4
+FCFS = {"pool": ["fcfs+easy"], "objective": {"ties": ["fcfs+easy"]}}
+
+
+class Site:
+    """One Slurm and one twin for all trials that do no lasting harm; the commands can be made to fail."""
+
+    def __init__(self, slurm: SlurmCluster) -> None:
+        self.slurm = slurm
+        self.wrapped = Wrapped(slurm.folder)
+        self.twin = Beside(
+            slurm,
+            zone="Asia/Tokyo",
+            manager={"folder": str(self.wrapped.folder), "timeout": 2},
+            act={"lease": LEASE_S, "longest_lease": 12, "look_within": WITHIN_S},
+            core=FCFS,
+        )
+
+    def fill(self) -> str:
+        """A job on all nodes."""
+        job = self.slurm.submit(NODES, 2, 100)
+        self.slurm.wait(lambda: states(self.slurm).get(job, "").startswith("RUNNING"), 20)
+        return job
+
+    def leased(self, *jobs: str) -> bool:
+        """Whether each of Slurm's jobs waits for a begin time ahead."""
+        begins, now_s = begin_times(self.slurm), time.time()
+        return all(begins[job] > now_s for job in jobs)
+
+    def knows(self, jobs: int) -> bool:
+        """Whether the twin has so many jobs to lease."""
+        return bool(self.twin.status()["leases"]["jobs"] == jobs)
+
+    def clear(self) -> None:
+        self.slurm.say("scancel", "-u", "root")
+        self.slurm.say("scancel", "-u", NOBODY)
+        self.slurm.wait(lambda: not states(self.slurm), 30)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    with running(
+        folder, rule={"partition": ("main",)}, events=True, scheduler="backfill", nodes=NODES,
+        more=("Licenses=matlab:1", "PartitionName=other Nodes=n1 State=UP"),
+    ) as slurm:  # fmt: skip
+        site = Site(slurm)
+        try:
+            yield site
+        finally:
+            site.twin.end()
+
+
+@pytest.fixture
+def site(made: Site) -> Iterator[Site]:
+    if made.twin.process is None or made.twin.process.poll() is not None:
+        made.twin.begin()
+    made.slurm.wait(lambda: made.twin.status()["in_charge"], 30)
+    yield made
+    made.clear()
+
+
+def submitted(site: Site, *options: str) -> str:
+    return site.slurm.submit(1, 1, 1, *options)
+
+
+def test_arrays_heterogeneous_jobs_and_those_without_a_partition_are_leased_and_run_once(
+    site: Site,
+) -> None:
+    slurm = site.slurm
+    full = site.fill()
+    plain = submitted(site)
+    array = submitted(site, "--array=1-3")
+    parts = slurm.submit_script("#SBATCH -N2 -t1\n#SBATCH hetjob\n#SBATCH -N1 -t1\nsleep 1\n")
+    other = submitted(site, "-p", "other")
+    raw = [plain, array, parts, str(int(parts) + 1)]
+    slurm.wait(lambda: site.leased(*raw), 5)
+    time.sleep(LEASE_S + 2)
+    assert site.leased(*raw)  # renewed, arrays in one piece
+    assert slurm.say("squeue", "-h", "-j", array, "-o", "%i").split() == [f"{array}_[1-3]"]
+    assert not site.leased(other)  # of a partition that is not the twin's
+    slurm.say("scancel", full)
+    slurm.wait(lambda: not states(slurm), 60)
+    rows = slurm.say("scontrol", "show", "job", "-o").splitlines()
+    mine = [
+        row for row in rows if any(f"JobId={i} " in row or f"ArrayJobId={i} " in row for i in raw)
+    ]
+    assert len(mine) == 6
+    assert all("JobState=COMPLETED" in row and "Restarts=0" in row for row in mine)
+
+
+def test_a_wide_job_goes_before_the_tasks_of_an_array_submitted_after_it(site: Site) -> None:
+    slurm = site.slurm
+    full = site.fill()
+    wide = slurm.submit(NODES, 1, 1)
+    array = slurm.submit(1, 1, 3, "--array=1-40")
+    slurm.say("scancel", full)
+    slurm.wait(lambda: wide not in states(slurm), 30)
+    waiting = [i for i, state in states(slurm).items() if "PENDING" in state]
+    assert len([i for i in waiting if i.startswith(f"{array}_")]) >= 40 - NODES
+
+
+def test_what_a_user_or_an_administrator_holds_stays_held_until_they_release_it(site: Site) -> None:
+    slurm = site.slurm
+    full = site.fill()
+    first, second = submitted(site), submitted(site)
+    slurm.wait(lambda: site.leased(first, second), 5)
+    slurm.say("scontrol", "hold", first)
+    slurm.say("scontrol", "uhold", second)
+    slurm.say("scancel", full)
+    last = submitted(site)
+    slurm.wait(lambda: job_ends(slurm, [last]), 30)
+    assert states(slurm) == {first: "PENDING JobHeldAdmin", second: "PENDING JobHeldUser"}
+    site.twin.end()  # what it leaves behind releases nothing
+    time.sleep(2)
+    assert states(slurm) == {first: "PENDING JobHeldAdmin", second: "PENDING JobHeldUser"}
+    site.twin.begin()
+    slurm.say("scontrol", "release", f"{first},{second}")
+    slurm.wait(lambda: job_ends(slurm, [first, second]), 30)
+
+
+def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site: Site) -> None:
+    slurm = site.slurm
+    begin = ("sbatch", "--parsable", "-N1", "-t1", "-o", "/dev/null", "--wrap", "sleep 1")
+    asked = as_user(slurm, *begin, "--begin=now+12").stdout.strip()
+    slurm.wait(lambda: job_ends(slurm, [asked]), 40)
+    assert waited_s(slurm, asked) >= 12
+    site.fill()
+    jobs = [as_user(slurm, *begin).stdout.strip() for _ in range(2)]
+    slurm.wait(lambda: site.leased(*jobs), 5)
+    assert as_user(slurm, "scontrol", "update", f"JobId={jobs[0]}", "StartTime=now").returncode == 0
+    assert site.leased(jobs[0])
+    done = as_user(slurm, "scontrol", "update", f"JobId={jobs[1]}", "StartTime=now+3600")
+    assert done.returncode == 0
+    # Noted where only an operator can write, and kept.
+    slurm.wait(lambda: "hpctwin:" in slurm.job(jobs[1])["AdminComment"], 20)
+    time.sleep(LEASE_S)
+    assert begin_times(slurm)[jobs[1]] > time.time() + 3000
+    denied = as_user(slurm, "scontrol", "update", f"JobId={jobs[0]}", "AdminComment=x")
+    assert denied.returncode != 0
+
+
+def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_picture(site: Site) -> None:
+    slurm = site.slurm
+    taken = slurm.submit(1, 2, 100, "-L", "matlab:1")
+    slurm.wait(lambda: states(slurm)[taken].startswith("RUNNING"), 20)
+    behind = [submitted(site, "-L", "matlab:1") for _ in range(5)]
+    slurm.wait(lambda: any("Licenses" in state for state in states(slurm).values()), 20)
+    ones = [slurm.submit(1, 1, 3) for _ in range(NODES - 1)]
+    slurm.wait(lambda: all(states(slurm).get(i, "RUNNING").startswith("RUNNING") for i in ones), 15)
+    # Those that Slurm refuses stand for all others like them, which are not asked for in vain.
+    later = [submitted(site, "-L", "matlab:1") for _ in range(2)]
+    time.sleep(LEASE_S)
+    assert site.leased(*later)
+    slurm.say("scancel", taken)
+    slurm.wait(lambda: job_ends(slurm, behind + later), 60)
+
+
+def test_a_job_in_a_reservation_runs_there_at_once_and_no_other_does(site: Site) -> None:
+    slurm = site.slurm
+    slurm.say(
+        "scontrol", "create", "reservation", "ReservationName=course", "StartTime=now",
+        "Duration=10", f"Nodes=n[1-{NODES // 2}]", "Users=root",
+    )  # fmt: skip
+    try:
+        inside = slurm.submit(NODES // 2, 1, 20, "--reservation=course")
+        outside = slurm.submit(NODES // 2, 1, 1)
+        wide = slurm.submit(NODES, 1, 1)
+        slurm.wait(lambda: job_ends(slurm, [outside]), 70)
+        assert waited_s(slurm, inside) <= 4
+        assert waited_s(slurm, outside) <= 65  # a reservation is looked for once a minute
+        assert "PENDING" in states(slurm)[wide]
+    finally:
+        slurm.say("scancel", "-u", "root")
+        slurm.wait(lambda: not states(slurm), 30)
+        slurm.say("scontrol", "delete", "ReservationName=course")
+
+
+@pytest.mark.parametrize(("command", "fault"), [("squeue", "hang"), ("scontrol", "garbage")])
+def test_a_blind_twin_is_not_in_charge_and_keeps_nobody_waiting(
+    site: Site, command: str, fault: str
+) -> None:
+    slurm = site.slurm
+    full = site.fill()
+    jobs = [submitted(site) for _ in range(3)]
+    slurm.wait(lambda: site.leased(*jobs), 5)
+    site.wrapped.set(command, fault)
+    try:
+        slurm.wait(lambda: not site.twin.status()["in_charge"], WITHIN_S + 15)
+        assert site.twin.status()["fault"]
+        slurm.say("scancel", full)
+        # The leases run out by themselves: none is longer than the longest.
+        slurm.wait(lambda: job_ends(slurm, jobs), 30)
+        late = submitted(site)
+        slurm.wait(lambda: job_ends(slurm, [late]), 40)
+    finally:
+        site.wrapped.set(command, None)
+    slurm.wait(lambda: site.twin.status()["in_charge"], 30)
+    assert site.twin.status()["fault"] is None
+
+
+def test_a_twin_that_is_ended_leaves_no_lease_behind_and_one_that_is_killed_short_ones(
+    site: Site,
+) -> None:
+    slurm = site.slurm
+    site.fill()
+    jobs = [slurm.submit(NODES, 1, 1) for _ in range(3)]
+    slurm.wait(lambda: site.knows(3), 20)
+    site.twin.end()
+    assert not any(site.leased(job) for job in jobs)
+    site.twin.begin()
+    slurm.wait(lambda: site.leased(*jobs), 20)
+    site.twin.end(9)
+    assert max(begin_times(slurm)[job] for job in jobs) <= time.time() + 13
+    site.twin.begin()
+    slurm.wait(lambda: site.leased(*jobs), 20)
+
+
+def test_a_submission_starts_within_seconds_on_a_slurm_as_shipped(tmp_path: Any) -> None:
+    with running(
+        tmp_path, rule=True, events=True, scheduler="backfill", nodes=4, parameters=""
+    ) as slurm:
+        twin = Beside(slurm)
+        try:
+            twin.begin()
+            jobs = []
+            for pause_s in (0.0, 0.7, 1.6, 2.3, 4.1):
+                time.sleep(pause_s)
+                jobs.append(submitted_in(slurm))
+            slurm.wait(lambda: job_ends(slurm, jobs), 40)
+            # Slurm makes a pass three seconds after the one that a submission made, at the latest.
+            assert max(waited_s(slurm, job) for job in jobs) <= 5
+            found = twin.command("twin", "replay")
+            assert found.returncode == 0, found.stdout
+        finally:
+            twin.end()
+
+
+def submitted_in(slurm: SlurmCluster) -> str:
+    return slurm.submit(1, 1, 0.5)
+
+
+def test_where_nodes_are_shared_the_twin_observes_says_why_and_slurm_fills_them(
+    tmp_path: Any,
+) -> None:
+    with running(tmp_path, rule=True, scheduler="backfill", nodes=2, cpus=4) as slurm:
+        twin = Beside(slurm, manager={"poll_every": 1})
+        try:
+            twin.begin(wait=False)
+            jobs = [slurm.submit_one_core(60) for _ in range(8)]
+            slurm.wait(lambda: all(s.startswith("RUNNING") for s in states(slurm).values()), 60)
+            slurm.wait(lambda: twin.status().get("running") == 8, 60)
+            waits = slurm.submit_one_core(60)
+            slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
+            status = twin.status()
+            assert (status["fault"], status["drift"]) == (None, [])
+            assert any("several jobs at once" in note for note in status["not_read"])
+            assert status["leases"]["jobs"] == 0
+            for words in ((waits,), (waits, "--look")):
+                said = twin.command("when", *words)
+                assert said.returncode == 0, said.stderr
+            said = subprocess.run(
+                ["hpctwin", "rms", "probe", "--conf", str(slurm.conf)],
+                capture_output=True, text=True, check=True, env={**slurm.env, "COLUMNS": "200"},
+            )  # fmt: skip
+            assert "several jobs at once" in said.stdout
+            slurm.say("scancel", *jobs, waits)
+        finally:
+            twin.end()

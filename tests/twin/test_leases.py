@@ -1,0 +1,94 @@
+"""Which jobs are leased, and until when: never longer than agreed, never one that must not be kept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.rms.records import JobSpec
+from hpctwin.twin.blocked import Blocked
+from hpctwin.twin.leases import LeaseRule, Waiting, leases_due
+
+NOW_S = 1_000_000.0
+RULE = LeaseRule(short_s=30.0, longest_s=600.0)
+ahead = st.floats(min_value=-1e4, max_value=1e5)
+waiting = st.builds(
+    Waiting,
+    until_s=st.just(0.0) | ahead.map(lambda s: NOW_S + s),
+    expected_s=st.none() | ahead.map(lambda s: NOW_S + s),
+    fits=st.booleans(),
+)
+queues = st.dictionaries(st.integers(1, 50).map(str), waiting, max_size=20)
+rules = st.floats(5, 600).flatmap(
+    lambda short: st.floats(short, 3600).map(lambda longest: LeaseRule(short, longest))
+)
+
+
+@given(queues, st.sets(st.integers(1, 50).map(str)), rules)
+def test_no_lease_is_longer_than_the_longest_or_given_to_a_job_that_is_free(
+    jobs: dict[str, Waiting], free: set[str], rule: LeaseRule
+) -> None:
+    due = leases_due(NOW_S, jobs, free, rule)
+    assert not due.keys() & free
+    assert due.keys() <= jobs.keys()
+    for job_id, until_s in due.items():
+        assert NOW_S + rule.short_s <= until_s <= NOW_S + rule.longest_s
+        assert until_s > jobs[job_id].until_s  # none is shortened
+
+
+@given(queues, rules)
+def test_after_a_plan_is_done_every_job_is_leased_for_half_a_short_lease_and_nothing_is_due(
+    jobs: dict[str, Waiting], rule: LeaseRule
+) -> None:
+    due = leases_due(NOW_S, jobs, (), rule)
+    after = {
+        i: Waiting(due.get(i, job.until_s), job.expected_s, job.fits) for i, job in jobs.items()
+    }
+    assert all(job.until_s >= NOW_S + rule.short_s / 2 for job in after.values())
+    assert leases_due(NOW_S, after, (), rule) == {}
+
+
+@given(queues, rules)
+def test_a_job_that_could_start_now_gets_no_more_than_a_short_lease(
+    jobs: dict[str, Waiting], rule: LeaseRule
+) -> None:
+    for job_id, until_s in leases_due(NOW_S, jobs, (), rule).items():
+        job = jobs[job_id]
+        if job.fits or job.expected_s is None or job.expected_s < NOW_S + 2 * rule.short_s:
+            assert until_s == NOW_S + rule.short_s
+        else:
+            # Half of what it is expected to wait: it may be sooner than that.
+            assert until_s - NOW_S <= max(rule.short_s, (job.expected_s - NOW_S) / 2)
+
+
+def test_the_leases_of_ten_thousand_jobs_end_at_few_times() -> None:
+    jobs = {str(i): Waiting(0.0, NOW_S + 7.0 * i, fits=False) for i in range(10_000)}
+    due = leases_due(NOW_S, jobs, (), RULE)
+    assert sorted(set(due.values())) == [NOW_S + s for s in (30, 60, 120, 240, 480)]
+
+
+def spec(number: int, nodes: int = 1, hours: int = 1, **about: str) -> JobSpec:
+    return JobSpec(id=str(number), submit_s=0, nodes=nodes, walltime_s=3600.0 * hours, **about)
+
+
+def test_a_limit_blocks_the_users_other_jobs_as_large_and_as_long_and_nobody_elses() -> None:
+    blocked = Blocked([spec(1, 4, 2, user="ada", reason="limit: QOSMaxJobsPerUserLimit")])
+    assert blocked.like(spec(2, 4, 2, user="ada")) == "1"
+    assert blocked.like(spec(3, 8, 3, user="ada")) == "1"
+    assert blocked.like(spec(4, 2, 2, user="ada")) is None
+    assert blocked.like(spec(5, 4, 1, user="ada")) is None
+    assert blocked.like(spec(6, 4, 2, user="bob")) is None
+    assert blocked.like(spec(1, 4, 2, user="ada")) is None
+
+
+def test_a_licence_blocks_those_that_ask_for_the_same_and_a_hold_nobody() -> None:
+    blocked = Blocked(
+        [
+            spec(1, constraints="licences=matlab:1", reason="licence: Licenses"),
+            spec(2, reason="hold: JobHeldUser"),
+            spec(3, reason="nodes: ReqNodeNotAvail"),
+        ]
+    )
+    assert blocked.like(spec(4, constraints="licences=matlab:1")) == "1"
+    assert blocked.like(spec(5, constraints="licences=other:1")) is None
+    assert blocked.like(spec(6)) is None
