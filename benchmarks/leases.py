@@ -53,6 +53,7 @@ class Watch:
     looks: int = 0
 
     def run(self, stop: threading.Event) -> None:
+        """Look until told to stop."""
         since: dict[str, float] = {}
         while not stop.wait(0.5):
             with contextlib.suppress(ValueError, KeyError):

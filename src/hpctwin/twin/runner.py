@@ -569,6 +569,9 @@ class Twin:
         if what not in self.faults:
             logger.error("%s: %s; observing until it is mended", what, says)
         self.faults[what] = says
+        if not self.lends:
+            # Nothing has to be given back: what was leased runs out by itself.
+            self.in_charge = False
         self.watch(None)
 
     def _recovered(self, what: str) -> None:
