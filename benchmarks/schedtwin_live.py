@@ -24,20 +24,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.rms.beside_slurm import Beside, job_ends, made_events, made_rule
 from tests.rms.slurm_cluster import SlurmCluster
 
-RULE = Path(__file__).parents[1] / "src/hpctwin/rms/slurm/job_submit.lua"
 TWIN = "schedtwin"
 SMALL_FIRST = "PriorityWeightJobSize=100000\nPriorityFavorSmall=YES"
 UNDER: dict[str, dict[str, Any]] = {
     "fifo": {"scheduler": "builtin"},
     "backfill": {"scheduler": "backfill"},
     "small-first": {"scheduler": "backfill", "priority": "multifactor", "more": SMALL_FIRST},
-    TWIN: {"scheduler": "backfill", "rule": RULE},
+    TWIN: {"scheduler": "backfill"},
 }
 # What waits for the processor takes as long as ever: none of it may look late under a fast clock.
 PATIENT = """
@@ -66,24 +64,47 @@ def wrapped(folder: Path, clock: dict[str, str], names: tuple[str, ...]) -> Path
     """A folder of commands that run under the clock, for programs that pass no environment on."""
     place = folder / "bin"
     place.mkdir()
-    words = " ".join(f"{name}='{value}'" for name, value in clock.items())
     for name in names:
         path = place / name
-        path.write_text(f'#!/bin/sh\n{words} exec /usr/bin/{name} "$@"\n')
+        path.write_text(f'#!/bin/sh\n{_words(clock)} exec /usr/bin/{name} "$@"\n')
         path.chmod(0o755)
     return place
+
+
+def _words(clock: dict[str, str]) -> str:
+    return " ".join(f"{name}='{value}'" for name, value in clock.items())
 
 
 def begun(folder: Path, under: str, clock: dict[str, str]) -> SlurmCluster:
     """A Slurm as shipped, but for what the method says."""
     options = dict(UNDER[under])
-    more = options.pop("more", "")
-    slurm = SlurmCluster(folder, **options)
-    ours = re.compile(r"^(SchedulerParameters|Slurm(ctl)?dTimeout|KillWait|MinJobAge)=.*\n", re.M)
-    slurm.conf.write_text(ours.sub("", slurm.conf.read_text()) + PATIENT + more + "\n")
+    more = tuple(options.pop("more", "").splitlines())
+    if under == TWIN:
+        options |= {"rule": rule_of(folder), "events": events_of(folder, clock)}
+    slurm = SlurmCluster(folder, parameters="", more=(*PATIENT.split(), *more), **options)
+    ours = re.compile(r"^(Slurm(ctl)?dTimeout=[36]0|KillWait=2|MinJobAge=300)\n", re.M)
+    slurm.conf.write_text(ours.sub("", slurm.conf.read_text()))
     slurm.env |= clock
     slurm.begin()
     return slurm
+
+
+def rule_of(folder: Path) -> Path:
+    """The submit rule; its seconds are longer, since the twin itself is no faster than ever."""
+    rule = made_rule(folder)
+    rule.write_text(
+        rule.read_text().replace("FRESH_S, LEASE_S = 15, 20", "FRESH_S, LEASE_S = 600, 300")
+    )
+    return rule
+
+
+def events_of(folder: Path, clock: dict[str, str]) -> Path:
+    """The event script under the clock: slurmctld passes no environment on."""
+    script = made_events(folder)
+    inner = script.rename(folder / "events-inner.sh")
+    script.write_text(f'#!/bin/sh\nexport {_words(clock)}\nexec {inner} "$@"\n')
+    script.chmod(0o755)
+    return script
 
 
 def end(slurm: SlurmCluster) -> None:
@@ -98,31 +119,25 @@ def end(slurm: SlurmCluster) -> None:
             continue
 
 
-def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> tuple[subprocess.Popen[bytes], Path]:
-    """The twin in act mode, by leases, under the same clock."""
-    config = slurm.folder / "twin.yaml"
+def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> Beside:
+    """The twin in act mode, by leases, under the same clock, in charge."""
     commands = wrapped(slurm.folder, clock, ("squeue", "sinfo", "scontrol"))
-    config.write_text(
-        yaml.safe_dump(
-            {
-                "manager": {
-                    "kind": "slurm", "cluster": "emul", "conf": str(slurm.conf),
-                    "folder": str(commands), "timeout": "10min",
-                    "poll_every": 20, "poll_floor": 5, "heartbeat": str(slurm.folder / "alive"),
-                },
-                "act": {"mode": "act"},
-                "journal": {"path": "journal.sqlite"},
-            }
-        )
+    twin = Beside(
+        slurm,
+        manager={
+            "folder": str(commands), "timeout": "10min", "poll_every": 60, "poll_floor": 5,
+        },
+        act={"lease": "5min", "longest_lease": "1h", "look_within": "10min"},
+        core={"retry": 60, "start_patience": "2min"},
+        heartbeat_every=20,
+        resync_every=300,
     )  # fmt: skip
-    with (slurm.folder / "twin.log").open("ab") as log:
-        twin = subprocess.Popen(
-            [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(config)],
-            stdout=log, stderr=log, env=slurm.env,
-        )  # fmt: skip
-    alive = slurm.folder / "alive"
-    slurm.wait(alive.exists, 60)
-    return twin, config
+    twin.environment = slurm.env
+    twin.begin()
+    # A job before the others, so that the engine is loaded: that takes seconds, here some minutes.
+    first = slurm.submit(1, 1, 10)
+    slurm.wait(lambda: job_ends(slurm, [first]), 120)
+    return twin
 
 
 class Turns:
@@ -163,8 +178,8 @@ def run(under: str, seed: int, compress: float, out: Path, keep: Path) -> str:
         try:
             slurm = begun(folder, under, clock)
             if under == TWIN:
-                twin, config = twin_beside(slurm, clock)
-                words += ["--twin", str(config)]
+                twin = twin_beside(slurm, clock)
+                words += ["--twin", str(twin.config)]
             else:
                 words += ["--under", under]
             done = subprocess.run(
@@ -174,8 +189,7 @@ def run(under: str, seed: int, compress: float, out: Path, keep: Path) -> str:
             return f"{under} {seed}: {(done.stdout + done.stderr).strip()}"
         finally:
             if twin is not None:
-                twin.send_signal(signal.SIGTERM)
-                twin.wait(60)
+                twin.end()
             if slurm is not None:
                 end(slurm)
             keep.mkdir(parents=True, exist_ok=True)

@@ -102,8 +102,8 @@ def test_jobs_are_submitted_in_their_time_and_read_back_uncompressed() -> None:
     assert run.jobs["submit_s"].to_list() == pytest.approx(submitted.tolist())
     assert (submitted >= SIX.submit_ms / 1e3 - run.late_s - 10).all()
     # The second of 20 nodes waits for the first, the fourth for the second.
-    assert run.jobs["start_s"][1] >= run.jobs["start_s"][0] + 180
-    assert run.jobs["start_s"][3] >= run.jobs["start_s"][1] + 120
+    assert run.jobs["start_s"][1] >= run.jobs["start_s"][0] + 179
+    assert run.jobs["start_s"][3] >= run.jobs["start_s"][1] + 119
     # Managers keep whole seconds, and a job that ran took one at least.
     assert (run.jobs["end_s"] - run.jobs["start_s"]).min() > 199.9
     assert run.jobs["nodes"].to_list() == SIX.nodes.tolist()

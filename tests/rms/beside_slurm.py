@@ -93,6 +93,7 @@ class Beside:
                 }
             )
         )
+        self.environment = dict(os.environ)
         self.process: subprocess.Popen[bytes] | None = None
 
     def begin(self, *, wait: bool = True) -> None:
@@ -102,7 +103,7 @@ class Beside:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(self.config)],
                 stdout=log, stderr=log,
-                env={**os.environ, **({"TZ": self.zone} if self.zone else {})},
+                env={**self.environment, **({"TZ": self.zone} if self.zone else {})},
             )  # fmt: skip
         if wait:
             self.slurm.wait(self.heartbeat.exists, 60)

@@ -111,4 +111,5 @@ class Commands:
     def calls_per_minute(self) -> int:
         """How many commands were run in the last minute."""
         now = time.monotonic()
-        return sum(at >= now - MINUTE_S for at in self._calls)
+        # Other threads run commands meanwhile; a copy is made in one step.
+        return sum(at >= now - MINUTE_S for at in tuple(self._calls))

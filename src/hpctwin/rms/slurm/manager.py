@@ -14,7 +14,7 @@ from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.begins import Begins
-from hpctwin.rms.slurm.jobs import MARK, targets, tasks_of
+from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
 from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.values import moment
 
@@ -165,13 +165,16 @@ class SlurmManager:
                     "refused", f"job {job_id} is not the twin's, or not there"
                 )
                 continue
-            end_s = int(min(max(asked_s, self.begins.asked_s(job_id)), mine[job_id].latest_s))
-            if end_s <= self.now_s():
-                outcomes[job_id] = Outcome("refused", f"job {job_id} would miss its deadline")
+            latest_s, now_s = mine[job_id].latest_s, self.now_s()
+            end_s = int(min(max(asked_s, self.begins.asked_s(job_id)), latest_s))
+            if end_s <= now_s:
+                late = latest_s > now_s
+                why = "the lease is over already" if late else "it would miss its deadline"
+                outcomes[job_id] = Outcome("refused", f"job {job_id}: {why}")
                 continue
             together.setdefault(end_s, []).append(job_id)
         for end_s, job_ids in together.items():
-            said = self._begin(job_ids, _text(end_s), rest=True)
+            said = self._begin(job_ids, mine, _text(end_s), rest=True)
             for result in ("done", "unknown"):
                 some = {i: float(end_s) for i, one in said.items() if one.result == result}
                 self.begins.given(some, sure=result == "done")
@@ -193,7 +196,7 @@ class SlurmManager:
                 outcomes[job_id] = Outcome("refused", f"job {job_id} may not start yet")
             else:
                 due.append(job_id)
-        said = self._begin(due, "now", rest=len(due) == len(mine))
+        said = self._begin(due, mine, "now", rest=len(due) == len(mine))
         self.begins.given({i: 0.0 for i, one in said.items() if one.result == "done"})
         return outcomes | said
 
@@ -244,13 +247,20 @@ class SlurmManager:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _begin(self, job_ids: Sequence[str], when: str, *, rest: bool) -> dict[str, Outcome]:
-        """Set the begin time of jobs."""
-        assert self.found is not None or not job_ids
+    def _begin(
+        self, job_ids: Sequence[str], mine: Mapping[str, Mine], when: str, *, rest: bool
+    ) -> dict[str, Outcome]:
+        """Set the begin time of jobs.
+
+        Args:
+            job_ids: all of them in ``mine``, which a look meanwhile does not change.
+            mine: the twin's jobs.
+            when: as scontrol takes it.
+            rest: with the tasks of arrays that are not in the picture.
+        """
         outcomes = {}
         for first in range(0, len(job_ids), MOST_AT_ONCE):
             some = job_ids[first : first + MOST_AT_ONCE]
-            mine = self.found.mine if self.found is not None else {}
             outcome = self._update(targets(some, mine, rest=rest), f"StartTime={when}")
             refused = _refused(outcome.reason) if outcome.result == "refused" else {}
             for job_id in some:
