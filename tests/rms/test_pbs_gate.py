@@ -34,7 +34,7 @@ def listed(pbs: FakePbs, **jobs: dict[str, Any]) -> None:
     """The recorded listing of one waiting job, changed, as the only jobs."""
     path = pbs.folder / "qstat.json"
     content = json.loads(PBS["leases-qstat.json"])
-    row = content["Jobs"]["48.vm"]
+    row = content["Jobs"]["8.vm"]
     content["Jobs"] = {}
     for name, about in jobs.items():
         variables = {**row["Variable_List"], **about.pop("Variable_List", {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -81,7 +82,13 @@ def test_each_recorded_event_is_noted_as_it_was_in_pbs(tmp_path: Path, monkeypat
     for line in RECORDED:
         assert run_hook(spool, Event(line), monkeypatch) < FAST_S
     noted = [json.loads(line) for line in spool.read_text().splitlines()]
-    for before, after in zip(RECORDED, noted, strict=True):
+    # Of an array's job, PBS tells each time that it tries to start it.
+    told = [
+        line for line in RECORDED
+        if line["type"] != POSTQUEUEJOB or not re.search(r"\[\d+\]", line["job"]["id"])
+    ]  # fmt: skip
+    assert len(told) < len(RECORDED)
+    for before, after in zip(told, noted, strict=True):
         assert {k: before[k] for k in ("type", "job", "vnode") if k in before} == {
             k: after[k] for k in ("type", "job", "vnode") if k in after
         }

@@ -1,4 +1,4 @@
-"""The PBS hook's leases: what it changes of a job that is submitted or altered, and when nothing."""
+"""The PBS hook's leases: which jobs it keeps from starting, and when none."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.pbs.install import HookSettings, hook_text
+from hpctwin.rms.pbs.leasing import leases_file
 
-QUEUEJOB, MODIFYJOB = 1, 2
-WAITING, RUNNING, BEGUN = 3, 4, 7
+QUEUEJOB, MODIFYJOB, RUNJOB = 1, 2, 16
 LEASE_S = 20
 
 
@@ -44,27 +44,17 @@ class Job:
 
 
 class Queue:
-    def __init__(self, name: str, queue_type: int = 1, route_waiting_jobs: Any = None) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.queue_type = queue_type
-        self.route_waiting_jobs = route_waiting_jobs
 
     def __str__(self) -> str:
         return self.name
 
 
 class Server:
-    """The server, with a default queue and routing queues."""
+    """The server, with a default queue."""
 
-    managers = None
-    operators = "twin@*,oper@login?.site"
     default_queue = Queue("workq")
-
-    def queue(self, name: str) -> Queue:
-        return {
-            "route": Queue("route", 2),
-            "router": Queue("router", 2, True),
-        }.get(name, Queue(name))
 
 
 Hook = Callable[..., Job]
@@ -81,18 +71,18 @@ def settings(tmp_path: Path) -> HookSettings:
 def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
     """Runs the hook on a job, and gives it back as it was changed."""
 
-    def run(kind: int, job: Job, before: Job | None = None, **about: Any) -> Job:
-        event = types.SimpleNamespace(
-            type=kind, job=job, requestor="alice", requestor_host="login1.site", accepted=False
-        )
-        event.__dict__.update(about)
-        if before is not None:
-            event.job_o = before
+    def run(kind: int, job: Job, *, refused: bool = False, **about: Any) -> Job:
+        event = types.SimpleNamespace(type=kind, job=job, accepted=False, refused=False)
 
         def accept() -> None:
             event.accepted = True
+            raise SystemExit
 
-        event.accept = accept
+        def reject(message: str) -> None:
+            event.refused = True
+            raise SystemExit
+
+        event.accept, event.reject = accept, reject
         pbs = types.ModuleType("pbs")
         faults: list[str] = []
         pbs.__dict__.update(
@@ -100,43 +90,75 @@ def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
             LOG_DEBUG=4, logmsg=lambda level, text: faults.append(text),
         )  # fmt: skip
         monkeypatch.setitem(sys.modules, "pbs", pbs)
-        exec(compile(hook_text(about.get("settings", settings)), "hook", "exec"), {})
-        assert event.accepted
+        with pytest.raises(SystemExit):
+            exec(compile(hook_text(about.get("settings", settings)), "hook", "exec"), {})
+        assert (event.accepted, event.refused) == (not refused, refused)
         assert bool(faults) == about.get("fault", False)
         return job
 
     return run
 
 
-def leased(job: Job) -> bool:
-    return job.Execution_Time is not None and 0 < job.Execution_Time - time.time() <= LEASE_S
+def job_of(age_s: float = 5.0, mark: int | None = 0, **about: Any) -> Job:
+    """A queued job of so many seconds."""
+    return Job(mark, **{"id": "7.vm", "ctime": int(time.time() - age_s), **about})
 
 
-def test_a_job_that_is_submitted_is_marked_and_leased(hook: Hook) -> None:
+def lease(settings: HookSettings, **until_s: float) -> None:
+    """The twin's file of leases."""
+    now = time.time()
+    named = {f"{name[1:]}.vm": now + left_s for name, left_s in until_s.items()}
+    leases_file(settings.heartbeat).write_text(json.dumps({"until_s": named}))
+
+
+def test_a_job_that_is_submitted_is_marked_and_nothing_else(hook: Hook) -> None:
     job = hook(QUEUEJOB, Job())
-    assert (job.mark, leased(job), job.comment) == (0, True, "hpctwin: waits for its turn")
+    assert (job.mark, job.Execution_Time, job.comment) == (0, None, None)
+    later = int(time.time()) + 3600
+    assert hook(QUEUEJOB, Job(Execution_Time=later)).Execution_Time == later
 
 
 def test_a_mark_that_a_user_asked_for_is_not_theirs_to_choose(hook: Hook) -> None:
-    assert hook(QUEUEJOB, Job(mark=4_000_000_000)).mark == 0
+    assert hook(QUEUEJOB, Job(mark=1)).mark == 0
 
 
-def test_a_begin_time_of_its_user_is_kept_and_never_shortened(hook: Hook) -> None:
-    later = int(time.time()) + 3600
-    job = hook(QUEUEJOB, Job(Execution_Time=later))
-    assert (job.mark, job.Execution_Time, job.comment) == (later, later, None)
-    soon = int(time.time()) + 5
-    job = hook(QUEUEJOB, Job(Execution_Time=soon))
-    assert (job.mark, leased(job)) == (soon, True)
-    past = int(time.time()) - 5
-    job = hook(QUEUEJOB, Job(Execution_Time=past))
-    assert (job.mark, leased(job)) == (0, True)
+def test_a_leased_job_is_not_started_by_the_scheduler(hook: Hook, settings: HookSettings) -> None:
+    lease(settings, j7=30.0, j8=-1.0)
+    assert hook(RUNJOB, job_of(500), refused=True).mark == 0
+    assert not settings.spool.exists()
+    hook(RUNJOB, job_of(500, id="8.vm"))  # its lease has run out
+    hook(RUNJOB, job_of(500, id="9.vm"))  # it has none
+    assert len(settings.spool.read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("beat_at", [None, "old", "ahead", "not JSON", "link", "other"])
-def test_without_the_twin_a_job_is_only_marked(
+def test_a_job_just_submitted_waits_for_the_twins_word(hook: Hook, settings: HookSettings) -> None:
+    hook(RUNJOB, job_of(LEASE_S - 5), refused=True)
+    hook(RUNJOB, job_of(LEASE_S + 5))
+    leases_file(settings.heartbeat).write_text('{"until_s": {"7.vm": 0}}')
+    hook(RUNJOB, job_of(1))
+
+
+def test_the_jobs_of_an_array_are_named_by_themselves_or_together(
+    hook: Hook, settings: HookSettings
+) -> None:
+    until_s = {"7[].vm": time.time() + 30, "7[2].vm": 0}
+    leases_file(settings.heartbeat).write_text(json.dumps({"until_s": until_s}))
+    hook(RUNJOB, job_of(500, id="7[1].vm"), refused=True)
+    hook(RUNJOB, job_of(500, id="7[2].vm"))
+
+
+def test_what_is_not_the_twins_is_started(hook: Hook, settings: HookSettings) -> None:
+    lease(settings, j7=30.0)
+    hook(RUNJOB, job_of(mark=None))
+    hook(RUNJOB, job_of(mark=1))
+    hook(RUNJOB, job_of(queue=Queue("R12")))
+
+
+@pytest.mark.parametrize("beat_at", [None, "old", "ahead", "not JSON", "text", "link"])
+def test_without_the_twin_nothing_is_refused(
     hook: Hook, settings: HookSettings, beat_at: str | None
 ) -> None:
+    lease(settings, j7=30.0)
     path = settings.heartbeat
     content = path.read_text()
     path.unlink()
@@ -148,8 +170,15 @@ def test_without_the_twin_a_job_is_only_marked(
         path.write_text(json.dumps({"time_s": time_s}))
     elif beat_at is not None:
         path.write_text("[" if beat_at == "not JSON" else '{"time_s": "now"}')
-    job = hook(QUEUEJOB, Job())
-    assert (job.mark, job.Execution_Time, job.comment) == (0, None, None)
+    hook(RUNJOB, job_of())
+
+
+def test_leases_that_cannot_be_read_are_none(hook: Hook, settings: HookSettings) -> None:
+    for text in ("", "[]", '{"until_s": 4}', "{"):
+        leases_file(settings.heartbeat).write_text(text)
+        hook(RUNJOB, job_of(500))
+    leases_file(settings.heartbeat).write_text('{"until_s": {"7.vm": "soon"}}')
+    hook(RUNJOB, job_of(500), fault=True)
 
 
 def test_only_jobs_of_the_queues_named_are_the_twins(hook: Hook, settings: HookSettings) -> None:
@@ -164,71 +193,9 @@ def test_jobs_of_reservations_are_left_alone(hook: Hook) -> None:
         assert (job.mark, job.Execution_Time) == (None, None)
 
 
-def test_a_lease_does_not_keep_a_job_in_a_routing_queue(hook: Hook) -> None:
-    job = hook(QUEUEJOB, Job(queue=Queue("route")))
-    assert (job.mark, job.Execution_Time) == (0, None)
-    assert leased(hook(QUEUEJOB, Job(queue=Queue("router"))))
-
-
-def test_a_user_cannot_end_the_lease_of_a_job(hook: Hook) -> None:
-    now = int(time.time())
-    before = Job(mark=0, Execution_Time=now + 12, job_state=WAITING)
-    job = hook(MODIFYJOB, Job(Execution_Time=now), before)
-    assert (job.mark, job.Execution_Time) == (0, now + 12)
-
-
-def test_a_user_can_put_off_a_job_and_take_that_back(hook: Hook) -> None:
-    now = int(time.time())
-    leased_one = Job(mark=0, Execution_Time=now + 12, job_state=WAITING)
-    job = hook(MODIFYJOB, Job(Execution_Time=now + 3600), leased_one)
-    assert (job.mark, job.Execution_Time) == (now + 3600, now + 3600)
-    before = Job(mark=now + 3600, Execution_Time=now + 3600, job_state=WAITING)
-    job = hook(MODIFYJOB, Job(Execution_Time=now - 60), before)
-    assert (job.mark, leased(job)) == (0, True)
-
-
-def test_an_operator_can_end_a_lease(hook: Hook) -> None:
-    now = int(time.time())
-    before = Job(mark=0, Execution_Time=now + 12, job_state=WAITING)
-    for who, host in (("root", "x"), ("twin", "x"), ("oper", "login2.site")):
-        job = hook(MODIFYJOB, Job(Execution_Time=now), before, requestor=who, requestor_host=host)
-        assert (job.mark, job.Execution_Time) == (0, now)
-    job = hook(
-        MODIFYJOB, Job(Execution_Time=now), before, requestor="oper", requestor_host="elsewhere"
-    )
-    assert job.Execution_Time == now + 12
-
-
-def test_what_the_twin_sets_is_left_and_not_noted(hook: Hook, settings: HookSettings) -> None:
-    before = Job(mark=0, Execution_Time=1, job_state=WAITING)
-    job = hook(MODIFYJOB, Job(mark=0, Execution_Time=4_000_000_000), before, requestor="twin")
-    assert (job.mark, job.Execution_Time) == (0, 4_000_000_000)
-    assert not settings.spool.exists()
-    hook(MODIFYJOB, Job(Execution_Time=5), before)
-    assert len(settings.spool.read_text().splitlines()) == 1
-
-
-def test_a_running_job_and_one_that_is_not_marked_are_left_alone(hook: Hook) -> None:
-    for before in (Job(mark=0, job_state=RUNNING), Job(job_state=WAITING)):
-        job = hook(MODIFYJOB, Job(Execution_Time=5), before)
-        assert (job.mark, job.Execution_Time) == (None, 5)
-    now = int(time.time())
-    begun = Job(mark=0, Execution_Time=now + 9, job_state=BEGUN)
-    assert hook(MODIFYJOB, Job(Execution_Time=5), begun).Execution_Time == now + 9
-
-
-def test_without_the_twin_a_user_may_end_what_is_left_of_a_lease(
-    hook: Hook, settings: HookSettings
-) -> None:
-    settings.heartbeat.unlink()
-    before = Job(mark=0, Execution_Time=int(time.time()) + 12, job_state=WAITING)
-    assert hook(MODIFYJOB, Job(Execution_Time=5), before).Execution_Time == 5
-
-
-def test_other_changes_are_noted_only(hook: Hook, settings: HookSettings) -> None:
-    before = Job(mark=0, Execution_Time=int(time.time()) + 12, job_state=WAITING)
-    job = hook(MODIFYJOB, Job(Job_Name="x", id="4.vm"), before)
-    assert (job.mark, job.Execution_Time) == (None, None)
+def test_changes_are_noted_only(hook: Hook, settings: HookSettings) -> None:
+    job = hook(MODIFYJOB, Job(Execution_Time=5, id="4.vm"))
+    assert (job.mark, job.Execution_Time) == (None, 5)
     assert json.loads(settings.spool.read_text())["job"]["id"] == "4.vm"
 
 

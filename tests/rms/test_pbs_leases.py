@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-import types
 from pathlib import Path
 
 import pytest
 
 from hpctwin.rms.news import JobSeen
-from hpctwin.rms.pbs.batch import MOST_AT_ONCE
-from hpctwin.rms.pbs.jobs import Mark
-from hpctwin.rms.pbs.leasing import LONGEST_S
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
@@ -21,11 +17,9 @@ from hpctwin.rms.records import REASONS, JobSpec
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 
-NOW_S = 1_795_295_851.0
-"""Just after the recording, at 21:17:31 UTC."""
-LEASED = {"48.vm", "49[1].vm", "49[2].vm", "49[3].vm"}
-LEASE_S = 1_795_295_870.0
-LATER_S = 1_795_305_300.0
+NOW_S = 1_795_299_776.0
+"""Just after the recording."""
+OWN_S = 1_795_305_300.0
 
 
 @pytest.fixture
@@ -35,10 +29,17 @@ def pbs(tmp_path: Path) -> FakePbs:
 
 @pytest.fixture
 def manager(pbs: FakePbs) -> PbsManager:
-    found = PbsManager("theta", folder=str(pbs.bin), timeout_s=5.0)
+    path = pbs.folder / "alive"
+    found = PbsManager("theta", folder=str(pbs.bin), timeout_s=5.0, heartbeat_file=path)
     found.leasing.clock = lambda: NOW_S
     found.snapshot()
     pbs.calls()
+    return found
+
+
+def written(pbs: FakePbs) -> dict[str, float]:
+    """What the hook reads."""
+    found: dict[str, float] = json.loads((pbs.folder / "alive.leases").read_text())["until_s"]
     return found
 
 
@@ -56,25 +57,19 @@ def specs(found: Found) -> dict[str, JobSpec]:
 # --- the picture -------------------------------------------------------------------------------------
 
 
-def test_a_lease_is_no_begin_time_of_the_user(manager: PbsManager) -> None:
+def test_the_jobs_that_the_hook_marked_are_the_twins(manager: PbsManager) -> None:
     jobs = specs(recorded())
-    assert {i: s.not_before_s for i, s in jobs.items() if s.not_before_s} == {"32.vm": LATER_S}
-    leases = manager.leases()
-    assert {job_id for job_id, until_s in leases.items() if until_s} == LEASED
-    assert {leases[job_id] for job_id in LEASED} == {LEASE_S}
-    assert leases["32.vm"] == 0.0
-    assert "41.vm" not in leases  # submitted past the hook
-    assert "30.vm" not in leases  # runs
-    manager.leasing.clock = lambda: LEASE_S + 1
-    assert not any(manager.leases().values())
+    assert {i: s.not_before_s for i, s in jobs.items() if s.not_before_s} == {"8.vm": OWN_S}
+    # 4 was submitted past the hook, 13 was taken out by an operator; 0, 1, 5 and 6 run.
+    assert set(jobs) - set(manager.leases()) == {"4.vm", "13.vm"}
+    assert set(manager.leases().values()) == {0.0}
 
 
 def test_what_pbs_will_not_start_says_why() -> None:
     assert {job_id: spec.reason for job_id, spec in specs(recorded()).items() if spec.reason} == {
-        "37.vm": "partition: queue stopped is stopped",
-        "41.vm": "nodes: Not enough total nodes available",
-        "45.vm": "limit: User has reached queue small running job limit.",
-        "47.vm": "partition: queue stopped is stopped",
+        "2.vm": "limit: User has reached queue small running job limit.",
+        "3.vm": "partition: queue stopped is stopped",
+        "4.vm": "nodes: Not enough total nodes available",
     }
 
 
@@ -100,12 +95,12 @@ def test_the_default_queue_is_known_also_through_a_routing_queue(name: str) -> N
 def test_the_subjobs_of_a_held_array_are_held() -> None:
     # PBS lists them as queued, and qrun starts them.
     jobs = specs(recorded())
-    assert [jobs[i].held for i in ("34[1].vm", "34[2].vm", "49[1].vm")] == [True, True, False]
+    assert [jobs[i].held for i in ("10[1].vm", "10[2].vm", "9[1].vm")] == [True, True, False]
 
 
 def test_a_job_that_waits_for_another_is_not_held() -> None:
-    spec = specs(recorded())["39.vm"]
-    assert (spec.held, [d.on for d in spec.dependencies]) == (False, ["30.vm"])
+    spec = specs(recorded())["12.vm"]
+    assert (spec.held, [d.on for d in spec.dependencies]) == (False, ["0.vm"])
 
 
 @pytest.mark.parametrize(
@@ -118,6 +113,7 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Not Running: Insufficient amount of server resource: matlab (R: 1 A: 0)", "licence"),
         ("Not Running: Insufficient amount of queue resource: ncpus (R: 9 A: 0)", "licence"),
         ("Not Running: Not enough free nodes available", ""),
+        ("Not Running: PBS Error: hpctwin: waits for its turn", ""),
         ("Not Running: Job would interfere with a top job", ""),
         ("Not Running: Job would conflict with reservation or top job", ""),
         ("Not Running: Job would interfere with a confirmed reservation", "reservation"),
@@ -154,12 +150,9 @@ def test_times_are_the_same_in_every_time_zone(
     time.tzset()
     try:
         manager = PbsManager("theta", folder=str(pbs.bin))
-        manager.leasing.clock = lambda: NOW_S
-        (reservation,) = manager.snapshot().reservations
-        assert reservation.start_s == 1_795_299_360.0
-        pbs.calls()
-        manager.lease({"48.vm": NOW_S + 30})
-        assert pbs.calls() == ["qalter -a 202611212118.01 -l hpctwin=0 48.vm"]
+        snapshot = manager.snapshot()
+        assert [one.start_s for one in snapshot.reservations] == [1_795_303_320.0]
+        assert {job.spec.not_before_s for job in snapshot.jobs} == {None, OWN_S}
         assert manager.commands.environment["TZ"] == "UTC"
     finally:
         monkeypatch.undo()
@@ -169,103 +162,87 @@ def test_times_are_the_same_in_every_time_zone(
 # --- leasing and admitting -----------------------------------------------------------------------------
 
 
-def test_leases_of_the_same_length_are_one_command(pbs: FakePbs, manager: PbsManager) -> None:
-    until_s = dict.fromkeys(sorted(LEASED), NOW_S + 29.5) | {"39.vm": NOW_S + 29.1}
+def test_all_leases_are_one_file_and_no_command(pbs: FakePbs, manager: PbsManager) -> None:
+    until_s = {"2.vm": NOW_S + 30, "7.vm": NOW_S + 60, "12.vm": NOW_S + 30}
     outcomes = manager.lease(until_s)
-    assert {outcome.result for outcome in outcomes.values()} == {"done"}
-    assert outcomes.keys() == until_s.keys()
-    # The jobs of an array have one begin time.
-    assert pbs.calls() == ["qalter -a 202611212118.01 -l hpctwin=0 39.vm 48.vm 49[].vm"]
-    assert {manager.leases()[job_id] for job_id in LEASED} == {NOW_S + 30}
-
-
-def test_a_begin_time_of_a_user_is_never_shortened(pbs: FakePbs, manager: PbsManager) -> None:
-    assert manager.lease({"32.vm": NOW_S + 30})["32.vm"].result == "done"
+    assert {job_id: outcome.result for job_id, outcome in outcomes.items()} == dict.fromkeys(
+        until_s, "done"
+    )
+    assert written(pbs) == until_s
     assert pbs.calls() == []
-    assert manager.lease({"32.vm": LATER_S + 30})["32.vm"].result == "done"
-    assert pbs.calls() == [f"qalter -a 202611212355.30 -l hpctwin={LATER_S:.0f} 32.vm"]
-    assert manager.admit(["32.vm"])["32.vm"].result == "done"
-    assert pbs.calls() == [f"qalter -a 202611212355.00 -l hpctwin={LATER_S:.0f} 32.vm"]
+    assert {i: s for i, s in manager.leases().items() if s} == until_s
+    manager.lease({"7.vm": NOW_S + 90})
+    assert written(pbs) == {**until_s, "7.vm": NOW_S + 90}
+    manager.leasing.clock = lambda: NOW_S + 45
+    assert {i: s for i, s in manager.leases().items() if s} == {"7.vm": NOW_S + 90}
+
+
+def test_admitting_is_an_entry_and_a_cycle_of_the_scheduler(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    manager.lease({"2.vm": NOW_S + 30, "7.vm": NOW_S + 30})
+    outcomes = manager.admit(["7.vm", "12.vm"])
+    assert [outcomes[i].result for i in ("7.vm", "12.vm")] == ["done", "done"]
+    # 0 and not nothing: a job just submitted waits for a word.
+    assert written(pbs) == {"2.vm": NOW_S + 30, "7.vm": 0.0, "12.vm": 0.0}
+    assert pbs.calls() == ["qstat -B -f -F json", "qmgr -c set server scheduling=true"]
+    assert manager.leases()["7.vm"] == 0.0
+
+
+def test_what_an_administrator_has_turned_off_is_not_turned_on(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    pbs.scheduling(False)
+    outcome = manager.admit(["7.vm"])["7.vm"]
+    assert outcome.result == "refused"
+    assert "administrator has turned scheduling off" in outcome.reason
+    assert not any("qmgr" in call for call in pbs.calls())
+    assert not hasattr(manager, "take_scheduling")
 
 
 def test_what_is_not_the_twins_or_held_or_runs_is_refused(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
-    for ids in (["41.vm", "30.vm", "99.vm"], ["38.vm", "34[1].vm"]):
-        for outcomes in (manager.lease(dict.fromkeys(ids, NOW_S + 30)), manager.admit(ids)):
-            assert {outcome.result for outcome in outcomes.values()} == {"refused"}
+    ids = ["4.vm", "13.vm", "0.vm", "99.vm", "11.vm", "10[1].vm"]
+    for outcomes in (manager.lease(dict.fromkeys(ids, NOW_S + 30)), manager.admit(ids)):
+        assert {outcome.result for outcome in outcomes.values()} == {"refused"}
     assert pbs.calls() == []
-    assert manager.lease({"38.vm": NOW_S + 30, "48.vm": NOW_S + 30})["48.vm"].result == "done"
+    outcomes = manager.lease({"11.vm": NOW_S + 30, "7.vm": NOW_S + 30})
+    assert (outcomes["11.vm"].result, outcomes["7.vm"].result) == ("refused", "done")
 
 
-def test_admitting_ends_the_lease_now(pbs: FakePbs, manager: PbsManager) -> None:
-    outcomes = manager.admit(["48.vm", "45.vm"])
-    assert [outcomes[i].result for i in ("48.vm", "45.vm")] == ["done", "done"]
-    assert pbs.calls() == ["qalter -a 202611212117.31 -l hpctwin=0 48.vm 45.vm"]
-    assert manager.leases()["48.vm"] == 0.0
-
-
-def test_an_array_that_was_admitted_is_not_leased_again_at_once(
+def test_the_jobs_of_an_array_go_together_and_are_not_leased_again_at_once(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
-    assert manager.admit(["49[2].vm"])["49[2].vm"].result == "done"
-    assert pbs.calls() == ["qalter -a 202611212117.31 -l hpctwin=0 49[].vm"]
-    assert manager.leases()["49[1].vm"] == 0.0
-    assert "just being started" in manager.lease({"49[1].vm": NOW_S + 30})["49[1].vm"].reason
-    assert pbs.calls() == []
+    manager.lease({"9[1].vm": NOW_S + 30, "9[3].vm": NOW_S + 60})
+    assert written(pbs) == {"9[].vm": NOW_S + 60}
+    assert manager.leases()["9[2].vm"] == NOW_S + 60
+    assert manager.admit(["9[2].vm"])["9[2].vm"].result == "done"
+    assert written(pbs) == {"9[].vm": 0.0}
+    assert "just being started" in manager.lease({"9[1].vm": NOW_S + 30})["9[1].vm"].reason
+    assert written(pbs) == {"9[].vm": 0.0}
     manager.leasing.clock = lambda: NOW_S + 11
-    assert manager.lease({"49[1].vm": NOW_S + 30})["49[1].vm"].result == "done"
+    manager.lease({"9[1].vm": NOW_S + 30})
+    assert written(pbs) == {"9[].vm": NOW_S + 30}
 
 
-def test_each_job_has_its_own_outcome(pbs: FakePbs, manager: PbsManager) -> None:
-    # As OpenPBS 23.06 said; of a job that has ended it does not say the number.
-    pbs.fail("qalter", "qalter: Invalid request 49[].vm\nqalter: Job has finished\n")
-    outcomes = manager.lease({"48.vm": NOW_S + 30, "49[1].vm": NOW_S + 30, "39.vm": NOW_S + 30})
-    assert {job_id: outcome.result for job_id, outcome in outcomes.items()} == {
-        "48.vm": "done", "49[1].vm": "refused", "39.vm": "done",
-    }  # fmt: skip
-    assert "Invalid request" in outcomes["49[1].vm"].reason
-    pbs.fail("qalter", "qalter: something new\n")
-    assert manager.admit(["48.vm"])["48.vm"].reason == "qalter: something new"
+def test_a_lost_answer_is_unknown(pbs: FakePbs, manager: PbsManager) -> None:
+    pbs.fail("qmgr", "qmgr: cannot connect to server pbsvm (errno=111)\n")
+    assert manager.admit(["7.vm"])["7.vm"].result == "unknown"
+    pbs.fail("qmgr", "qmgr: Unauthorized Request\n")
+    outcome = manager.admit(["7.vm"])["7.vm"]
+    assert (outcome.result, outcome.reason) == ("refused", "qmgr: Unauthorized Request")
 
 
-def test_after_a_lost_answer_nothing_more_is_sent(pbs: FakePbs, manager: PbsManager) -> None:
-    manager.commands.timeout_s = 0.5
-    pbs.hang("qalter")
-    for number in range(250):
-        manager.leasing.told(f"{1000 + number}.vm", manager.leasing.marks()["48.vm"])
-    ids = [f"{1000 + number}.vm" for number in range(250)]
-    outcomes = manager.lease(dict.fromkeys(ids, NOW_S + 30))
-    results = [outcomes[job_id].result for job_id in ids]
-    lost = results.count("unknown")
-    assert (lost, results.count("refused")) == (MOST_AT_ONCE, 250 - MOST_AT_ONCE)
-    assert len(pbs.calls()) == 1
-    pbs.mend("qalter")
-    pbs.fail("qalter", "qalter: cannot connect to server pbsvm (errno=111)\n")
-    assert manager.admit(["48.vm"])["48.vm"].result == "unknown"
-
-
-def test_one_call_takes_a_bounded_time_and_those_leases_come_first_that_end_first(
-    pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = [f"{1000 + number}.vm" for number in range(10 * MOST_AT_ONCE)]
-    for number, job_id in enumerate(ids):
-        manager.leasing.told(job_id, Mark(0.0, LEASE_S - number))
-    begin, calls = time.monotonic(), 0
-
-    def slow(name: str, arguments: list[str]) -> bytes:
-        nonlocal calls
-        calls += 1
-        return b""
-
-    monkeypatch.setattr(manager.commands, "run", slow)
-    clock = types.SimpleNamespace(monotonic=lambda: begin + calls * LONGEST_S)
-    monkeypatch.setattr("hpctwin.rms.pbs.batch.time", clock)
-    outcomes = manager.lease(dict.fromkeys(ids, NOW_S + 30))
-    done = {job_id for job_id, outcome in outcomes.items() if outcome.result == "done"}
-    assert done == set(ids[-calls * MOST_AT_ONCE :])
-    assert 1 <= calls <= 2
-    assert "no time left" in outcomes[ids[0]].reason
+def test_leases_that_cannot_be_written_are_refused(pbs: FakePbs, manager: PbsManager) -> None:
+    manager.leasing.path = pbs.folder / "not there" / "alive.leases"
+    outcome = manager.lease({"7.vm": NOW_S + 30})["7.vm"]
+    assert (outcome.result, "not there" in outcome.reason) == ("refused", True)
+    assert manager.leases()["7.vm"] == 0.0
+    without = PbsManager("theta", folder=str(pbs.bin))
+    assert "lease" not in without.ways()
+    without.snapshot()
+    assert "heartbeat" in without.lease({"7.vm": NOW_S + 30})["7.vm"].reason
 
 
 # --- news and looks ------------------------------------------------------------------------------------
@@ -274,43 +251,28 @@ def test_one_call_takes_a_bounded_time_and_those_leases_come_first_that_end_firs
 def test_a_job_that_was_just_submitted_can_be_admitted_before_the_next_look(
     pbs: FakePbs, manager: PbsManager
 ) -> None:
-    line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[1])
+    line = json.loads(PBS["leases-hook-lines.jsonl"].splitlines()[0])
     line["job"]["id"] = "50.vm"
     news = PbsNews(lambda: manager.found, manager.leasing.told)
     (seen,) = news(json.dumps(line))
     assert isinstance(seen, JobSeen)
-    assert seen.record.spec.not_before_s is None
-    assert manager.leases()["50.vm"] == LEASE_S
     assert manager.admit(["50.vm"])["50.vm"].result == "done"
     # A look that began before the job came does not know it; a later one says that it is gone.
-    began_s = NOW_S - 5
-    manager.leasing.looked({}, began_s)
+    manager.leasing.looked({}, NOW_S - 5)
     assert set(manager.leases()) == {"50.vm"}
     manager.leasing.looked({}, NOW_S + 5)
     assert manager.leases() == {}
-
-
-def test_a_look_that_began_before_a_renewal_does_not_undo_it(
-    pbs: FakePbs, manager: PbsManager
-) -> None:
-    manager.lease({"48.vm": NOW_S + 60})
-    assert manager.found is not None
-    manager.leasing.looked(manager.found.marks, NOW_S)
-    assert manager.leases()["48.vm"] == NOW_S + 60
+    # What is gone is written no longer.
+    manager.snapshot()
+    manager.lease({"7.vm": NOW_S + 30})
+    assert written(pbs) == {"7.vm": NOW_S + 30}
 
 
 def test_starting_by_force_says_once_what_it_overrides(
     pbs: FakePbs, manager: PbsManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    manager.start("48.vm")
-    manager.start("48.vm")
-    assert pbs.calls() == 2 * ["qrun 48.vm"]
+    manager.start("7.vm")
+    manager.start("4.vm")
+    assert [call for call in pbs.calls() if call.startswith("qrun")] == ["qrun 7.vm", "qrun 4.vm"]
+    assert written(pbs) == {"7.vm": 0.0}  # the hook would refuse it
     assert sum("max_run" in record.message for record in caplog.records) == 1
-
-
-def test_scheduling_is_never_switched(pbs: FakePbs, manager: PbsManager) -> None:
-    assert not hasattr(manager, "take_scheduling")
-    manager.start("48.vm")
-    manager.admit(["48.vm"])
-    manager.lease({"48.vm": NOW_S + 30})
-    assert not any("qmgr" in call for call in pbs.calls())

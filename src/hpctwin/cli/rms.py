@@ -104,14 +104,14 @@ def install(
 ) -> int:
     """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
 
-    While the twin is in charge, the hook gives each job that is submitted its first lease. It appends a
-    line to a local file for each event and accepts; it talks to nobody.
+    While the twin is in charge, the hook keeps PBS's scheduler from starting the jobs that the twin has
+    leased. It appends a line to a local file for each event; it refuses no submission and talks to nobody.
 
     Args:
         spool: the file that it writes; its folder is made.
         heartbeat: file of the twin, manager.heartbeat of its configuration; its folder is made.
         queue: only jobs of this queue are the twin's; give it once per queue. All if left out.
-        lease: length of the first lease.
+        lease: a job just submitted waits so long for the twin's word.
         user: whom the twin runs as; folders that are made are its group's to read and write.
         folder: where qmgr is; found on the path if left out.
         dry_run: print the hook and the qmgr commands, and do nothing.
@@ -140,7 +140,7 @@ def install(
         except (Failed, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
-    print(f"the hook is in; it writes {spool}, and gives leases while {heartbeat} is fresh")
+    print(f"the hook is in; it writes {spool}, and keeps leases while {heartbeat} is fresh")
     return 0
 
 

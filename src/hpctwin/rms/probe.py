@@ -23,6 +23,8 @@ __all__ = ["Finding", "Probe", "probe"]
 T = TypeVar("T")
 
 OLDEST_SLURM = (22, 5)
+MOST_ITERATION_S = 60
+"""PBS's scheduler should look at its jobs so often by itself."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,11 @@ def _probe_pbs(folder: str) -> Probe:
         result.version = about["pbs_version"]
         result.add("version", True, f"PBS {result.version}")
         result.add("own scheduling", True, f"scheduling is {about.get('scheduling', '?')}")
+        every = str(about.get("scheduler_iteration", "600"))
+        soon = every.isdigit() and int(every) <= MOST_ITERATION_S
+        says = f"scheduler_iteration is {every} s"
+        says += "" if soon else f"; at most {MOST_ITERATION_S} s, so that lost leases end soon"
+        result.add("ends of leases", soon, says)
         estimates = "est_start_time_freq" in about
         result.add(
             "own start-time estimates",

@@ -36,7 +36,7 @@ def submit(jobs: dict[str, Any], arguments: list[str], folder: Path) -> str:
     words = arguments[:-1]
     of = {name: words[i + 1] for i, name in enumerate(words) if name in ("-N", "-v", "-A", "-q")}
     asked = dict(words[i + 1].split("=", 1) for i, word in enumerate(words) if word == "-l")
-    row = json.loads(recorded("qstat.json"))["Jobs"]["48.vm"]
+    row = json.loads(recorded("qstat.json"))["Jobs"]["8.vm"]
     job_id = f"{1 + len(jobs)}.vm"
     script = folder / f"{job_id}.sh"
     script.write_text(Path(arguments[-1]).read_text())

@@ -1,19 +1,21 @@
 # mypy: ignore-errors
-"""PBS hook of hpctwin: gives jobs their first lease, and notes what happens for the twin to read.
+"""PBS hook of hpctwin: keeps jobs that the twin has leased from starting, and notes what happens.
 
-A lease is a begin time a little ahead. While the twin shows life, a job that is submitted gets one, so
-that the twin can say whether it may go first; what its user asked for with -a is kept beside it, in a
-resource that users cannot write. A user may put off their own job, but not end its lease. Without the
-twin nothing is changed but that mark.
+While the twin shows life, PBS's scheduler is refused the jobs that are to wait: those that the twin's
+file names with a time to come, and for a moment those that were just submitted, so that the twin can say
+whether they may go first. Which jobs are the twin's says a mark, a resource that users cannot write: 0;
+an operator takes a job out with 1. Without a fresh sign of life nothing is refused.
 
-It runs inside the PBS server. It reads one local file, appends one line to another and accepts, whatever
-happens: it talks to nobody, so nothing that is slow or down elsewhere can delay a job, and it never
-rejects one. When the file has grown to LIMIT because nobody reads it, events are left out; the twin then
-learns of them from its next look at the queue. Written for every Python that PBS may bring (2.7 and
-later).
+(Begin times would be simpler. But PBS 23.06 keeps the timer of each begin time that a job ever had, and
+puts a job that is just ending back into its queue when such a timer goes off: it runs twice.)
+
+It runs inside the PBS server. It reads two local files, appends one line to another and talks to nobody,
+so nothing that is slow or down elsewhere can delay a job. It never refuses a submission or a change, and
+on any fault of its own it refuses nothing. When the file of notes has grown to LIMIT because nobody reads
+it, events are left out; the twin then learns of them from its next look at the queue. Written for every
+Python that PBS may bring (2.7 and later).
 """
 
-import fnmatch
 import json
 import os
 import re
@@ -30,10 +32,9 @@ LEASE_S = 20
 FRESH_S = 15
 LIMIT = 256 * 1024 * 1024
 MARK = "hpctwin"
-COMMENT = "hpctwin: waits for its turn"
+MESSAGE = "hpctwin: waits for its turn"
 
-QUEUEJOB, MODIFYJOB, ROUTE = 1, 2, 2
-RUNS = (4, 5, 6, 8, 9)
+QUEUEJOB, RUNJOB, POSTQUEUEJOB = 0x1, 0x10, 0x8000000
 JOB = (
     "id", "Job_Name", "Job_Owner", "job_state", "substate", "queue", "Hold_Types", "Priority",
     "ctime", "qtime", "etime", "stime", "obittime", "Execution_Time", "depend", "exec_vnode",
@@ -54,84 +55,56 @@ def opened(path, flags, mode=0o640):
     return file
 
 
-def lives(now):
-    """Whether the twin is in charge: its file says when it was last."""
+def read(path, most):
+    """What is in a file of the twin's, as JSON."""
+    file = opened(path, os.O_RDONLY)
     try:
-        file = opened(HEARTBEAT, os.O_RDONLY)
-        try:
-            beat = json.loads(os.read(file, 4096).decode("utf-8"))["time_s"]
-        finally:
-            os.close(file)
-        return abs(now - beat) <= FRESH_S
+        data = b""
+        while len(data) <= most:
+            more = os.read(file, 1 << 20)
+            if not more:
+                break
+            data += more
+    finally:
+        os.close(file)
+    return json.loads(data.decode("utf-8"))
+
+
+def silence(now):
+    """How long ago the twin was last in charge, seconds; a lot where it never was."""
+    try:
+        return abs(now - read(HEARTBEAT, 4096)["time_s"])
     except Exception:
-        return False
-
-
-def seconds(value):
-    """A time of PBS as a number, 0 where there is none."""
-    return int(value) if value else 0
+        return 1e9
 
 
 def submitted(job):
-    """Mark a job as the twin's, and give it its first lease."""
-    now = int(time.time())
-    server = pbs.server()
-    name = str(job.queue or "") or str(server.default_queue or "")
+    """Mark a job as the twin's."""
+    name = str(job.queue or "") or str(pbs.server().default_queue or "")
     # The jobs of a reservation are the reservation's.
     if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name):
         return
-    asked = seconds(job.Execution_Time)
-    job.Resource_List[MARK] = asked if asked > now else 0
-    if not lives(now):
-        return
-    queue = server.queue(name)
-    # A job that waits for a time is routed only where the site says so.
-    if queue.queue_type == ROUTE and not queue.route_waiting_jobs:
-        return
-    if asked < now + LEASE_S:
-        job.Execution_Time = now + LEASE_S
-        if not str(job.comment or ""):
-            job.comment = COMMENT
+    job.Resource_List[MARK] = 0
 
 
-def trusted(event):
-    """Whether a manager or an operator asks."""
-    who, host = str(event.requestor), str(event.requestor_host)
-    if who == "root":
-        return True
-    server = pbs.server()
-    for entry in (str(server.managers) + "," + str(server.operators)).split(","):
-        name, _, where = entry.strip().partition("@")
-        if name == who and fnmatch.fnmatch(host, where or "*"):
-            return True
-    return False
-
-
-def modified(event):
-    """Keep a begin time that is asked for as its user's own, and the lease that is still on.
-
-    Whoever sets the mark too is the twin: PBS lets nobody but operators and managers do that.
-
-    Returns:
-        Whether it was the twin.
-    """
-    job, before = event.job, event.job_o
-    asked = job.Execution_Time
-    if asked is None:
+def waits(job):
+    """Whether the twin wants a job to wait."""
+    now = time.time()
+    mark = job.Resource_List[MARK]
+    if mark is None or int(mark) != 0 or silence(now) > FRESH_S:
         return False
-    if job.Resource_List[MARK] is not None:
-        return True
-    own = before.Resource_List[MARK]
-    if own is None or seconds(before.job_state) in RUNS:
+    if re.match("[RSM][0-9]+$", str(job.queue or "")):
         return False
-    now, asked, until = int(time.time()), seconds(asked), seconds(before.Execution_Time)
-    job.Resource_List[MARK] = asked if asked > now else 0
-    if lives(now) and not trusted(event):
-        # Where their own time hid it, there is no telling how long the lease is: it begins anew.
-        lease = until if until > int(own) else now + LEASE_S
-        if asked < lease:
-            job.Execution_Time = lease
-    return False
+    number = str(job.id)
+    try:
+        until = read(HEARTBEAT + ".leases", LIMIT)["until_s"]
+        array = re.sub(r"\[[0-9]+\]", "[]", number)
+        found = until.get(number, until.get(array))
+    except Exception:
+        found = None
+    if found is not None:
+        return found > now
+    return 0 <= now - int(job.ctime) < LEASE_S
 
 
 def texts(thing, names):
@@ -179,19 +152,24 @@ def safely(what, *arguments):
 
 
 def take_in():
-    """Do what is to be done at this event."""
+    """Do what is to be done at this event; whether it is refused."""
     event = pbs.event()
     kind = int(event.type)
-    own = False
+    own = refused = False
     if kind == QUEUEJOB:
         safely(submitted, event.job)
         # Where there is a later event that knows the job's id, that one is noted.
         own = hasattr(pbs, "POSTQUEUEJOB")
-    elif kind == MODIFYJOB:
-        own = safely(modified, event)
+    elif kind == RUNJOB:
+        own = refused = safely(waits, event.job)
+    elif kind == POSTQUEUEJOB:
+        # PBS also makes a job of an array's next one each time that it tries to start it.
+        own = "[" in str(event.job.id) and "[]" not in str(event.job.id)
     if not own:
         safely(note, event)
+    return refused
 
 
-safely(take_in)
+if safely(take_in):
+    pbs.event().reject(MESSAGE)
 pbs.event().accept()

@@ -24,7 +24,7 @@ __all__ = [
 HOOK = "hpctwin"
 
 EVENTS = (
-    "queuejob", "modifyjob", "postqueuejob", "runjob", "jobobit", "movejob", "modifyvnode",
+    "queuejob", "runjob", "postqueuejob", "jobobit", "modifyjob", "movejob", "modifyvnode",
 )  # fmt: skip
 """Events on the server: the first two keep leases, and together they tell everything. MoM hooks are not
 needed, and each costs a job's start more than 100 ms."""
@@ -41,7 +41,7 @@ class HookSettings:
         spool: the file that it writes.
         heartbeat: the twin's; leases are given while it is fresh.
         queues: only jobs of these are the twin's; of all where none is named.
-        lease_s: length of the first lease.
+        lease_s: a job just submitted waits so long for the twin's word.
     """
 
     spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl")
@@ -95,7 +95,8 @@ def install_commands(hook_file: Path) -> list[list[str]]:
 
 def uninstall_commands() -> list[list[str]]:
     """The qmgr calls that take the hook out, and the mark: PBS keeps that while a job has it."""
-    return [["qmgr", "-c", f"delete hook {HOOK}"], ["qmgr", "-c", f"delete resource {MARK}"]]
+    things = (f"hook {HOOK}", f"resource {MARK}")
+    return [["qmgr", "-c", f"delete {thing}"] for thing in things]
 
 
 def install(

@@ -15,7 +15,7 @@ from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 __all__ = ["MARK", "LargestNode", "Mark", "array_of", "as_subjob", "job_mark", "job_record"]
 
 MARK = "hpctwin"
-"""The resource by which the hook marks jobs as the twin's: their user's own begin time, 0 for none."""
+"""The resource by which the hook marks jobs as the twin's, with 0; operators take one out with 1."""
 
 LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
@@ -45,19 +45,12 @@ class Mark:
     """A job that is the twin's and waits.
 
     Args:
-        own_s: its user's own begin time, 0 for none.
-        until_s: it does not start before, 0 where its time has come.
+        free: whether an operator has taken it out of the twin's hands.
         held: whether it is held.
     """
 
-    own_s: float
-    until_s: float
+    free: bool = False
     held: bool = False
-
-    @property
-    def lease_s(self) -> float:
-        """Until when it is leased, 0 where no lease keeps it."""
-        return self.until_s if self.until_s > self.own_s else 0.0
 
 
 def array_of(job_id: str) -> str:
@@ -81,8 +74,7 @@ def job_mark(row: Mapping[str, Any]) -> Mark | None:
     value = str(resources(row.get("Resource_List")).get(MARK, ""))
     if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
         return None
-    until_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
-    return Mark(float(value), until_s or 0.0, _is_held(row))
+    return Mark(int(value) != 0, _is_held(row))
 
 
 def job_record(
@@ -141,10 +133,7 @@ def _spec(
     if submit_s is None:
         raise ValueError("it says no time of submission")
     dependencies = _dependencies(row.get("depend"), job_id, notes)
-    mark = job_mark(row)
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
-    if mark is not None:
-        not_before_s = mark.own_s or None
     constraints = _constraints(asks, chunks)
     priority = str(row.get("Priority", "0"))
     owner = row.get("euser") or str(row.get("Job_Owner", "")).partition("@")[0]

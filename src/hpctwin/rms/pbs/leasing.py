@@ -1,51 +1,64 @@
-"""Leases on PBS: begin times of jobs that the hook has marked as the twin's.
+"""Leases on PBS: a file that the hook reads before PBS's scheduler may start a job of the twin's.
 
-The mark, a resource that only operators can set, holds the begin time that the job's user asked for.
-Setting it again together with the begin time tells the hook that it is the twin that asks.
+Which jobs are the twin's says their mark, a resource that only operators can set. The file says until when
+they are to wait, 0 for those that may go; it counts only while the twin shows life. However many jobs
+wait, renewing all leases is one file and no command.
 """
 
 from __future__ import annotations
 
-import math
+import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
-from hpctwin.rms.commands import Commands
+from hpctwin.model import write_atomically
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.pbs.batch import change_jobs
-from hpctwin.rms.pbs.jobs import MARK, Mark, array_of
-from hpctwin.rms.pbs.values import begin_time
+from hpctwin.rms.pbs.jobs import Mark, array_of
 
-__all__ = ["Leasing"]
+__all__ = ["Leasing", "leases_file"]
 
-LONGEST_S = 2.0
-"""No command is sent in a call of `Leasing.lease` after so long; those leases come first that end first."""
 OVERLAP_S = 1.0
 """A look may not have seen what happened so long before it began."""
 ADMITTED_S = 10.0
-"""So long is waited for an array's subjobs to start after it was admitted, before it is leased again."""
+"""So long is waited for an array's jobs to start after one was admitted, before it is leased again."""
+
+
+def leases_file(heartbeat: Path) -> Path:
+    """Where the hook looks for leases: beside the heartbeat."""
+    return heartbeat.with_name(heartbeat.name + ".leases")
 
 
 class Leasing:
-    """Gives and ends leases. The jobs of an array have one begin time: they are leased and admitted together.
+    """Gives and ends leases.
+
+    Of an array, PBS's scheduler tries the first job that waits and no other: the jobs of an array are leased
+    and admitted together.
 
     Args:
-        commands: PBS's, with TZ=UTC.
+        path: the file; no leases where there is none.
+        look_again: has PBS's scheduler look at all jobs.
         clock: seconds since the epoch.
     """
 
-    def __init__(self, commands: Commands, clock: Callable[[], float] = time.time) -> None:
-        self.commands = commands
+    def __init__(
+        self,
+        path: Path | None,
+        look_again: Callable[[], Outcome],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = path
+        self.look_again = look_again
         self.clock = clock
         self._lock = threading.Lock()
         self._marks: dict[str, Mark] = {}
         self._since: list[tuple[float, str, Mark]] = []
+        self._until: dict[str, float] = {}
         self._admitted: dict[str, float] = {}
 
     def looked(self, marks: Mapping[str, Mark], began_s: float) -> None:
-        """What a look found that began then; what was done or told since counts on.
+        """What a look found that began then; what was told since counts on.
 
         Args:
             marks: the waiting jobs that are the twin's.
@@ -57,89 +70,79 @@ class Leasing:
             self._marks |= {job_id: mark for _, job_id, mark in self._since}
 
     def told(self, job_id: str, mark: Mark) -> None:
-        """A job of the twin's was submitted, or changed."""
+        """A job of the twin's was submitted."""
         with self._lock:
             self._since.append((self.clock(), job_id, mark))
             self._marks[job_id] = mark
 
-    def leases(self) -> dict[str, float]:
-        """See `ResourceManager`."""
-        now = self.clock()
-        return {
-            job_id: mark.lease_s if mark.lease_s > now else 0.0
-            for job_id, mark in self.marks().items()
-        }
-
     def marks(self) -> dict[str, Mark]:
         """The waiting jobs that are the twin's, as last known."""
         with self._lock:
-            return dict(self._marks)
+            return {job_id: mark for job_id, mark in self._marks.items() if not mark.free}
+
+    def leases(self) -> dict[str, float]:
+        """See `ResourceManager`."""
+        now = self.clock()
+        found = {job_id: self._until.get(array_of(job_id), 0.0) for job_id in self.marks()}
+        return {job_id: until_s if until_s > now else 0.0 for job_id, until_s in found.items()}
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
         """See `ResourceManager`."""
-        marks, now = self.marks(), self.clock()
+        outcomes, rest = self._apart(until_s)
+        now = self.clock()
         self._admitted = {a: t for a, t in self._admitted.items() if t > now - ADMITTED_S}
-        outcomes: dict[str, Outcome] = {}
-        wanted: dict[str, float] = {}
-        for job_id, wish_s in until_s.items():
-            refusal = self._refusal(job_id, marks)
-            if refusal is not None:
-                outcomes[job_id] = refusal
-            elif "[" in job_id and array_of(job_id) in self._admitted:
+        for job_id in list(rest):
+            if array_of(job_id) in self._admitted and "[" in job_id:
                 outcomes[job_id] = Outcome("done", "others of its array are just being started")
-            elif marks[job_id].own_s >= wish_s:
-                outcomes[job_id] = Outcome("done", "its user asked for a later time")
-            else:
-                wanted[job_id] = math.ceil(wish_s)
-        first = sorted(wanted, key=lambda job_id: marks[job_id].lease_s)
-        until = time.monotonic() + LONGEST_S
-        return outcomes | self._change({i: wanted[i] for i in first}, marks, until)
+                rest.remove(job_id)
+        return outcomes | self._write({job_id: until_s[job_id] for job_id in rest})
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """See `ResourceManager`."""
-        marks, now = self.marks(), math.floor(self.clock())
-        outcomes = {job_id: self._refusal(job_id, marks) for job_id in job_ids}
-        refused = {job_id: said for job_id, said in outcomes.items() if said is not None}
-        admitted = [job_id for job_id in job_ids if job_id not in refused]
-        done = self._change({i: max(now, marks[i].own_s) for i in admitted}, marks)
-        self._admitted |= {
-            array_of(i): now for i in done if "[" in i and done[i].result != "refused"
-        }
-        return refused | done
+        outcomes, rest = self._apart(job_ids)
+        done = self._write(dict.fromkeys(rest, 0.0))
+        if any(outcome.result == "done" for outcome in done.values()):
+            self._admitted |= dict.fromkeys(map(array_of, done), self.clock())
+            looks = self.look_again()
+            if looks.result != "done":
+                done = dict.fromkeys(done, looks)
+        return outcomes | done
 
-    @staticmethod
-    def _refusal(job_id: str, marks: Mapping[str, Mark]) -> Outcome | None:
-        mark = marks.get(job_id)
-        if mark is None:
-            return Outcome("refused", "it does not wait, or is not marked as the twin's")
-        return Outcome("refused", "it is held") if mark.held else None
+    def _apart(self, job_ids: Iterable[str]) -> tuple[dict[str, Outcome], list[str]]:
+        """Those that are refused, and the rest."""
+        marks = self.marks()
+        refused, rest = {}, []
+        for job_id in job_ids:
+            mark = marks.get(job_id)
+            if mark is None:
+                says = "it does not wait, or is not marked as the twin's"
+                refused[job_id] = Outcome("refused", says)
+            elif mark.held:
+                refused[job_id] = Outcome("refused", "it is held")
+            else:
+                rest.append(job_id)
+        return refused, rest
 
-    def _change(
-        self, begin_s: Mapping[str, float], marks: Mapping[str, Mark], until: float = math.inf
-    ) -> dict[str, Outcome]:
-        """Set begin times, in a command or a few for each different one."""
-        groups: dict[tuple[float, float], dict[str, list[str]]] = {}
-        latest: dict[str, float] = {}
-        for job_id, time_s in begin_s.items():
+    def _write(self, changes: Mapping[str, float]) -> dict[str, Outcome]:
+        """Write the file with some changes; what became of each."""
+        if not changes:
+            return {}
+        if self.path is None:
+            says = "manager.heartbeat is not set: leases are given beside that file"
+            return dict.fromkeys(changes, Outcome("refused", says))
+        with self._lock:
+            known = set(map(array_of, self._marks))
+        kept = {whole: until_s for whole, until_s in self._until.items() if whole in known}
+        wholes: dict[str, float] = {}
+        for job_id, until_s in changes.items():
             whole = array_of(job_id)
-            latest[whole] = max(time_s, latest.get(whole, 0.0))
-        for job_id in begin_s:
-            whole = array_of(job_id)
-            group = groups.setdefault((latest[whole], marks[job_id].own_s), {})
-            group.setdefault(whole, []).append(job_id)
-        outcomes: dict[str, Outcome] = {}
-        for (time_s, own_s), jobs in groups.items():
-            options = ["-a", begin_time(time_s), "-l", f"{MARK}={own_s:.0f}"]
-            told = change_jobs(self.commands, "qalter", options, list(jobs), until)
-            for whole, outcome in told.items():
-                outcomes |= dict.fromkeys(jobs[whole], outcome)
-                if outcome.result == "done":
-                    self._note(whole, jobs[whole], time_s, marks)
-        return outcomes
-
-    def _note(
-        self, whole: str, job_ids: list[str], time_s: float, marks: Mapping[str, Mark]
-    ) -> None:
-        for job_id in marks if "[" in whole else job_ids:
-            if array_of(job_id) == whole:
-                self.told(job_id, replace(marks[job_id], until_s=time_s))
+            wholes[whole] = max(until_s, wholes.get(whole, 0.0))
+        kept |= wholes
+        try:
+            with write_atomically(self.path) as file:
+                file.write(json.dumps({"until_s": kept}).encode())
+        except OSError as error:
+            says = f"{self.path}: {error.strerror or error}"
+            return dict.fromkeys(changes, Outcome("refused", says))
+        self._until = kept
+        return dict.fromkeys(changes, Outcome("done"))

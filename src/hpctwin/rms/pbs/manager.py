@@ -8,11 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hpctwin.errors import HpctwinError
 from hpctwin.rms.commands import Commands, Failed
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
-from hpctwin.rms.pbs.leasing import Leasing
+from hpctwin.rms.pbs.leasing import Leasing, leases_file
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
+from hpctwin.rms.pbs.values import is_false
 from hpctwin.rms.records import Snapshot
 
 __all__ = ["PbsManager"]
@@ -34,14 +36,15 @@ _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 class PbsManager:
     """Talks to a PBS server through its commands.
 
-    PBS's own scheduling stays on: jobs that the hook has marked wait by leases, and PBS starts those that
-    are admitted. Where an administrator has turned scheduling off, nothing may start.
+    PBS's own scheduling stays on. The hook keeps it from starting jobs that are leased, and PBS starts
+    those that are admitted by the site's rules. Where an administrator has turned scheduling off, nothing
+    may start.
 
     Args:
         cluster: name for events and snapshots.
-        folder: where ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun`` are; found on the path if empty.
+        folder: where ``qstat``, ``pbsnodes``, ``qmgr`` and ``qrun`` are; found on the path if empty.
         timeout_s: of each command.
-        heartbeat_file: what the hook looks at before it gives a job its first lease.
+        heartbeat_file: says to the hook that the twin is in charge; leases are in a file beside it.
         server: name of the server, where it is not the default one.
         conf: value of ``PBS_CONF_FILE``, where it is not the default one.
     """
@@ -68,7 +71,8 @@ class PbsManager:
         self.found: Found | None = None
         self._told: set[str] = set()
         self._warned = False
-        self.leasing = Leasing(self.commands)
+        path = None if heartbeat_file is None else leases_file(heartbeat_file)
+        self.leasing = Leasing(path, self._look_again)
 
     @property
     def clock_speed(self) -> float:
@@ -82,7 +86,10 @@ class PbsManager:
 
     def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
-        return frozenset({"lease", "start", "priority"})
+        ways: set[Way] = {"start", "priority"}
+        if self.heartbeat_file is not None:
+            ways.add("lease")
+        return frozenset(ways)
 
     def report(self) -> Report:
         """See `ResourceManager`."""
@@ -132,21 +139,23 @@ class PbsManager:
         return self.leasing.leases()
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """``qalter -a``, for many jobs at a time; see `ResourceManager`."""
+        """By a file that the hook reads; see `ResourceManager`."""
         return self.leasing.lease(until_s)
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """``qalter -a`` with the present; see `ResourceManager`."""
+        """By the same file, and a scheduling cycle; see `ResourceManager`."""
         return self.leasing.admit(job_ids)
 
     def start(self, job_id: str) -> Outcome:
-        """``qrun``: PBS places the job now, lease or not, or refuses.
-
-        It overrides limits of the site; see `QRUN_OVERRIDES`.
-        """
+        """``qrun``: PBS places the job now, or refuses; overrides limits, see `QRUN_OVERRIDES`."""
         if not self._warned:
             logger.warning("PBS: %s", QRUN_OVERRIDES)
             self._warned = True
+        # The hook would refuse one that is leased.
+        if job_id in self.leasing.marks():
+            outcome = self.leasing.admit([job_id])[job_id]
+            if outcome.result != "done":
+                return outcome
         return self._change("qrun", [], job_id)
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
@@ -163,6 +172,18 @@ class PbsManager:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def _look_again(self) -> Outcome:
+        """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""
+        try:
+            about = server_attributes(self.commands.run("qstat", ["-B", "-f", "-F", "json"]))
+        except Failed as error:
+            return Outcome("refused", str(error))
+        except HpctwinError as error:
+            return Outcome("unknown", str(error))
+        if is_false(about.get("scheduling")):
+            return Outcome("refused", "an administrator has turned scheduling off")
+        return self._outcome("qmgr", ["-c", "set server scheduling=true"])
 
     def _change(self, command: str, options: list[str], job_id: str) -> Outcome:
         if not _ID.fullmatch(job_id):
