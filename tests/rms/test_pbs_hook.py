@@ -23,6 +23,7 @@ from tests.rms.recorded import PBS
 from tests.twin.redis_server import RedisServer
 
 RECORDED = [json.loads(line) for line in PBS["hook-lines.jsonl"].splitlines()]
+POSTQUEUEJOB = 0x8000000
 FAST_S = 10.0  # it takes milliseconds; what waits for a server, waits for longer
 """Bound on one run of the hook; it takes less than a millisecond."""
 
