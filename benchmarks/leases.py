@@ -162,9 +162,12 @@ def trial(
         )
         twin.end(9)
         began = time.monotonic()
-        for _ in range(kills):
+        for number in range(kills):
+            # Two in three while it acts, the others while it restores its state.
             twin.begin(wait=False)
-            time.sleep(rng.uniform(0.5, 5.0))
+            if number % 3:
+                slurm.wait(twin.heartbeat.exists, 60)
+            time.sleep(rng.uniform(0.0, 2.0))
             acted += twin.heartbeat.exists()
             twin.end(9)
         print(
