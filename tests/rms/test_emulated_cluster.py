@@ -504,3 +504,25 @@ def test_a_restart_begins_a_new_run_whose_events_count_from_one() -> None:
     cluster.submit(spec("2"), 10)
     mirror.take(events[-1])
     assert mirror.difference(cluster.snapshot()) == []
+
+
+def test_leased_jobs_wait_while_others_start_and_leases_run_out_by_themselves() -> None:
+    cluster = EmulatedCluster(Cluster.uniform(4))
+    for number in (1, 2, 3):
+        cluster.submit(JobSpec(id=str(number), submit_s=0, nodes=1, walltime_s=60), 60)
+    assert {o.result for o in cluster.lease({"1": 50.0, "2": 500.0}).values()} == {"done"}
+    cluster.schedule()
+    cluster.advance(10)
+    assert cluster.leases() == {"1": 50.0, "2": 500.0}
+    cluster.submit(JobSpec(id="4", submit_s=10, nodes=1, walltime_s=60), 60)
+    assert cluster.leases()["4"] == 30.0  # a first lease, since leases are given
+    assert cluster.admit(["2", "3"])["3"].result == "refused"  # it runs
+    cluster.schedule()
+    assert cluster.leases().keys() == {"1", "4"}
+    cluster.advance(100)
+    started = {j.spec.id: j.start_s for j in cluster.snapshot().jobs}
+    assert cluster.leases() == {}
+    assert started == {"1": 50.0}
+    cluster.advance(1000)
+    cluster.submit(JobSpec(id="5", submit_s=1000, nodes=1, walltime_s=60), 60)
+    assert cluster.leases()["5"] == 0.0  # nobody gives leases any more

@@ -15,6 +15,8 @@ from tests.twin.test_runner import Manager, Setting
 class Leasing(Manager):
     """The cluster as a manager with leases, which its own scheduler keeps; jobs start when admitted."""
 
+    clock_speed = 1.0
+
     def __init__(self, inner: Any) -> None:
         super().__init__(inner)
         self.until_s: dict[str, float] = {}

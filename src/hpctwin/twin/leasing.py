@@ -103,7 +103,10 @@ class Leaser:
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""
         now_s = self.now_s()
-        ends = [until_s - now_s for until_s in self.manager.leases().values()]
+        try:
+            ends = [until_s - now_s for until_s in self.manager.leases().values()]
+        except UnreachableError:
+            ends = []
         return {
             "jobs": len(ends),
             "leased": sum(left_s > 0 for left_s in ends),

@@ -81,6 +81,7 @@ class Twin:
         self.charge = Charge(config, manager)
         self.leaser = Leaser(config.act, self.core, manager, journal, self.now_s)
         self.lends = config.act.by == "start" and isinstance(manager, LendsScheduling)
+        self.leases = config.act.by != "priority" and not self.lends
         self.faults: dict[str, str] = {}
         self._strikes: dict[str, int] = {}
         self.decision: Decision | None = None
@@ -438,9 +439,9 @@ class Twin:
         if self.core.mirror.needs_snapshot is not None:
             return False
         if not self.lends:
-            self.in_charge = "lease" in self.manager.ways()
+            self.in_charge = "lease" in self.manager.ways() and self.manager.clock_speed > 0
             if not self.in_charge:
-                self._set_fault("act.by", "this resource manager has no leases")
+                self._set_fault("act.by", "this cluster has no leases, or no clock of its own")
             self._next["heartbeat"] = 0.0
             return self.in_charge
         assert isinstance(self.manager, LendsScheduling)
@@ -609,7 +610,7 @@ class Twin:
             "decision": self.decision_id,
             "cycle_ms": self.cycle_ms,
             "orders": self.guard.reorders() and self.fault is None and self.charge.held(),
-            "leases": self.leaser.status(),
+            "leases": self.leaser.status() if self.leases else None,
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": self.core.forecaster.median_error,

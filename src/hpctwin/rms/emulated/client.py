@@ -85,8 +85,8 @@ class EmulatedManager:
         return Priorities()
 
     def ways(self) -> frozenset[Way]:
-        """See `ResourceManager`."""
-        return frozenset({"start", "priority"})
+        """All of them."""
+        return frozenset({"lease", "start", "priority"})
 
     def report(self) -> Report:
         """It costs nothing to ask, and tells everything."""
@@ -123,16 +123,21 @@ class EmulatedManager:
         return self._act("cancel", job_id=job_id)
 
     def leases(self) -> Mapping[str, float]:
-        """None yet."""
-        return {}
+        """See `ResourceManager`.
+
+        Raises:
+            UnreachableError: no answer.
+        """
+        found: dict[str, float] = self.ask("leases")["leases"]
+        return found
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in until_s}
+        """Let waiting jobs not start before a time."""
+        return self._act_on("lease", list(until_s), until_s=dict(until_s))
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
-        """None yet."""
-        return {job_id: Outcome("refused", "not a way to act here") for job_id in job_ids}
+        """End the leases of jobs."""
+        return self._act_on("admit", job_ids, job_ids=list(job_ids))
 
     def start(self, job_id: str) -> Outcome:
         """Start a waiting job now."""
@@ -197,6 +202,15 @@ class EmulatedManager:
         except BadRequestError as error:
             return Outcome("refused", str(error))
         return Outcome(reply["result"], reply["reason"])
+
+    def _act_on(self, op: str, jobs: Sequence[str], **body: Any) -> dict[str, Outcome]:
+        try:
+            said = self.ask(op, **body)["outcomes"]
+        except LostAnswerError as error:
+            return dict.fromkeys(jobs, Outcome("unknown", str(error)))
+        except BadRequestError as error:
+            return dict.fromkeys(jobs, Outcome("refused", str(error)))
+        return {job_id: Outcome(**one) for job_id, one in said.items()}
 
     # --- connections -----------------------------------------------------------------------------
 

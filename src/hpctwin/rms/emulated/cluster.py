@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,6 +27,8 @@ from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeReservati
 
 __all__ = ["EmulatedCluster"]
 
+FIRST_LEASE_S = 20.0
+"""So long is the lease of a job that is submitted while leases are given."""
 REMEMBERED = 10_000
 """So many ended jobs are known for dependencies of jobs to come; those that a workload names, all."""
 
@@ -37,7 +39,10 @@ _NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
 
 @dataclass
 class _Job:
-    """A job that has not ended; ``ending``: why it has, while its nodes are cleaned up."""
+    """A job that has not ended; ``ending``: why it has, while its nodes are cleaned up.
+
+    ``lease_s``: by a lease it does not start before then.
+    """
 
     record: JobRecord
     runtime_s: float
@@ -46,6 +51,7 @@ class _Job:
     first_start_s: float | None = None
     end: Entry | None = None
     ending: str | None = None
+    lease_s: float = 0.0
 
 
 class _Past(NamedTuple):
@@ -100,6 +106,8 @@ class EmulatedCluster:
                 "begin it later, times must not be below 0"
             )
         self.own_scheduling = True
+        self.first_lease_s = 0.0
+        self.leased_until_s = 0.0
         self.run = str(run)
         self.seq = 0
         self.heard = 0
@@ -156,7 +164,7 @@ class EmulatedCluster:
         self._look = False
         found = present(
             self.machine,
-            [job.record for job in self.jobs.values() if self._plannable(job.record)],
+            [job.record for job in self.jobs.values() if self._plannable(job)],
             self.nodes.records,
             tuple(self.nodes.reservations.values()),
             self.now_s,
@@ -171,10 +179,10 @@ class EmulatedCluster:
             # At the same time still, but after the ends of jobs without length.
             self._agenda.put(OTHER, self.now_s, self._changed)
 
-    def _plannable(self, record: JobRecord) -> bool:
+    def _plannable(self, job: _Job) -> bool:
         """Whether a job runs, or may start now if it fits."""
-        spec = record.spec
-        due_s = spec.not_before_s or 0.0
+        record, spec = job.record, job.record.spec
+        due_s = max(spec.not_before_s or 0.0, job.lease_s)
         may_start = not spec.held and not spec.dependencies and due_s <= self.now_s
         return record.start_s is not None or may_start
 
@@ -213,7 +221,9 @@ class EmulatedCluster:
             share = self._runtimes.uniform(self.faults.shortest_run, self.faults.longest_run)
             runtime_s = share * spec.walltime_s
         record = JobRecord.model_construct(spec=spec)
-        self.jobs[spec.id] = _Job(record, max(0.0, runtime_s), fails)
+        job = self.jobs[spec.id] = _Job(record, max(0.0, runtime_s), fails)
+        if self.now_s < self.leased_until_s:
+            self._lease(job, self.now_s + self.first_lease_s)
         self._past.pop(spec.id, None)
         self._waiting += 1
         self.submitted += 1
@@ -263,6 +273,24 @@ class EmulatedCluster:
     def start(self, job_id: str) -> Outcome:
         """Start a waiting job now; refused if it does not wait, may not start, or does not fit."""
         return self._act(lambda: self._start(job_id))
+
+    def leases(self) -> dict[str, float]:
+        """The waiting jobs, and until when each is leased; 0 where it is not."""
+        return {i: job.lease_s for i, job in self.jobs.items() if job.record.start_s is None}
+
+    def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
+        """Let waiting jobs not start before a time; jobs submitted soon after get a first lease.
+
+        Without further leases, that ends when the longest of these would.
+        """
+        self.first_lease_s = FIRST_LEASE_S
+        for end_s in until_s.values():
+            self.leased_until_s = max(self.leased_until_s, end_s)
+        return {i: self._act(partial(self._set_lease, i, s)) for i, s in until_s.items()}
+
+    def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """End leases: the cluster's own scheduling starts the jobs, if it may."""
+        return {i: self._act(partial(self._set_lease, i, 0.0)) for i in job_ids}
 
     def node_up(self, name: str) -> Outcome:
         """A node takes jobs again."""
@@ -388,6 +416,22 @@ class EmulatedCluster:
             self._tell(kind, **({"job": spec} if kind is ev.JobModified else {"job_id": job_id}))
             self._changed()
         return Outcome("done")
+
+    def _set_lease(self, job_id: str, until_s: float) -> Outcome:
+        job = self.jobs.get(job_id)
+        if job is None or job.record.start_s is not None:
+            return Outcome("refused", f"job {job_id} does not wait")
+        if job.record.spec.held and until_s:
+            return Outcome("refused", f"job {job_id} is held")
+        self._lease(job, until_s)
+        return Outcome("done")
+
+    def _lease(self, job: _Job, until_s: float) -> None:
+        job.lease_s = until_s
+        if until_s > self.now_s:
+            self._agenda.put(OTHER, until_s, self._changed)
+        else:
+            self._changed()
 
     def _start(self, job_id: str) -> Outcome:
         job = self.jobs.get(job_id)

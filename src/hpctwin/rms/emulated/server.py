@@ -194,21 +194,36 @@ class Server:
             case "heartbeat":
                 cluster.heartbeat(int(body["seq"]))
                 self._beat = time.monotonic()
+                self._go_on()
                 return {}
             case "take_scheduling":
                 self._beat = time.monotonic()
                 # What came before is not waited for: the twin has it from its snapshot.
                 cluster.heartbeat(cluster.seq)
-                if self._waits:
-                    self._waits = False
-                    self._set_clock()
+                self._go_on()
                 return asdict(cluster.take_scheduling())
             case "restart":
                 cluster.restart()
                 return {}
+            case "leases":
+                return {"leases": cluster.leases()}
+            case "lease" | "admit":
+                if body["op"] == "admit":
+                    outcomes = cluster.admit([str(i) for i in body["job_ids"]])
+                else:
+                    ends = {str(i): float(s) for i, s in body["until_s"].items()}
+                    outcomes = cluster.lease(ends)
+                cluster.schedule()
+                return {"outcomes": {i: asdict(one) for i, one in outcomes.items()}}
         outcome = self._act(body)
         cluster.schedule()
         return asdict(outcome)
+
+    def _go_on(self) -> None:
+        """Whoever was waited for is there."""
+        if self._waits:
+            self._waits = False
+            self._set_clock()
 
     def _act(self, body: dict[str, Any]) -> Outcome:
         """Requests that change jobs or nodes."""
