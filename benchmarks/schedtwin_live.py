@@ -90,10 +90,10 @@ def begun(folder: Path, under: str, clock: dict[str, str]) -> SlurmCluster:
 
 
 def rule_of(folder: Path) -> Path:
-    """The submit rule; its seconds are longer, since the twin itself is no faster than ever."""
+    """The submit rule, its seconds as long as they are by a plain clock: the twin is no faster than ever."""
     rule = made_rule(folder)
     rule.write_text(
-        rule.read_text().replace("FRESH_S, LEASE_S = 15, 20", "FRESH_S, LEASE_S = 600, 300")
+        rule.read_text().replace("FRESH_S, LEASE_S = 15, 20", "FRESH_S, LEASE_S = 900, 1200")
     )
     return rule
 
@@ -125,12 +125,12 @@ def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> Beside:
     twin = Beside(
         slurm,
         manager={
-            "folder": str(commands), "timeout": "10min", "poll_every": 60, "poll_floor": 5,
+            "folder": str(commands), "timeout": "10min", "poll_every": "5min", "poll_floor": "18s",
         },
-        act={"lease": "5min", "longest_lease": "1h", "look_within": "10min"},
-        core={"retry": 60, "start_patience": "2min"},
-        heartbeat_every=20,
-        resync_every=300,
+        act={"lease": "30min", "longest_lease": "10h", "look_within": "30min"},
+        core={"retry": "1min", "start_patience": "5min"},
+        heartbeat_every="1min",
+        resync_every="30min",
     )  # fmt: skip
     twin.environment = slurm.env
     twin.begin()

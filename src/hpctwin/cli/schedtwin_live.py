@@ -128,9 +128,14 @@ def _told(run: LiveRun) -> str:
 
 
 def _figure(means: dict[str, list[Row]], path: Path) -> None:
+    from hpctwin.experiments.schedtwin import TWIN
     from hpctwin.report import plot_radars
     from hpctwin.report.accessor import save_figure
 
-    charts = {on: {row.method: row.plain() for row in rows} for on, rows in means.items()}
+    # The twin first, so that it has the same colour in each chart.
+    charts = {
+        on: {row.method: row.plain() for row in sorted(rows, key=lambda row: row.method != TWIN)}
+        for on, rows in means.items()
+    }
     title = "The twin beside each scheduler's own policies (outer is better)"
     save_figure(plot_radars(charts, title=title), path)
