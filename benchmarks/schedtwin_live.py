@@ -30,6 +30,12 @@ from tests.rms.beside_slurm import Beside, job_ends, made_events, made_rule
 from tests.rms.slurm_cluster import SlurmCluster
 
 TWIN = "schedtwin"
+FIRST_LEASE_S = 1200
+PROGRAM = (
+    "import hpctwin.rms.slurm.begins as begins; from hpctwin.cli import main; "
+    f"begins.FIRST_LEASE_S = {FIRST_LEASE_S}; main()"
+)
+"""The twin, which has to know how long the rule's lease is."""
 SMALL_FIRST = "PriorityWeightJobSize=100000\nPriorityFavorSmall=YES"
 UNDER: dict[str, dict[str, Any]] = {
     "fifo": {"scheduler": "builtin"},
@@ -93,7 +99,9 @@ def rule_of(folder: Path) -> Path:
     """The submit rule, its seconds as long as they are by a plain clock: the twin is no faster than ever."""
     rule = made_rule(folder)
     rule.write_text(
-        rule.read_text().replace("FRESH_S, LEASE_S = 15, 20", "FRESH_S, LEASE_S = 900, 1200")
+        rule.read_text().replace(
+            "FRESH_S, LEASE_S = 15, 20", f"FRESH_S, LEASE_S = 900, {FIRST_LEASE_S}"
+        )
     )
     return rule
 
@@ -132,6 +140,7 @@ def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> Beside:
         heartbeat_every="1min",
         resync_every="30min",
     )  # fmt: skip
+    twin.program = ("-c", PROGRAM)
     twin.environment = slurm.env
     twin.begin()
     # A job before the others, so that the engine is loaded: that takes seconds, here some minutes.

@@ -165,14 +165,14 @@ def test_times_of_slurm_and_pbs_are_facts_not_plans() -> None:
     )
 
 
-def of_policy(policy: str, under: str, seed: int) -> LiveRun:
+def of_policy(policy: str, under: str, seed: int, late_s: float = 0.5) -> LiveRun:
     """A run as a simulated manager would have made it."""
     jobs = four_phase(seed=seed)
     table = simulate(jobs, Cluster.uniform(32), *policy.split("+")).jobs
     walltime = (jobs.walltime_ms / 1e3).tolist()
     return LiveRun(
         on="slurm", under=under, seed=seed, compress=60, clock=60, version="slurm 22.05.8",
-        begun_s=1e9, late_s=0.5, load=1.0,
+        begun_s=1e9, late_s=late_s, load=1.0,
         twin=TwinsPart({policy: 1.0}, 150, 2, 300, 12.5) if under == TWIN else None,
         jobs=table.select(
             pl.col("job_id").cast(pl.String).alias("id"), "nodes",
@@ -189,7 +189,7 @@ def test_runs_are_stored_and_collected_beside_the_emulated_ones(
     for seed in (0, 1):
         of_policy("fcfs+easy", "backfill", seed).store(tmp_path)
         of_policy("sjf+easy", TWIN, seed).store(tmp_path)
-    of_policy("fcfs+easy", "backfill", 2).store(tmp_path)
+    of_policy("fcfs+easy", "backfill", 2, late_s=500.0).store(tmp_path)
     runs = stored(tmp_path)
     again = of_policy("sjf+easy", TWIN, 1)
     (same,) = [run for run in runs if (run.under, run.seed) == (TWIN, 1)]
@@ -211,6 +211,8 @@ def test_runs_are_stored_and_collected_beside_the_emulated_ones(
     assert "slurm: mean over 2 workloads" in said
     assert "emulated: mean over 2 workloads" in said
     assert "seed 2 left out" in said
+    assert said.count("that is another workload") == 1
+    assert "slurm, backfill, seed 2: a submission was 500 s late" in said
     assert figure.stat().st_size > 10_000
     assert command(*words, "--json") == 0
     rows = json.loads(capsys.readouterr().out)

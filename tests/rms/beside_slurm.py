@@ -93,6 +93,7 @@ class Beside:
                 }
             )
         )
+        self.program = ("-m", "hpctwin")
         self.environment = dict(os.environ)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -101,7 +102,7 @@ class Beside:
         self.heartbeat.unlink(missing_ok=True)
         with (self.slurm.folder / "twin.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(self.config)],
+                [sys.executable, *self.program, "twin", "run", "-c", str(self.config)],
                 stdout=log, stderr=log,
                 env={**self.environment, **({"TZ": self.zone} if self.zone else {})},
             )  # fmt: skip

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["collect", "on_cluster"]
 
+LATE_S = 90.0
+"""By so much a submission may be late, in the experiment's time."""
+
 
 def on_cluster(
     on: Literal["slurm", "pbs"],
@@ -98,6 +101,12 @@ def collect(folder: Path, *, figure: Path | None, json: bool) -> int:
             )
         for seed in found[on].missing if on in found else ():
             console.print(f"seed {seed} left out: not all methods ran it")
+    for run in runs:
+        if run.late_s > LATE_S:
+            console.print(
+                f"{run.on}, {run.under}, seed {run.seed}: a submission was {run.late_s:.0f} s late; "
+                "that is another workload"
+            )
     return 0
 
 
@@ -137,5 +146,5 @@ def _figure(means: dict[str, list[Row]], path: Path) -> None:
         on: {row.method: row.plain() for row in sorted(rows, key=lambda row: row.method != TWIN)}
         for on, rows in means.items()
     }
-    title = "The twin beside each scheduler's own policies (outer is better)"
+    title = "SchedTwin's experiment, emulated and real (outer is better)"
     save_figure(plot_radars(charts, title=title), path)
