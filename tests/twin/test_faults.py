@@ -123,6 +123,31 @@ def test_a_twin_that_has_not_looked_for_too_long_is_out_of_charge_and_renews_not
     until(setting, lambda: setting.twin.in_charge)
 
 
+def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
+    setting: Any,
+) -> None:
+    setting.submit(1)
+    setting.submit(2)
+    until(setting, lambda: setting.manager.until_s.get("2", 0.0) > 0)
+    # Job 2 has begun, which the next look will tell: until then its lease is refused, again and again.
+    setting.manager.look_age_s = 4.0
+    setting.manager.refuses = Outcome("refused", "job 2: Job is no longer pending execution")
+    setting.manager.until_s.clear()
+    leaser, calls = setting.twin.leaser, len(setting.manager.calls)
+    for _ in range(5):
+        leaser._next = 0.0
+        leaser.renew(None)
+    assert len(setting.manager.calls) == calls + 5
+    assert leaser.fault == ""
+    # A look since then still shows it waiting: now the twin cannot act.
+    setting.manager.look_age_s = 0.0
+    for _ in range(2):
+        leaser._next = 0.0
+        leaser.renew(None)
+    assert "no longer pending" in leaser.fault
+    setting.manager.refuses = None
+
+
 def test_a_twin_whose_leases_are_refused_cannot_act_and_is_back_when_they_are_not(
     setting: Any,
 ) -> None:

@@ -294,8 +294,11 @@ class PolledManager:
         return self.manager.leases()
 
     def lease(self, until_s: Mapping[str, float]) -> dict[str, Outcome]:
-        """See `ResourceManager`."""
-        return self.manager.lease(until_s)
+        """See `ResourceManager`; one that is refused has begun or is gone, as a look will show."""
+        outcomes = self.manager.lease(until_s)
+        if any(outcome.result != "done" for outcome in outcomes.values()):
+            self.poller.soon()
+        return outcomes
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """See `ResourceManager`."""

@@ -56,6 +56,7 @@ class Leaser:
         self.renewed = 0
         self._rule = LeaseRule(settings.lease, settings.longest_lease)
         self._in_vain = 0
+        self._refused: dict[str, float] = {}
         self._next = 0.0
 
     def renew(self, decision: Decision | None) -> None:
@@ -139,12 +140,17 @@ class Leaser:
     def _heard(self, outcomes: dict[str, Outcome]) -> None:
         done = sum(outcome.result == "done" for outcome in outcomes.values())
         self.renewed += done
-        refused = next((o for o in outcomes.values() if o.result != "done"), None)
-        if done or refused is None:
+        refused = {i: o for i, o in outcomes.items() if o.result != "done"}
+        now = time.monotonic()
+        self._refused = {job_id: self._refused.get(job_id, now) for job_id in refused}
+        if done or not refused:
             self._in_vain = 0
             self.fault = ""
             return
-        # One job that has just started is refused too; again and again, or without an answer, is a fault.
-        self._in_vain += 1
-        if self._in_vain >= IN_VAIN or refused.result == "unknown":
-            self.fault = f"no lease could be given: {refused.reason.splitlines()[-1]}"
+        # A job that has begun or is gone is refused too, until a look shows it so: only those that a
+        # later look still shows waiting are refused in vain. No answer at all is a fault at once.
+        looked_at = now - (self.manager.report().look_age_s or 0.0)
+        self._in_vain += any(since < looked_at for since in self._refused.values())
+        first = next(iter(refused.values()))
+        if self._in_vain >= IN_VAIN or first.result == "unknown":
+            self.fault = f"no lease could be given: {first.reason.splitlines()[-1]}"
