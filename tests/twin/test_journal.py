@@ -29,7 +29,7 @@ def decision(number: int = 1) -> Decision:
     )
     return Decision(
         number, 10.0, 5, "ff", 3, "wfp+easy", "lowest score", "fcfs+easy", candidates, ("7",),
-        forecasts, 2, 4,
+        forecasts, 2, 4, "fcfs+easy",
     )  # fmt: skip
 
 
