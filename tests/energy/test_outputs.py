@@ -211,7 +211,19 @@ def test_simulate_takes_a_platform_and_a_power_policy(
         (["--platform", "P", "--power", "psus", "--timeout", "-5"], "timeout"),
         (["--platform", "P", "-n", "5"], "4 nodes"),
         (["--platform", "P", "--may-wait", "1h"], "--price"),
-        (["--platform", "P", "--power", "psus", "--power-rule", "as-published"], "--backfill none"),
+        (
+            [
+                "--platform",
+                "P",
+                "--power",
+                "psus",
+                "--timeout",
+                "5m",
+                "--power-rule",
+                "as-published",
+            ],
+            "--backfill none",
+        ),
         (["--platform", "none.yaml"], "none.yaml"),
     ],
 )
