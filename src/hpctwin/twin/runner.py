@@ -188,9 +188,10 @@ class Twin:
         )
         for name, step in steps:
             if not self._try(name, step):
-                # What comes after it needs it, but for saying how things stand.
-                if name != "keeping":
-                    self._try("keeping", self._housekeeping)
+                # What comes after it needs it, but for letting go and saying how things stand.
+                for other in ("taking charge", "keeping"):
+                    if other != name:
+                        self._try(other, dict(steps)[other])
                 break
 
     def _try(self, name: str, step: Callable[[], bool | None]) -> bool:
@@ -427,7 +428,8 @@ class Twin:
         allowed = self.guard.in_charge()
         wanted = allowed and alone and not self.faults
         now = time.monotonic()
-        if wanted == self.in_charge or now < self._next["retry"]:
+        # To let go waits for nothing.
+        if wanted == self.in_charge or (wanted and now < self._next["retry"]):
             return self.in_charge
         if not wanted:
             if allowed and not self.lends:
