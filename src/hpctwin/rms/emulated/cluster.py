@@ -24,6 +24,7 @@ from hpctwin.rms.emulated.nodes import Nodes, NodeState
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.present import Present, present
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeReservation, Snapshot
+from hpctwin.simulation.lower import pool_of_nodes
 
 __all__ = ["EmulatedCluster"]
 
@@ -170,9 +171,10 @@ class EmulatedCluster:
             self.now_s,
             self.policy,
         )
+        pool = pool_of_nodes(found.base.cluster).tolist()
         for job_id, counts in _planned(found):
             job = self.jobs[job_id]
-            nodes = self.nodes.lowest(counts)
+            nodes = self.nodes.lowest(counts, pool)
             if self._why_not(job) is None and nodes is not None:
                 self._begin(job, nodes)
         if self._look:

@@ -65,14 +65,20 @@ class Nodes:
                 return tuple(chosen)
         return None
 
-    def lowest(self, counts: Sequence[int]) -> tuple[int, ...] | None:
-        """So many free nodes of each pool, of lowest number; None if a pool has fewer."""
-        chosen: list[int] = []
-        for free, count in zip(self._free, counts, strict=True):
-            if len(free) < count:
-                return None
-            chosen += free[:count]
-        return tuple(chosen)
+    def lowest(self, counts: Sequence[int], pool: Sequence[int]) -> tuple[int, ...] | None:
+        """So many free nodes of each pool, of lowest number; None if a pool has fewer.
+
+        Args:
+            counts: how many of each pool.
+            pool: the pool of each node, as the plan has them: what is reserved may be told otherwise there.
+        """
+        left = list(counts)
+        chosen = []
+        for node, number in enumerate(pool):
+            if left[number] and self._holder[node] is None and self.records[node].state == "up":
+                left[number] -= 1
+                chosen.append(node)
+        return None if any(left) else tuple(chosen)
 
     def hold(self, nodes: Iterable[int], job_id: str) -> None:
         """Give free nodes to a job.
