@@ -26,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.rms.slurm_cluster import SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
-from hpctwin.engine import layout
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.records import JobSpec
@@ -101,7 +100,7 @@ def forecasts(config: TwinConfig, manager: SlurmManager) -> list[tuple]:
     simulation.advance()
     ours = {
         present.ids[row]: ms / 1000
-        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
+        for row, ms in enumerate(simulation.column("start").tolist())
         if ms >= 0
     }
     waiting = [j.spec.id for j in picture.core.mirror.jobs.values() if j.start_s is None]

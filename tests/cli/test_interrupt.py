@@ -104,7 +104,7 @@ def test_where_the_engine_stops_for_python_changes_nothing(
         simulation = Simulation(workload, cluster, order, backfill)
         simulation.advance()
         assert simulation.done
-        return [np.asarray(array) for array in simulation.state]
+        return list(simulation.state.state().values())
 
     once = arrays(1e9, 10**9)
     for slice_s, many in ((0.0, 10**9), (1e9, 1), (0.0, 1)):

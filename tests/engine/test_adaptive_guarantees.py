@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
-from hpctwin.engine import layout
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import Category, Dependencies, DependencyKind
 
@@ -129,7 +128,7 @@ PATIENCE_S = 8
 def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.ndarray]:
     """Each job's wait since it was eligible, and the bound on it that docs/adaptive.md states."""
     workload, sim = simulation.workload, simulation.state
-    eligible, start = sim.time[layout.ELIGIBLE] / 1000, sim.time[layout.START] / 1000
+    eligible, start = sim["state"]["eligible"] / 1000, sim["state"]["start"] / 1000
     longest = workload.walltime_ms.max() / 1000
     rank = np.lexsort((workload.job_id, workload.submit_ms, eligible)).argsort()
     bound = np.zeros(len(workload))
@@ -204,8 +203,8 @@ def test_what_comes_later_cannot_move_a_job_past_its_bound(data: st.DataObject) 
         more, CLUSTER, policy=parse_policy(f"adaptive+pack:patience={PATIENCE_S}s")
     )
     simulation.advance()
-    start = simulation.state.time[layout.START] / 1000
-    eligible = simulation.state.time[layout.ELIGIBLE] / 1000
+    start = simulation.column("start") / 1000
+    eligible = simulation.column("eligible") / 1000
     longest = more.walltime_ms.max() / 1000
     # However many come, only those of the first can be ahead of one of the first.
     assert (start - eligible)[: len(first)].max() <= PATIENCE_S + len(first) * longest

@@ -90,17 +90,17 @@ def compared(
         expected_ms=expected,
         **options,
     )
-    state = simulation.state
+    state = simulation.state["state"]
     names = ("state", "eligible", "start", "end", "requeues")
     for row, job in enumerate(reference):
-        flag = int(state.flag[layout.STATE, row])
-        eligible, start, end = (int(t) for t in state.time[:3, row])
+        flag = int(state["phase"][row])
+        eligible, start, end = (int(state[name][row]) for name in names[1:4])
         mine = (
             0 if flag == layout.UNSUBMITTED else flag,
             eligible,
             start,
             end if flag >= layout.COMPLETED else -1,
-            int(state.number[layout.REQUEUES, row]),
+            int(state["requeues"][row]),
         )
         ended = int(job.state) >= layout.COMPLETED
         theirs = (

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.engine import layout
+from hpctwin.engine.passes import kept_of
 
 NODES = 8
 POLICIES = [
@@ -40,11 +41,11 @@ def workloads(draw: st.DrawFn, size: int = 25) -> Workload:
 
 def same(one: Simulation, other: Simulation) -> bool:
     """Whether two simulations are in the same state, bit for bit (``now`` apart)."""
-    for name in layout.Sim._fields:
-        a, b = getattr(one.state, name).copy(), getattr(other.state, name).copy()
-        if name == "count":
-            a[layout.NOW] = b[layout.NOW] = 0
-        if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+    for name in layout.STATE:
+        a, b = one.state[name].copy(), other.state[name].copy()
+        if name == "clock":
+            a["now"] = b["now"] = 0
+        if a.tobytes() != b.tobytes():
             return False
     return True
 
@@ -141,11 +142,11 @@ def test_easy_never_delays_the_head_jobs_reservation(workload: Workload) -> None
     promised: dict[int, int] = {}
     while simulation.advance(instants=1) != "done":
         state = simulation.state
-        waiting = state.number[layout.QUEUE, : state.count[layout.QUEUED]]
+        waiting = state["queue"][: state.clock.queued]
         if len(waiting):
             head = int(waiting[0])
             promised.setdefault(head, reservation(simulation, head))
-    start = simulation.state.time[layout.START]
+    start = simulation.column("start")
     for job, time in promised.items():
         assert start[job] <= time
 
@@ -153,11 +154,11 @@ def test_easy_never_delays_the_head_jobs_reservation(workload: Workload) -> None
 def reservation(simulation: Simulation, job: int) -> int:
     """When enough nodes are free for a job by planned ends, ms; reckoned here, not by the engine."""
     state, workload = simulation.state, simulation.workload
-    running = np.flatnonzero(state.flag[layout.STATE] == layout.RUNNING)
+    running = np.flatnonzero(state["state"]["phase"] == layout.RUNNING)
     free = NODES - int(workload.nodes[running].sum())
-    time = int(state.count[layout.NOW])
+    time = int(state.clock.now)
     ends = sorted(
-        (int(state.time[layout.START, j] + workload.walltime_ms[j]), int(workload.nodes[j]))
+        (int(state["state"]["start"][j] + workload.walltime_ms[j]), int(workload.nodes[j]))
         for j in running
     )
     for end, nodes in ends:
@@ -174,11 +175,11 @@ def test_conservative_never_delays_anyones_reservation(order: str, workload: Wor
     simulation = Simulation(workload, Cluster.uniform(nodes=NODES), order, "conservative")
     promised: dict[int, int] = {}
     while simulation.advance(instants=1) != "done":
-        held = simulation.state.time[layout.HELD]
+        held = kept_of(simulation.state, "conservative")["start"]
         for job in np.flatnonzero(held >= 0):
             assert held[job] <= promised.get(int(job), held[job])
             promised[int(job)] = int(held[job])
-    start = simulation.state.time[layout.START]
+    start = simulation.column("start")
     for job, time in promised.items():
         assert start[job] <= time
 
@@ -208,10 +209,14 @@ def test_an_index_out_of_bounds_is_caught_where_bounds_are_checked() -> None:
     import sys
 
     code = (
-        "import numpy as np\nfrom numba import int64\nfrom hpctwin.engine import jit\n"
+        "import numpy as np\nfrom numba import int64\nfrom hpctwin.engine import jit, rows\n"
         "jit.CACHE_DIR = None\n"
-        "read = jit.jit(int64(int64[::1], int64))(lambda values, i: values[i])\n"
-        "try:\n    read(np.zeros(3, np.int64), 7)\nexcept IndexError:\n    print('caught')\n"
+        "read = jit.Kernel(lambda at, i: rows.sim_at(at).queue[i], int64(int64, int64))\n"
+        "table = np.zeros((len(rows.LAYOUT), 3), np.int64)\n"
+        "values = np.zeros(3, np.int64)\n"
+        "table[list(rows.LAYOUT).index('queue')] = values.ctypes.data, 3, 1\n"
+        "read(table.ctypes.data, 2)\n"
+        "try:\n    read(table.ctypes.data, 7)\nexcept IndexError:\n    print('caught')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
-from hpctwin.engine import layout
+from hpctwin.engine import lists
+from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.policies import Pushdown, make_policy, pas
@@ -69,13 +70,12 @@ def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
     policy = make_policy(pas(memory=1e6), "pushdown", pushdown=chosen)
     simulation = Simulation(workload, cluster, policy=policy)
     simulation.advance()
-    sim = simulation.state
+    sim, push = simulation.state, kept_of(simulation.state, "pushdown")
     plain = simulate_pushdown(workload, cluster, lambda row: equation_1(workload, row), chosen)
     for job in plain:
         found = (
-            sim.time[layout.START, job.row], sim.time[layout.END, job.row],
-            sim.flag[layout.STATE, job.row],
-            sim.push[layout.PUSHED, job.row], sim.push[layout.RISEN, job.row],
+            *(sim["state"][name][job.row] for name in ("start", "end", "phase")),
+            *(push[name][job.row] for name in ("pushed", "risen")),
         )  # fmt: skip
         start = -1 if job.start_ms is None else job.start_ms
         end = -1 if job.end_ms is None else job.end_ms
@@ -102,11 +102,11 @@ def blocked_jobs() -> Workload:
 
 def queue(simulation: Simulation, which: Any) -> list[int]:
     """Jobs of a list of pushdown, first to last."""
-    push, jobs = simulation.state.push, len(simulation.workload)
-    found, at = [], int(push[layout.NEXT, jobs + which])
+    after, jobs = kept_of(simulation.state, "pushdown")["next"], len(simulation.workload)
+    found, at = [], int(after[jobs + which])
     while at < jobs:
         found.append(at)
-        at = int(push[layout.NEXT, at])
+        at = int(after[at])
     return found
 
 
@@ -120,9 +120,9 @@ def test_blocked_jobs_go_four_down_and_after_three_pushdowns_aside() -> None:
         seen.append(
             (
                 simulation.snapshot()["now_s"],
-                queue(simulation, layout.MAIN),
-                queue(simulation, layout.ASIDE),
-                simulation.state.push[layout.PUSHED, :7].tolist(),
+                queue(simulation, lists.MAIN),
+                queue(simulation, lists.ASIDE),
+                kept_of(simulation.state, "pushdown")["pushed"][:7].tolist(),
             )
         )
     # Each of 1 to 5 goes behind four others, so that after five looks the order is as before and job 1,
@@ -138,9 +138,9 @@ def test_blocked_jobs_go_four_down_and_after_three_pushdowns_aside() -> None:
         (0.006, [], [1, 2, 3, 4, 5, 6], [0, 4, 4, 4, 4, 4, 4]),
     ]
     simulation.advance()
-    start_ms = simulation.state.time[layout.START].tolist()
+    start_ms = simulation.column("start").tolist()
     assert start_ms == [0, 100, 100, 101, 101, 102, 102]  # two at once
-    assert simulation.state.push[layout.BLOCKED, 1:7].tolist() == [1] * 6  # by CPU
+    assert kept_of(simulation.state, "pushdown")["blocked"][1:7].tolist() == [1] * 6  # by CPU
 
 
 @pytest.mark.parametrize("order", ["wfp", "fairshare", "nodes - chain"])

@@ -147,8 +147,8 @@ def test_sampled_futures_are_blocks_of_the_past_with_their_distances() -> None:
     seen = set()
     for _ in range(50):
         rows = futures._sample()
-        fixed = futures.site._ahead_jobs.fixed
-        seen.add(tuple((int(fixed[4, r]), int(fixed[0, r]) - 6_000_001) for r in rows))
+        job = futures.site._ahead["job"]
+        seen.add(tuple((int(job["nodes"][r]), int(job["submit"][r]) - 6_000_001) for r in rows))
     assert seen == {
         ((1, 0), (2, 10_000), (3, 30_000)),
         ((2, 0), (3, 20_000)),

@@ -22,7 +22,7 @@ def records_of(
 ) -> tuple[list[JobRecord], list[NodeRecord], list[NodeReservation], dict[str, float]]:
     """Jobs, nodes, reservations, and true runtimes by job id."""
     workload, sim = simulation.workload, simulation.state
-    state, time = sim.flag[layout.STATE], sim.time
+    state, start = sim["state"]["phase"], sim["state"]["start"]
     edges = workload.dependencies
     jobs = []
     for row in np.flatnonzero(state <= layout.RUNNING):
@@ -39,7 +39,7 @@ def records_of(
                     delay_s=edges.delay_ms[e] / MS_PER_S,
                 )
             )
-        nodes = np.flatnonzero(sim.node[layout.NODE_JOB] == row) if running else []
+        nodes = np.flatnonzero(sim["node"]["job"] == row) if running else []
         jobs.append(
             JobRecord(
                 spec=JobSpec(
@@ -56,11 +56,11 @@ def records_of(
                     resources={name: int(v[row]) for name, v in workload.resources.items()},
                     dependencies=tuple(depends),
                 ),
-                start_s=EPOCH_S + time[layout.START, row] / MS_PER_S if running else None,
+                start_s=EPOCH_S + start[row] / MS_PER_S if running else None,
                 node_names=tuple(node_name(n) for n in nodes),
             )
         )
-    down = sim.node[layout.NODE_DOWN] > 0
+    down = sim["node"]["down"] > 0
     nodes = [
         NodeRecord(name=node_name(n), state="down" if down[n] else "up")
         for n in range(simulation.cluster.node_count)

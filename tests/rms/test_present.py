@@ -51,7 +51,7 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
     whole.advance(stop_s)
     # Jobs that depend on one not submitted yet are known to the engine, not to a resource manager.
     edges = workload.dependencies
-    unsubmitted = whole.state.flag[layout.STATE] == layout.UNSUBMITTED
+    unsubmitted = whole.column("phase") == layout.UNSUBMITTED
     if unsubmitted[edges.on].any() or (len(edges) and (edges.delay_ms > 0).any()):
         return
     jobs, nodes, reservations, runtime_s = records_of(whole)
@@ -66,14 +66,14 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.Da
         str(i): (start, end)
         for i, start, end in zip(
             workload.job_id.tolist(),
-            whole.state.time[layout.START].tolist(),
-            whole.state.time[layout.END].tolist(),
+            whole.column("start").tolist(),
+            whole.column("end").tolist(),
             strict=True,
         )
     }
     offset = round(EPOCH_S * MS_PER_S)
     for row, job_id in enumerate(now.ids):
-        start = ahead.state.time[layout.START, row]
+        start = ahead.column("start")[row]
         assert (start - offset if start >= 0 else -1) == expected[job_id][0]
 
 
@@ -99,11 +99,11 @@ def test_down_nodes_cannot_be_used_and_a_drained_one_keeps_its_job_but_takes_no_
     now = present(Cluster.uniform(3), [run, waiting("2", 3)], drained, (), 10.0, FCFS)
     ahead = now.fork()
     ahead.advance()
-    assert ahead.state.time[layout.START].tolist()[1] == -1
+    assert ahead.column("start").tolist()[1] == -1
     now = present(Cluster.uniform(3), [run, waiting("2", 2)], drained, (), 10.0, FCFS)
     ahead = now.fork()
     ahead.advance()
-    assert ahead.state.time[layout.START].tolist()[1] == 100_000
+    assert ahead.column("start").tolist()[1] == 100_000
 
 
 def test_no_job_starts_that_would_run_into_a_reservation() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate, write_workload
 from hpctwin.cli import main
-from hpctwin.engine import layout
+from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation import Moment, explain
@@ -103,11 +103,12 @@ def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, p
         assert sum(m.detail["kept_s"].values()) + sum(m.detail["short_s"].values()) >= whole - 1e-9
     run = Simulation(workload, CLUSTER, policy=parse_policy(policy))
     run.advance()
-    if run.state.push.shape[1]:
+    if run.policy.backfill == "pushdown":
+        push = kept_of(run.state, "pushdown")[row]
         pushed = sum(m.what == "pushed" for m in moments)
         risen = sum(m.detail.get("places", 0) for m in moments)
-        assert pushed == run.state.push[layout.PUSHED, row]
-        assert risen == run.state.push[layout.RISEN, row]
+        assert pushed == push["pushed"]
+        assert risen == push["risen"]
 
 
 def test_the_command_tells_it_and_names_a_job_that_is_not_there(

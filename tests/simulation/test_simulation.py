@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, compare, make_policy, ordering, replay, simulate
+from hpctwin.engine import layout
 from hpctwin.errors import ConfigError, PolicyError, SimulationError, WorkloadError
 from hpctwin.model import Category
 from hpctwin.sweep import fair_starts
@@ -211,8 +212,11 @@ def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing
     simulation = Simulation(random_workload(), MACHINE)
     simulation.advance(500)
     fork = simulation.fork()
-    for mine, theirs in zip(simulation.state, fork.state, strict=True):
-        assert not np.shares_memory(mine, theirs)
+    for name in layout.STATE:
+        assert not np.shares_memory(simulation.state[name], fork.state[name])
+    for name in layout.KNOWN:
+        assert not simulation.state[name].flags.writeable
+        assert not fork.state[name].flags.writeable
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

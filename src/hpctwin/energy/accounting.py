@@ -17,14 +17,14 @@ from hpctwin.energy.modes import (
     mode_rows,
     nodes_of_group,
     split_log,
-    state_rows,
     time_by_mode,
     watts_by_mode,
 )
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.series import Series
-from hpctwin.engine import layout, power_layout
-from hpctwin.engine.layout import Sim
+from hpctwin.engine.layout import COMPUTING
+from hpctwin.engine.powered import spent_ms
+from hpctwin.engine.sim import Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S
 from hpctwin.simulation import Result
@@ -185,7 +185,7 @@ class Energy:
 
     def _computing_watts(self) -> Iterator[tuple[float, float, FloatArray]]:
         """From when to when (s) each node draws what while computing [nodes]."""
-        watts = self.platform.watts()[power_layout.COMPUTING]
+        watts = self.platform.watts()[COMPUTING]
         begin_s = 0.0
         for change in self.changes:
             yield begin_s, change.time_ms / MS_PER_S, watts
@@ -241,10 +241,7 @@ def account(
     changes: tuple[ModeChange, ...] = (),
 ) -> Energy:
     """The accounts at the present instant of a simulation."""
-    spent = sim.node[layout.POWER_SPENT :].copy()
-    row = state_rows(sim)
-    spent[row, np.arange(spent.shape[1])] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE]
-    spent = spent[: 2 + 3 * platform.depths]
+    spent = spent_ms(sim)[: 2 + 3 * platform.depths]
     if changes:
         spent = time_by_mode(platform, changes, spent)
         log = None if log is None else split_log(platform, changes, log)

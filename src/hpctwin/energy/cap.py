@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import PowerPolicy
-from hpctwin.engine.layout import Machine
-from hpctwin.engine.power_layout import COMPUTING, IDLE
+from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload, to_ms
 from hpctwin.simulation.lower import changes_of
@@ -195,18 +195,14 @@ def with_cap(
 
 
 def with_cap_windows(
-    arrays: Machine, machine: Cluster, workload: Workload, cap: PowerCap
-) -> Machine:
-    """The engine's machine with the times at which the cap is higher than at its lowest."""
+    known: Mapping[str, npt.NDArray[Any]], machine: Cluster, workload: Workload, cap: PowerCap
+) -> dict[str, npt.NDArray[Any]]:
+    """What the engine knows, with the times at which the cap is higher than at its lowest."""
     last_s = float(workload.submit_ms.max(initial=0)) / 1000 + AFTER_S
-    column = len(arrays.speed) + list(machine.resources).index(RESOURCE)
+    column = len(known["pool"]) + list(machine.resources).index(RESOURCE)
     rows = [
         (to_ms(start), to_ms(end), column, -math.floor(more))
         for start, end, more in cap.raised(workload.start_epoch_s, last_s)
     ]
-    if not rows:
-        return arrays
-    windows = np.concatenate([arrays.windows, np.array(rows, np.int64).T], axis=1)
-    begun = windows[0] <= 0
-    assert not begun.any() or (windows[0][begun] == 0).all()
-    return arrays._replace(windows=np.ascontiguousarray(windows), maint=changes_of(windows))
+    windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])
+    return {**known, "window": windows, "change": changes_of(windows)}

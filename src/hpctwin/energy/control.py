@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
+from hpctwin.engine.layout import GIVE_UP
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 
@@ -66,17 +66,15 @@ class PowerView:
     def since_s(self) -> npt.NDArray[np.float64]:
         """For how long each node has been in its state, seconds [nodes]."""
         sim = self._simulation.state
-        found: npt.NDArray[np.float64] = (
-            sim.count[layout.NOW] - sim.node[layout.NODE_SINCE]
-        ) / MS_PER_S
+        found: npt.NDArray[np.float64] = (sim.clock.now - sim["node"]["since"]) / MS_PER_S
         return found
 
     @cached_property
     def waiting(self) -> list[tuple[int, float, float]]:
         """Nodes, walltime and wait so far (seconds) of each waiting job, by submit time."""
         sim, workload = self._simulation.state, self._simulation.workload
-        rows = np.sort(sim.number[layout.QUEUE, : sim.count[layout.QUEUED]])
-        wait = (sim.count[layout.NOW] - workload.submit_ms[rows]) / MS_PER_S
+        rows = np.sort(sim["queue"][: sim.clock.queued])
+        wait = (sim.clock.now - workload.submit_ms[rows]) / MS_PER_S
         return list(
             zip(
                 workload.nodes[rows].tolist(),
@@ -138,14 +136,14 @@ def _goes_on_to_ask(simulation: PoweredSimulation, until_s: float | None) -> boo
     """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
     waiting = simulation.snapshot()["waiting"]
     again_s, quiet_s = simulation.again_s, simulation.now_s - simulation.last_s
-    if waiting and (again_s is None or quiet_s * MS_PER_S > layout.GIVE_UP):
+    if waiting and (again_s is None or quiet_s * MS_PER_S > GIVE_UP):
         raise SimulationError(
             f"{len(waiting)} jobs wait at {simulation.now_s:g} s, nothing is left to happen, and the "
             "control function switches no node on"
         )
     if not waiting or again_s is None or (until_s is not None and again_s > until_s):
         return False
-    simulation.state.count[layout.NOW] = to_ms(again_s)
+    simulation.state.clock.now = to_ms(again_s)
     return True
 
 

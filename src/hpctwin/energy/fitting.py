@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from hpctwin.energy.cap import DAY_S, PowerCap
-from hpctwin.energy.modes import state_rows
-from hpctwin.engine.power_layout import COMPUTING, IDLE
+from hpctwin.engine.layout import COMPUTING, IDLE
+from hpctwin.engine.powered import state_rows
 
 if TYPE_CHECKING:
     from hpctwin.energy.simulation import PoweredSimulation

@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.platform import Platform
-from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Sim
-from hpctwin.engine.power_layout import COMPUTING, DEPTH_STATES, IDLE
+from hpctwin.engine.layout import COMPUTING
 
 __all__ = [
     "ModeChange",
-    "Work",
     "mode_rows",
     "nodes_of_group",
-    "rescale",
-    "spent_so_far",
     "split_log",
-    "state_rows",
     "time_by_mode",
     "watts_by_mode",
 ]
 
 IntArray = npt.NDArray[np.int64]
-Work = Mapping[int, tuple[int, Fraction]]
-"""By job: what was left to do at a time (ms), in ms on the machine the runtimes were measured on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,60 +38,6 @@ class ModeChange:
     group: int
     mode: str
     spent_ms: IntArray
-
-
-def rescale(
-    pools: IntArray,
-    speed: npt.NDArray[np.float64],
-    work: Work,
-    jobs: Jobs,
-    machine: Machine,
-    sim: Sim,
-    *,
-    terminate: bool,
-) -> dict[int, tuple[int, Fraction]]:
-    """Let running jobs go on at other speeds: what is left of each takes as much longer or shorter.
-
-    Args:
-        pools: whose speed changes.
-        speed: of all pools from now on; the machine has those so far.
-        work: what was left of jobs when their speed changed last.
-        jobs: of the engine.
-        machine: of the engine.
-        sim: of the engine; ends of running jobs are changed.
-        terminate: whether walltimes end jobs.
-
-    Returns:
-        What is left of each job whose speed changed.
-    """
-    now = int(sim.count[layout.NOW])
-    left: dict[int, tuple[int, Fraction]] = {}
-    for j in sim.running[layout.RUNS, : sim.count[layout.RUN]].tolist():
-        used = np.flatnonzero(sim.take[j] > 0) if len(machine.speed) > 1 else np.array([0])
-        if not np.isin(used, pools).any():
-            continue
-        start = int(sim.time[layout.START, j])
-        since, todo = work.get(j, (start, Fraction(int(jobs.fixed[layout.RUNTIME, j]))))
-        at = max(now, start)
-        done = (at - since) * _exact(machine.speed[used].min())
-        todo = max(Fraction(0), todo - done)
-        left[j] = (at, todo)
-        end = at + math.ceil(todo / _exact(speed[used].min()))
-        limit = start + int(jobs.fixed[layout.LIMIT, j])
-        cut = terminate and end > limit
-        ends_well = layout.FAILED if jobs.fixed[layout.FAILS, j] else layout.COMPLETED
-        sim.flag[layout.OUTCOME, j] = layout.WALLTIME if cut else ends_well
-        sim.time[layout.END, j] = limit if cut else end
-    heap = sim.running[:2, : sim.count[layout.ENDS]]
-    heap[0] = sim.time[layout.END, heap[1]]
-    # A sorted table is a heap.
-    heap[:] = heap[:, np.lexsort((heap[1], heap[0]))]
-    return left
-
-
-def _exact(speed: float) -> Fraction:
-    """A speed as its decimals say: 0.7 is seven tenths, not the nearest binary number."""
-    return Fraction(float(speed)).limit_denominator(10**9)
 
 
 def mode_rows(platform: Platform, changes: Sequence[ModeChange]) -> dict[str, int]:
@@ -191,20 +127,3 @@ def split_log(platform: Platform, changes: Sequence[ModeChange], log: IntArray) 
 def _count_up(sizes: IntArray) -> IntArray:
     """0, 1, … for each size, one after the other."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-
-
-def spent_so_far(sim: Sim) -> IntArray:
-    """Time that each node has been idle and computing, up to now [2, nodes]."""
-    spent = sim.node[layout.POWER_SPENT : layout.POWER_SPENT + COMPUTING + 1].copy()
-    for state in (IDLE, COMPUTING):
-        mine = sim.node[layout.NODE_POWER] == state
-        spent[state, mine] += sim.count[layout.NOW] - sim.node[layout.NODE_SINCE, mine]
-    return spent
-
-
-def state_rows(sim: Sim) -> IntArray:
-    """The row of the state that each node is in [nodes]."""
-    state = sim.node[layout.NODE_POWER]
-    depth = sim.node[layout.NODE_DEPTH]
-    rows: IntArray = np.where(state <= COMPUTING, state, state + DEPTH_STATES * depth)
-    return rows

@@ -5,28 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from hpctwin.engine import power_layout
-from hpctwin.engine.power_layout import AUTO, GIVEN_ORDERS, MANAGED, UNAWARE
+from hpctwin.engine.layout import ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE
 from hpctwin.errors import ConfigError, UnknownNameError
 
-__all__ = ["FAULTS", "KINDS", "PowerPolicy", "Rule"]
+__all__ = ["FAULTS", "KINDS", "PASS_FAULTS", "PowerPolicy", "Rule"]
 
 Rule = Literal["sound", "as-published"]
-KINDS = {
-    "none": UNAWARE,
-    "psus": UNAWARE,
-    "psas-auto": AUTO,
-    "psas-ipm": MANAGED,
-    "orders": GIVEN_ORDERS,
-}
+KINDS = ("none", "psus", "psas-auto", "psas-ipm", "orders")
 
-FAULTS = {
-    "three-waiting": power_layout.THREE_WAITING,
-    "lost-reservation": power_layout.LOST_RESERVATION,
-    "stops-while-off": power_layout.STOPS_WHILE_OFF,
-    "sleepers-first": power_layout.NO_FAULT,  # a matter of placement
-    "hides-switching-off": power_layout.HIDES_SWITCHING_OFF,
-}
+PASS_FAULTS = ("three-waiting", "lost-reservation", "stops-while-off")
+"""Those of EASY itself."""
+FAULTS = (*PASS_FAULTS, "sleepers-first", "hides-switching-off")
 """Faults of SPARS's schedulers: EASY backfills only with three jobs waiting; the head's reservation is
 lost if a job before it started in the same pass; no backfilling while the head is wider than what is not
 switching off; sleeping nodes are taken before idle ones as soon as one is needed; nodes that are
@@ -73,6 +62,21 @@ class PowerPolicy:
             raise ConfigError(f"keep of a power policy is {self.keep}, it must be 0 or more")
         if self.rule not in ("sound", "as-published"):
             raise ConfigError(f"rule is {self.rule!r}, it must be sound or as-published")
+
+    @property
+    def shown(self) -> int:
+        """Which of the nodes that are not active jobs may be given, in the engine's words."""
+        if self.kind in ("psas-ipm", "orders"):
+            return int(ONLY_ACTIVE)
+        published = self.kind == "psas-auto" and self.rule == "as-published"
+        return int(
+            NOT_SWITCHING_OFF if published or self.fault == "hides-switching-off" else ALL_NODES
+        )
+
+    @property
+    def by_node(self) -> bool:
+        """Whether it plans by node, as SPARS's published power manager does, jobs and all."""
+        return self.kind == "psas-ipm" and self.rule == "as-published"
 
     @property
     def name(self) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,19 +14,31 @@ from hpctwin.energy.accounting import Energy, account
 from hpctwin.energy.cap import PowerCap, with_cap, with_cap_windows
 from hpctwin.energy.control import Control, advance_controlled
 from hpctwin.energy.fitting import ModeFitting
-from hpctwin.energy.modes import ModeChange, nodes_of_group, rescale, spent_so_far, state_rows
-from hpctwin.energy.modes import Work as WorkLeft
+from hpctwin.energy.modes import ModeChange, nodes_of_group
 from hpctwin.energy.platform import Platform
-from hpctwin.energy.power import FAULTS, KINDS, PowerPolicy
-from hpctwin.energy.state import check_parts, first_timeout, new_power, with_begins, with_power
-from hpctwin.engine import layout, power_layout
-from hpctwin.engine.layout import Rules, Work
-from hpctwin.engine.power_layout import Power, PowerRules
+from hpctwin.energy.power import PASS_FAULTS, PowerPolicy
+from hpctwin.energy.state import begins_ms, check_parts, first_timeout, published_watts, sleeps
+from hpctwin.engine import layout
+from hpctwin.engine.begin import hold_until
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.powered import (
+    Work,
+    change_speed,
+    hide_nodes,
+    past_states,
+    spent_ms,
+    state_rows,
+)
+from hpctwin.engine.sim import Sim
+from hpctwin.engine.state import choose_pass, more_log, new_sim
 from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lower import pool_of_nodes
+
+if TYPE_CHECKING:
+    from hpctwin.engine.power_passes import PowerPass
 
 __all__ = ["PoweredSimulation", "simulate_powered"]
 
@@ -79,9 +91,6 @@ class PoweredSimulation(Simulation):
             )
         if cap is not None:
             workload, machine = with_cap(workload, machine, platform, power, cap)
-        super().__init__(workload, machine, order, backfill, track_nodes=True, **options)
-        if cap is not None:
-            self._machine = with_cap_windows(self._machine, machine, workload, cap)
         self.platform = platform
         self.power = power
         self.log = log
@@ -97,18 +106,28 @@ class PoweredSimulation(Simulation):
                 f"a control function needs power policy 'orders', not {power.kind!r}: else two would "
                 "switch the same nodes"
             )
-        check_parts(self.policy, platform, power)
         self._cap = cap
         if self._lowers and control is not None:
             raise ConfigError("a cap that lowers modes does not go with a control function")
         self._changes: tuple[ModeChange, ...] = ()
-        self._work: WorkLeft = {}
+        self._work: Work = {}
         self._pool = pool_of_nodes(machine)
-        self._sim = with_power(self._sim, max(platform.depths, 1))
-        if begin_s is not None:
-            self._sim = with_begins(self._sim, begin_s, workload.job_id)
-        self._power = new_power(platform, power, self._pool, self._sim.node.shape[1])
-        self._sim.count[layout.TIMER] = first_timeout(self._power)
+        self._begin_s = begin_s
+        super().__init__(workload, machine, order, backfill, track_nodes=True, **options)
+        check_parts(self.policy, platform, power)
+
+    def _new_sim(self, known: Mapping[str, npt.NDArray[Any]], seed: int) -> Sim:
+        if self._cap is not None:
+            known = with_cap_windows(known, self.cluster, self.workload, self._cap)
+        known = {**known, "sleep": sleeps(self.platform, self.power, self._pool)}
+        known["pool"]["keep"] = self.power.keep
+        depths = max(self.platform.depths, 1)
+        sim = new_sim(known, seed=seed, depths=depths, waits=self._begin_s is not None)
+        if self._begin_s is not None:
+            hold_until(sim, begins_ms(self._begin_s, self.workload.job_id))
+        choose_pass(sim, self._pass())
+        sim.clock.timer = first_timeout(known["sleep"], depths)
+        return sim
 
     def energy(self) -> Energy:
         """Time and energy of each node in each state so far, and of each job."""
@@ -149,7 +168,7 @@ class PoweredSimulation(Simulation):
         Raises:
             SimulationError: a node is in another state, is not there, or has no sleep state.
         """
-        from hpctwin.engine.kernel_powered import give_orders
+        from hpctwin.engine.power_passes import give_orders
 
         states = self.node_states
         for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
@@ -165,13 +184,10 @@ class PoweredSimulation(Simulation):
                 if not self._sleeps[node]:
                     raise SimulationError(f"node {node} has no sleep state; it stays on")
             if len(chosen):
-                self._widen_log()
-                power, rules = self._more_arguments()[:2]
-                give_orders(chosen, number, self._machine, self._sim, power, rules)
-                ends = int(power.count[power_layout.HEAP])
-                if ends:
-                    timer = min(int(self._sim.count[layout.TIMER]), int(power.heap[0, 0]))
-                    self._sim.count[layout.TIMER] = timer
+                if self.log:
+                    more_log(self._sim)
+                self.decided()
+                give_orders(self._sim.address, chosen, number)
 
     @property
     def modes(self) -> list[str]:
@@ -223,20 +239,13 @@ class PoweredSimulation(Simulation):
         pools = np.unique(self._pool[nodes])
         # The rest of a node's speed is the cluster's.
         rest = self.cluster.nodes[number].speed / own.initial.speed
-        speed = self._machine.speed.copy()
+        speed = self._sim["pool"]["speed"].copy()
         speed[pools] = rest * own.modes[mode].speed
-        left = rescale(
-            pools,
-            speed,
-            self._work,
-            self._jobs,
-            self._machine,
-            self._sim,
-            terminate=self.overrun == "terminate",
-        )
+        terminate = self.overrun == "terminate"
+        left = change_speed(self._sim, pools, speed, self._work, terminate=terminate)
         self._work = {**self._work, **left}
-        self._machine = self._machine._replace(speed=speed)
-        change = ModeChange(round(self.now_s * MS_PER_S), number, mode, spent_so_far(self._sim))
+        awake = spent_ms(self._sim)[: layout.COMPUTING + 1]
+        change = ModeChange(round(self.now_s * MS_PER_S), number, mode, awake)
         self._changes = (*self._changes, change)
 
     @cached_property
@@ -262,22 +271,22 @@ class PoweredSimulation(Simulation):
         """
         check_parts(policy or self.policy, self.platform, power or self.power)
         twin = super().fork(policy, arrivals=arrivals)
-        twin._power = Power(*(array.copy() for array in self._power))  # type: ignore[arg-type]
         if power is not None:
             twin._change_power(power)
         if self._untouched:
             # A pass now would come before the events of the first instant.
-            count = twin._sim.count
-            count[layout.PASS_DUE] = 0
-            count[layout.TIMER] = first_timeout(twin._power, int(count[layout.NOW]))
+            clock = twin._sim.clock
+            depths = max(self.platform.depths, 1)
+            clock.pass_due = 0
+            clock.timer = first_timeout(twin._sim["sleep"], depths, int(clock.now))
         return twin
 
     @property
     def _untouched(self) -> bool:
         """Whether nothing has happened yet, and no node was switched."""
-        sim = self._sim
-        switched = sim.node[[layout.NODE_POWER, layout.NODE_SINCE]].any()
-        return not sim.count[layout.INSTANTS] and not switched
+        node = self._sim["node"]
+        switched = node["power"].any() or node["since"].any()
+        return not self._sim.clock.instants and not switched
 
     def save(self, path: str | Path) -> None:
         """Not there for simulations with power states.
@@ -300,87 +309,64 @@ class PoweredSimulation(Simulation):
 
     def _change_power(self, power: PowerPolicy) -> None:
         """Go on under another power policy; nodes are hidden from jobs as it hides them."""
-        fresh = new_power(self.platform, power, self._pool, self._sim.node.shape[1])
-        self._power = self._power._replace(timeout=fresh.timeout, keep=fresh.keep)
+        before = self._pass()
         self.power = power
-        node = self._sim.node
-        managed = KINDS[power.kind] == power_layout.MANAGED
-        auto = KINDS[power.kind] == power_layout.AUTO and power.rule == "as-published"
-        state = node[layout.NODE_POWER]
-        off = (managed & (state > power_layout.COMPUTING)) | (
-            auto & (state == power_layout.SWITCHING_OFF)
-        )
-        hidden = (off & (node[layout.NODE_JOB] < 0)).astype(np.int64)
-        more = hidden - node[layout.NODE_DOWN]
-        np.subtract.at(self._sim.amount[layout.FREE], self._pool, more)
-        node[layout.NODE_DOWN] = hidden
-        self._sim.count[layout.UNPOWERED] = hidden.sum()
-        self._sim.count[[layout.PASS_DUE, layout.COMPRESS]] = 1
+        self._decided = None
+        pool = self._sim["pool"].copy()
+        pool["keep"] = power.keep
+        self._sim.know(sleep=sleeps(self.platform, power, self._pool), pool=pool)
+        if self._pass() is not before:
+            choose_pass(self._sim, self._pass())
+        hide_nodes(self._sim, power.shown)
 
-    def _kernel(self) -> Callable[..., int]:
-        from hpctwin.engine.kernel_powered import advance_powered
+    def _pass(self) -> Pass:
+        if self.power.by_node:
+            from hpctwin.engine.power_published import NO_PASS
 
-        kernel: Callable[..., int] = advance_powered
-        return kernel
+            return NO_PASS
+        if self.power.fault in PASS_FAULTS:
+            from hpctwin.engine.power_faults import FAULTY
 
-    def _more_arguments(self) -> tuple[Any, ...]:
-        power = self.power
-        rules = PowerRules(
-            kind=int(KINDS[power.kind]),
-            as_published=int(power.rule == "as-published"),
-            fault=int(FAULTS[power.fault]) if power.fault else 0,
-            depths=max(self.platform.depths, 1),
-            log=int(self.log),
-            stepped=int(power.kind == "orders" or self._lowers),
-        )
-        in_order = self._rules()._replace(backfill=int(layout.BACKFILL_NONE))
-        unprotected = in_order._replace(backfill=int(layout.BACKFILL_FIRST_FIT))
-        return self._power, rules, in_order, unprotected
+            return FAULTY[self.power.fault]
+        return super()._pass()
 
-    def _new_work(self) -> Work:
-        work = super()._new_work()
-        rows = len(work.time) + 2 * self._sim.node.shape[1]
-        return work._replace(
-            time=np.empty(rows, np.int64), amount=np.empty((rows, work.amount.shape[1]), np.int64)
-        )
+    def _power_pass(self) -> PowerPass:
+        from hpctwin.engine.power_passes import MANAGED, UNAWARE
+
+        if self.power.by_node:
+            from hpctwin.engine.power_published import BY_NODE
+
+            return BY_NODE
+        return MANAGED if self.power.kind == "psas-ipm" else UNAWARE
+
+    def _numbers(self, found: Pass) -> IntArray:
+        values = {**self.policy.numbers(), **published_watts(self.platform)}
+        numbers: IntArray = found.settings(values)
+        return numbers
 
     def _make_room(self) -> None:
         super()._make_room()
-        self._widen_log()
+        if self.log:
+            more_log(self._sim)
 
-    def _widen_log(self) -> None:
-        """Room in the record of states for all that one instant can add."""
-        if not self.log:
-            return
-        used = int(self._power.count[power_layout.LOGGED])
-        nodes = self._sim.node.shape[1]
-        if used + 6 * nodes > self._power.log.shape[1]:
-            wider = np.zeros((4, 2 * self._power.log.shape[1] + 12 * nodes), np.int64)
-            wider[:, :used] = self._power.log[:, :used]
-            self._power = self._power._replace(log=wider)
-
-    def _rules(self) -> Rules:
-        rules = super()._rules()
+    def _rules(self) -> dict[str, Any]:
         power = self.power
-        published = power.rule == "as-published"
-        if power.kind == "psas-ipm" and published:
-            return rules._replace(placement=int(layout.GIVEN))
-        if power.kind == "psas-auto" and self.policy.placement in ("first-fit", "best-fit"):
-            sleepers_first = published or power.fault == "sleepers-first"
-            placement = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
-            return rules._replace(placement=int(placement))
+        rules = super()._rules() | {
+            "shown": power.shown,
+            "depths": max(self.platform.depths, 1),
+            "log": self.log,
+            "stepped": power.kind == "orders" or self._lowers,
+        }
+        if power.by_node:
+            rules["placement"] = layout.GIVEN
+        elif power.kind == "psas-auto" and self.policy.placement in ("first-fit", "best-fit"):
+            sleepers_first = power.rule == "as-published" or power.fault == "sleepers-first"
+            rules["placement"] = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
         return rules
 
     def _log(self) -> IntArray | None:
         """Node, row of the state, start and end in ms of all states so far; None if not kept."""
-        if not self.log:
-            return None
-        past = self._power.log[:, : self._power.count[power_layout.LOGGED]]
-        nodes = np.arange(self._sim.node.shape[1])
-        since = self._sim.node[layout.NODE_SINCE]
-        now = np.full(len(nodes), self._sim.count[layout.NOW])
-        present = np.stack([nodes, state_rows(self._sim), since, now])
-        return np.concatenate([past, present[:, since < now]], axis=1)
+        return past_states(self._sim) if self.log else None
 
 
 def simulate_powered(

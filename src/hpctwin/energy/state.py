@@ -1,4 +1,4 @@
-"""Making the state of a simulation with power states; what goes together and what does not."""
+"""What the engine knows of a platform and a power policy; what goes together and what does not."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.platform import Platform
-from hpctwin.energy.power import PowerPolicy
-from hpctwin.engine import layout, power_layout
-from hpctwin.engine.layout import Sim
-from hpctwin.engine.power_layout import Power
+from hpctwin.energy.power import PASS_FAULTS, PowerPolicy
+from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.policies import Policy
 
-__all__ = ["check_parts", "first_timeout", "new_power", "with_begins", "with_power"]
+__all__ = ["begins_ms", "check_parts", "first_timeout", "published_watts", "sleeps"]
 
 IntArray = npt.NDArray[np.int64]
 
 
-def with_power(sim: Sim, depths: int) -> Sim:
-    """The state with all nodes on and idle."""
-    states = 2 + 3 * depths
-    more = np.zeros((layout.POWER_SPENT + states - 3, sim.node.shape[1]), np.int64)
-    return sim._replace(node=np.concatenate([sim.node, more]))
+def begins_ms(begin_s: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> IntArray:
+    """When jobs may begin, ms [jobs].
 
-
-def with_begins(sim: Sim, begin_s: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> Sim:
-    """The state with jobs held until they may begin, as by a dependency that comes true then."""
-    size = sim.time.shape[1]
+    Raises:
+        ConfigError: there is not one time for each job, or one is no time.
+    """
+    size = len(ids)
     if begin_s.shape != (size,):
         raise ConfigError(f"begin_s has shape {begin_s.shape}, it must be ({size},): one per job")
     wrong = np.flatnonzero(~(begin_s * MS_PER_S < NEVER_MS))
@@ -39,69 +34,56 @@ def with_begins(sim: Sim, begin_s: npt.NDArray[np.float64], ids: npt.NDArray[Any
         raise ConfigError(
             f"job {ids[row]}: begin_s is {begin_s[row]:g}, it must be a finite number"
         )
-    time = np.full((layout.RELEASE + 1, size), -1, np.int64)
-    time[: len(sim.time)] = sim.time
-    time[layout.RELEASE] = np.maximum(
-        time[layout.RELEASE], np.rint(np.maximum(begin_s, 0.0) * MS_PER_S).astype(np.int64)
-    )
-    return sim._replace(time=time, releases=np.zeros((2, size), np.int64))
+    ms: IntArray = np.rint(np.maximum(begin_s, 0.0) * MS_PER_S).astype(np.int64)
+    return ms
 
 
-def new_power(platform: Platform, power: PowerPolicy, pool: IntArray, nodes: int) -> Power:
-    """The engine's data of node power states at the beginning.
+def sleeps(platform: Platform, power: PowerPolicy, pool: IntArray) -> npt.NDArray[Any]:
+    """The sleep depths of the nodes of each pool, as the engine has them [pools * depths].
 
     Args:
         platform: the nodes.
         power: the power policy.
         pool: of each node [nodes].
-        nodes: how many.
     """
     depths = max(platform.depths, 1)
     groups = list(platform.group_of_node())
     pools = int(pool.max()) + 1
-    table = np.zeros((2, pools * depths), np.int64)
-    timeout = np.full(pools * depths, NEVER_MS, np.int64)
-    watts = np.zeros((2, pools))
+    table = records("sleep", pools * depths, timeout=NEVER_MS)
     for p in range(pools):
         group = groups[int(np.flatnonzero(pool == p)[0])]
-        watts[power_layout.ACTIVE_W, p] = group.initial.power_w
         for depth, state in enumerate(group.sleep):
-            column = p * depths + depth
-            table[power_layout.OFF_TIME, column] = to_ms(state.switch_off.time)
-            table[power_layout.ON_TIME, column] = to_ms(state.switch_on.time)
+            row = table[p * depths + depth : p * depths + depth + 1]
+            row["off_time"] = to_ms(state.switch_off.time)
+            row["on_time"] = to_ms(state.switch_on.time)
             if depth == 0:
-                watts[power_layout.BOOT_W, p] = state.switch_on.power_w
                 if power.kind != "none" and power.timeout_s is not None:
-                    timeout[column] = to_ms(power.timeout_s)
+                    row["timeout"] = to_ms(power.timeout_s)
             elif depth <= len(power.deeper_s):
-                timeout[column] = to_ms(power.deeper_s[depth - 1])
-    count = np.zeros(power_layout.POWER_COUNTS, np.int64)
-    count[power_layout.WAKE_AT] = NEVER_MS
-    return Power(
-        count=count,
-        heap=np.zeros((2, nodes), np.int64),
-        table=table,
-        timeout=timeout,
-        keep=np.full(pools, power.keep, np.int64),
-        watts=watts,
-        pool=np.zeros((2, pools), np.int64),
-        node=np.zeros((3, nodes), np.int64),
-        cost=np.zeros(nodes),
-        log=np.zeros((4, 0), np.int64),
-    )
+                row["timeout"] = to_ms(power.deeper_s[depth - 1])
+    return table
 
 
-def first_timeout(power: Power, now: int = 0) -> int:
+def published_watts(platform: Platform) -> dict[str, float]:
+    """What a node draws, as SPARS's published rule reckons, W."""
+    group = platform.nodes[0]
+    return {
+        "active_w": group.initial.power_w,
+        "boot_w": group.sleep[0].switch_on.power_w if group.sleep else 0.0,
+    }
+
+
+def first_timeout(sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
     """When the first node is switched off that has been idle since time zero, ms; NEVER for none.
 
     Nothing else may happen for long: the first job may come late.
 
     Args:
-        power: at the beginning.
+        sleep: what `sleeps` gave.
+        depths: how many to a pool.
         now: the present, ms; not before that.
     """
-    depths = len(power.timeout) // len(power.keep)
-    first = int(power.timeout[::depths].min())
+    first = int(sleep["timeout"][::depths].min())
     return first if first >= NEVER_MS else max(first, now)
 
 
@@ -125,6 +107,10 @@ def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
         raise ConfigError(
             "SPARS's published rule is there without backfilling only (--backfill none); its EASY forms "
             "are not sound, see docs/energy.md"
+        )
+    if power.fault in PASS_FAULTS and policy.backfill != "easy":
+        raise ConfigError(
+            f"fault {power.fault!r} goes with backfill 'easy', not {policy.backfill!r}"
         )
     only_one = len(platform.nodes) == 1 and platform.depths <= 1
     if power.rule == "as-published" and power.kind == "psas-ipm" and not only_one:

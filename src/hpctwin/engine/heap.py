@@ -1,85 +1,72 @@
-"""Binary heaps of (time, job), smallest first.
-
-A heap is the first two rows of a table, times and jobs; its size is kept in a row of ``count``.
-"""
+"""Binary heaps of (time, job), smallest first. Who has a heap keeps count of its entries."""
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
-    I64,
-    ZERO,
-    I64x2,
-)
-
-TIME, JOB = 0, 1
+from hpctwin.engine.layout import ZERO, Event, Table
 
 
-@jit()
-def heap_push(table: I64x2, count: I64, row: int, time: int, job: int) -> None:
-    """Add an entry."""
-    i = count[row]
-    count[row] = i + 1
+@jit
+def heap_push(heap: Table[Event], n: int, time: int, job: int) -> int:
+    """Add an entry to ``n``; how many there are now."""
+    _rise(heap, n, time, job)
+    return n + 1
+
+
+@jit
+def heap_pop(heap: Table[Event], n: int) -> int:
+    """Take the smallest of ``n`` entries off and return its job."""
+    top = heap[0].job
+    if n > 1:
+        _sink(heap, n - 1, ZERO, heap[n - 1].time, heap[n - 1].job)
+    return top
+
+
+@jit
+def heap_remove(heap: Table[Event], n: int, job: int) -> None:
+    """Take one job's entry off, wherever it is; rare, hence a plain search."""
+    i = ZERO
+    while heap[i].job != job:
+        i += 1
+    last = n - 1
+    if i == last:
+        return
+    i = _rise(heap, i, heap[last].time, heap[last].job)
+    _sink(heap, last, i, heap[last].time, heap[last].job)
+
+
+@jit
+def _rise(heap: Table[Event], i: int, time: int, job: int) -> int:
+    """Write an entry at or above a place; where."""
     while i > 0:
         up = (i - 1) // 2
-        if table[TIME, up] < time or (table[TIME, up] == time and table[JOB, up] <= job):
+        if heap[up].time < time or (heap[up].time == time and heap[up].job <= job):
             break
-        table[TIME, i] = table[TIME, up]
-        table[JOB, i] = table[JOB, up]
+        heap[i].time = heap[up].time
+        heap[i].job = heap[up].job
         i = up
-    table[TIME, i] = time
-    table[JOB, i] = job
+    heap[i].time = time
+    heap[i].job = job
+    return i
 
 
-@jit()
-def _sink(table: I64x2, n: int, i: int, time: int, job: int) -> None:
+@jit
+def _sink(heap: Table[Event], n: int, i: int, time: int, job: int) -> None:
+    """Write an entry at or below a place of ``n``."""
     while True:
         child = 2 * i + 1
         if child >= n:
             break
         other = child + 1
         if other < n and (
-            table[TIME, other] < table[TIME, child]
-            or (table[TIME, other] == table[TIME, child] and table[JOB, other] < table[JOB, child])
+            heap[other].time < heap[child].time
+            or (heap[other].time == heap[child].time and heap[other].job < heap[child].job)
         ):
             child = other
-        if time < table[TIME, child] or (time == table[TIME, child] and job <= table[JOB, child]):
+        if time < heap[child].time or (time == heap[child].time and job <= heap[child].job):
             break
-        table[TIME, i] = table[TIME, child]
-        table[JOB, i] = table[JOB, child]
+        heap[i].time = heap[child].time
+        heap[i].job = heap[child].job
         i = child
-    table[TIME, i] = time
-    table[JOB, i] = job
-
-
-@jit()
-def heap_pop(table: I64x2, count: I64, row: int) -> int:
-    """Take the smallest entry off and return its job."""
-    top = table[JOB, 0]
-    n = count[row] - 1
-    count[row] = n
-    if n > 0:
-        _sink(table, n, ZERO, table[TIME, n], table[JOB, n])
-    return top
-
-
-@jit()
-def heap_remove(table: I64x2, count: I64, row: int, job: int) -> None:
-    """Take one job's entry off, wherever it is; rare, hence a plain search."""
-    n = count[row] - 1
-    i = 0
-    while table[JOB, i] != job:
-        i += 1
-    count[row] = n
-    if i == n:
-        return
-    time = table[TIME, n]
-    last = table[JOB, n]
-    while i > 0:
-        up = (i - 1) // 2
-        if table[TIME, up] < time or (table[TIME, up] == time and table[JOB, up] <= last):
-            break
-        table[TIME, i] = table[TIME, up]
-        table[JOB, i] = table[JOB, up]
-        i = up
-    _sink(table, n, i, time, last)
+    heap[i].time = time
+    heap[i].job = job

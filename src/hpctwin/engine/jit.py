@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numba
 
-__all__ = ["CACHE_DIR", "jit", "kept_on_disk"]
+from hpctwin.engine.linking import KernelCompiler, PartCompiler
+
+__all__ = ["CACHE_DIR", "Kernel", "address_of", "jit", "kept_on_disk"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Numba's own hints leave out its settings and some options.
 _config: Any = numba.config
@@ -29,7 +34,7 @@ def _cache_dir() -> Path | None:
     if base is None:
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     digest = hashlib.sha256(f"{numba.__version__} {_config.BOUNDSCHECK}".encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(source.read_bytes())
     folder = Path(base) / "hpctwin" / f"engine-{digest.hexdigest()[:16]}"
     try:
@@ -65,30 +70,62 @@ def kept_on_disk() -> Iterator[bool]:
         _config.CACHE_DIR = before
 
 
-def jit(signature: Any = None, *, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Numba's njit as the engine uses it: without the GIL, division as in NumPy.
+def jit(function: F) -> F:
+    """A part of the kernels that call it; compiled with each of them, and never alone."""
+    compiled: F = _njit(
+        nogil=True,
+        error_model="numpy",
+        # Without these, numba counts references at each access and makes Python wrappers for each part.
+        _nrt=False,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        pipeline_class=PartCompiler,
+    )(function)
+    return compiled
 
-    Functions with a signature are entries: compiled at once, kept on disk, called from Python. The
-    others are compiled as part of the entries that call them. With ``inline`` a function becomes part of
-    its callers before they are compiled: a call that hands over all the engine's arrays costs some
-    50 ns, which tells where it is made once an instant.
+
+class Kernel:
+    """A function compiled when it is first used, and kept on disk.
+
+    Args:
+        function: it, a part or not, and what it calls is compiled as one.
+        signature: of what it takes and gives.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        with kept_on_disk() as kept:
-            entry = signature is not None
-            decorator = _njit(
-                signature,
-                cache=kept and entry,
-                nogil=True,
-                inline="always" if inline else "never",
-                error_model="numpy",
-                # Without these two, numba counts references at each array access and makes a Python
-                # wrapper for each helper: the engine would be ten times slower, its build too.
-                _nrt=False,
-                no_cpython_wrapper=not entry,
-                no_cfunc_wrapper=True,
-            )
-            return decorator(function)
+    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+        self._function = getattr(function, "py_func", function)
+        self._signature = signature
+        self._lock = threading.Lock()
+        self._dispatcher: Any = None
 
-    return decorate
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it from Python."""
+        return (self._dispatcher or self.compiled())(*arguments)
+
+    def compiled(self) -> Any:
+        """The compiled function."""
+        with self._lock:
+            if self._dispatcher is None:
+                with kept_on_disk() as kept:
+                    self._dispatcher = _njit(
+                        self._signature,
+                        cache=kept,
+                        nogil=True,
+                        error_model="numpy",
+                        _nrt=False,
+                        no_cfunc_wrapper=True,
+                        pipeline_class=KernelCompiler,
+                    )(self._function)
+            return self._dispatcher
+
+    @property
+    def address(self) -> int:
+        """Where other kernels find it."""
+        return address_of(self.compiled())
+
+
+def address_of(dispatcher: Any) -> int:
+    """The address of the only compiled form of a function, which lives as long as the function does."""
+    (form,) = dispatcher.overloads.values()
+    address: int = form.library.get_pointer_to_function(form.fndesc.llvm_func_name)
+    return address

@@ -1,39 +1,63 @@
-"""The compiled entry to the engine, and the compiled types of its arguments."""
+"""The compiled entries to the engine that every simulation needs."""
 
 from __future__ import annotations
 
-import numba
-import numpy as np
-from numba import float64, int64, types
+from typing import Any
+
+import numpy.typing as npt
+from numba import int64, types
 
 from hpctwin.engine import loop
-from hpctwin.engine.abi import JobView
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
+from hpctwin.engine.jit import Kernel, address_of
+from hpctwin.engine.passes import Pass, find_pass, pass_names
+from hpctwin.engine.power_passes import PowerPass
+from hpctwin.engine.sim import single
 
-__all__ = ["ADVANCE_SIGNATURE", "ORDER_SIGNATURE", "advance", "reorder"]
+__all__ = ["advance", "all_kernels", "hooks", "inner_advance", "reorder"]
 
-_VIEW = types.NamedUniTuple(float64, len(JobView._fields), JobView)
-ORDER_SIGNATURE = float64(float64, _VIEW)
-"""Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
+advance = Kernel(loop.advance_at, int64(int64, int64, int64))
+"""`loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
 
-ORDER = types.FunctionType(ORDER_SIGNATURE)
-_ELEMENTS = {"I64": np.int64, "I8": np.int8, "F64": np.float64}
+inner_advance = Kernel(loop.advance, loop.SIGNATURE)
+"""The same for other kernels."""
 
-
-def bundle(cls: type) -> types.NamedTuple:
-    """The compiled type of a bundle of arrays, from its annotations in `layout`."""
-    arrays = []
-    for annotation in cls.__annotations__.values():
-        element, _, dimensions = annotation.__forward_arg__.partition("x")
-        dtype = numba.from_dtype(np.dtype(_ELEMENTS[element]))
-        arrays.append(types.Array(dtype, int(dimensions or 1), "C"))
-    return types.NamedTuple(arrays, cls)
+reorder = Kernel(loop.reorder, types.void(int64))
+"""Put the queue into the order of another ordering: ``(address)``."""
 
 
-JOBS, MACHINE, SIM, WORK = (bundle(cls) for cls in (Jobs, Machine, Sim, Work))
-RULES = types.NamedTuple([int64] * (len(Rules._fields) - 1) + [float64], Rules)
+def hooks(
+    order: Any, candidates: Any, found: Pass, power: PowerPass | None = None
+) -> npt.NDArray[Any]:
+    """The addresses of what a policy is made of, compiled now if they were not yet.
 
-ADVANCE_SIGNATURE = int64(ORDER, ORDER, JOBS, MACHINE, SIM, RULES, WORK, int64, int64)
-advance = jit(ADVANCE_SIGNATURE)(loop.advance)
-reorder = jit(types.void(ORDER, JOBS, SIM, RULES, WORK))(loop.reorder)
+    Args:
+        order: ordering, compiled.
+        candidates: ordering of EASY's candidates, compiled.
+        found: the scheduling pass.
+        power: what switches nodes; None where they have no power states.
+    """
+    return single(
+        "hooks",
+        (
+            ("order", address_of(order)),
+            ("candidates", address_of(candidates)),
+            ("run_pass", found.kernel.address),
+            ("entered", 0 if found.entered is None else found.entered.address),
+            ("left", 0 if found.left is None else found.left.address),
+            ("before_pass", 0 if power is None else power.before.address),
+            ("after_pass", 0 if power is None else power.after.address),
+        ),
+    )
+
+
+def all_kernels() -> list[Kernel]:
+    """Every kernel there is, but those of what a publication has wrong."""
+    from hpctwin.engine import lookahead, power_passes
+
+    found = [advance, inner_advance, reorder, power_passes.BEFORE, power_passes.give_orders]
+    found += [power_passes.UNAWARE.after, power_passes.MANAGED.after]
+    found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
+    for name in pass_names():
+        one = find_pass(name)
+        found += [kernel for kernel in (one.kernel, one.entered, one.left) if kernel is not None]
+    return found

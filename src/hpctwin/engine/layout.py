@@ -1,41 +1,36 @@
-"""The engine's data: flat arrays, bundled in a few named tuples.
+"""The engine's data: one table of records for each kind of thing.
 
-`Jobs` and `Machine` do not change during a run and are shared by forks; `Sim` is the state and
-is copied by a fork; `Rules` are the numbers that choose the policy.
+Rows are records: a kernel reads ``sim.job[j].nodes``, ``sim.state[j].start``, ``sim.clock.now``. The classes
+here say what fields there are; the arrays behind them are made from these annotations. Times are ms.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
-import numpy.typing as npt
-
-__all__ = ["NEVER", "Jobs", "Machine", "Rules", "Sim", "Work"]
-
-I64 = npt.NDArray[np.int64]
-I8 = npt.NDArray[np.int8]
-F64 = npt.NDArray[np.float64]
-# The same with two dimensions; the compiled types of the bundles are made from these names.
-I64x2 = npt.NDArray[np.int64]
-I8x2 = npt.NDArray[np.int8]
-F64x2 = npt.NDArray[np.float64]
 
 # Numbers handed to compiled functions are int64 values: a literal would compile them once more.
-NEVER = np.int64(2**62)
-ZERO, ONE = np.int64(0), np.int64(1)
+NEVER: Any = np.int64(2**62)
+ZERO: Any = np.int64(0)
+ONE: Any = np.int64(1)
 TAKE, RETURN = np.int64(-1), np.int64(1)
 
-# States as in model.State, and one that only the engine knows.
+# Phases of a job: states as in model.State, and one that only the engine knows.
 PENDING, WAITING, RUNNING, COMPLETED, WALLTIME = np.array([0, 1, 2, 3, 4])
 NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, UNSUBMITTED = np.array([5, 6, 7, 8, 9, 10])
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
-BACKFILL_NONE, BACKFILL_FIRST_FIT, BACKFILL_EASY, BACKFILL_CONSERVATIVE = np.array([0, 1, 2, 3])
-BACKFILL_PACK, BACKFILL_PUSHDOWN = np.array([4, 5])
 FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD = np.array([0, 1, 2, 3, 4])
 SOONEST, LEAST_DRAW, GIVEN = np.array([5, 6, 7])  # only where nodes have power states
+
+# Power states of a node. The last three once for each sleep depth.
+IDLE, COMPUTING, SWITCHING_OFF, ASLEEP, SWITCHING_ON = np.arange(5)
+DEPTH_STATES = np.int64(3)
+
+# Which of the nodes that are not active jobs may be given.
+ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 
 OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
@@ -47,158 +42,417 @@ GIVE_UP = 10 * 365 * 86_400_000
 DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
 PASS = np.int64(6)  # only within: a scheduling pass is due
 
-# Rows of tables: Jobs.fixed,
-SUBMIT, RUNTIME, LIMIT, EXPECTED, NODES, RANK, KIND, USER, SHARE, REJECT = np.arange(10)
-CANCEL, FAILS, LEVEL, WAITS_FROM, WAITS_TO = np.arange(10, 15)
-FIXED = 15
-# Jobs.edges,
-EDGE_JOB, EDGE_KIND, EDGE_DELAY, WAITS_ON = np.arange(4)
-# Machine.node, windows and maint,
-NODE_ID, NODE_POOL = np.arange(2)
-WINDOW_START, WINDOW_END, WINDOW_POOL, WINDOW_AMOUNT = np.arange(4)
-MAINT_TIME, MAINT_POOL, MAINT_SIGN, MAINT_AMOUNT = np.arange(4)
-# Sim.time (the last two rows only where needed), flag and number,
-ELIGIBLE, START, END, HELD, RELEASE = np.arange(5)
-STATE, OUTCOME, STARTED, DEAD = np.arange(4)
-QUEUE, OPEN, REQUEUES, FIRST_NODE, CHAIN = np.arange(5)
-# Sim.running: rows 0 and 1 are the heap of ends,
-RUNS, PLANNED = np.array([2, 3])
-# Sim.amount, usage, node, outage, lost and segment,
-FREE, DOWN = np.arange(2)
-USED, USED_AT, USED_NODES = np.arange(3)
-NODE_JOB, NODE_DOWN, NODE_NEXT = np.arange(3)
-# … of Sim.node where nodes have power states: when it will have switched, what comes on top of that to
-# be active, since when it is in its state, the state, the sleep depth it is in or on its way to or
-# from, and from POWER_SPENT on the time in each state.
-NODE_READY, NODE_BOOT, NODE_SINCE, NODE_POWER, NODE_DEPTH, POWER_SPENT = np.arange(3, 9)
-OUTAGE_TIME, OUTAGE_NODE, OUTAGE_SIGN = np.arange(3)
-LOST_JOB, LOST_START, LOST_END = np.arange(3)
-SEGMENT_JOB, SEGMENT_START, SEGMENT_FIRST, SEGMENT_NODES = np.arange(4)
-# Work.job and share.
-ORDER, LATER, STACK = np.arange(3)
-FACTOR, CURRENT = np.arange(2)
+Int = Annotated[int, "i8"]
+Small = Annotated[int, "i4"]
+Short = Annotated[int, "i2"]
+Flag = Annotated[int, "i1"]
+Real = Annotated[float, "f8"]
 
-# Rows of Sim.count.
-NOW, ARRIVED, QUEUED, RUN, ENDS, RELEASES, CANCELS_DONE, MAINT_DONE, OUTAGES_DONE = np.arange(9)
-ALIVE, COMPRESS, LOST, SEGMENTS, RNG, INSTANTS, ARRIVAL_END, STOP_JOB, BAD_JOB = np.arange(9, 18)
-ONLY_OUTAGES_SINCE, STARTS, PASS_DUE, TIMER, OLDEST, CYCLE_AT, TOLD, LEVELS = np.arange(18, 26)
-UNPOWERED = np.int64(26)  # nodes that jobs cannot have since they are not switched on
-COUNTS = 27
-
-# Columns of Jobs.facts, in the order of the fields of JobView they fill.
-FACT_CORES, FACT_GPUS, FACT_MEMORY, FACT_USER, FACT_ACCOUNT, FACT_PARTITION = np.arange(6)
-FACT_QOS, FACT_PARTITION_PRIORITY, FACT_QOS_PRIORITY, FACT_PRIORITY = np.arange(6, 10)
-FACT_DOMINANT, FACT_LOAD, FACT_CPU, FACT_MEMORY_MB, FACT_RISK = np.arange(10, 15)
-FACTS = 15
-
-# Rows of Sim.push: two neighbours in a list, which list, how often pushed down and what was short
-# then, places risen, when last looked at; slot of a job of the waiting queue, and the job in a slot. Three
-# columns after the jobs' are the ends of the lists; that of the waiting queue counts slots and jobs.
-NEXT, PREVIOUS, LIST, PUSHED, BLOCKED, RISEN, LOOKED, SLOT, SLOTTED = np.arange(9)
-PUSH_ROWS, LISTS = 9, 3
-FRESH, MAIN, ASIDE = np.arange(3)
+R = TypeVar("R")
 
 
-class Jobs(NamedTuple):
-    """What is known of the jobs (J jobs, C cluster-wide resources, E dependencies)."""
+class Table(Generic[R]):
+    """Rows of one kind, as a kernel sees them."""
 
-    # submit, runtime (only events read it, never a pass), walltime and expected runtime in ms; nodes;
-    # rank of the id; row of Machine.eligible; column of Sim.user_running; label of Sim.usage; whether
-    # it can never run here; when it is cancelled (ms, not before submission; NEVER); whether it
-    # fails when its runtime is over; most dependencies in a chain of jobs that wait for it; the columns
-    # of edges that tell, in row WAITS_ON, what it waits for.
-    fixed: I64x2  # [FIXED, J]
-    resources: I64x2  # [J, C]
-    facts: F64x2  # [J, FACTS]
-    by_submit: I64  # [J] jobs by submit time
-    by_cancel: I64  # jobs with a cancel time, by it
-    edge_first: I64  # [J + 1] dependencies by the job waited for
-    # Who waits, kind, delay in ms; and, by the job that waits, the job it waits for.
-    edges: I64x2  # [4, E]
+    def __getitem__(self, row: int) -> R:
+        """One row."""
+        raise NotImplementedError
+
+    def __setitem__(self, row: int, value: R) -> None:
+        """Write a number; rows that are records are written field by field."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        """How many rows."""
+        raise NotImplementedError
 
 
-class Machine(NamedTuple):
-    """The cluster (P pools, N nodes, K kinds of job, Q partitions, M maintenance windows)."""
+class Grid(Generic[R]):
+    """Numbers in rows and columns, as a kernel sees them."""
 
-    amount: I64  # [P + C] nodes of the pools, then amounts of the resources
-    speed: F64  # [P]
-    pool_first: I64  # [P + 1] columns of node, row NODE_ID
-    node: (
-        I64x2  # [2, N] node numbers by pool; pool of each node. [2, 0] where nodes are only counted
-    )
-    eligible: I8x2  # [K, P] kinds of job by the pools they may use
-    partition: I64  # [K] partition of a kind of job
-    user_limit: I64  # [Q] running jobs per user; 0 for no limit
-    # Start and end in ms, pool (or column of a resource), how much is away; more is there if negative.
-    windows: I64x2  # [4, M]
-    # Time in ms, pool, -1 goes away or +1 comes back, how much; in the order applied.
-    maint: I64x2  # [4, 2 M]
-    share: F64  # [L] promised share of each fair-share label, sums to 1
+    width: int
 
+    def __getitem__(self, place: tuple[int, int]) -> R:
+        """One number."""
+        raise NotImplementedError
 
-class Sim(NamedTuple):
-    """The state of a simulation."""
+    def __setitem__(self, place: tuple[int, int], value: R) -> None:
+        """Write one number."""
+        raise NotImplementedError
 
-    count: I64  # type: ignore[assignment]  # [COUNTS] numbers, see the names of the rows above
-    # When the job became eligible, started, ended (or will, while it runs); start of its reservation
-    # (conservative only); latest time one of its dependencies came true. ms, -1 for not yet.
-    time: I64x2  # [3 to 5, J]
-    flag: I8x2  # [4, J] state; state it will end in; has ever started; a dependency failed
-    # The waiting jobs; dependencies not true yet; how often thrown back; first of its nodes, -1; longest
-    # chain of expected runtimes of jobs that wait for it, ms.
-    number: I64x2  # [5, J]
-    key: F64  # [J] score, where the ordering does not change with time
-    take: I64x2  # [J, P] nodes from each pool; [0, P] with one pool
-    running: I64x2  # [4, R] heap of ends (time, job); running jobs by planned end, and that end
-    releases: I64x2  # [2, J] heap of releases (time, job); [2, 0] without dependencies
-    amount: I64x2  # [2, P + C] free, negative in maintenance with overdue jobs; failed nodes
-    user_running: I64x2  # [Q, users]; [Q, 0] without limits
-    usage: F64x2  # [3, L + 1] node-ms used, when that was reckoned, nodes in use; the last for all
-    # Who has it, -1; outages that last; next node of the same job, -1; more with power states.
-    node: I64x2  # [3, N], [POWER_SPENT + states, N] with power states
-    outage: I64x2  # [3, …] time in ms, node, -1 fails or +1 comes back
-    lost: I64x2  # [3, …] attempts cut off by failures: job, start, end
-    segment: I64x2  # [4, …] where jobs ran: job, start, first node, nodes
-    push: I64x2  # [PUSH_ROWS, J + LISTS] the lists of pushdown; [PUSH_ROWS, 0] without
+    def __len__(self) -> int:
+        """How many rows."""
+        raise NotImplementedError
 
 
-class Work(NamedTuple):
-    """Scratch memory of a run; holds nothing between two passes."""
+class Job:
+    """What is known of a job."""
 
-    size: I64  # [1] rows of the plan
-    time: I64  # [rows] of the plan
-    amount: I64x2  # [rows, P + C] of the plan
-    low: I64  # [P + C] least free over a span
-    take: I64  # [P] nodes from each pool
-    blocked: I8  # [P + C]
-    handed_out: I64  # [Q] reservations
-    job: I64x2  # [3, J + E] heap of jobs in order; candidates; stack
-    score: F64  # [J] of the heap
-    share: F64x2  # [2, L + 1] fair-share factor, decayed use
+    expected: Int  # what the scheduler expects it to run
+    nodes: Int
+    submit: Int
+    limit: Int  # walltime
+    runtime: Int  # only events read it, never a pass
+    rank: Small  # of its id
+    kind: Small  # row of `Known.eligible`
+    user: Small  # column of `State.user_running`; 0 where not known
+    share: Small  # row of `State.usage`
+    rejected: Small  # 1: it can never run here
+    fails: Small  # 1: it fails when its runtime is over
+    cancel: Int  # when it is cancelled, not before submission; NEVER
+    level: Int  # most dependencies in a chain of jobs that wait for it
+    waits_from: Small  # rows of `Known.waits`: what it waits for
+    waits_to: Small
+    tells_from: Small  # rows of `Known.tells`: what waits for it
+    tells_to: Small
 
 
-class Rules(NamedTuple):
+class Fact:
+    """What orderings see of a job besides; see `abi.JobView`."""
+
+    cores: Real
+    gpus: Real
+    memory_gb: Real
+    user: Real
+    account: Real
+    partition: Real
+    qos: Real
+    partition_priority: Real
+    qos_priority: Real
+    priority: Real
+    dominant: Real
+    load: Real
+    cpu: Real
+    memory_mb: Real
+    risk: Real
+
+
+class Edge:
+    """A dependency of a job on another."""
+
+    job: Int  # who waits
+    kind: Int
+    delay: Int
+
+
+class Pool:
+    """Nodes that are only counted."""
+
+    speed: Real
+    first: Int  # places in `Known.by_pool`
+    last: Int  # the place after the last
+    keep: Int  # so many idle nodes are never switched off
+
+
+class Window:
+    """A maintenance window; or more of a resource for a time, if the amount is negative."""
+
+    start: Int
+    end: Int
+    pool: Int  # or resource
+    amount: Int  # how much is away
+
+
+class Change:
+    """A window starts (sign -1) or ends (+1)."""
+
+    time: Int
+    pool: Int
+    sign: Int
+    amount: Int
+
+
+class Sleep:
+    """A sleep depth of a pool's nodes."""
+
+    off_time: Int
+    on_time: Int
+    timeout: Int  # idle (or in the depth before) for so long: to this depth; NEVER for not at all
+
+
+class Clock:
+    """The simulation's single numbers."""
+
+    now: Int
+    instants: Int
+    alive: Int  # jobs that have not come to their end
+    arrived: Int  # so many of `by_submit` have been submitted
+    arrival_end: Int  # … and so many will be
+    queued: Int
+    running: Int
+    starts: Int
+    ends: Int  # entries of heaps
+    releases: Int
+    switching: Int
+    cancels_done: Int
+    changes_done: Int
+    outages_done: Int
+    lost: Int  # rows of records in use
+    segments: Int
+    logged: Int
+    pass_due: Int
+    timer: Int  # the next instant at which nothing else may happen
+    came_back: Int  # 1: capacity came back other than planned since the last pass
+    unpowered: Int  # nodes that jobs cannot have since they are not switched on
+    wake_at: Int  # when to look whether nodes must be woken
+    random: Int
+    stop_job: Int  # stop when it has started; -1
+    bad_job: Int  # whose score is not a number; -1
+    only_outages_since: Int  # -1
+
+
+class JobState:
+    """How it goes with a job; -1 for what has not happened."""
+
+    eligible: Int
+    start: Int
+    end: Int  # while it runs: when it will
+    release: Int  # latest time one of its dependencies came true
+    chain: Int  # longest chain of expected runtimes of jobs that wait for it
+    key: Real  # score, where the ordering does not change with time
+    open: Small  # dependencies not true yet
+    requeues: Small
+    first_node: Small
+    phase: Flag
+    outcome: Flag  # phase it will end in
+    started: Flag  # ever
+    dead: Flag  # a dependency failed
+
+
+class Event:
+    """An entry of a heap: something happens to a job, or node, at a time."""
+
+    time: Int
+    job: Int
+
+
+class Run:
+    """A running job, by planned end."""
+
+    planned: Int
+    job: Int
+
+
+class Stock:
+    """What there is of a pool or resource at present."""
+
+    free: Int  # negative in maintenance with overdue jobs
+    down: Int  # failed nodes
+
+
+class Usage:
+    """What a fair-share label has used."""
+
+    used: Real  # node-ms
+    at: Real  # when that was reckoned
+    nodes: Real  # in use
+
+
+class Node:
+    """How it goes with a node."""
+
+    job: Small  # who has it, -1
+    down: Small  # outages that last, and whether it is hidden since it is not active
+    next: Small  # next node of the same job, -1
+    power: Short
+    depth: Short  # the sleep depth it is in, or on its way to or from
+    ready: Int  # when it will have switched
+    boot: Int  # what comes on top of that to be active
+    since: Int  # since when it is in its power state
+
+
+class Outage:
+    """A node fails (sign -1) or comes back (+1)."""
+
+    time: Int
+    node: Int
+    sign: Int
+
+
+class Lost:
+    """An attempt cut off by a failure."""
+
+    job: Int
+    start: Int
+    end: Int
+
+
+class Segment:
+    """Where a job ran: a run of node numbers."""
+
+    job: Int
+    start: Int
+    first: Int
+    nodes: Int
+
+
+class Span:
+    """A past power state of a node."""
+
+    node: Int
+    state: Int
+    start: Int
+    end: Int
+
+
+class Scored:
+    """A job and its score."""
+
+    score: Real
+    job: Int
+
+
+class Fair:
+    """What an ordering sees of a fair-share label."""
+
+    factor: Real
+    current: Real  # decayed use, node-s
+
+
+class Spare:
+    """Idle nodes of a pool: how many there are to switch off, and how many may be."""
+
+    idle: Int
+    allowed: Int
+
+
+class Rules:
     """Numbers that choose the policy."""
 
-    backfill: int
-    reservations: int
-    placement: int
-    terminate: int  # 1: walltimes end jobs
-    hold_dependents: int  # 1: a job whose dependency failed waits for ever
-    requeue: int  # 1: a job whose node failed waits again
-    order_changes: int  # 1: the ordering depends on time
-    own_candidate_order: int
-    fairshare: int  # 1: an ordering asks for fairshare or usage
-    chains: int  # 1: the ordering asks for the chain
-    outage_horizon: int  # ms; outages are known up to here
-    machine_nodes: int
-    depth: int  # pack: so many jobs are compared
-    patience: int  # pack: ms; who has waited so long is protected
-    parallel: int  # pushdown: jobs that run at once; 0 for any number
-    adjacent: int  # pushdown: places between two that run at once; 0 for any
-    places: int  # pushdown: down so many
-    attempts: int  # pushdown: after more of them into the waiting queue
-    every: int  # pushdown: cycles from one look at the waiting queue to the next
-    interval: int  # pushdown: ms from cycle to cycle
-    promotion: int  # pushdown: ms of a dependant's runtime for one place up; 0 for none
-    decay: float  # of fair-share usage, per ms
+    pools: Int
+    placement: Int
+    terminate: Int  # 1: walltimes end jobs
+    hold_dependents: Int  # 1: a job whose dependency failed waits for ever
+    requeue: Int  # 1: a job whose node failed waits again
+    order_changes: Int  # 1: the ordering depends on time
+    own_candidates: Int  # 1: candidates have an ordering of their own
+    fairshare: Int  # 1: an ordering asks for fairshare or usage
+    chains: Int  # 1: the ordering asks for the chain
+    in_order: Int  # 1: nobody passes
+    outage_horizon: Int  # outages are known up to here
+    machine_nodes: Int
+    decay: Real  # of fair-share usage, per ms
+    shown: Int  # ALL_NODES …: which nodes that are not active jobs may be given
+    depths: Int  # sleep depths; 0 where nodes have no power states
+    log: Int  # 1: past power states are kept
+    stepped: Int  # 1: stop at each instant before the clock goes on, if so many are asked for
+
+
+class Hooks:
+    """Addresses of compiled functions, 0 for none."""
+
+    order: Int
+    candidates: Int
+    run_pass: Int
+    entered: Int
+    left: Int
+    before_pass: Int
+    after_pass: Int
+
+
+class Known:
+    """The jobs and the machine: forks share it (P pools, C resources, K kinds of job, Q partitions)."""
+
+    job: Table[Job]
+    fact: Table[Fact]
+    asks: Grid[Int]  # [jobs, C]
+    by_submit: Table[Int]  # jobs by submit time
+    by_cancel: Table[Int]  # jobs with a cancel time, by it
+    tells: Table[Edge]  # by the job waited for
+    waits: Table[Int]  # jobs waited for, by the job that waits
+    amount: Table[Int]  # [P + C] nodes of the pools, then amounts of the resources
+    pool: Table[Pool]
+    by_pool: Table[Int]  # node numbers by pool; empty where nodes are only counted
+    pool_of: Table[Int]  # [nodes]
+    eligible: Grid[Flag]  # [K, P] pools that a kind of job may use
+    partition: Table[Int]  # [K]
+    user_limit: Table[Int]  # [Q] running jobs per user; 0 for no limit
+    window: Table[Window]
+    change: Table[Change]  # in the order applied
+    promised: Table[Real]  # share of each fair-share label, sums to 1
+    sleep: Table[Sleep]  # [P * depths]
+
+
+class State:
+    """What changes: a fork copies it."""
+
+    clock: Clock
+    state: Table[JobState]
+    queue: Table[Int]
+    taken: Grid[Int]  # [jobs, P] nodes from each pool; [0, P] with one pool
+    ends: Table[Event]  # heap
+    run: Table[Run]
+    releases: Table[Event]  # heap; empty without dependencies
+    stock: Table[Stock]  # [P + C]
+    user_running: Grid[Int]  # [Q, users]; [Q, 0] without limits
+    usage: Table[Usage]  # [labels + 1], the last for all
+    node: Table[Node]
+    spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
+    switching: Table[Event]  # heap of nodes
+    outage: Table[Outage]
+    lost: Table[Lost]
+    segment: Table[Segment]
+    log: Table[Span]
+    own: Table[Int]  # what the pass keeps: single numbers,
+    kept: Grid[Int]  # … and rows
+
+
+class Scratch:
+    """Holds nothing between two passes."""
+
+    plan_time: Table[Int]  # see `plan`
+    plan_amount: Grid[Int]  # [rows, P + C]
+    plan_rows: Table[Int]  # [1]
+    low: Table[Int]  # [P + C] least free over a span
+    take: Table[Int]  # [P] nodes from each pool
+    blocked: Table[Int]  # [P + C]
+    handed_out: Table[Int]  # [Q] reservations
+    order: Table[Scored]  # heap of jobs in order
+    later: Table[Int]
+    stack: Table[Int]
+    levels: Table[Event]  # heap
+    fair: Table[Fair]
+    spare: Table[Spare]
+
+
+class Numbers:
+    """The policy."""
+
+    rules: Rules
+    hooks: Hooks
+    numbers: Table[Int]  # the pass's own
+
+
+class Arrays(Known, State, Scratch, Numbers):
+    """All arrays of a simulation, as its kernels see them."""
+
+
+def fields(record: type) -> dict[str, str]:
+    """The fields of a record and their NumPy types."""
+    hints = get_type_hints(record, include_extras=True)
+    return {name: get_args(hint)[1] for name, hint in hints.items()}
+
+
+def record_type(record: type) -> np.dtype[Any]:
+    """The NumPy type of a record, which has no gaps: a copy of one would leave them as they come."""
+    found = np.dtype(list(fields(record).items()))
+    assert found.itemsize == np.dtype(list(fields(record).items()), align=True).itemsize, record
+    return found
+
+
+def kind_of(hint: Any) -> tuple[np.dtype[Any], type | None, int]:
+    """NumPy type, record (None for numbers) and dimensions of an annotation; 0 for a single record."""
+    origin = get_origin(hint)
+    if origin not in (Table, Grid):
+        return record_type(hint), hint, 0
+    (row,) = get_args(hint)
+    dimensions = 1 if origin is Table else 2
+    if isinstance(row, type):
+        return record_type(row), row, dimensions
+    return np.dtype(get_args(row)[1]), None, dimensions
+
+
+LAYOUT = {name: kind_of(hint) for name, hint in get_type_hints(Arrays, include_extras=True).items()}
+"""All arrays: NumPy type, record, dimensions."""
+
+KNOWN, STATE, SCRATCH = (tuple(part.__annotations__) for part in (Known, State, Scratch))

@@ -4,274 +4,229 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.abi import JobView, Order
+from hpctwin.engine.abi import JobView
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
-    BAD_JOB,
-    CHAIN,
-    CURRENT,
-    ELIGIBLE,
-    EXPECTED,
-    FACT_ACCOUNT,
-    FACT_CORES,
-    FACT_CPU,
-    FACT_DOMINANT,
-    FACT_GPUS,
-    FACT_LOAD,
-    FACT_MEMORY,
-    FACT_MEMORY_MB,
-    FACT_PARTITION,
-    FACT_PARTITION_PRIORITY,
-    FACT_PRIORITY,
-    FACT_QOS,
-    FACT_QOS_PRIORITY,
-    FACT_RISK,
-    FACT_USER,
-    FACTOR,
-    FRESH,
-    LATER,
-    LIMIT,
-    NODES,
-    NOW,
-    OLDEST,
-    ORDER,
-    QUEUE,
-    QUEUED,
-    RANK,
-    REQUEUES,
-    SHARE,
-    STATE,
-    SUBMIT,
-    USED,
-    USED_AT,
-    USED_NODES,
-    WAITING,
-    ZERO,
-    Jobs,
-    Machine,
-    Rules,
-    Sim,
-    Work,
-)
-from hpctwin.engine.lists import list_begin, list_remove
+from hpctwin.engine.layout import WAITING, ZERO, Arrays
+from hpctwin.engine.rows import call_with_job, scored_by
 
 
-@jit()
-def decayed(label: int, now: int, sim: Sim, rules: Rules) -> float:
-    """Node-ms that a label has used, decayed to ``now``; exact while its nodes do not change."""
-    elapsed = now - sim.usage[USED_AT, label]
-    rate = rules.decay
-    steady = sim.usage[USED_NODES, label] / rate
-    return (sim.usage[USED, label] - steady) * math.exp(-rate * elapsed) + steady
+@jit
+def decayed(label: int, sim: Arrays) -> float:
+    """Node-ms that a label has used, decayed to now; exact while its nodes do not change."""
+    usage = sim.usage[label]
+    rate = sim.rules.decay
+    steady = usage.nodes / rate
+    return (usage.used - steady) * math.exp(-rate * (sim.clock.now - usage.at)) + steady
 
 
-@jit()
-def fairshare_factors(now: int, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
-    """Fill ``work.current`` (decayed use) and ``work.factor`` (2^-(use/share)) for all labels."""
-    labels = machine.share.shape[0]
-    total = decayed(labels, now, sim, rules)
+@jit
+def reckon_fairshare(sim: Arrays) -> None:
+    """What orderings see of all labels, if one asks: decayed use, and 2^-(use/share)."""
+    if sim.rules.fairshare == 0:
+        return
+    labels = len(sim.promised)
+    total = decayed(labels, sim)
     for label in range(labels):
-        use = decayed(label, now, sim, rules)
-        work.share[CURRENT, label] = use / 1000.0
-        work.share[FACTOR, label] = 1.0
+        use = decayed(label, sim)
+        sim.fair[label].current = use / 1000.0
+        sim.fair[label].factor = 1.0
         if total > 0.0:
-            work.share[FACTOR, label] = 2.0 ** (-(use / total) / machine.share[label])
+            sim.fair[label].factor = 2.0 ** (-(use / total) / sim.promised[label])
 
 
-@jit()
-def score(order: Order, j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> float:
-    """What the ordering gives a waiting job."""
-    submit = jobs.fixed[SUBMIT, j] / 1000.0
-    seconds = now / 1000.0
+@jit
+def score(order: int, j: int, sim: Arrays) -> float:
+    """What an ordering gives a waiting job."""
+    now = sim.clock.now
+    job = sim.job[j]
+    fact = sim.fact[j]
+    state = sim.state[j]
     factor = 1.0
     current = 0.0
-    if rules.fairshare == 1:
-        factor = work.share[FACTOR, jobs.fixed[SHARE, j]]
-        current = work.share[CURRENT, jobs.fixed[SHARE, j]]
-    return order(
-        seconds,
+    if sim.rules.fairshare == 1:
+        factor = sim.fair[job.share].factor
+        current = sim.fair[job.share].current
+    return scored_by(
+        order,
+        now / 1000.0,
         JobView(
-            submit,
-            sim.time[ELIGIBLE, j] / 1000.0,
-            (now - jobs.fixed[SUBMIT, j]) / 1000.0,
-            jobs.fixed[LIMIT, j] / 1000.0,
-            jobs.fixed[EXPECTED, j] / 1000.0,
-            float(jobs.fixed[NODES, j]),
-            jobs.facts[j, FACT_CORES],
-            jobs.facts[j, FACT_GPUS],
-            jobs.facts[j, FACT_MEMORY],
-            jobs.facts[j, FACT_USER],
-            jobs.facts[j, FACT_ACCOUNT],
-            jobs.facts[j, FACT_PARTITION],
-            jobs.facts[j, FACT_QOS],
-            jobs.facts[j, FACT_PARTITION_PRIORITY],
-            jobs.facts[j, FACT_QOS_PRIORITY],
-            jobs.facts[j, FACT_PRIORITY],
+            job.submit / 1000.0,
+            state.eligible / 1000.0,
+            (now - job.submit) / 1000.0,
+            job.limit / 1000.0,
+            job.expected / 1000.0,
+            float(job.nodes),
+            fact.cores,
+            fact.gpus,
+            fact.memory_gb,
+            fact.user,
+            fact.account,
+            fact.partition,
+            fact.qos,
+            fact.partition_priority,
+            fact.qos_priority,
+            fact.priority,
             factor,
             current,
-            float(rules.machine_nodes),
-            float(sim.number[REQUEUES, j]),
-            jobs.facts[j, FACT_DOMINANT],
-            jobs.facts[j, FACT_LOAD],
-            jobs.facts[j, FACT_CPU],
-            jobs.facts[j, FACT_MEMORY_MB],
-            sim.number[CHAIN, j] / 1000.0,
-            jobs.facts[j, FACT_RISK],
+            float(sim.rules.machine_nodes),
+            float(state.requeues),
+            fact.dominant,
+            fact.load,
+            fact.cpu,
+            fact.memory_mb,
+            state.chain / 1000.0,
+            fact.risk,
         ),
     )
 
 
-@jit()
-def before(score_a: float, a: int, score_b: float, b: int, jobs: Jobs) -> bool:
+@jit
+def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
     """Whether job a comes before job b: by score, then submit time, then id."""
     if score_a != score_b:
         return score_a < score_b
-    if jobs.fixed[SUBMIT, a] != jobs.fixed[SUBMIT, b]:
-        return jobs.fixed[SUBMIT, a] < jobs.fixed[SUBMIT, b]
-    return jobs.fixed[RANK, a] < jobs.fixed[RANK, b]
+    if sim.job[a].submit != sim.job[b].submit:
+        return sim.job[a].submit < sim.job[b].submit
+    return sim.job[a].rank < sim.job[b].rank
 
 
-@jit()
-def enqueue(order: Order, j: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
+@jit
+def enqueue(j: int, sim: Arrays) -> None:
     """Put a job into the queue; the queue is sorted where the ordering does not change."""
-    sim.flag[STATE, j] = WAITING
-    sim.count[OLDEST] = min(sim.count[OLDEST], sim.time[ELIGIBLE, j])
-    if sim.push.shape[1] > 0:
-        list_begin(j, FRESH, sim.push)
-    n = sim.count[QUEUED]
-    sim.count[QUEUED] = n + 1
-    if rules.order_changes == 1:
-        sim.number[QUEUE, n] = j
+    sim.state[j].phase = WAITING
+    if sim.hooks.entered != 0:
+        call_with_job(sim.hooks.entered, j, sim)
+    n = sim.clock.queued
+    sim.clock.queued = n + 1
+    if sim.rules.order_changes == 1:
+        sim.queue[n] = j
         return
-    own = score(order, j, sim.count[NOW], jobs, sim, rules, work)
+    own = score(sim.hooks.order, j, sim)
     if own != own:
-        sim.count[BAD_JOB] = j
-    sim.key[j] = own
+        sim.clock.bad_job = j
+    sim.state[j].key = own
     low = 0
     high = n
     while low < high:
         middle = (low + high) // 2
-        other = sim.number[QUEUE, middle]
-        if before(own, j, sim.key[other], other, jobs):
+        other = sim.queue[middle]
+        if before(own, j, sim.state[other].key, other, sim):
             high = middle
         else:
             low = middle + 1
     for i in range(n, low, -1):
-        sim.number[QUEUE, i] = sim.number[QUEUE, i - 1]
-    sim.number[QUEUE, low] = j
+        sim.queue[i] = sim.queue[i - 1]
+    sim.queue[low] = j
 
 
-@jit()
-def dequeue(j: int, sim: Sim) -> None:
+@jit
+def dequeue(j: int, sim: Arrays) -> None:
     """Take one job out of the queue."""
-    if sim.push.shape[1] > 0:
-        list_remove(j, sim.push)
     i = 0
-    while sim.number[QUEUE, i] != j:
+    while sim.queue[i] != j:
         i += 1
-    n = sim.count[QUEUED] - 1
-    sim.count[QUEUED] = n
+    n = sim.clock.queued - 1
+    sim.clock.queued = n
     for k in range(i, n):
-        sim.number[QUEUE, k] = sim.number[QUEUE, k + 1]
+        sim.queue[k] = sim.queue[k + 1]
 
 
-@jit()
-def drop_started(sim: Sim) -> None:
+@jit
+def leave(j: int, sim: Arrays) -> None:
+    """A job goes from the queue without having started."""
+    dequeue(j, sim)
+    if sim.hooks.left != 0:
+        call_with_job(sim.hooks.left, j, sim)
+
+
+@jit
+def drop_started(sim: Arrays) -> None:
     """Take all jobs that no longer wait out of the queue."""
     kept = 0
-    for i in range(sim.count[QUEUED]):
-        j = sim.number[QUEUE, i]
-        if sim.flag[STATE, j] == WAITING:
-            sim.number[QUEUE, kept] = j
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        if sim.state[j].phase == WAITING:
+            sim.queue[kept] = j
             kept += 1
-    sim.count[QUEUED] = kept
+    sim.clock.queued = kept
 
 
-@jit()
-def sift(work: Work, n: int, i: int, jobs: Jobs) -> None:
+@jit
+def sift(n: int, i: int, sim: Arrays) -> None:
     """Sink entry ``i`` of the order heap of ``n`` jobs to its place."""
-    j = work.job[ORDER, i]
-    own = work.score[i]
+    heap = sim.order
+    j = heap[i].job
+    own = heap[i].score
     while True:
         child = 2 * i + 1
         if child >= n:
             break
         other = child + 1
         if other < n and before(
-            work.score[other],
-            work.job[ORDER, other],
-            work.score[child],
-            work.job[ORDER, child],
-            jobs,
+            heap[other].score, heap[other].job, heap[child].score, heap[child].job, sim
         ):
             child = other
-        if before(own, j, work.score[child], work.job[ORDER, child], jobs):
+        if before(own, j, heap[child].score, heap[child].job, sim):
             break
-        work.job[ORDER, i] = work.job[ORDER, child]
-        work.score[i] = work.score[child]
+        heap[i].job = heap[child].job
+        heap[i].score = heap[child].score
         i = child
-    work.job[ORDER, i] = j
-    work.score[i] = own
+    heap[i].job = j
+    heap[i].score = own
 
 
-@jit()
-def heap_order(n: int, work: Work, jobs: Jobs) -> None:
+@jit
+def heap_order(n: int, sim: Arrays) -> None:
     """Make a heap of the first ``n`` entries of the order."""
     for i in range(n // 2 - 1, -1, -1):
-        sift(work, n, i, jobs)
+        sift(n, i, sim)
 
 
-@jit()
-def pop_order(n: int, work: Work, jobs: Jobs) -> int:
+@jit
+def pop_order(n: int, sim: Arrays) -> int:
     """Take the first job off the order heap of ``n`` jobs."""
-    first = work.job[ORDER, 0]
-    work.job[ORDER, 0] = work.job[ORDER, n - 1]
-    work.score[0] = work.score[n - 1]
-    sift(work, n - 1, ZERO, jobs)
+    first = sim.order[0].job
+    sim.order[0].job = sim.order[n - 1].job
+    sim.order[0].score = sim.order[n - 1].score
+    sift(n - 1, ZERO, sim)
     return first
 
 
-@jit()
-def order_queue(order: Order, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> int:
+@jit
+def order_queue(sim: Arrays) -> int:
     """Heap the whole queue in the ordering's order; returns its length."""
-    n = sim.count[QUEUED]
+    n = sim.clock.queued
+    order = sim.hooks.order
+    changes = sim.rules.order_changes == 1
     for i in range(n):
-        j = sim.number[QUEUE, i]
-        work.job[ORDER, i] = j
-        if rules.order_changes == 0:
-            work.score[i] = sim.key[j]
+        j = sim.queue[i]
+        sim.order[i].job = j
+        if not changes:
+            sim.order[i].score = sim.state[j].key
             continue
-        own = score(order, j, now, jobs, sim, rules, work)
-        work.score[i] = own
+        own = score(order, j, sim)
+        sim.order[i].score = own
         if own != own:
-            sim.count[BAD_JOB] = j
-    if rules.order_changes == 1:
-        heap_order(n, work, jobs)
+            sim.clock.bad_job = j
+    if changes:
+        heap_order(n, sim)
     return n
 
 
-@jit()
-def order_candidates(
-    order: Order,
-    candidate_order: Order,
-    later: int,
-    now: int,
-    jobs: Jobs,
-    sim: Sim,
-    rules: Rules,
-    work: Work,
-) -> None:
-    """Heap the ``later`` jobs in ``work.later`` in the candidates' order."""
+@jit
+def order_candidates(later: int, sim: Arrays) -> None:
+    """Heap the first ``later`` jobs of ``sim.later`` in the candidates' order."""
+    rules = sim.rules
     for i in range(later):
-        j = work.job[LATER, i]
-        work.job[ORDER, i] = j
-        if rules.own_candidate_order == 0 and rules.order_changes == 0:
-            own = sim.key[j]
-        elif rules.own_candidate_order == 0:
-            own = score(order, j, now, jobs, sim, rules, work)
+        j = sim.later[i]
+        sim.order[i].job = j
+        if rules.own_candidates == 0 and rules.order_changes == 0:
+            own = sim.state[j].key
+        elif rules.own_candidates == 0:
+            own = score(sim.hooks.order, j, sim)
         else:
-            own = score(candidate_order, j, now, jobs, sim, rules, work)
-        work.score[i] = own
+            own = score(sim.hooks.candidates, j, sim)
+        sim.order[i].score = own
         if own != own:
-            sim.count[BAD_JOB] = j
-    heap_order(later, work, jobs)
+            sim.clock.bad_job = j
+    heap_order(later, sim)

@@ -5,47 +5,29 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     CONTIGUOUS,
-    FIRST_NODE,
     GIVEN,
     LEAST_DRAW,
     NEVER,
-    NODE_BOOT,
-    NODE_DOWN,
-    NODE_ID,
-    NODE_JOB,
-    NODE_NEXT,
-    NODE_POWER,
-    NODE_READY,
-    NODE_SINCE,
-    NOW,
     RANDOM,
-    RNG,
-    SEGMENT_FIRST,
-    SEGMENT_JOB,
-    SEGMENT_NODES,
-    SEGMENT_START,
-    SEGMENTS,
     SOONEST,
     SPREAD,
-    START,
-    Machine,
-    Sim,
-    Work,
+    Arrays,
 )
+from hpctwin.engine.plan import active_from
 
 
-@jit()
-def is_free(node: int, sim: Sim) -> bool:
+@jit
+def is_free(node: int, sim: Arrays) -> bool:
     """Whether a node is up and nobody has it."""
-    return sim.node[NODE_JOB, node] < 0 and sim.node[NODE_DOWN, node] == 0
+    return sim.node[node].job < 0 and sim.node[node].down == 0
 
 
-@jit()
-def draw(bound: int, sim: Sim) -> int:
+@jit
+def random_below(bound: int, sim: Arrays) -> int:
     """A whole number below ``bound``, from the simulation's own generator (splitmix64)."""
     # The same constants as in Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators.
-    state = sim.count[RNG] + -7046029254386353131
-    sim.count[RNG] = state
+    state = sim.clock.random + -7046029254386353131
+    sim.clock.random = state
     z = state
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
@@ -53,129 +35,128 @@ def draw(bound: int, sim: Sim) -> int:
     return (z & 0x7FFFFFFFFFFFFFFF) % bound
 
 
-@jit()
-def claim(j: int, node: int, sim: Sim) -> None:
+@jit
+def claim(j: int, node: int, sim: Arrays) -> None:
     """Give a node to a job."""
-    sim.node[NODE_JOB, node] = j
-    sim.node[NODE_NEXT, node] = sim.number[FIRST_NODE, j]
-    sim.number[FIRST_NODE, j] = node
+    sim.node[node].job = j
+    sim.node[node].next = sim.state[j].first_node
+    sim.state[j].first_node = node
 
 
-@jit()
-def place(j: int, placement: int, machine: Machine, sim: Sim, work: Work) -> None:
-    """Choose the nodes of a starting job: ``work.take`` from each pool, and note them down."""
-    for p in range(machine.speed.shape[0]):
-        wanted = work.take[p]
+@jit
+def place(j: int, sim: Arrays) -> None:
+    """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down."""
+    placement = sim.rules.placement
+    for p in range(sim.rules.pools):
+        wanted = sim.take[p]
         if wanted == 0:
             continue
         if placement == CONTIGUOUS:
-            _claim_runs(j, p, wanted, machine, sim)
+            _claim_runs(j, p, wanted, sim)
         elif placement == SPREAD or placement == RANDOM:
-            _claim_some(j, p, wanted, placement, machine, sim)
+            _claim_some(j, p, wanted, sim)
         elif placement == SOONEST or placement == LEAST_DRAW:
-            _claim_powered(j, p, wanted, placement, machine, sim)
+            _claim_powered(j, p, wanted, sim)
         elif placement != GIVEN:
-            _claim_lowest(j, p, wanted, machine, sim)
+            _claim_lowest(j, p, wanted, sim)
 
 
-@jit()
-def _claim_lowest(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> None:
-    i = machine.pool_first[p]
+@jit
+def _claim_lowest(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    i = sim.pool[p].first
     while wanted > 0:
-        node = machine.node[NODE_ID, i]
+        node = sim.by_pool[i]
         if is_free(node, sim):
             claim(j, node, sim)
             wanted -= 1
         i += 1
 
 
-@jit()
-def active_from(node: int, now: int, sim: Sim) -> int:
-    """When a node is active, at the earliest."""
-    return max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
-
-
-@jit()
-def nodes_ready(j: int, now: int, sim: Sim) -> int:
+@jit
+def nodes_ready(j: int, sim: Arrays) -> int:
     """When all nodes of a job are active; now where nodes have no power states."""
-    ready = now
-    if sim.node.shape[0] > NODE_READY:
-        node = sim.number[FIRST_NODE, j]
+    ready = sim.clock.now
+    if sim.rules.depths > 0:
+        node = sim.state[j].first_node
         while node >= 0:
-            ready = max(ready, active_from(node, now, sim))
-            node = sim.node[NODE_NEXT, node]
+            ready = max(ready, active_from(node, sim))
+            node = sim.node[node].next
     return ready
 
 
-@jit()
-def _claim_powered(j: int, p: int, wanted: int, placement: int, machine: Machine, sim: Sim) -> None:
+@jit
+def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
     """The nodes active soonest; or, as SPARS does it, sleeping ones before idle ones."""
-    now = sim.count[NOW]
+    now = sim.clock.now
+    pool = sim.pool[p]
     idle = 0
-    for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
-        node = machine.node[NODE_ID, i]
-        if is_free(node, sim) and active_from(node, now, sim) <= now:
+    for i in range(pool.first, pool.last):
+        node = sim.by_pool[i]
+        if is_free(node, sim) and active_from(node, sim) <= now:
             idle += 1
-    sleepers_first = placement == LEAST_DRAW and idle < wanted
+    sleepers_first = sim.rules.placement == LEAST_DRAW and idle < wanted
     while wanted > 0:
         best = NEVER
-        for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
-            node = machine.node[NODE_ID, i]
+        for i in range(pool.first, pool.last):
+            node = sim.by_pool[i]
             if is_free(node, sim):
-                best = min(best, _rank(node, now, placement, sleepers_first, sim))
-        for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
-            node = machine.node[NODE_ID, i]
+                best = min(best, _rank(node, sleepers_first, sim))
+        for i in range(pool.first, pool.last):
+            node = sim.by_pool[i]
             if wanted > 0 and is_free(node, sim):
-                if _rank(node, now, placement, sleepers_first, sim) == best:
+                if _rank(node, sleepers_first, sim) == best:
                     claim(j, node, sim)
                     wanted -= 1
 
 
-@jit()
-def _rank(node: int, now: int, placement: int, sleepers_first: bool, sim: Sim) -> int:
-    ready = active_from(node, now, sim)
-    if placement == SOONEST:
+@jit
+def _rank(node: int, sleepers_first: bool, sim: Arrays) -> int:
+    now = sim.clock.now
+    ready = active_from(node, sim)
+    if sim.rules.placement == SOONEST:
         return ready
     # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
     if ready <= now:
-        return now if sim.node[NODE_POWER, node] != 0 else sim.node[NODE_SINCE, node]
+        return now if sim.node[node].power != 0 else sim.node[node].since
     return -NEVER if sleepers_first else ready
 
 
-@jit()
-def _claim_some(j: int, p: int, wanted: int, placement: int, machine: Machine, sim: Sim) -> None:
+@jit
+def _claim_some(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    pool = sim.pool[p]
     free = 0
-    for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
-        if is_free(machine.node[NODE_ID, i], sim):
+    for i in range(pool.first, pool.last):
+        if is_free(sim.by_pool[i], sim):
             free += 1
     seen = 0
     taken = 0
-    for i in range(machine.pool_first[p], machine.pool_first[p + 1]):
-        node = machine.node[NODE_ID, i]
+    for i in range(pool.first, pool.last):
+        node = sim.by_pool[i]
         if not is_free(node, sim):
             continue
-        if placement == SPREAD:
+        if sim.rules.placement == SPREAD:
             chosen = taken < wanted and seen == taken * free // wanted
         else:
             # Selection sampling (Knuth, TAOCP 3.4.2 S): each set of nodes is equally likely.
-            chosen = draw(free - seen, sim) < wanted - taken
+            chosen = random_below(free - seen, sim) < wanted - taken
         if chosen:
             claim(j, node, sim)
             taken += 1
         seen += 1
 
 
-@jit()
-def _claim_runs(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> None:
+@jit
+def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    first = sim.pool[p].first
+    last = sim.pool[p].last
     while wanted > 0:
         best = -1
         best_length = 0
         run = -1
         length = 0
-        last = machine.pool_first[p + 1]
-        for i in range(machine.pool_first[p], last + 1):
-            free = i < last and is_free(machine.node[NODE_ID, i], sim)
-            if free and length > 0 and machine.node[NODE_ID, i] == machine.node[NODE_ID, i - 1] + 1:
+        for i in range(first, last + 1):
+            free = i < last and is_free(sim.by_pool[i], sim)
+            if free and length > 0 and sim.by_pool[i] == sim.by_pool[i - 1] + 1:
                 length += 1
                 continue
             if length > 0:
@@ -193,36 +174,36 @@ def _claim_runs(j: int, p: int, wanted: int, machine: Machine, sim: Sim) -> None
                 run = i
                 length = 1
         for i in range(best, best + min(wanted, best_length)):
-            claim(j, machine.node[NODE_ID, i], sim)
+            claim(j, sim.by_pool[i], sim)
         wanted -= min(wanted, best_length)
 
 
-@jit()
-def release_nodes(j: int, sim: Sim) -> None:
+@jit
+def release_nodes(j: int, sim: Arrays) -> None:
     """Take all nodes from a job."""
-    node = sim.number[FIRST_NODE, j]
+    node = sim.state[j].first_node
     while node >= 0:
-        following = sim.node[NODE_NEXT, node]
-        sim.node[NODE_JOB, node] = -1
-        sim.node[NODE_NEXT, node] = -1
+        following = sim.node[node].next
+        sim.node[node].job = -1
+        sim.node[node].next = -1
         node = following
-    sim.number[FIRST_NODE, j] = -1
+    sim.state[j].first_node = -1
 
 
-@jit()
-def note_segments(j: int, sim: Sim) -> None:
+@jit
+def note_segments(j: int, sim: Arrays) -> None:
     """Note where a job that just started runs, as runs of node numbers."""
-    node = sim.number[FIRST_NODE, j]
+    node = sim.state[j].first_node
     last = -1
     while node >= 0:
-        if last >= 0 and sim.segment[SEGMENT_FIRST, last] - 1 == node:
-            sim.segment[SEGMENT_FIRST, last] = node
-            sim.segment[SEGMENT_NODES, last] += 1
+        if last >= 0 and sim.segment[last].first - 1 == node:
+            sim.segment[last].first = node
+            sim.segment[last].nodes += 1
         else:
-            last = sim.count[SEGMENTS]
-            sim.count[SEGMENTS] = last + 1
-            sim.segment[SEGMENT_JOB, last] = j
-            sim.segment[SEGMENT_START, last] = sim.time[START, j]
-            sim.segment[SEGMENT_FIRST, last] = node
-            sim.segment[SEGMENT_NODES, last] = 1
-        node = sim.node[NODE_NEXT, node]
+            last = sim.clock.segments
+            sim.clock.segments = last + 1
+            sim.segment[last].job = j
+            sim.segment[last].start = sim.state[j].start
+            sim.segment[last].first = node
+            sim.segment[last].nodes = 1
+        node = sim.node[node].next

@@ -1,292 +1,311 @@
 """The plan: what is free over future time.
 
-A step function of time over all pools and resources: row ``i`` holds from ``work.time[i]`` until
-``work.time[i + 1]``, the last one for ever. ``work.size[0]`` rows are in use.
+A step function of time over all pools and resources: row ``i`` holds from ``sim.plan_time[i]`` until
+``sim.plan_time[i + 1]``, the last one for ever. ``sim.plan_rows[0]`` rows are in use.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
-    BEST_FIT,
-    EXPECTED,
-    FREE,
-    I8,
-    LIMIT,
-    NEVER,
-    NODE_BOOT,
-    NODE_DOWN,
-    NODE_ID,
-    NODE_POOL,
-    NODE_READY,
-    NODES,
-    OVERDUE_STEP,
-    PLANNED,
-    RETURN,
-    RUN,
-    RUNS,
-    SPREAD,
-    START,
-    UNPOWERED,
-    WINDOW_AMOUNT,
-    WINDOW_END,
-    WINDOW_POOL,
-    WINDOW_START,
-    Jobs,
-    Machine,
-    Rules,
-    Sim,
-    Work,
-)
+from hpctwin.engine.layout import BEST_FIT, NEVER, OVERDUE_STEP, RETURN, SPREAD, TAKE, ZERO, Arrays
 
 
-@jit()
-def planned_end(j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules) -> int:
+@jit
+def planned_end(j: int, sim: Arrays) -> int:
     """When a running job is expected to end, after now."""
-    planned = sim.time[START, j] + jobs.fixed[EXPECTED, j]
+    now = sim.clock.now
+    start = sim.state[j].start
+    planned = start + sim.job[j].expected
     if planned > now:
         return planned
     planned += ((now - planned) // OVERDUE_STEP + 1) * OVERDUE_STEP
-    if rules.terminate == 1:
-        limit = sim.time[START, j] + jobs.fixed[LIMIT, j]
+    if sim.rules.terminate == 1:
+        limit = start + sim.job[j].limit
         if planned > limit and limit > now:
             planned = limit
     return planned
 
 
-@jit()
-def plan_split(work: Work, time: int) -> int:
+@jit
+def plan_split(time: int, sim: Arrays) -> int:
     """The row that begins at ``time``, made if there is none; ``time`` is not before the plan."""
-    n = work.size[0]
+    n = sim.plan_rows[0]
     low = 0
     high = n
     while low < high:
         middle = (low + high) // 2
-        if work.time[middle] < time:
+        if sim.plan_time[middle] < time:
             low = middle + 1
         else:
             high = middle
-    if low < n and work.time[low] == time:
+    if low < n and sim.plan_time[low] == time:
         return low
-    width = work.amount.shape[1]
+    width = sim.plan_amount.width
     for i in range(n, low, -1):
-        work.time[i] = work.time[i - 1]
+        sim.plan_time[i] = sim.plan_time[i - 1]
         for c in range(width):
-            work.amount[i, c] = work.amount[i - 1, c]
-    work.time[low] = time
+            sim.plan_amount[i, c] = sim.plan_amount[i - 1, c]
+    sim.plan_time[low] = time
     for c in range(width):
-        work.amount[low, c] = work.amount[low - 1, c]
-    work.size[0] = n + 1
+        sim.plan_amount[low, c] = sim.plan_amount[low - 1, c]
+    sim.plan_rows[0] = n + 1
     return low
 
 
-@jit()
-def plan_change(
-    j: int, start: int, end: int, sign: int, pools: int, jobs: Jobs, work: Work
-) -> None:
-    """Take a job's ``work.take`` nodes and resources out of a span (-1) or put them back (+1)."""
-    first = plan_split(work, start)
-    last = work.size[0] if end >= NEVER else plan_split(work, end)
+@jit
+def plan_change(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
+    """Take a job's ``sim.take`` nodes and resources out of a span (-1) or put them back (+1)."""
+    first = plan_split(start, sim)
+    last = sim.plan_rows[0] if end >= NEVER else plan_split(end, sim)
+    pools = sim.rules.pools
     for i in range(first, last):
         for p in range(pools):
-            work.amount[i, p] += sign * work.take[p]
-        for c in range(jobs.resources.shape[1]):
-            work.amount[i, pools + c] += sign * jobs.resources[j, c]
+            sim.plan_amount[i, p] += sign * sim.take[p]
+        for c in range(sim.asks.width):
+            sim.plan_amount[i, pools + c] += sign * sim.asks[j, c]
 
 
-@jit()
-def load_take(j: int, pools: int, jobs: Jobs, sim: Sim, work: Work) -> None:
-    """Put the nodes a job holds, or holds a reservation for, into ``work.take``."""
+@jit
+def plan_take(j: int, start: int, sim: Arrays) -> None:
+    """Take a job out of the plan for as long as it is expected to run."""
+    plan_change(j, start, start + sim.job[j].expected, TAKE, sim)
+
+
+@jit
+def load_take(j: int, sim: Arrays) -> None:
+    """Put the nodes a job holds, or holds a reservation for, into ``sim.take``."""
+    pools = sim.rules.pools
     if pools == 1:
-        work.take[0] = jobs.fixed[NODES, j]
+        sim.take[0] = sim.job[j].nodes
     else:
         for p in range(pools):
-            work.take[p] = sim.take[j, p]
+            sim.take[p] = sim.taken[j, p]
 
 
-@jit()
-def plan_build(now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work) -> None:
+@jit
+def plan_build(sim: Arrays) -> None:
     """The plan from running jobs and maintenance alone."""
-    pools = machine.speed.shape[0]
-    width = work.amount.shape[1]
-    work.time[0] = now
+    now = sim.clock.now
+    pools = sim.rules.pools
+    width = sim.plan_amount.width
+    sim.plan_time[0] = now
     for c in range(width):
-        work.amount[0, c] = sim.amount[FREE, c]
+        sim.plan_amount[0, c] = sim.stock[c].free
     n = 1
-    running = sim.count[RUN]
+    running = sim.clock.running
     overdue = 0
-    while overdue < running and sim.running[PLANNED, overdue] <= now:
+    while overdue < running and sim.run[overdue].planned <= now:
         overdue += 1
     for r in range(overdue, running):
-        j = sim.running[RUNS, r]
-        planned = sim.running[PLANNED, r]
-        if planned != work.time[n - 1]:
-            work.time[n] = planned
+        j = sim.run[r].job
+        planned = sim.run[r].planned
+        if planned != sim.plan_time[n - 1]:
+            sim.plan_time[n] = planned
             for c in range(width):
-                work.amount[n, c] = work.amount[n - 1, c]
+                sim.plan_amount[n, c] = sim.plan_amount[n - 1, c]
             n += 1
-        load_take(j, pools, jobs, sim, work)
+        load_take(j, sim)
         for p in range(pools):
-            work.amount[n - 1, p] += work.take[p]
-        for c in range(jobs.resources.shape[1]):
-            work.amount[n - 1, pools + c] += jobs.resources[j, c]
-    work.size[0] = n
+            sim.plan_amount[n - 1, p] += sim.take[p]
+        for c in range(sim.asks.width):
+            sim.plan_amount[n - 1, pools + c] += sim.asks[j, c]
+    sim.plan_rows[0] = n
     for r in range(overdue):
-        j = sim.running[RUNS, r]
-        load_take(j, pools, jobs, sim, work)
-        plan_change(j, planned_end(j, now, jobs, sim, rules), NEVER, RETURN, pools, jobs, work)
-    if sim.count[UNPOWERED] > 0:
-        plan_switched_off(now, machine, sim, work)
-    for m in range(machine.windows.shape[1]):
-        if machine.windows[WINDOW_END, m] <= now:
-            continue
-        p = machine.windows[WINDOW_POOL, m]
-        last = plan_split(work, machine.windows[WINDOW_END, m])
-        if machine.windows[WINDOW_START, m] <= now:
-            for i in range(last, work.size[0]):
-                work.amount[i, p] += machine.windows[WINDOW_AMOUNT, m]
-        else:
-            first = plan_split(work, machine.windows[WINDOW_START, m])
-            for i in range(first, plan_split(work, machine.windows[WINDOW_END, m])):
-                work.amount[i, p] -= machine.windows[WINDOW_AMOUNT, m]
+        j = sim.run[r].job
+        load_take(j, sim)
+        plan_change(j, planned_end(j, sim), NEVER, RETURN, sim)
+    if sim.clock.unpowered > 0:
+        plan_switched_off(sim)
+    for m in range(len(sim.window)):
+        plan_window(m, sim)
 
 
-@jit()
-def plan_switched_off(now: int, machine: Machine, sim: Sim, work: Work) -> None:
+@jit
+def plan_window(m: int, sim: Arrays) -> None:
+    """Take a maintenance window that is not over out of the plan."""
+    now = sim.clock.now
+    window = sim.window[m]
+    if window.end <= now:
+        return
+    p = window.pool
+    last = plan_split(window.end, sim)
+    if window.start <= now:
+        for i in range(last, sim.plan_rows[0]):
+            sim.plan_amount[i, p] += window.amount
+    else:
+        first = plan_split(window.start, sim)
+        for i in range(first, plan_split(window.end, sim)):
+            sim.plan_amount[i, p] -= window.amount
+
+
+@jit
+def active_from(node: int, sim: Arrays) -> int:
+    """When a node is active, at the earliest."""
+    return max(sim.clock.now, sim.node[node].ready) + sim.node[node].boot
+
+
+@jit
+def plan_switched_off(sim: Arrays) -> None:
     """Nodes that are not switched on can be had from when they are active, if woken at once."""
     time = NEVER
     p = -1
     nodes = 0
-    for i in range(machine.node.shape[1]):
-        node = machine.node[NODE_ID, i]
-        if sim.node[NODE_DOWN, node] == 0:
+    for i in range(len(sim.by_pool)):
+        node = sim.by_pool[i]
+        if sim.node[node].down == 0:
             continue
-        ready = max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
-        if ready != time or machine.node[NODE_POOL, node] != p:
-            plan_return(time, p, nodes, work)
+        ready = active_from(node, sim)
+        if ready != time or sim.pool_of[node] != p:
+            plan_return(time, p, nodes, sim)
             time = ready
-            p = machine.node[NODE_POOL, node]
+            p = sim.pool_of[node]
             nodes = 0
         nodes += 1
-    plan_return(time, p, nodes, work)
+    plan_return(time, p, nodes, sim)
 
 
-@jit()
-def plan_return(time: int, p: int, nodes: int, work: Work) -> None:
+@jit
+def plan_return(time: int, p: int, nodes: int, sim: Arrays) -> None:
     """Nodes of a pool are free from a time on; not so if negative."""
     if nodes != 0:
-        for row in range(plan_split(work, time), work.size[0]):
-            work.amount[row, p] += nodes
+        for row in range(plan_split(time, sim), sim.plan_rows[0]):
+            sim.plan_amount[row, p] += nodes
 
 
-@jit()
-def holds(j: int, row_of_pools: I8, jobs: Jobs, work: Work) -> bool:
-    """Whether a job fits amounts of ``work.low``."""
-    pools = row_of_pools.shape[0]
-    for c in range(jobs.resources.shape[1]):
-        if work.low[pools + c] < jobs.resources[j, c] and jobs.resources[j, c] > 0:
+@jit
+def holds(j: int, sim: Arrays) -> bool:
+    """Whether a job fits amounts of ``sim.low``."""
+    pools = sim.rules.pools
+    kind = sim.job[j].kind
+    for c in range(sim.asks.width):
+        if sim.low[pools + c] < sim.asks[j, c] and sim.asks[j, c] > 0:
             return False
     nodes = 0
     for p in range(pools):
-        if row_of_pools[p] != 0 and work.low[p] > 0:
-            nodes += work.low[p]
-    return nodes >= jobs.fixed[NODES, j]
+        if sim.eligible[kind, p] != 0 and sim.low[p] > 0:
+            nodes += sim.low[p]
+    return nodes >= sim.job[j].nodes
 
 
-@jit()
-def plan_fits(j: int, first: int, duration: int, row_of_pools: I8, jobs: Jobs, work: Work) -> int:
-    """Whether a job fits from row ``first`` on; leaves the least free amounts in ``work.low``.
+@jit
+def plan_fits(j: int, first: int, sim: Arrays) -> int:
+    """Whether a job fits from row ``first`` on; leaves the least free amounts in ``sim.low``.
 
     Returns -1 if it fits, else the row at which the amounts so far became too small.
     """
-    end = work.time[first] + duration
-    width = work.low.shape[0]
+    end = sim.plan_time[first] + sim.job[j].expected
+    width = sim.plan_amount.width
     for c in range(width):
-        work.low[c] = work.amount[first, c]
-    if not holds(j, row_of_pools, jobs, work):
+        sim.low[c] = sim.plan_amount[first, c]
+    if not holds(j, sim):
         return first
     i = first + 1
-    while i < work.size[0] and work.time[i] < end:
+    while i < sim.plan_rows[0] and sim.plan_time[i] < end:
         less = False
         for c in range(width):
-            if work.amount[i, c] < work.low[c]:
-                work.low[c] = work.amount[i, c]
+            if sim.plan_amount[i, c] < sim.low[c]:
+                sim.low[c] = sim.plan_amount[i, c]
                 less = True
-        if less and not holds(j, row_of_pools, jobs, work):
+        if less and not holds(j, sim):
             return i
         i += 1
     return -1
 
 
-@jit()
-def plan_earliest(j: int, duration: int, row_of_pools: I8, jobs: Jobs, work: Work) -> int:
+@jit
+def fits_plan(j: int, sim: Arrays) -> bool:
+    """Whether a job fits from now on; leaves the least free amounts in ``sim.low``."""
+    return plan_fits(j, ZERO, sim) < 0
+
+
+@jit
+def fits_at_once(j: int, sim: Arrays) -> bool:
+    """Whether a job fits what is free at this moment, the plan apart."""
+    for c in range(len(sim.low)):
+        sim.low[c] = sim.stock[c].free
+    return holds(j, sim)
+
+
+@jit
+def plan_earliest(j: int, sim: Arrays) -> int:
     """The first row from which a job fits; -1 if there is none."""
-    pools = row_of_pools.shape[0]
-    first = 0
-    while first < work.size[0]:
-        row = plan_fits(j, first, duration, row_of_pools, jobs, work)
+    first = ZERO
+    while first < sim.plan_rows[0]:
+        row = plan_fits(j, first, sim)
         if row < 0:
             return first
         # With one pool the row that was too small alone rules out all starts up to it. With
         # several, only the least over the whole span was too small.
-        first = row + 1 if pools == 1 else first + 1
+        first = row + 1 if sim.rules.pools == 1 else first + 1
     return -1
 
 
-@jit()
-def choose_pools(j: int, placement: int, row_of_pools: I8, jobs: Jobs, work: Work) -> None:
-    """Divide a job's nodes over the pools, given the least free amounts in ``work.low``."""
-    pools = row_of_pools.shape[0]
-    left = jobs.fixed[NODES, j]
+@jit
+def reserve(j: int, sim: Arrays) -> int:
+    """Take the earliest span that a job fits out of the plan; when it starts."""
+    start = sim.plan_time[plan_earliest(j, sim)]
+    choose_pools(j, sim)
+    plan_take(j, start, sim)
+    return start
+
+
+@jit
+def choose_pools(j: int, sim: Arrays) -> None:
+    """Divide a job's nodes over the pools, given the least free amounts in ``sim.low``."""
+    pools = sim.rules.pools
+    left = sim.job[j].nodes
     if pools == 1:
-        work.take[0] = left
+        sim.take[0] = left
         return
+    kind = sim.job[j].kind
     for p in range(pools):
-        work.take[p] = 0
-        if row_of_pools[p] == 0 or work.low[p] < 0:
-            work.low[p] = 0
+        sim.take[p] = 0
+        if sim.eligible[kind, p] == 0 or sim.low[p] < 0:
+            sim.low[p] = 0
+    placement = sim.rules.placement
     if placement == SPREAD:
-        _spread(left, pools, work)
+        _spread(left, sim)
         return
     if placement == BEST_FIT:
         best = -1
         for p in range(pools):
-            if work.low[p] >= left and (best < 0 or work.low[p] < work.low[best]):
+            if sim.low[p] >= left and (best < 0 or sim.low[p] < sim.low[best]):
                 best = p
         if best >= 0:
-            work.take[best] = left
+            sim.take[best] = left
             return
     while left > 0:
         best = -1
         for p in range(pools):
-            if work.take[p] == 0 and work.low[p] > 0:
-                if best < 0 or (placement == BEST_FIT and work.low[p] > work.low[best]):
+            if sim.take[p] == 0 and sim.low[p] > 0:
+                if best < 0 or (placement == BEST_FIT and sim.low[p] > sim.low[best]):
                     best = p
-        work.take[best] = min(left, work.low[best])
-        left -= work.take[best]
+        sim.take[best] = min(left, sim.low[best])
+        left -= sim.take[best]
 
 
-@jit()
-def _spread(nodes: int, pools: int, work: Work) -> None:
+@jit
+def _spread(nodes: int, sim: Arrays) -> None:
     """One node at a time from the fullest pool, done at once: cut all pools to one level."""
+    pools = sim.rules.pools
     low = 0
     high = 0
     for p in range(pools):
-        high = max(high, work.low[p])
+        high = max(high, sim.low[p])
     while low < high:
         level = (low + high) // 2
         above = 0
         for p in range(pools):
-            above += max(0, work.low[p] - level)
+            above += max(0, sim.low[p] - level)
         if above <= nodes:
             high = level
         else:
             low = level + 1
     left = nodes
     for p in range(pools):
-        work.take[p] = max(0, work.low[p] - low)
-        left -= work.take[p]
+        sim.take[p] = max(0, sim.low[p] - low)
+        left -= sim.take[p]
     for p in range(pools):
-        if left > 0 and work.low[p] >= low and low > 0:
-            work.take[p] += 1
+        if left > 0 and sim.low[p] >= low and low > 0:
+            sim.take[p] += 1
             left -= 1

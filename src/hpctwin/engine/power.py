@@ -1,9 +1,9 @@
 """Nodes switch on and off; how long each was in each state.
 
 A node is idle or computing, or on its way to or from a sleep depth, or asleep. What is on its way is in
-a heap by the end of its transition. How nodes are hidden from jobs depends on the power policy: a
-managed node is hidden unless it is active, so that the passes see it as they see a node that comes
-back; under the other two policies jobs may have nodes that must be switched on first.
+a heap by the end of its transition. How nodes are hidden from jobs depends on the power policy: where only
+active ones are shown, the passes see a node that wakes as they see one that comes back; else jobs may have
+nodes that must be switched on first.
 """
 
 from __future__ import annotations
@@ -11,173 +11,162 @@ from __future__ import annotations
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
-    COMPRESS,
-    FREE,
-    NEVER,
-    NODE_BOOT,
-    NODE_DEPTH,
-    NODE_DOWN,
-    NODE_JOB,
-    NODE_POOL,
-    NODE_POWER,
-    NODE_READY,
-    NODE_SINCE,
-    POWER_SPENT,
-    START,
-    UNPOWERED,
-    ZERO,
-    Machine,
-    Sim,
-)
-from hpctwin.engine.placement import active_from
-from hpctwin.engine.power_layout import (
     ASLEEP,
-    AUTO,
     COMPUTING,
     DEPTH_STATES,
-    HEAP,
-    HIDES_SWITCHING_OFF,
     IDLE,
-    LOG_END,
-    LOG_NODE,
-    LOG_START,
-    LOG_STATE,
-    LOGGED,
-    MANAGED,
-    OFF_TIME,
-    ON_TIME,
+    NEVER,
+    NOT_SWITCHING_OFF,
+    ONLY_ACTIVE,
     SWITCHING_OFF,
     SWITCHING_ON,
-    Power,
-    PowerRules,
+    ZERO,
+    Arrays,
 )
+from hpctwin.engine.plan import active_from
 
 
-@jit()
+@jit
 def row_of_state(state: int, depth: int) -> int:
-    """The row of the time spent in a state: sleeping and switching are kept by depth."""
+    """Where the time spent in a state is kept: sleeping and switching by depth."""
     return state if state <= COMPUTING else state + DEPTH_STATES * depth
 
 
-@jit()
-def turn(node: int, state: int, now: int, sim: Sim, power: Power, prules: PowerRules) -> None:
+@jit
+def change_power(node: int, state: int, sim: Arrays) -> None:
     """A node changes its state; the time in the old one is booked."""
-    old = row_of_state(sim.node[NODE_POWER, node], sim.node[NODE_DEPTH, node])
-    since = sim.node[NODE_SINCE, node]
-    sim.node[POWER_SPENT + old, node] += now - since
-    if prules.log == 1 and now > since:
-        n = power.count[LOGGED]
-        power.log[LOG_NODE, n] = node
-        power.log[LOG_STATE, n] = old
-        power.log[LOG_START, n] = since
-        power.log[LOG_END, n] = now
-        power.count[LOGGED] = n + 1
-    sim.node[NODE_POWER, node] = state
-    sim.node[NODE_SINCE, node] = now
+    own = sim.node[node]
+    now = sim.clock.now
+    old = row_of_state(own.power, own.depth)
+    sim.spent[node, old] += now - own.since
+    if sim.rules.log == 1 and now > own.since:
+        span = sim.log[sim.clock.logged]
+        span.node = node
+        span.state = old
+        span.start = own.since
+        span.end = now
+        sim.clock.logged += 1
+    own.power = state
+    own.since = now
 
 
-@jit()
-def show_or_hide(node: int, now: int, machine: Machine, sim: Sim, prules: PowerRules) -> None:
+@jit
+def show_or_hide(node: int, sim: Arrays) -> None:
     """Let jobs have a node or not, as its state and the policy say."""
+    own = sim.node[node]
     hidden = False
-    if sim.node[NODE_JOB, node] >= 0:
+    if own.job >= 0:
         hidden = False  # nobody else could have it anyway
-    elif prules.kind >= MANAGED:
-        hidden = active_from(node, now, sim) > now
-    elif prules.fault == HIDES_SWITCHING_OFF or (prules.kind == AUTO and prules.as_published == 1):
-        hidden = sim.node[NODE_POWER, node] == SWITCHING_OFF
-    if hidden == (sim.node[NODE_DOWN, node] > 0):
+    elif sim.rules.shown == ONLY_ACTIVE:
+        hidden = active_from(node, sim) > sim.clock.now
+    elif sim.rules.shown == NOT_SWITCHING_OFF:
+        hidden = own.power == SWITCHING_OFF
+    if hidden == (own.down > 0):
         return
     sign = 1 if hidden else -1
-    sim.node[NODE_DOWN, node] += sign
-    sim.amount[FREE, machine.node[NODE_POOL, node]] -= sign
-    sim.count[UNPOWERED] += sign
-    sim.count[COMPRESS] = 1
+    own.down += sign
+    sim.stock[sim.pool_of[node]].free -= sign
+    sim.clock.unpowered += sign
+    sim.clock.came_back = 1
 
 
-@jit()
-def switch_off(
-    node: int, depth: int, now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules
-) -> None:
+@jit
+def switch_off(node: int, depth: int, sim: Arrays) -> None:
     """Send an idle node to a sleep depth, or a sleeping one to a deeper one."""
-    turn(node, SWITCHING_OFF, now, sim, power, prules)
-    column = machine.node[NODE_POOL, node] * prules.depths + depth
-    sim.node[NODE_DEPTH, node] = depth
-    sim.node[NODE_READY, node] = now + power.table[OFF_TIME, column]
-    sim.node[NODE_BOOT, node] = power.table[ON_TIME, column]
-    heap_push(power.heap, power.count, HEAP, sim.node[NODE_READY, node], node)
-    show_or_hide(node, now, machine, sim, prules)
+    change_power(node, SWITCHING_OFF, sim)
+    own = sim.node[node]
+    sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths + depth]
+    own.depth = depth
+    own.ready = sim.clock.now + sleep.off_time
+    own.boot = sleep.on_time
+    sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
+    show_or_hide(node, sim)
 
 
-@jit()
-def switch_on(
-    node: int, now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules
-) -> None:
+@jit
+def switch_on(node: int, sim: Arrays) -> None:
     """Wake a sleeping node."""
-    turn(node, SWITCHING_ON, now, sim, power, prules)
-    sim.node[NODE_READY, node] = now + sim.node[NODE_BOOT, node]
-    sim.node[NODE_BOOT, node] = 0
-    heap_push(power.heap, power.count, HEAP, sim.node[NODE_READY, node], node)
-    show_or_hide(node, now, machine, sim, prules)
+    change_power(node, SWITCHING_ON, sim)
+    own = sim.node[node]
+    own.ready = sim.clock.now + own.boot
+    own.boot = 0
+    sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
+    show_or_hide(node, sim)
 
 
-@jit()
-def end_transitions(now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> None:
+@jit
+def computes(j: int, sim: Arrays) -> bool:
+    """Whether a job (-1 for none) runs by now on the nodes it was given."""
+    return j >= 0 and sim.state[j].start <= sim.clock.now
+
+
+@jit
+def end_transitions(sim: Arrays) -> None:
     """Nodes whose transition is over are asleep or active; who has a job is woken at once."""
-    while power.count[HEAP] > 0 and power.heap[ZERO, 0] <= now:
-        node = heap_pop(power.heap, power.count, HEAP)
-        if sim.node[NODE_POWER, node] == SWITCHING_OFF:
-            turn(node, ASLEEP, now, sim, power, prules)
-            if sim.node[NODE_JOB, node] >= 0:
-                switch_on(node, now, machine, sim, power, prules)
+    while sim.clock.switching > 0 and sim.switching[0].time <= sim.clock.now:
+        node = heap_pop(sim.switching, sim.clock.switching)
+        sim.clock.switching -= 1
+        own = sim.node[node]
+        if own.power == SWITCHING_OFF:
+            change_power(node, ASLEEP, sim)
+            if own.job >= 0:
+                switch_on(node, sim)
                 continue
         else:
-            j = sim.node[NODE_JOB, node]
-            state = COMPUTING if j >= 0 and sim.time[START, j] <= now else IDLE
-            turn(node, state, now, sim, power, prules)
-            sim.node[NODE_DEPTH, node] = 0
-        show_or_hide(node, now, machine, sim, prules)
+            change_power(node, COMPUTING if computes(own.job, sim) else IDLE, sim)
+            own.depth = 0
+        show_or_hide(node, sim)
 
 
-@jit()
-def timeout_of(node: int, depth: int, machine: Machine, power: Power, prules: PowerRules) -> int:
+@jit
+def timeout_of(node: int, depth: int, sim: Arrays) -> int:
     """How long a node stays as it is before it goes to a sleep depth; NEVER for always."""
-    if depth >= prules.depths:
+    if depth >= sim.rules.depths:
         return NEVER
-    return power.timeout[machine.node[NODE_POOL, node] * prules.depths + depth]
+    return sim.sleep[sim.pool_of[node] * sim.rules.depths + depth].timeout
 
 
-@jit()
-def due(node: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> int:
+@jit
+def due(node: int, sim: Arrays) -> int:
     """When a node's timeout to the next sleep depth is over; NEVER if it has none."""
-    if sim.node[NODE_JOB, node] >= 0:
+    own = sim.node[node]
+    if own.job >= 0:
         return NEVER
-    state = sim.node[NODE_POWER, node]
-    if state == IDLE:
-        timeout = timeout_of(node, ZERO, machine, power, prules)
-    elif state == ASLEEP:
-        timeout = timeout_of(node, sim.node[NODE_DEPTH, node] + 1, machine, power, prules)
+    if own.power == IDLE:
+        timeout = timeout_of(node, ZERO, sim)
+    elif own.power == ASLEEP:
+        timeout = timeout_of(node, own.depth + 1, sim)
     else:
         return NEVER
-    return NEVER if timeout >= NEVER else sim.node[NODE_SINCE, node] + timeout
+    return NEVER if timeout >= NEVER else own.since + timeout
 
 
-@jit()
-def note_use(now: int, machine: Machine, sim: Sim, power: Power, prules: PowerRules) -> int:
+@jit
+def note_use(sim: Arrays) -> int:
     """After a pass: which nodes compute, and which must be woken for a job they were given to.
 
     Returns when the first timeout of a node is over; NEVER if none runs.
     """
     first = NEVER
-    for node in range(sim.node.shape[1]):
-        j = sim.node[NODE_JOB, node]
-        state = sim.node[NODE_POWER, node]
-        if state <= COMPUTING:
-            wanted = COMPUTING if j >= 0 and sim.time[START, j] <= now else IDLE
-            if state != wanted:
-                turn(node, wanted, now, sim, power, prules)
-        elif j >= 0 and state == ASLEEP:
-            switch_on(node, now, machine, sim, power, prules)
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        j = own.job
+        if own.power <= COMPUTING:
+            wanted = COMPUTING if computes(j, sim) else IDLE
+            if own.power != wanted:
+                change_power(node, wanted, sim)
+        elif j >= 0 and own.power == ASLEEP:
+            switch_on(node, sim)
         if j < 0:
-            first = min(first, due(node, machine, sim, power, prules))
+            first = min(first, due(node, sim))
     return first
+
+
+@jit
+def look_again(again: int, sim: Arrays) -> None:
+    """Have the engine come back when a transition ends, a timeout is over, a node must be woken."""
+    clock = sim.clock
+    if clock.switching > 0:
+        again = min(again, sim.switching[0].time)
+    again = min(again, clock.wake_at)
+    clock.timer = min(clock.timer, max(again, clock.now))

@@ -2,69 +2,69 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.abi import Order
-from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
-    NODE_POWER,
-    NODES,
-    QUEUE,
-    QUEUED,
-    STARTS,
-    Jobs,
-    Machine,
-    Rules,
-    Sim,
-    Work,
-)
-from hpctwin.engine.passes import run_pass
-from hpctwin.engine.power_layout import (
-    LOST_RESERVATION,
-    STOPS_WHILE_OFF,
-    SWITCHING_OFF,
-    THREE_WAITING,
-    PowerRules,
-)
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import SWITCHING_OFF, Arrays
+from hpctwin.engine.order import drop_started
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes.easy import Easy, pass_easy
+from hpctwin.engine.passes.first_fit import pass_first_fit
+from hpctwin.engine.passes.none import pass_none
+from hpctwin.engine.rows import SIM
+
+__all__ = ["FAULTY"]
 
 
-@jit()
-def head_cannot_be_planned(jobs: Jobs, sim: Sim) -> bool:
+@jit
+def start_in_order(sim: Arrays) -> bool:
+    """Start those that come first in order, as long as they fit; whether any did."""
+    started = sim.clock.starts
+    pass_none(sim)
+    if sim.clock.starts > started:
+        drop_started(sim)
+    return sim.clock.starts > started
+
+
+@jit
+def head_cannot_be_planned(sim: Arrays) -> bool:
     """Whether the first waiting job is wider than all nodes that are not switching off."""
     there = 0
-    for node in range(sim.node.shape[1]):
-        if sim.node[NODE_POWER, node] != SWITCHING_OFF:
+    for node in range(len(sim.node)):
+        if sim.node[node].power != SWITCHING_OFF:
             there += 1
-    return jobs.fixed[NODES, sim.number[QUEUE, 0]] > there
+    return sim.job[sim.queue[0]].nodes > there
 
 
-@jit()
-def faulty_pass(
-    order: Order,
-    candidate_order: Order,
-    jobs: Jobs,
-    machine: Machine,
-    sim: Sim,
-    rules: Rules,
-    in_order: Rules,
-    unprotected: Rules,
-    work: Work,
-    prules: PowerRules,
-) -> None:
-    """A pass in order, then backfilling unless the fault forbids it or takes its reservation away.
+def three_waiting(sim: Arrays) -> None:
+    """Backfilling only with three jobs waiting."""
+    start_in_order(sim)
+    if sim.clock.queued > 2:
+        pass_easy(sim)
 
-    Args:
-        order, candidate_order, jobs, machine, sim, rules, work, prules: as elsewhere.
-        in_order: the rules without backfilling.
-        unprotected: the rules with first-fit backfilling.
-    """
-    started = sim.count[STARTS]
-    run_pass(order, candidate_order, jobs, machine, sim, in_order, work)
-    if sim.count[QUEUED] == 0:
-        return
-    if prules.fault == THREE_WAITING and sim.count[QUEUED] <= 2:
-        return
-    if prules.fault == STOPS_WHILE_OFF and head_cannot_be_planned(jobs, sim):
-        return
-    if prules.fault == LOST_RESERVATION and sim.count[STARTS] > started:
-        run_pass(order, candidate_order, jobs, machine, sim, unprotected, work)
-    else:
-        run_pass(order, candidate_order, jobs, machine, sim, rules, work)
+
+def lost_reservation(sim: Arrays) -> None:
+    """The head's reservation is lost if a job before it started in the same pass."""
+    started = start_in_order(sim)
+    if sim.clock.queued > 0:
+        if started:
+            pass_first_fit(sim)
+        else:
+            pass_easy(sim)
+
+
+def stops_while_off(sim: Arrays) -> None:
+    """No backfilling while the head is wider than what is not switching off."""
+    start_in_order(sim)
+    if sim.clock.queued > 0 and not head_cannot_be_planned(sim):
+        pass_easy(sim)
+
+
+FAULTY = {
+    name: Pass(Kernel(function, types.void(SIM)), numbers=Easy)
+    for name, function in (
+        ("three-waiting", three_waiting),
+        ("lost-reservation", lost_reservation),
+        ("stops-while-off", stops_while_off),
+    )
+}

@@ -7,264 +7,261 @@ energy until then. Kept apart since it plans by node where everything else plans
 
 from __future__ import annotations
 
-from hpctwin.engine.abi import Order
-from hpctwin.engine.jit import jit
+from typing import Any
+
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
-    EXPECTED,
-    LATER,
-    NEVER,
-    NODE_BOOT,
-    NODE_JOB,
-    NODE_POWER,
-    NODE_READY,
-    NODE_SINCE,
-    NODES,
-    NOW,
-    PLANNED,
-    RUN,
-    STACK,
-    START,
-    STARTS,
-    TIMER,
-    ZERO,
-    Jobs,
-    Machine,
-    Rules,
-    Sim,
-    Work,
-)
-from hpctwin.engine.order import drop_started, order_queue, pop_order
-from hpctwin.engine.placement import claim
-from hpctwin.engine.power import note_use, switch_off, switch_on
-from hpctwin.engine.power_layout import (
-    ACTIVE_W,
     ASLEEP,
-    BOOT_W,
-    CHOSEN,
     COMPUTING,
-    HELD_BY,
     IDLE,
-    OFF_TIME,
-    ON_TIME,
-    RELEASED,
+    NEVER,
     SWITCHING_OFF,
     SWITCHING_ON,
-    Power,
-    PowerRules,
+    ZERO,
+    Arrays,
+    Int,
+    Real,
 )
+from hpctwin.engine.order import drop_started, order_queue, pop_order
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.placement import claim
+from hpctwin.engine.plan import active_from
+from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
+from hpctwin.engine.power_passes import BEFORE, PowerPass
+from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.transitions import start_job
 
+__all__ = ["BY_NODE", "NO_PASS", "Numbers"]
 
-@jit()
-def note_releases(now: int, jobs: Jobs, sim: Sim, power: Power) -> None:
-    """When each node is free for another job by the requests; NEVER for what cannot be planned with."""
-    for node in range(sim.node.shape[1]):
-        power.node[HELD_BY, node] = -1
-        state = sim.node[NODE_POWER, node]
-        j = sim.node[NODE_JOB, node]
+
+class Numbers:
+    """What a node draws, W."""
+
+    active_w: Real
+    boot_w: Real
+
+
+class ByNode:
+    """What is planned of a node."""
+
+    released: (
+        Int  # when it is free for another job by the requests; NEVER if it cannot be planned with
+    )
+    held_by: Int  # number of the waiting job it is planned for; -1
+    chosen: Int  # nodes chosen for a job
+    cost: Real
+
+
+settings, planned = view(Numbers), view(ByNode)
+
+
+@jit
+def note_releases(sim: Arrays) -> None:
+    """When each node is free for another job."""
+    now = sim.clock.now
+    plan = planned(sim.kept)
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        plan[node].held_by = -1
         released = now
-        if state == SWITCHING_OFF:
-            released = NEVER  # type: ignore[assignment]
-        elif j >= 0:
-            released = sim.time[START, j] + jobs.fixed[EXPECTED, j]
+        if own.power == SWITCHING_OFF:
+            released = NEVER
+        elif own.job >= 0:
+            released = sim.state[own.job].start + sim.job[own.job].expected
             if released <= now:
-                released = NEVER  # type: ignore[assignment]
-        elif state > COMPUTING:
-            released = max(now, sim.node[NODE_READY, node]) + sim.node[NODE_BOOT, node]
-        power.node[RELEASED, node] = released
+                released = NEVER
+        elif own.power > COMPUTING:
+            released = active_from(node, sim)
+        plan[node].released = released
 
 
-@jit()
-def is_idle(node: int, sim: Sim) -> bool:
-    """Whether a job could start on the node now."""
-    return sim.node[NODE_POWER, node] <= COMPUTING and sim.node[NODE_JOB, node] < 0
-
-
-@jit()
-def choose_idle(wanted: int, sim: Sim, power: Power) -> bool:
+@jit
+def choose_idle(wanted: int, sim: Arrays) -> bool:
     """The first idle nodes that no job before holds; False if there are not enough."""
+    plan = planned(sim.kept)
     found = 0
-    for node in range(sim.node.shape[1]):
-        if power.node[HELD_BY, node] < 0 and is_idle(node, sim):
-            power.node[CHOSEN, found] = node
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        if plan[node].held_by < 0 and own.power <= COMPUTING and own.job < 0:
+            plan[found].chosen = node
             found += 1
             if found == wanted:
                 return True
     return False
 
 
-@jit()
-def time_of_enough(wanted: int, sim: Sim, power: Power) -> int:
+@jit
+def time_of_enough(wanted: int, sim: Arrays) -> int:
     """The first time by which so many nodes that no job before holds are released; NEVER if none."""
+    plan = planned(sim.kept)
     time = -1
     while True:
         following = NEVER
         enough = 0
-        for node in range(sim.node.shape[1]):
-            if power.node[HELD_BY, node] >= 0:
+        for node in range(len(sim.node)):
+            if plan[node].held_by >= 0:
                 continue
-            released = power.node[RELEASED, node]
+            released = plan[node].released
             if released <= time:
                 enough += 1
             elif released < following:
                 following = released
         if enough >= wanted or following >= NEVER:
             return time if enough >= wanted else NEVER
-        time = following  # type: ignore[assignment]
+        time = following
 
 
-@jit()
-def choose_least_waste(
-    wanted: int, time: int, now: int, machine: Machine, sim: Sim, power: Power
-) -> None:
+@jit
+def waste(node: int, time: int, sim: Arrays) -> float:
+    """The energy that a node wastes until a time; -1 if it is not there then."""
+    plan = planned(sim.kept)[node]
+    numbers = settings(sim.numbers)[0]
+    now = sim.clock.now
+    if plan.held_by >= 0 or plan.released > time:
+        return -1.0
+    if sim.node[node].power == ASLEEP:
+        return numbers.boot_w * sim.node[node].boot
+    if sim.node[node].power == SWITCHING_ON:
+        return numbers.boot_w * (plan.released - now) + numbers.active_w * (time - plan.released)
+    return numbers.active_w * (time - plan.released)
+
+
+@jit
+def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
     """Of the nodes released by a time those that waste the least energy until then."""
-    active = power.watts[ACTIVE_W, 0]
-    boot = power.watts[BOOT_W, 0]
-    for node in range(sim.node.shape[1]):
-        released = power.node[RELEASED, node]
-        if power.node[HELD_BY, node] >= 0 or released > time:
-            power.cost[node] = -1.0
-        elif sim.node[NODE_POWER, node] == ASLEEP:
-            power.cost[node] = boot * sim.node[NODE_BOOT, node]
-        elif sim.node[NODE_POWER, node] == SWITCHING_ON:
-            power.cost[node] = boot * (released - now) + active * (time - released)
-        else:
-            power.cost[node] = active * (time - released)
+    plan = planned(sim.kept)
+    for node in range(len(sim.node)):
+        plan[node].cost = waste(node, time, sim)
     for n in range(wanted):
         best = -1
-        for node in range(sim.node.shape[1]):
-            if power.cost[node] < 0:
+        for node in range(len(sim.node)):
+            if plan[node].cost < 0:
                 continue
-            if best < 0 or power.cost[node] < power.cost[best]:
+            if best < 0 or plan[node].cost < plan[best].cost:
                 best = node
-            elif power.cost[node] == power.cost[best]:
-                booting = sim.node[NODE_POWER, node] == SWITCHING_ON
-                if booting and sim.node[NODE_POWER, best] != SWITCHING_ON:
+            elif plan[node].cost == plan[best].cost:
+                booting = sim.node[node].power == SWITCHING_ON
+                if booting and sim.node[best].power != SWITCHING_ON:
                     best = node
-        power.cost[best] = -1.0
-        power.node[CHOSEN, n] = best
+        plan[best].cost = -1.0
+        plan[n].chosen = best
 
 
-@jit()
-def plan_jobs(
-    order: Order,
-    now: int,
-    jobs: Jobs,
-    machine: Machine,
-    sim: Sim,
-    rules: Rules,
-    work: Work,
-    power: Power,
-) -> int:
+@jit
+def plan_jobs(sim: Arrays) -> int:
     """Plan the waiting jobs until nodes run out; how many. Nobody starts before those before."""
-    note_releases(now, jobs, sim, power)
+    plan = planned(sim.kept)
+    now = sim.clock.now
+    note_releases(sim)
     latest = now
-    planned = 0
-    for left in range(order_queue(order, now, jobs, sim, rules, work), 0, -1):
-        j = pop_order(left, work, jobs)
-        wanted = jobs.fixed[NODES, j]
+    n = 0
+    for left in range(order_queue(sim), 0, -1):
+        j = pop_order(left, sim)
+        wanted = sim.job[j].nodes
         start = now
-        if not choose_idle(wanted, sim, power):
-            start = time_of_enough(wanted, sim, power)
+        if not choose_idle(wanted, sim):
+            start = time_of_enough(wanted, sim)
             if start >= NEVER:
                 break
-            choose_least_waste(wanted, start, now, machine, sim, power)
-        for n in range(wanted):
-            power.node[HELD_BY, power.node[CHOSEN, n]] = planned
+            choose_least_waste(wanted, start, sim)
+        for k in range(wanted):
+            plan[plan[k].chosen].held_by = n
         latest = max(latest, start)
-        work.job[LATER, planned] = j
-        work.job[STACK, planned] = latest
-        planned += 1
-    return planned
+        sim.later[n] = j
+        sim.stack[n] = latest
+        n += 1
+    return n
 
 
-@jit()
-def start_planned(
-    planned: int,
-    now: int,
-    jobs: Jobs,
-    machine: Machine,
-    sim: Sim,
-    rules: Rules,
-    work: Work,
-    power: Power,
-) -> None:
+@jit
+def start_planned(jobs: int, sim: Arrays) -> None:
     """Start those whose time has come."""
-    started = sim.count[STARTS]
-    for i in range(planned):
-        if work.job[STACK, i] > now:
+    started = sim.clock.starts
+    for i in range(jobs):
+        if sim.stack[i] > sim.clock.now:
             break
-        j = work.job[LATER, i]
-        for node in range(sim.node.shape[1]):
-            if power.node[HELD_BY, node] == i:
+        j = sim.later[i]
+        for node in range(len(sim.node)):
+            if planned(sim.kept)[node].held_by == i:
                 claim(j, node, sim)
-        work.take[0] = jobs.fixed[NODES, j]
-        start_job(j, now, jobs, machine, sim, rules, work)
-    if sim.count[STARTS] > started:
+        sim.take[0] = sim.job[j].nodes
+        start_job(j, sim)
+    if sim.clock.starts > started:
         drop_started(sim)
 
 
-@jit()
-def switch_planned(
-    now: int, machine: Machine, sim: Sim, work: Work, power: Power, prules: PowerRules
-) -> tuple[bool, int]:
+@jit
+def switch_planned(sim: Arrays) -> tuple[bool, int]:
     """Wake and switch off; whether any was, and when to look again."""
-    off_time = power.table[OFF_TIME, 0]
-    on_time = power.table[ON_TIME, 0]
+    now = sim.clock.now
+    sleep = sim.sleep[0]
     switched = False
     again = NEVER
-    for node in range(sim.node.shape[1]):
-        i = power.node[HELD_BY, node]
-        state = sim.node[NODE_POWER, node]
-        if state == ASLEEP and i >= 0:
-            wake = work.job[STACK, i] - on_time
+    for node in range(len(sim.node)):
+        i = planned(sim.kept)[node].held_by
+        own = sim.node[node]
+        if own.power == ASLEEP and i >= 0:
+            wake = sim.stack[i] - sleep.on_time
             if wake <= now:
-                switch_on(node, now, machine, sim, power, prules)
+                switch_on(node, sim)
                 switched = True
             else:
                 again = min(again, wake)
-        elif state == IDLE and sim.node[NODE_JOB, node] < 0 and power.timeout[0] < NEVER:
-            over = sim.node[NODE_SINCE, node] + power.timeout[0]
+        elif own.power == IDLE and own.job < 0 and sleep.timeout < NEVER:
+            over = own.since + sleep.timeout
             if over > now:
                 again = min(again, over)
-            elif i < 0 or now + off_time + on_time <= work.job[STACK, i]:
-                switch_off(node, ZERO, now, machine, sim, power, prules)
+            elif i < 0 or now + sleep.off_time + sleep.on_time <= sim.stack[i]:
+                switch_off(node, ZERO, sim)
                 switched = True
     return switched, again
 
 
-@jit()
-def next_boot_for_end(now: int, sim: Sim, power: Power) -> int:
+@jit
+def next_boot_for_end(sim: Arrays) -> int:
     """The next time at which a sleeping node would have to be woken to be there when a job ends."""
-    for node in range(sim.node.shape[1]):
-        if sim.node[NODE_POWER, node] == ASLEEP:
-            for r in range(sim.count[RUN]):
-                wake = sim.running[PLANNED, r] - power.table[ON_TIME, 0]
-                if wake > now:
+    for node in range(len(sim.node)):
+        if sim.node[node].power == ASLEEP:
+            for r in range(sim.clock.running):
+                wake = sim.run[r].planned - sim.sleep[0].on_time
+                if wake > sim.clock.now:
                     return wake
             return NEVER
     return NEVER
 
 
-@jit()
-def pass_planned_by_node(
-    order: Order,
-    jobs: Jobs,
-    machine: Machine,
-    sim: Sim,
-    rules: Rules,
-    work: Work,
-    power: Power,
-    prules: PowerRules,
-) -> int:
-    """Plan and act until nothing is left to do at this instant; when to look again."""
-    now = sim.count[NOW]
-    sim.count[TIMER] = NEVER
+def plan_and_switch(sim: Arrays) -> None:
+    """Plan and act until nothing is left to do at this instant."""
     while True:
-        started = sim.count[STARTS]
-        planned = plan_jobs(order, now, jobs, machine, sim, rules, work, power)
-        start_planned(planned, now, jobs, machine, sim, rules, work, power)
-        note_use(now, machine, sim, power, prules)
-        switched, again = switch_planned(now, machine, sim, work, power, prules)
-        if not switched and sim.count[STARTS] == started:
-            return min(again, next_boot_for_end(now, sim, power))
+        started = sim.clock.starts
+        start_planned(plan_jobs(sim), sim)
+        note_use(sim)
+        switched, again = switch_planned(sim)
+        if not switched and sim.clock.starts == started:
+            break
+    again = min(again, next_boot_for_end(sim))
+    # Transitions that take no time are over at once.
+    end_transitions(sim)
+    look_again(again, sim)
+
+
+def no_pass(sim: Arrays) -> None:
+    """The jobs are started where the nodes are switched."""
+
+
+def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
+    """Nothing is planned yet."""
+    kept["held_by"] = -1
+
+
+NO_PASS = Pass(
+    Kernel(no_pass, types.void(SIM)),
+    numbers=Numbers,
+    kept=ByNode,
+    by_node=True,
+    begin=begin,
+    in_order=True,
+)
+BY_NODE = PowerPass(Kernel(plan_and_switch, types.void(SIM)), BEFORE)

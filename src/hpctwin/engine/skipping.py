@@ -3,48 +3,37 @@
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import (
-    DOWN,
-    FREE,
-    KIND,
-    NODES,
-    QUEUE,
-    QUEUED,
-    USER,
-    Jobs,
-    Machine,
-    Sim,
-)
+from hpctwin.engine.layout import Arrays
 
 
-@jit()
-def is_skipped(j: int, jobs: Jobs, machine: Machine, sim: Sim) -> bool:
+@jit
+def is_skipped(j: int, sim: Arrays) -> bool:
     """Whether the pass goes by a job: more nodes than are up, or its user's limit is reached."""
-    kind = jobs.fixed[KIND, j]
+    kind = sim.job[j].kind
     up = 0
-    for p in range(machine.speed.shape[0]):
-        if machine.eligible[kind, p] != 0:
-            up += machine.amount[p] - sim.amount[DOWN, p]
-    if up < jobs.fixed[NODES, j]:
+    for p in range(sim.rules.pools):
+        if sim.eligible[kind, p] != 0:
+            up += sim.amount[p] - sim.stock[p].down
+    if up < sim.job[j].nodes:
         return True
-    if sim.user_running.shape[1] > 0:
-        partition = machine.partition[kind]
-        limit = machine.user_limit[partition]
-        user = jobs.fixed[USER, j]
+    if sim.user_running.width > 0:
+        partition = sim.partition[kind]
+        limit = sim.user_limit[partition]
+        user = sim.job[j].user
         return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
     return False
 
 
-@jit(inline=True)
-def may_start(jobs: Jobs, machine: Machine, sim: Sim) -> bool:
+@jit
+def may_start(sim: Arrays) -> bool:
     """Whether any waiting job is narrow enough for what is free now."""
     free = 0
-    for p in range(machine.speed.shape[0]):
-        if sim.amount[FREE, p] > 0:
-            free += sim.amount[FREE, p]
+    for p in range(sim.rules.pools):
+        if sim.stock[p].free > 0:
+            free += sim.stock[p].free
     if free == 0:
         return False
-    for i in range(sim.count[QUEUED]):
-        if jobs.fixed[NODES, sim.number[QUEUE, i]] <= free:
+    for i in range(sim.clock.queued):
+        if sim.job[sim.queue[i]].nodes <= free:
             return True
     return False

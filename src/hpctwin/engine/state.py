@@ -1,116 +1,135 @@
-"""Making, growing and copying the state of a simulation."""
+"""Making the state of a simulation, and giving it more room."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
-from hpctwin.engine import layout
-from hpctwin.engine.layout import I64, Jobs, Machine, Sim, Work
+from hpctwin.engine.layout import NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.sim import Sim, records
 
-__all__ = ["fork_sim", "more_outages", "more_room", "new_sim", "new_work", "prepared"]
+__all__ = ["choose_pass", "more_log", "more_outages", "more_room", "new_sim"]
 
-
-def new_sim(jobs: Jobs, machine: Machine, *, seed: int, backfill: int) -> Sim:
-    """The state before anything has happened."""
-    size = jobs.fixed.shape[1]
-    pools = len(machine.speed)
-    tracked = machine.node.shape[1]
-    labels = len(machine.share)
-    nodes = int(machine.amount[:pools].sum())
-    waits = jobs.edges.shape[1] > 0
-    limited = bool((machine.user_limit > 0).any())
-    users = int(jobs.fixed[layout.USER].max(initial=0)) + 1 if limited else 0
-    count = np.zeros(layout.COUNTS, np.int64)
-    count[layout.ALIVE] = size
-    count[layout.ARRIVAL_END] = size
-    count[layout.RNG] = seed
-    count[[layout.TIMER, layout.OLDEST]] = layout.NEVER
-    minus_one = (layout.STOP_JOB, layout.BAD_JOB, layout.ONLY_OUTAGES_SINCE, layout.CYCLE_AT)
-    count[list(minus_one)] = -1
-    flag = np.zeros((4, size), np.int8)
-    flag[layout.STATE] = layout.UNSUBMITTED
-    number = np.zeros((5, size), np.int64)
-    number[layout.OPEN] = np.bincount(jobs.edges[layout.EDGE_JOB], minlength=size)
-    number[layout.FIRST_NODE] = -1
-    node = np.full((3, tracked), -1, np.int64)
-    node[layout.NODE_DOWN] = 0
-    sim = Sim(
-        count=count,
-        time=np.full((5 if waits else 3, size), -1, np.int64),
-        flag=flag,
-        number=number,
-        key=np.zeros(size),
-        take=np.zeros((size if pools > 1 else 0, pools), np.int64),
-        running=np.zeros((4, min(size, nodes)), np.int64),
-        releases=np.zeros((2, size if waits else 0), np.int64),
-        amount=np.stack([machine.amount, np.zeros_like(machine.amount)]),
-        user_running=np.zeros((len(machine.user_limit), users), np.int64),
-        usage=np.zeros((3, labels + 1)),
-        node=node,
-        outage=np.zeros((3, 0), np.int64),
-        lost=np.zeros((3, 0), np.int64),
-        segment=np.zeros((4, 0), np.int64),
-        push=np.zeros((layout.PUSH_ROWS, 0), np.int64),
-    )
-    return prepared(sim, backfill)
+IntArray = npt.NDArray[np.int64]
 
 
-def prepared(sim: Sim, backfill: int) -> Sim:
-    """The state with room for what a kind of pass keeps, and nothing kept yet."""
-    sim = sim._replace(push=np.zeros((layout.PUSH_ROWS, 0), np.int64))
-    if backfill == layout.BACKFILL_CONSERVATIVE:
-        return with_reservations(sim)
-    return with_pushdown(sim) if backfill == layout.BACKFILL_PUSHDOWN else sim
+def new_sim(
+    known: Mapping[str, npt.NDArray[Any]], *, seed: int = 0, depths: int = 0, waits: bool = False
+) -> Sim:
+    """The state before anything has happened.
+
+    Args:
+        known: the jobs and the machine.
+        seed: of random placement.
+        depths: sleep depths of the nodes; 0 where they have no power states.
+        waits: whether jobs may have to wait for something besides other jobs.
+    """
+    job, pools = known["job"], len(known["pool"])
+    size = len(job)
+    nodes = int(known["amount"][:pools].sum())
+    limited = bool((known["user_limit"] > 0).any())
+    tracked = len(known["by_pool"])
+    shapes = {
+        "clock": (1,),
+        "state": (size,),
+        "queue": (size,),
+        "taken": (size if pools > 1 else 0, pools),
+        "ends": (min(size, nodes),),
+        "run": (min(size, nodes),),
+        "releases": (size if waits or len(known["tells"]) else 0,),
+        "stock": (len(known["amount"]),),
+        "user_running": (
+            len(known["user_limit"]),
+            int(job["user"].max(initial=0)) + 1 if limited else 0,
+        ),
+        "usage": (len(known["promised"]) + 1,),
+        "node": (tracked,),
+        "spent": (tracked, 2 + 3 * depths if depths else 0),
+        "switching": (tracked if depths else 0,),
+        "outage": (0,),
+        "lost": (0,),
+        "segment": (0,),
+        "log": (0,),
+        "own": (0,),
+        "kept": (0, 0),
+    }
+    sim = Sim(known, shapes)
+    clock = sim["clock"]
+    clock["alive"] = clock["arrival_end"] = size
+    clock["random"] = seed
+    clock["timer"] = clock["wake_at"] = NEVER
+    for name in ("stop_job", "bad_job", "only_outages_since"):
+        clock[name] = -1
+    state = sim["state"]
+    for name in ("eligible", "start", "end", "release", "first_node"):
+        state[name] = -1
+    state["phase"] = UNSUBMITTED
+    state["open"] = np.bincount(known["tells"]["job"], minlength=size)
+    sim["stock"]["free"] = known["amount"]
+    sim["node"]["job"] = sim["node"]["next"] = -1
+    return sim
 
 
-def with_pushdown(sim: Sim) -> Sim:
-    """The state with empty lists of pushdown."""
-    size = sim.time.shape[1]
-    push = np.full((layout.PUSH_ROWS, size + layout.LISTS), -1, np.int64)
-    push[[layout.PUSHED, layout.RISEN]] = 0
-    ends = np.arange(size, size + layout.LISTS)
-    push[layout.NEXT, ends] = push[layout.PREVIOUS, ends] = ends
-    push[layout.SLOT, ends] = push[layout.SLOTTED, ends] = 0
-    count = sim.count.copy()
-    count[layout.TOLD] = 0
-    count[layout.CYCLE_AT] = -1
-    return sim._replace(push=push, count=count)
+def choose_pass(sim: Sim, found: Pass) -> None:
+    """Room for what a kind of pass keeps, and nothing kept yet.
 
-
-def with_reservations(sim: Sim) -> Sim:
-    """The state with room for reservations that last, and none made yet."""
-    time = sim.time
-    if len(time) <= layout.HELD:
-        time = np.concatenate([time, np.full((1, time.shape[1]), -1, np.int64)])
-    time[layout.HELD] = -1
-    return sim._replace(time=time)
-
-
-def fork_sim(sim: Sim) -> Sim:
-    """A copy that shares nothing with its parent."""
-    return Sim(*(array.copy() for array in sim))
-
-
-def more_room(sim: Sim) -> Sim:
-    """Room for the records of lost attempts and of node use, doubled where it gets short."""
-    nodes = sim.node.shape[1]
-    if nodes == 0:
-        return sim
-
-    def grown(table: I64, used: int) -> I64:
-        if used + nodes <= table.shape[1]:
-            return table
-        wider = np.zeros((len(table), 2 * table.shape[1] + 2 * nodes), np.int64)
-        wider[:, :used] = table[:, :used]
-        return wider
-
-    return sim._replace(
-        lost=grown(sim.lost, int(sim.count[layout.LOST])),
-        segment=grown(sim.segment, int(sim.count[layout.SEGMENTS])),
+    Args:
+        sim: the state.
+        found: the pass.
+    """
+    queue = sim["queue"][: sim["clock"]["queued"][0]]
+    own, kept = _rows(found.own, 1), _rows(found.kept, 0)
+    if found.kept is not None:
+        kept = _rows(
+            found.kept, (len(sim["node"]) if found.by_node else sim.jobs) + found.more_rows
+        )
+    if found.begin is not None:
+        found.begin(own, kept, sim["state"], queue)
+    sim.reshape(
+        own=own.view(np.int64), kept=kept.view(np.int64).reshape(len(kept), _words(found.kept))
     )
 
 
-def more_outages(sim: Sim, node: I64, start: I64, end: I64) -> Sim:
+def _rows(record: type | None, rows: int) -> npt.NDArray[Any]:
+    return np.zeros(0, np.int64) if record is None else np.zeros(rows, record_type(record))
+
+
+def _words(record: type | None) -> int:
+    return 0 if record is None else record_type(record).itemsize // 8
+
+
+def _grown(table: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """A table with so many rows, twice as many as are needed, if it has fewer."""
+    wider = np.zeros(2 * rows, table.dtype)
+    wider[: len(table)] = table
+    return wider
+
+
+def more_room(sim: Sim) -> None:
+    """Room for the plan, and for the records of lost attempts and of node use, where it gets short."""
+    nodes = len(sim["node"])
+    clock = sim["clock"][0]
+    needs = {"lost": clock["lost"] + clock["running"], "segment": clock["segments"] + nodes}
+    short = {name: rows for name, rows in needs.items() if nodes and rows > len(sim[name])}
+    if short:
+        sim.reshape(
+            **{name: _grown(sim[name], max(int(rows), nodes)) for name, rows in short.items()}
+        )
+    sim.make_room()
+
+
+def more_log(sim: Sim) -> None:
+    """Room in the record of power states for all that one instant can add."""
+    rows = int(sim["clock"]["logged"][0]) + 6 * len(sim["node"])
+    if rows > len(sim["log"]):
+        sim.reshape(log=_grown(sim["log"], rows))
+
+
+def more_outages(sim: Sim, node: IntArray, start: IntArray, end: IntArray) -> None:
     """Add outages; all must lie at or after the present instant.
 
     Args:
@@ -119,33 +138,11 @@ def more_outages(sim: Sim, node: I64, start: I64, end: I64) -> Sim:
         start: when each fails, ms.
         end: when each is back, ms.
     """
-    fails = np.stack([start, node, np.full(len(node), -1)])
-    returns = np.stack([end, node, np.ones(len(node), np.int64)])
-    coming = sim.outage[:, sim.count[layout.OUTAGES_DONE] :]
-    table = np.concatenate([coming, fails, returns], axis=1)
-    order = np.lexsort(
-        (table[layout.OUTAGE_NODE], table[layout.OUTAGE_SIGN], table[layout.OUTAGE_TIME])
-    )
-    count = sim.count.copy()
-    count[layout.OUTAGES_DONE] = 0
-    return sim._replace(count=count, outage=np.ascontiguousarray(table[:, order]))
-
-
-def new_work(jobs: Jobs, machine: Machine, sim: Sim) -> Work:
-    """Scratch memory for a run, with twice the rows that a plan needs at present."""
-    size = jobs.fixed.shape[1]
-    width = sim.amount.shape[1]
-    busy = int(sim.count[layout.RUN] + sim.count[layout.QUEUED])
-    rows = 8 * busy + 2 * machine.windows.shape[1] + 256
-    return Work(
-        size=np.zeros(1, np.int64),
-        time=np.empty(rows, np.int64),
-        amount=np.empty((rows, width), np.int64),
-        low=np.empty(width, np.int64),
-        take=np.empty(len(machine.speed), np.int64),
-        blocked=np.empty(width, np.int8),
-        handed_out=np.empty(len(machine.user_limit), np.int64),
-        job=np.empty((3, size + jobs.edges.shape[1]), np.int64),
-        score=np.empty(size),
-        share=np.empty((2, sim.usage.shape[1])),
-    )
+    size = len(node)
+    fails = records("outage", size, time=start, node=node, sign=-1)
+    returns = records("outage", size, time=end, node=node, sign=1)
+    coming = sim["outage"][sim["clock"]["outages_done"][0] :]
+    table = np.concatenate([coming, fails, returns])
+    order = np.lexsort((table["node"], table["sign"], table["time"]))
+    sim["clock"]["outages_done"] = 0
+    sim.reshape(outage=table[order])

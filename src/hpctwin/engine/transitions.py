@@ -4,283 +4,243 @@ from __future__ import annotations
 
 import math
 
-from hpctwin.engine.abi import Order
 from hpctwin.engine.heap import heap_push, heap_remove
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     AFTER,
     AFTEROK,
-    ALIVE,
-    CANCEL,
     COMPLETED,
-    COMPRESS,
-    DEAD,
     DEPENDENCY,
-    EDGE_DELAY,
-    EDGE_JOB,
-    EDGE_KIND,
-    END,
-    ENDS,
-    EXPECTED,
     FAILED,
-    FAILS,
-    FREE,
-    HELD,
-    KIND,
-    LIMIT,
-    LOST,
-    LOST_END,
-    LOST_JOB,
-    LOST_START,
     NEVER,
-    NODES,
-    OPEN,
-    OUTCOME,
     PENDING,
-    PLANNED,
-    RELEASE,
-    RELEASES,
-    REQUEUES,
     RETURN,
-    RUN,
     RUNNING,
-    RUNS,
-    RUNTIME,
-    SHARE,
-    STACK,
-    START,
-    STARTED,
-    STARTS,
-    STATE,
     TAKE,
     UNSUBMITTED,
-    USED,
-    USED_AT,
-    USED_NODES,
-    USER,
     WALLTIME,
-    Jobs,
-    Machine,
-    Rules,
-    Sim,
-    Work,
+    Arrays,
 )
 from hpctwin.engine.order import decayed, enqueue
 from hpctwin.engine.placement import nodes_ready, note_segments, place, release_nodes
-from hpctwin.engine.plan import load_take
+from hpctwin.engine.plan import choose_pools, load_take, plan_take
 
 
-@jit()
-def duration(j: int, jobs: Jobs, machine: Machine, work: Work) -> int:
-    """How long a job runs on the nodes in ``work.take`` if nothing ends it, ms."""
+@jit
+def duration(j: int, sim: Arrays) -> int:
+    """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
     speed = math.inf
-    for p in range(machine.speed.shape[0]):
-        if work.take[p] > 0 and machine.speed[p] < speed:
-            speed = machine.speed[p]
+    for p in range(sim.rules.pools):
+        if sim.take[p] > 0 and sim.pool[p].speed < speed:
+            speed = sim.pool[p].speed
     if speed == 1.0:
-        return jobs.fixed[RUNTIME, j]
-    return int(math.ceil(jobs.fixed[RUNTIME, j] / speed))
+        return sim.job[j].runtime
+    return int(math.ceil(sim.job[j].runtime / speed))
 
 
-@jit()
-def account(
-    j: int, sign: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules
-) -> None:
+@jit
+def account(j: int, sign: int, sim: Arrays) -> None:
     """Bring the fair-share usage of a job's label up to now; its nodes change by ``sign``."""
-    everyone = machine.share.shape[0]
-    for label in (jobs.fixed[SHARE, j], everyone):
-        sim.usage[USED, label] = decayed(label, now, sim, rules)
-        sim.usage[USED_AT, label] = now
-        sim.usage[USED_NODES, label] += sign * jobs.fixed[NODES, j]
+    everyone = len(sim.promised)
+    for label in (sim.job[j].share, everyone):
+        used = decayed(label, sim)
+        usage = sim.usage[label]
+        usage.used = used
+        usage.at = sim.clock.now
+        usage.nodes += sign * sim.job[j].nodes
 
 
-@jit()
-def run_insert(j: int, planned: int, sim: Sim) -> None:
+@jit
+def run_insert(j: int, planned: int, sim: Arrays) -> None:
     """Add a job to the running ones, sorted by planned end."""
-    n = sim.count[RUN]
+    n = sim.clock.running
     i = n
-    while i > 0 and sim.running[PLANNED, i - 1] > planned:
-        sim.running[PLANNED, i] = sim.running[PLANNED, i - 1]
-        sim.running[RUNS, i] = sim.running[RUNS, i - 1]
+    while i > 0 and sim.run[i - 1].planned > planned:
+        sim.run[i].planned = sim.run[i - 1].planned
+        sim.run[i].job = sim.run[i - 1].job
         i -= 1
-    sim.running[PLANNED, i] = planned
-    sim.running[RUNS, i] = j
-    sim.count[RUN] = n + 1
+    sim.run[i].planned = planned
+    sim.run[i].job = j
+    sim.clock.running = n + 1
 
 
-@jit()
-def run_remove(j: int, planned: int, sim: Sim) -> None:
+@jit
+def run_remove(j: int, planned: int, sim: Arrays) -> None:
     """Take a job out of the running ones."""
-    n = sim.count[RUN]
+    n = sim.clock.running
     low = 0
     high = n
     while low < high:
         middle = (low + high) // 2
-        if sim.running[PLANNED, middle] < planned:
+        if sim.run[middle].planned < planned:
             low = middle + 1
         else:
             high = middle
-    while sim.running[RUNS, low] != j:
+    while sim.run[low].job != j:
         low += 1
     for i in range(low, n - 1):
-        sim.running[PLANNED, i] = sim.running[PLANNED, i + 1]
-        sim.running[RUNS, i] = sim.running[RUNS, i + 1]
-    sim.count[RUN] = n - 1
+        sim.run[i].planned = sim.run[i + 1].planned
+        sim.run[i].job = sim.run[i + 1].job
+    sim.clock.running = n - 1
 
 
-@jit()
-def start_job(
-    j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
-) -> None:
-    """Start a waiting job on ``work.take`` nodes of each pool, as soon as they are switched on."""
-    pools = machine.speed.shape[0]
-    length = duration(j, jobs, machine, work)
-    sim.flag[OUTCOME, j] = COMPLETED if jobs.fixed[FAILS, j] == 0 else FAILED
-    if rules.terminate == 1 and length > jobs.fixed[LIMIT, j]:
-        length = jobs.fixed[LIMIT, j]
-        sim.flag[OUTCOME, j] = WALLTIME
-    begin = now
-    if sim.node.shape[1] > 0:
-        place(j, rules.placement, machine, sim, work)
-        begin = nodes_ready(j, now, sim)
-    sim.flag[STATE, j] = RUNNING
-    sim.time[START, j] = begin
-    sim.time[END, j] = begin + length
-    sim.count[STARTS] += 1
+@jit
+def start_job(j: int, sim: Arrays) -> None:
+    """Start a waiting job on ``sim.take`` nodes of each pool, as soon as they are switched on."""
+    pools = sim.rules.pools
+    job = sim.job[j]
+    state = sim.state[j]
+    length = duration(j, sim)
+    state.outcome = COMPLETED if job.fails == 0 else FAILED
+    if sim.rules.terminate == 1 and length > job.limit:
+        length = job.limit
+        state.outcome = WALLTIME
+    begin = sim.clock.now
+    if len(sim.node) > 0:
+        place(j, sim)
+        begin = nodes_ready(j, sim)
+    state.phase = RUNNING
+    state.start = begin
+    state.end = begin + length
+    sim.clock.starts += 1
     for p in range(pools):
-        sim.amount[FREE, p] -= work.take[p]
+        sim.stock[p].free -= sim.take[p]
         if pools > 1:
-            sim.take[j, p] = work.take[p]
-    for c in range(jobs.resources.shape[1]):
-        sim.amount[FREE, pools + c] -= jobs.resources[j, c]
-    if sim.user_running.shape[1] > 0:
-        sim.user_running[machine.partition[jobs.fixed[KIND, j]], jobs.fixed[USER, j]] += 1
-    if sim.time.shape[0] > HELD:
-        sim.time[HELD, j] = -1
-    account(j, RETURN, now, jobs, machine, sim, rules)
-    if sim.node.shape[1] > 0:
+            sim.taken[j, p] = sim.take[p]
+    for c in range(sim.asks.width):
+        sim.stock[pools + c].free -= sim.asks[j, c]
+    if sim.user_running.width > 0:
+        sim.user_running[sim.partition[job.kind], job.user] += 1
+    account(j, RETURN, sim)
+    if len(sim.node) > 0:
         note_segments(j, sim)
-    heap_push(sim.running, sim.count, ENDS, sim.time[END, j], j)
-    run_insert(j, begin + jobs.fixed[EXPECTED, j], sim)
-    if sim.flag[STARTED, j] == 0:
-        sim.flag[STARTED, j] = 1
-        for e in range(jobs.edge_first[j], jobs.edge_first[j + 1]):
-            if jobs.edges[EDGE_KIND, e] == AFTER:
-                come_true(jobs.edges[EDGE_JOB, e], begin + jobs.edges[EDGE_DELAY, e], jobs, sim)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
+    run_insert(j, begin + job.expected, sim)
+    if state.started == 0:
+        state.started = 1
+        for e in range(job.tells_from, job.tells_to):
+            if sim.tells[e].kind == AFTER:
+                come_true(sim.tells[e].job, begin + sim.tells[e].delay, sim)
 
 
-@jit()
-def give_back(
-    j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
-) -> None:
+@jit
+def start_now(j: int, sim: Arrays) -> None:
+    """Start a job that fits the plan now (``sim.low``), and take it out of the plan."""
+    choose_pools(j, sim)
+    plan_take(j, sim.clock.now, sim)
+    start_job(j, sim)
+
+
+@jit
+def give_back(j: int, sim: Arrays) -> None:
     """Return the nodes and resources of a running job."""
-    pools = machine.speed.shape[0]
-    load_take(j, pools, jobs, sim, work)
+    pools = sim.rules.pools
+    job = sim.job[j]
+    load_take(j, sim)
     for p in range(pools):
-        sim.amount[FREE, p] += work.take[p]
-    for c in range(jobs.resources.shape[1]):
-        sim.amount[FREE, pools + c] += jobs.resources[j, c]
-    if sim.user_running.shape[1] > 0:
-        sim.user_running[machine.partition[jobs.fixed[KIND, j]], jobs.fixed[USER, j]] -= 1
-    account(j, TAKE, now, jobs, machine, sim, rules)
-    if sim.node.shape[1] > 0:
+        sim.stock[p].free += sim.take[p]
+    for c in range(sim.asks.width):
+        sim.stock[pools + c].free += sim.asks[j, c]
+    if sim.user_running.width > 0:
+        sim.user_running[sim.partition[job.kind], job.user] -= 1
+    account(j, TAKE, sim)
+    if len(sim.node) > 0:
         release_nodes(j, sim)
-    planned = sim.time[START, j] + jobs.fixed[EXPECTED, j]
-    if planned != now:
-        sim.count[COMPRESS] = 1
+    planned = sim.state[j].start + job.expected
+    if planned != sim.clock.now:
+        sim.clock.came_back = 1
     run_remove(j, planned, sim)
 
 
-@jit()
-def end_job(
-    j: int, state: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
-) -> None:
+@jit
+def end_job(j: int, phase: int, sim: Arrays) -> None:
     """A running job ends; its entry is off the heap of ends already."""
-    give_back(j, now, jobs, machine, sim, rules, work)
-    settle(j, state, now, jobs, sim, rules, work)
+    give_back(j, sim)
+    settle(j, phase, sim)
 
 
-@jit()
-def interrupt(j: int, now: int, jobs: Jobs, sim: Sim) -> None:
+@jit
+def forget_end(j: int, sim: Arrays) -> None:
     """Take the end of a running job, which comes otherwise, off the heap of ends."""
-    heap_remove(sim.running, sim.count, ENDS, j)
+    heap_remove(sim.ends, sim.clock.ends, j)
+    sim.clock.ends -= 1
 
 
-@jit()
-def throw_back(
-    order: Order, j: int, now: int, jobs: Jobs, machine: Machine, sim: Sim, rules: Rules, work: Work
-) -> None:
+@jit
+def throw_back(j: int, sim: Arrays) -> None:
     """A running job whose node failed waits again, as if it had never started."""
-    give_back(j, now, jobs, machine, sim, rules, work)
-    n = sim.count[LOST]
-    sim.lost[LOST_JOB, n] = j
-    sim.lost[LOST_START, n] = sim.time[START, j]
-    sim.lost[LOST_END, n] = now
-    sim.count[LOST] = n + 1
-    sim.number[REQUEUES, j] += 1
-    sim.time[START, j] = -1
-    sim.time[END, j] = -1
-    enqueue(order, j, jobs, sim, rules, work)
+    give_back(j, sim)
+    lost = sim.lost[sim.clock.lost]
+    lost.job = j
+    lost.start = sim.state[j].start
+    lost.end = sim.clock.now
+    sim.clock.lost += 1
+    sim.state[j].requeues += 1
+    sim.state[j].start = -1
+    sim.state[j].end = -1
+    enqueue(j, sim)
 
 
-@jit()
-def come_true(j: int, time: int, jobs: Jobs, sim: Sim) -> None:
+@jit
+def come_true(j: int, time: int, sim: Arrays) -> None:
     """One dependency of a job comes true at ``time``."""
-    sim.number[OPEN, j] -= 1
-    if time > sim.time[RELEASE, j]:
-        sim.time[RELEASE, j] = time
-    if sim.number[OPEN, j] == 0 and sim.flag[DEAD, j] == 0 and sim.flag[STATE, j] == PENDING:
-        heap_push(sim.releases, sim.count, RELEASES, sim.time[RELEASE, j], j)
+    state = sim.state[j]
+    state.open -= 1
+    if time > state.release:
+        state.release = time
+    if state.open == 0 and state.dead == 0 and state.phase == PENDING:
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.release, j)
 
 
-@jit()
-def hold_for_ever(j: int, jobs: Jobs, sim: Sim) -> None:
+@jit
+def hold_for_ever(j: int, sim: Arrays) -> None:
     """A job whose dependency failed stays pending; nothing waits for it unless it is cancelled."""
-    if jobs.fixed[CANCEL, j] >= NEVER:
-        sim.count[ALIVE] -= 1
+    if sim.job[j].cancel >= NEVER:
+        sim.clock.alive -= 1
 
 
-@jit()
-def close(j: int, state: int, now: int, sim: Sim) -> None:
-    """A job has come to its end in a state; those that wait for it are not told yet."""
-    sim.flag[STATE, j] = state
-    sim.time[END, j] = now
-    sim.count[ALIVE] -= 1
+@jit
+def close(j: int, phase: int, sim: Arrays) -> None:
+    """A job has come to its end in a phase; those that wait for it are not told yet."""
+    sim.state[j].phase = phase
+    sim.state[j].end = sim.clock.now
+    sim.clock.alive -= 1
 
 
-@jit()
-def settle(j: int, state: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
-    """A job has come to its end in a state; tell those that wait for it, and theirs."""
-    close(j, state, now, sim)
-    tell(j, now, jobs, sim, rules, work)
+@jit
+def settle(j: int, phase: int, sim: Arrays) -> None:
+    """A job has come to its end in a phase; tell those that wait for it, and theirs."""
+    close(j, phase, sim)
+    tell_dependants(j, sim)
 
 
-@jit()
-def tell(j: int, now: int, jobs: Jobs, sim: Sim, rules: Rules, work: Work) -> None:
+@jit
+def tell_dependants(j: int, sim: Arrays) -> None:
     """Tell those that wait for a job that it has ended; some may end by that, and so on."""
-    if jobs.edges.shape[1] == 0:
+    if len(sim.tells) == 0:
         return
-    work.job[STACK, 0] = j
+    now = sim.clock.now
+    sim.stack[0] = j
     depth = 1
     while depth > 0:
         depth -= 1
-        ended = work.job[STACK, depth]
-        for e in range(jobs.edge_first[ended], jobs.edge_first[ended + 1]):
-            other = jobs.edges[EDGE_JOB, e]
-            kind = jobs.edges[EDGE_KIND, e]
-            if kind == AFTER and sim.flag[STARTED, ended] == 1:
+        ended = sim.stack[depth]
+        for e in range(sim.job[ended].tells_from, sim.job[ended].tells_to):
+            edge = sim.tells[e]
+            other = edge.job
+            if edge.kind == AFTER and sim.state[ended].started == 1:
                 continue
-            if kind != AFTEROK or sim.flag[STATE, ended] == COMPLETED:
-                come_true(other, now + jobs.edges[EDGE_DELAY, e], jobs, sim)
+            if edge.kind != AFTEROK or sim.state[ended].phase == COMPLETED:
+                come_true(other, now + edge.delay, sim)
                 continue
-            if sim.flag[DEAD, other] == 1 or FAILED >= sim.flag[STATE, other] >= COMPLETED:
+            if sim.state[other].dead == 1 or FAILED >= sim.state[other].phase >= COMPLETED:
                 continue
-            sim.flag[DEAD, other] = 1
-            if sim.flag[STATE, other] == UNSUBMITTED:
+            sim.state[other].dead = 1
+            if sim.state[other].phase == UNSUBMITTED:
                 continue
-            if rules.hold_dependents == 1:
-                hold_for_ever(other, jobs, sim)
+            if sim.rules.hold_dependents == 1:
+                hold_for_ever(other, sim)
             else:
-                close(other, DEPENDENCY, now, sim)
-                work.job[STACK, depth] = other
+                close(other, DEPENDENCY, sim)
+                sim.stack[depth] = other
                 depth += 1

@@ -81,7 +81,7 @@ class Ordering:
         import numba
 
         from hpctwin.engine.jit import kept_on_disk
-        from hpctwin.engine.kernel import ORDER_SIGNATURE
+        from hpctwin.engine.rows import ORDER_SIGNATURE
 
         self.check(complete=True)
         function = plain_function(self.function)

@@ -52,8 +52,12 @@ class Policy:
                 _ = order.compiled
 
     def numbers(self) -> dict[str, int]:
-        """The numbers of ``pack`` and ``pushdown`` for the engine."""
-        return {**self.pack.numbers(), **self.pushdown.numbers()}
+        """The numbers of all backfills for the engine."""
+        return {
+            "reservations": self.reservations,
+            **self.pack.numbers(),
+            **self.pushdown.numbers(),
+        }
 
     @property
     def name(self) -> str:

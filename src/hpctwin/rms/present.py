@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
 from hpctwin.model import (
     MS_PER_S,
     Category,
@@ -57,7 +56,7 @@ class Present:
         """Ids of the jobs that the policy starts now, in order of submission."""
         simulation = self.fork()
         simulation.advance(self.now_ms / MS_PER_S)
-        start = simulation.state.time[layout.START]
+        start = simulation.column("start")
         rows = self.waiting[start[self.waiting] == self.now_ms]
         return [self.ids[row] for row in rows]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine import layout
-from hpctwin.engine.layout import Machine
+from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S
 
 __all__ = ["capacity_over_time"]
@@ -16,36 +18,36 @@ IntArray = npt.NDArray[np.int64]
 
 
 def capacity_over_time(
-    machine: Machine, outages: tuple[IntArray, IntArray, IntArray]
+    known: Mapping[str, Any] | Sim, outages: tuple[IntArray, IntArray, IntArray]
 ) -> pl.DataFrame:
     """Nodes that are neither in maintenance nor failed, as a step function.
 
     Args:
-        machine: pools and maintenance windows.
+        known: pools and maintenance windows, as the engine has them.
         outages: node, start and end (ms) of each failure.
 
     Returns:
         ``time_s``, ``nodes``; the first row holds from the beginning.
     """
     node, start, end = outages
-    pools = len(machine.speed)
-    total = int(machine.amount[:pools].sum())
-    window_start, window_end, window_pool, _ = machine.windows
+    pools = len(known["pool"])
+    amount, window = known["amount"], known["window"]
+    total = int(amount[:pools].sum())
     away = [
         (int(p), *span)
         for p in range(pools)
         for span in _union(
-            window_start[window_pool == p],
-            window_end[window_pool == p],
+            window["start"][window["pool"] == p],
+            window["end"][window["pool"] == p],
         )
     ]
     times = [0]
     changes = [total]
     for p, begins, ends in away:
         times += [begins, ends]
-        changes += [-int(machine.amount[p]), int(machine.amount[p])]
+        changes += [-int(amount[p]), int(amount[p])]
     for one in np.unique(node):
-        pool = machine.node[layout.NODE_POOL, one]
+        pool = known["pool_of"][one]
         gone = [(begins, ends) for p, begins, ends in away if p == pool]
         mine = node == one
         for begins, ends in _union(start[mine], end[mine]):

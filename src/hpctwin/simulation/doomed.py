@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
 from hpctwin.model.dependencies import chain_text, doomed_by
 
 if TYPE_CHECKING:
@@ -28,13 +27,13 @@ def why_doomed(simulation: Simulation, most: int = 10) -> Iterator[str]:
         most: so many sentences; one more tells how many such jobs are left.
     """
     workload = simulation.workload
-    jobs = simulation.arrays[0]
+    rejected = simulation.rejects()
     found = doomed_by(workload.dependencies, _cannot_complete(simulation))
     then = {"cancel": "it is cancelled", "hold": "it is held for ever"}
     for row in sorted(found)[:most]:
         chain = _chain(found, row)
         last = chain[-1]
-        if jobs.fixed[layout.REJECT, last]:
+        if rejected[last]:
             reason = f"can never run on cluster {simulation.cluster.name!r}"
         elif workload.fails is not None and workload.fails[last]:
             reason = "fails"
@@ -52,13 +51,12 @@ def why_doomed(simulation: Simulation, most: int = 10) -> Iterator[str]:
 
 def _cannot_complete(simulation: Simulation) -> npt.NDArray[np.bool_]:
     workload = simulation.workload
-    jobs, machine, _ = simulation.arrays
-    bad: npt.NDArray[np.bool_] = jobs.fixed[layout.REJECT] != 0
+    bad = simulation.rejects()
     if workload.fails is not None:
         bad = bad | workload.fails
     if simulation.overrun == "terminate":
         # On the fastest nodes; on slower ones more may.
-        shortest = np.ceil(workload.runtime_ms / machine.speed.max())
+        shortest = np.ceil(workload.runtime_ms / simulation.state["pool"]["speed"].max())
         bad = bad | (shortest > workload.walltime_ms)
     return bad
 

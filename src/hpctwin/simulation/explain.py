@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpctwin.engine import layout
+from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
 from hpctwin.simulation.simulation import Simulation
@@ -89,7 +90,7 @@ def explain(
         story.look()
         steps += 1
         if progress is not None and steps % 100 == 0:
-            progress(int(simulation.state.count[layout.ARRIVED]) / len(simulation.workload))
+            progress(int(simulation.state.clock.arrived) / len(simulation.workload))
     return story.moments
 
 
@@ -104,12 +105,11 @@ class _Story:
         self.now = self.pushed = self.risen = self.chain = self.requeues = 0
         self.where = -1
         self.stretch: _Stretch | None = None
-        jobs, machine, _ = simulation.arrays
-        pools = len(machine.speed)
+        sim = simulation.state
+        pools, amount = sim.pools, sim["amount"]
         self.names = ["nodes", *simulation.cluster.resources]
-        self.asked = [int(jobs.fixed[layout.NODES, row]), *jobs.resources[row].tolist()]
-        self.total = [int(machine.amount[:pools].sum()), *machine.amount[pools:].tolist()]
-        self.rules = simulation.compiled_policy()[2]
+        self.asked = [int(sim["job"]["nodes"][row]), *sim["asks"][row].tolist()]
+        self.total = [int(amount[:pools].sum()), *amount[pools:].tolist()]
 
     @property
     def ended(self) -> bool:
@@ -119,19 +119,19 @@ class _Story:
     def look(self) -> None:
         """Tell what is different for the job from when it was last looked at."""
         sim = self.simulation.state
-        row = self.row
-        before, self.state = self.state, int(sim.flag[layout.STATE, row])
-        self.now = int(sim.count[layout.NOW])
+        job = sim["state"][self.row]
+        before, self.state = self.state, int(job["phase"])
+        self.now = int(sim.clock.now)
         if self.stretch is not None:
             self.stretch.goes_on(self.now)
         if self.state == layout.UNSUBMITTED:
             return
-        eligible = int(sim.time[layout.ELIGIBLE, row])
+        eligible = int(job["eligible"])
         if before == layout.UNSUBMITTED:
             self.submitted(eligible)
         if eligible >= 0 and before in (layout.UNSUBMITTED, layout.PENDING):
             self.add("eligible", "eligible: waits for no other job", at_ms=eligible)
-        requeues = int(sim.number[layout.REQUEUES, row])
+        requeues = int(job["requeues"])
         if requeues > self.requeues:
             self.add("requeued", "thrown back by a node failure, as if it had never started")
             self.requeues = requeues
@@ -142,13 +142,13 @@ class _Story:
             if self.stretch is None:
                 self.stretch = _Stretch(self.now, self.place())
             self.stretch.now_for(self.short(), self.kept_by(), self.place())
-        start = int(sim.time[layout.START, row])
+        start = int(job["start"])
         if start >= 0 and before != layout.RUNNING:
-            wait = start - int(self.simulation.workload.submit_ms[row])
+            wait = start - int(self.simulation.workload.submit_ms[self.row])
             self.add("started", f"started, after {_length(wait)} of waiting", at_ms=start)
         if self.ended:
             label = State(self.state).label
-            end = int(sim.time[layout.END, row])
+            end = int(job["end"])
             self.add("ended", f"ended: {label}", at_ms=end, state=label)
 
     def submitted(self, eligible: int) -> None:
@@ -164,15 +164,15 @@ class _Story:
             self.add("pending", f"waits for {_names(jobs)}", at_ms=submit, jobs=jobs)
 
     def promoted(self) -> None:
-        sim = self.simulation.state
-        chain = int(sim.number[layout.CHAIN, self.row])
-        if chain > self.chain and self.rules.chains:
+        chain = int(self.simulation.column("chain")[self.row])
+        if chain > self.chain and self.simulation.ordering.chain:
             text = f"promoted: the longest chain of jobs behind it runs {_length(chain)}"
             self.add("promoted", text, chain_s=chain / MS_PER_S)
         self.chain = chain
-        if sim.push.shape[1] == 0:
+        push = self.push()
+        if push is None:
             return
-        places = int(sim.push[layout.RISEN, self.row]) - self.risen
+        places = int(push["risen"]) - self.risen
         if places > 0:
             workload = self.simulation.workload
             edges = workload.dependencies
@@ -181,13 +181,19 @@ class _Story:
             self.add("promoted", text, places=places, jobs=behind)
         self.risen += places
 
+    def push(self) -> Any:
+        """What pushdown keeps of the job; None under another backfill."""
+        if self.simulation.policy.backfill != "pushdown":
+            return None
+        return kept_of(self.simulation.state, self.simulation.policy.backfill)[self.row]
+
     def pushed_down(self) -> None:
-        push = self.simulation.state.push
-        if push.shape[1] == 0:
+        push = self.push()
+        if push is None:
             return
-        times = int(push[layout.PUSHED, self.row])
+        times = int(push["pushed"])
         if times > self.pushed:
-            short = int(push[layout.BLOCKED, self.row])
+            short = int(push["blocked"])
             name = self.names[short]
             self.add(
                 "pushed",
@@ -197,17 +203,17 @@ class _Story:
                 times=times,
             )
         self.pushed = times
-        where = int(push[layout.LIST, self.row])
-        if where == layout.ASIDE != self.where:
+        from hpctwin.engine.lists import ASIDE
+
+        where = int(push["list"])
+        if where == ASIDE != self.where:
             self.add("aside", "moved into the waiting queue, which goes before the main one")
         self.where = where
 
     def short(self) -> tuple[str, ...]:
         """Resources that it asks more of than is free after this instant's pass."""
         sim = self.simulation.state
-        pools = len(self.simulation.arrays[1].speed)
-        free = [int(np.maximum(sim.amount[layout.FREE, :pools], 0).sum())]
-        free += sim.amount[layout.FREE, pools:].tolist()
+        free = [self.simulation.free_nodes(), *sim["stock"]["free"][sim.pools :].tolist()]
         needs = zip(self.names, self.asked, free, strict=True)
         return tuple(name for name, asked, have in needs if asked > have)
 
@@ -215,7 +221,7 @@ class _Story:
         """What may keep it back if nothing is short."""
         policy = self.simulation.policy
         limit = policy.pushdown.parallel
-        running = int(self.simulation.state.count[layout.RUN])
+        running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
             return f"no more than {limit} jobs may run"
         return _KEPT[policy.backfill]
@@ -223,9 +229,9 @@ class _Story:
     def place(self) -> tuple[int, int] | None:
         """Its place in the queue and the queue's length, if the queue is kept in order."""
         sim = self.simulation.state
-        if self.rules.order_changes or sim.push.shape[1] > 0:
+        if self.simulation.ordering.changes or self.simulation.policy.backfill == "pushdown":
             return None
-        queue = sim.number[layout.QUEUE, : sim.count[layout.QUEUED]]
+        queue = sim["queue"][: sim.clock.queued]
         return int(np.flatnonzero(queue == self.row)[0]) + 1, len(queue)
 
     def add(self, what: What, text: str, at_ms: int | None = None, **detail: Any) -> None:

@@ -1,4 +1,4 @@
-"""From a workload and a cluster to the engine's arrays."""
+"""From a workload and a cluster to what the engine knows."""
 
 from __future__ import annotations
 
@@ -8,54 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import (
-    CANCEL,
-    EXPECTED,
-    FACT_ACCOUNT,
-    FACT_CORES,
-    FACT_CPU,
-    FACT_DOMINANT,
-    FACT_GPUS,
-    FACT_LOAD,
-    FACT_MEMORY,
-    FACT_MEMORY_MB,
-    FACT_PARTITION,
-    FACT_PARTITION_PRIORITY,
-    FACT_PRIORITY,
-    FACT_QOS,
-    FACT_QOS_PRIORITY,
-    FACT_RISK,
-    FACT_USER,
-    FACTS,
-    FAILS,
-    FIXED,
-    KIND,
-    LEVEL,
-    LIMIT,
-    MAINT_POOL,
-    MAINT_SIGN,
-    MAINT_TIME,
-    NEVER,
-    NODE_ID,
-    NODE_POOL,
-    NODES,
-    RANK,
-    REJECT,
-    RUNTIME,
-    SHARE,
-    SUBMIT,
-    USER,
-    WAITS_FROM,
-    WAITS_TO,
-    WINDOW_AMOUNT,
-    WINDOW_END,
-    WINDOW_POOL,
-    WINDOW_START,
-    Jobs,
-    Machine,
-)
+from hpctwin.engine.layout import LAYOUT, NEVER
+from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model import PER_NODE, Category, Cluster, Partition, Workload, to_ms
+from hpctwin.model import PER_NODE, Category, Cluster, Dependencies, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
 
 __all__ = ["changes_of", "lower", "pool_of_nodes"]
@@ -72,8 +28,8 @@ def lower(
     expected_ms: IntArray | None = None,
     risk: npt.NDArray[np.float64] | None = None,
     tracked: bool = False,
-) -> tuple[Jobs, Machine]:
-    """Make the engine's arrays.
+) -> dict[str, npt.NDArray[Any]]:
+    """Make the engine's arrays of what is known; see `engine.layout.Known`.
 
     Args:
         workload: the jobs.
@@ -111,67 +67,77 @@ def lower(
     )
     cancelled = np.flatnonzero(cancel < NEVER)
     expected = workload.walltime_ms if expected_ms is None else expected_ms
-    fixed = np.zeros((FIXED, len(workload)), np.int64)
-    fixed[SUBMIT] = workload.submit_ms
-    fixed[RUNTIME] = workload.runtime_ms
-    fixed[LIMIT] = workload.walltime_ms
-    fixed[EXPECTED] = np.clip(expected, 1, workload.walltime_ms)
-    fixed[NODES] = workload.nodes
-    fixed[RANK] = np.argsort(np.argsort(workload.job_id, kind="stable"))
-    fixed[KIND] = kind
-    fixed[USER] = workload.user.codes + 1
-    fixed[SHARE] = np.where(labels.codes < 0, len(labels.labels), labels.codes)
-    fixed[CANCEL] = cancel
-    fixed[FAILS] = 0 if workload.fails is None else workload.fails
-    fixed[REJECT] = (
-        ((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
-        | (resources > capacity).any(axis=1)
-        | _breaks_limit(workload, partitions, partition)
-    )
     edges = workload.dependencies
-    by_on = np.lexsort((edges.job, edges.on))
-    by_job = np.lexsort((edges.on, edges.job))
-    waits = np.searchsorted(edges.job[by_job], np.arange(len(workload) + 1))
-    fixed[LEVEL] = edges.levels(len(workload))
-    fixed[WAITS_FROM], fixed[WAITS_TO] = waits[:-1], waits[1:]
+    tells_first, waits_first, by_on, by_job = _edges_by_job(edges, len(workload))
     facts = _facts(workload, cluster, partitions, partition)
-    facts[:, FACT_DOMINANT], facts[:, FACT_LOAD] = _shares_asked(
+    facts["dominant"], facts["load"] = _shares_asked(
         workload.nodes, int(pool_nodes.sum()), resources, capacity
     )
-    facts[:, FACT_RISK] = 0 if risk is None else risk
-    jobs = Jobs(
-        fixed=fixed,
-        resources=resources,
-        facts=facts,
-        by_submit=np.argsort(workload.submit_ms, kind="stable"),
-        by_cancel=cancelled[np.argsort(cancel[cancelled], kind="stable")],
-        edge_first=np.searchsorted(edges.on[by_on], np.arange(len(workload) + 1)),
-        edges=np.stack(
-            [
-                edges.job[by_on],
-                edges.kind[by_on].astype(np.int64),
-                edges.delay_ms[by_on],
-                edges.on[by_job],
-            ]
+    facts["risk"] = 0 if risk is None else risk
+    places = np.concatenate([[0], np.cumsum(pool_nodes)])
+    return {
+        "job": records(
+            "job",
+            len(workload),
+            submit=workload.submit_ms,
+            runtime=workload.runtime_ms,
+            limit=workload.walltime_ms,
+            expected=np.clip(expected, 1, workload.walltime_ms),
+            nodes=workload.nodes,
+            rank=np.argsort(np.argsort(workload.job_id, kind="stable")),
+            kind=kind,
+            user=workload.user.codes + 1,
+            share=np.where(labels.codes < 0, len(labels.labels), labels.codes),
+            cancel=cancel,
+            fails=0 if workload.fails is None else workload.fails,
+            rejected=((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
+            | (resources > capacity).any(axis=1)
+            | _breaks_limit(workload, partitions, partition),
+            level=edges.levels(len(workload)),
+            tells_from=tells_first[:-1],
+            tells_to=tells_first[1:],
+            waits_from=waits_first[:-1],
+            waits_to=waits_first[1:],
         ),
-    )
-    node = np.zeros((2, len(pool_of_node) if tracked else 0), np.int64)
-    if tracked:
-        node[NODE_ID] = np.argsort(pool_of_node, kind="stable")
-        node[NODE_POOL] = pool_of_node
-    machine = Machine(
-        amount=np.concatenate([pool_nodes, capacity]),
-        speed=np.array([cluster.nodes[g].speed for g in group_of_pool], np.float64),
-        pool_first=np.concatenate([[0], np.cumsum(pool_nodes)]).astype(np.int64),
-        node=node,
-        eligible=eligible,
-        partition=kinds[:, 0].astype(np.int64),
-        user_limit=np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
-        windows=windows,
-        maint=changes_of(windows),
-        share=_shares(labels, cluster),
-    )
-    return jobs, machine
+        "fact": facts,
+        "asks": resources,
+        "by_submit": np.argsort(workload.submit_ms, kind="stable"),
+        "by_cancel": cancelled[np.argsort(cancel[cancelled], kind="stable")],
+        "tells": records(
+            "tells",
+            len(edges),
+            job=edges.job[by_on],
+            kind=edges.kind[by_on],
+            delay=edges.delay_ms[by_on],
+        ),
+        "waits": edges.on[by_job],
+        "amount": np.concatenate([pool_nodes, capacity]),
+        "pool": records(
+            "pool",
+            len(pool_nodes),
+            speed=[cluster.nodes[g].speed for g in group_of_pool],
+            first=places[:-1],
+            last=places[1:],
+        ),
+        "by_pool": np.argsort(pool_of_node, kind="stable") if tracked else np.zeros(0, np.int64),
+        "pool_of": pool_of_node if tracked else np.zeros(0, np.int64),
+        "eligible": eligible,
+        "partition": kinds[:, 0].astype(np.int64),
+        "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
+        "window": windows,
+        "change": changes_of(windows),
+        "promised": _shares(labels, cluster),
+        "sleep": records("sleep", 0),
+    }
+
+
+def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Where each job's edges begin, by the job waited for and by the one that waits; and both orders."""
+    by_on = np.lexsort((edges.job, edges.on))
+    by_job = np.lexsort((edges.on, edges.job))
+    rows = np.arange(jobs + 1)
+    tells = np.searchsorted(edges.on[by_on], rows)
+    return tells, np.searchsorted(edges.job[by_job], rows), by_on, by_job
 
 
 def pool_of_nodes(cluster: Cluster) -> IntArray:
@@ -206,25 +172,26 @@ def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArra
     return covered
 
 
-def _windows(cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray) -> IntArray:
-    """Start and end in ms, pool, and its nodes, of each maintenance window [4, windows]."""
+def _windows(
+    cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray
+) -> npt.NDArray[Any]:
+    """The maintenance windows: start and end in ms, pool, and its nodes."""
     rows = [
         (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
         for reservation in cluster.reservations
         for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
     ]
-    return np.array(rows, np.int64).reshape(-1, 4).T.copy()
+    return np.array(rows, LAYOUT["window"][0])
 
 
-def changes_of(windows: IntArray) -> IntArray:
+def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Starts and ends of windows in the order they are applied: at one time, starts first."""
-    sign = np.ones(windows.shape[1], np.int64)
-    where, amount = windows[WINDOW_POOL], windows[WINDOW_AMOUNT]
-    away = np.stack([windows[WINDOW_START], where, -sign, amount])
-    back = np.stack([windows[WINDOW_END], where, sign, amount])
-    table = np.concatenate([away, back], axis=1)
-    order = np.lexsort((table[MAINT_POOL], table[MAINT_SIGN], table[MAINT_TIME]))
-    return table[:, order].copy()
+    size = len(windows)
+    both = {"pool": windows["pool"], "amount": windows["amount"]}
+    away = records("change", size, time=windows["start"], sign=-1, **both)
+    back = records("change", size, time=windows["end"], sign=1, **both)
+    table = np.concatenate([away, back])
+    return table[np.lexsort((table["pool"], table["sign"], table["time"]))]
 
 
 def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
@@ -300,25 +267,23 @@ def _breaks_limit(
 
 def _facts(
     workload: Workload, cluster: Cluster, partitions: Sequence[Partition], partition: IntArray
-) -> npt.NDArray[np.float64]:
-    facts = np.zeros((len(workload), FACTS))
-    for column, name in ((FACT_CORES, "cores"), (FACT_GPUS, "gpus"), (FACT_MEMORY, "memory_gb")):
-        facts[:, column] = workload.per_node.get(name, 0.0)
-    facts[:, FACT_USER] = workload.user.codes
-    facts[:, FACT_ACCOUNT] = workload.account.codes
-    facts[:, FACT_PARTITION] = workload.partition.codes
-    facts[:, FACT_QOS] = workload.qos.codes
+) -> npt.NDArray[Any]:
+    facts = records("fact", len(workload))
+    for name in ("cores", "gpus", "memory_gb"):
+        facts[name] = workload.per_node.get(name, 0.0)
+    facts["user"] = workload.user.codes
+    facts["account"] = workload.account.codes
+    facts["partition"] = workload.partition.codes
+    facts["qos"] = workload.qos.codes
     weights = _relative([p.priority for p in partitions])
-    facts[:, FACT_PARTITION_PRIORITY] = weights[partition]
+    facts["partition_priority"] = weights[partition]
     names = (*workload.qos.labels, None)
     qos = [cluster.qos.get(name, 0.0) if name else 0.0 for name in names]
-    facts[:, FACT_QOS_PRIORITY] = _relative(qos, max(cluster.qos.values(), default=0))[
-        workload.qos.codes
-    ]
-    facts[:, FACT_PRIORITY] = workload.priority
+    facts["qos_priority"] = _relative(qos, max(cluster.qos.values(), default=0))[workload.qos.codes]
+    facts["priority"] = workload.priority
     shared = workload.resources
-    facts[:, FACT_CPU] = facts[:, FACT_CORES] * workload.nodes + shared.get("cpu", 0)
-    facts[:, FACT_MEMORY_MB] = facts[:, FACT_MEMORY] * workload.nodes * MB_PER_GB + shared.get(
+    facts["cpu"] = facts["cores"] * workload.nodes + shared.get("cpu", 0)
+    facts["memory_mb"] = facts["memory_gb"] * workload.nodes * MB_PER_GB + shared.get(
         "memory_mb", 0
     )
     return facts

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Sim
-from hpctwin.engine.state import new_sim, new_work
+from hpctwin.engine.opened import close_arrivals, forecast_arrays, like, sort_cancellations
+from hpctwin.engine.passes import find_pass
+from hpctwin.engine.state import choose_pass
 from hpctwin.errors import ConfigError, SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.result import Result
@@ -56,113 +57,78 @@ class OpenSimulation:
             )
         self.simulation = simulation
         self.size = len(workload)
-        jobs, machine, sim = simulation.arrays
-        self._cancel = jobs.fixed[layout.CANCEL].copy()
-        self._submit = jobs.fixed[layout.SUBMIT].copy()
-        jobs.fixed[layout.CANCEL] = layout.NEVER
-        sim.count[layout.ARRIVAL_END] = 0
-        sim.count[layout.ALIVE] = 0
+        self._cancel = simulation.state["job"]["cancel"].copy()
+        self._submit = simulation.state["job"]["submit"].copy()
+        close_arrivals(simulation.state)
         self.oracle = runtime_ms is None
-        self._ahead_jobs, self._ahead_machine, self._ahead = self._fork(jobs, machine, spare)
-        self.runtime_ms = self._ahead_jobs.fixed[layout.RUNTIME, : self.size]
+        # What is expected of a job's length does not depend on where it runs.
+        self._ahead = forecast_arrays(simulation.state, spare, one_speed=not self.oracle)
+        choose_pass(self._ahead, find_pass(simulation.policy.backfill))
+        self.runtime_ms: IntArray = self._ahead["job"]["runtime"][: self.size]
         if runtime_ms is not None:
             self.runtime_ms[:] = runtime_ms
-        self._work = new_work(self._ahead_jobs, machine, self._ahead)
-        self._arguments: tuple[Any, ...] | None = None
-
-    def _fork(self, jobs: Jobs, machine: Machine, spare: int) -> tuple[Jobs, Machine, Sim]:
-        """The arrays that forecasts run in."""
-        size = self.size + spare
-        fixed = np.zeros((layout.FIXED, size), np.int64)
-        fixed[:, : self.size] = jobs.fixed
-        ahead_jobs = jobs._replace(
-            fixed=fixed,
-            resources=np.concatenate(
-                [jobs.resources, np.zeros((spare, jobs.resources.shape[1]), np.int64)]
-            ),
-            facts=np.concatenate([jobs.facts, np.zeros((spare, layout.FACTS))]),
-            by_submit=np.zeros(size, np.int64),
-            by_cancel=np.zeros(0, np.int64),
-            edge_first=np.zeros(size + 1, np.int64),
-        )
-        ahead_machine = machine
-        if not self.oracle:
-            # What is expected of a job's length does not depend on where it runs.
-            ahead_machine = machine._replace(speed=np.ones_like(machine.speed))
-        backfill = self.simulation.compiled_policy()[2].backfill
-        ahead = new_sim(ahead_jobs, machine, seed=0, backfill=backfill)
-        nodes = machine.node.shape[1]
-        return (
-            ahead_jobs,
-            ahead_machine,
-            ahead._replace(
-                lost=np.zeros((3, nodes), np.int64), segment=np.zeros((4, 2 * nodes), np.int64)
-            ),
-        )
+        self._decided: dict[str, npt.NDArray[Any]] | None = None
 
     @property
     def queued(self) -> int:
         """Jobs that wait, those on their way included."""
-        count = self.simulation.state.count
-        return int(count[layout.QUEUED] + count[layout.ARRIVAL_END] - count[layout.ARRIVED])
+        clock = self.simulation.state.clock
+        return int(clock.queued + clock.arrival_end - clock.arrived)
 
     def waiting(self) -> IntArray:
         """Rows of the jobs that wait, in the order of the queue where it is kept sorted."""
         sim = self.simulation.state
-        return sim.number[layout.QUEUE, : sim.count[layout.QUEUED]].copy()
+        rows: IntArray = sim["queue"][: sim.clock.queued].copy()
+        return rows
 
     def on_their_way(self) -> IntArray:
         """Rows of the jobs told to arrive that have not yet."""
-        jobs, _, sim = self.simulation.arrays
-        return jobs.by_submit[sim.count[layout.ARRIVED] : sim.count[layout.ARRIVAL_END]].copy()
+        sim = self.simulation.state
+        clock = sim.clock
+        rows: IntArray = sim["by_submit"][clock.arrived : clock.arrival_end].copy()
+        return rows
 
     def load_s(self, now_ms: int) -> float:
         """Work ahead, as the scheduler expects it: node-seconds waiting and left of running jobs."""
-        jobs, _, sim = self.simulation.arrays
-        rows = sim.number[layout.QUEUE, : sim.count[layout.QUEUED]]
-        fixed = jobs.fixed
-        total = int(fixed[layout.NODES, rows] @ fixed[layout.EXPECTED, rows])
-        if sim.count[layout.ARRIVAL_END] > sim.count[layout.ARRIVED]:
-            rows = self.on_their_way()
-            total += int(fixed[layout.NODES, rows] @ fixed[layout.EXPECTED, rows])
-        running = sim.count[layout.RUN]
-        left = np.maximum(sim.running[layout.PLANNED, :running] - now_ms, 0)
-        total += int(fixed[layout.NODES, sim.running[layout.RUNS, :running]] @ left)
+        sim, clock = self.simulation.state, self.simulation.state.clock
+        job = sim["job"]
+        rows = sim["queue"][: clock.queued]
+        if clock.arrival_end > clock.arrived:
+            rows = np.concatenate([rows, self.on_their_way()])
+        total = int(job["nodes"][rows] @ job["expected"][rows])
+        run = sim["run"][: clock.running]
+        total += int(job["nodes"][run["job"]] @ np.maximum(run["planned"] - now_ms, 0))
         return total / MS_PER_S
 
     def free_nodes(self) -> int:
         """Nodes that are idle and up."""
-        _, machine, sim = self.simulation.arrays
-        return int(np.maximum(sim.amount[layout.FREE, : len(machine.speed)], 0).sum())
+        return self.simulation.free_nodes()
 
     def rejects(self) -> npt.NDArray[np.bool_]:
         """Whether each job can never run here [jobs]."""
-        rejected: npt.NDArray[np.bool_] = self.simulation.arrays[0].fixed[layout.REJECT] != 0
-        return rejected
+        return self.simulation.rejects()
 
     def least_runtime_ms(self, row: int) -> int:
         """How long a job runs at least in forecasts."""
         runtime = int(self.runtime_ms[row])
-        fastest = float(self._ahead_machine.speed.max())
+        fastest = float(self._ahead["pool"]["speed"].max())
         if fastest != 1.0:
             runtime = int(runtime / fastest)
         if self.simulation.overrun == "terminate":
-            runtime = min(runtime, int(self._ahead_jobs.fixed[layout.LIMIT, row]))
+            runtime = min(runtime, int(self._ahead["job"]["limit"][row]))
         return runtime
 
     def ran_share(self, row: int) -> float | None:
         """The share of its walltime that a job ran; None if it has not run to its end."""
-        jobs, _, sim = self.simulation.arrays
-        if sim.flag[layout.STATE, row] not in (layout.COMPLETED, layout.WALLTIME):
+        sim = self.simulation.state
+        job = sim["state"][row]
+        if job["phase"] not in (layout.COMPLETED, layout.WALLTIME):
             return None
-        ran = sim.time[layout.END, row] - sim.time[layout.START, row]
-        return float(ran / jobs.fixed[layout.LIMIT, row])
+        return float((job["end"] - job["start"]) / sim["job"]["limit"][row])
 
     def advance_before(self, now_ms: int) -> bool:
         """Let everything happen that happens before an instant; whether nothing is left to happen."""
-        done = self.simulation.advance((now_ms - 1) / MS_PER_S) == "done"
-        self._arguments = None  # the simulation may have got larger arrays
-        return done
+        return self.simulation.advance((now_ms - 1) / MS_PER_S) == "done"
 
     def finish(self) -> None:
         """Let everything happen that is left to happen."""
@@ -176,33 +142,28 @@ class OpenSimulation:
         """
         from hpctwin.engine.lookahead import arrive
 
-        jobs, _, sim = self.simulation.arrays
-        if at_ms <= sim.count[layout.NOW] and sim.count[layout.INSTANTS] > 0:
+        sim = self.simulation.state
+        if at_ms <= sim.clock.now and sim.clock.instants > 0:
             raise SimulationError(
                 f"job {self.simulation.workload.job_id[row]} is to arrive at {at_ms / MS_PER_S:g} s, "
                 f"but the simulation has gone on to {self.simulation.now_s:g} s"
             )
-        jobs.fixed[layout.SUBMIT, row] = at_ms
+        sim["job"]["submit"][row] = at_ms
         if self._cancel[row] < NEVER_MS:
-            jobs.fixed[layout.CANCEL, row] = self._cancel[row]
-            self._sort_cancellations()
-        arrive(row, jobs, sim)
+            sim["job"]["cancel"][row] = self._cancel[row]
+            sort_cancellations(sim)
+        arrive(sim.address, row)
 
     def withdraw(self, row: int, at_ms: int) -> None:
         """Take a waiting job away; the next scheduling pass comes at ``at_ms``."""
         from hpctwin.engine.lookahead import withdraw
 
-        jobs, _, sim = self.simulation.arrays
-        withdraw(row, at_ms, sim)
-        jobs.fixed[layout.SUBMIT, row] = self._submit[row]
+        sim = self.simulation.state
+        withdraw(sim.address, row, at_ms)
+        sim["job"]["submit"][row] = self._submit[row]
         if self._cancel[row] < NEVER_MS:
-            jobs.fixed[layout.CANCEL, row] = layout.NEVER
-            self._sort_cancellations()
-
-    def _sort_cancellations(self) -> None:
-        jobs, _, sim = self.simulation.arrays
-        rest = jobs.by_cancel[sim.count[layout.CANCELS_DONE] :]
-        rest[:] = rest[np.argsort(jobs.fixed[layout.CANCEL, rest], kind="stable")]
+            sim["job"]["cancel"][row] = layout.NEVER
+            sort_cancellations(sim)
 
     def tell(self, past: IntArray, arrival_ms: IntArray) -> IntArray:
         """Make jobs for forecasts that are like others but arrive at another time.
@@ -215,12 +176,7 @@ class OpenSimulation:
             Their rows, for the argument ``coming`` of `forecast`.
         """
         rows = np.arange(self.size, self.size + len(past))
-        jobs = self._ahead_jobs
-        jobs.fixed[:, rows] = jobs.fixed[:, past]
-        jobs.fixed[layout.SUBMIT, rows] = arrival_ms
-        jobs.fixed[layout.RANK, rows] = rows
-        jobs.resources[rows] = jobs.resources[past]
-        jobs.facts[rows] = jobs.facts[past]
+        like(self._ahead, rows, past, arrival_ms)
         return rows
 
     def forecast(
@@ -250,16 +206,19 @@ class OpenSimulation:
         Raises:
             PolicyError, SimulationError: the ordering failed.
         """
+        from hpctwin.engine.kernel import inner_advance
         from hpctwin.engine.lookahead import look_ahead
 
-        submit = self._ahead_jobs.fixed[layout.SUBMIT]
+        submit = self._ahead["job"]["submit"]
         submit[coming[coming < self.size]] = now_ms if arrival_ms is None else arrival_ms
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
+        self._decide()
         while True:
             code = look_ahead(
-                *self._bound(), now_ms, coming, watched, latest_ms, int(self.oracle), found
-            )
+                self.simulation.state.address, self._ahead.address, inner_advance.address,
+                now_ms, coming, watched, latest_ms, int(self.oracle), found,
+            )  # fmt: skip
             if code == layout.DONE:
                 break
             if code > 0:
@@ -269,31 +228,20 @@ class OpenSimulation:
                     f"a forecast on cluster {self.simulation.cluster.name!r} stopped: the ordering "
                     f"{self.simulation.policy.order.name!r} gave something that is not a number"
                 )
-            self._make_room()
+            # Enough for the present, and at least twice as many as before.
+            rows = 8 * (int(self.simulation.state.clock.running) + self.queued) + 256
+            self._ahead.make_room(max(rows, 2 * self._ahead.plan_rows))
         self.simulation.engine_s += time.perf_counter() - begin
         return found
 
-    def _bound(self) -> tuple[Any, ...]:
-        """The arguments of a forecast that stay the same."""
-        if self._arguments is None:
-            order, candidates, rules = self.simulation.compiled_policy()
-            # Nobody knows of failures to come.
-            ahead_rules = rules._replace(outage_horizon=NEVER_MS)
-            self._arguments = (
-                order, candidates, *self.simulation.arrays, rules,
-                self._ahead_jobs, self._ahead_machine, self._ahead, ahead_rules, self._work,
-            )  # fmt: skip
-        return self._arguments
-
-    def _make_room(self) -> None:
-        """More rows for the plan: enough for the present, and at least twice as many as before."""
-        width = self._work.amount.shape[1]
-        busy = int(self.simulation.state.count[layout.RUN]) + self.queued
-        rows = max(8 * busy + 256, 2 * len(self._work.time))
-        self._work = self._work._replace(
-            time=np.empty(rows, np.int64), amount=np.empty((rows, width), np.int64)
-        )
-        self._arguments = None
+    def _decide(self) -> None:
+        """Give forecasts the simulation's policy; nobody knows of failures to come."""
+        policy = self.simulation.decided()
+        if self._decided is not policy:
+            self._decided = policy
+            rules = policy["rules"].copy()
+            rules["outage_horizon"] = NEVER_MS
+            self._ahead.decide(**{**policy, "rules": rules})
 
     def result(self) -> Result:
         """What has happened so far; jobs that never came are pending."""

@@ -57,7 +57,7 @@ def replay(
         raise WorkloadError(
             f"workload {workload.name!r} has no recorded start times, so there is nothing to replay"
         )
-    _, machine = lower(workload, cluster, tracked=bool(cluster.failures.outages))
+    lowered = lower(workload, cluster, tracked=bool(cluster.failures.outages))
     end = np.where(known, start + workload.runtime_ms, -1)
     state = np.where(known, State.COMPLETED, State.PENDING)
     frame = job_frame(
@@ -68,7 +68,7 @@ def replay(
         state=state,
         requeues=np.zeros(len(workload), np.int64),
     )
-    capacity = capacity_over_time(machine, recorded_outages(cluster))
+    capacity = capacity_over_time(lowered, recorded_outages(cluster))
     result = Result(
         jobs=frame,
         lost=no_lost(frame),

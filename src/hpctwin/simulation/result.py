@@ -11,7 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Sim
+from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, State, Workload
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.rejected import why_rejected
@@ -96,37 +96,38 @@ class Result:
         return Plots(self)
 
 
-def make_result(simulation: Simulation, jobs: Jobs, machine: Machine, sim: Sim) -> Result:
+def make_result(simulation: Simulation) -> Result:
     """Read the result off the state of a simulation."""
     workload = simulation.workload
-    eligible, start, end = sim.time[:3]
-    state = sim.flag[layout.STATE].copy()
+    sim = simulation.state
+    jobs = sim["state"]
+    state = jobs["phase"].copy()
     state[state == layout.UNSUBMITTED] = layout.PENDING
-    lost_job, lost_start, lost_end = sim.lost[:, : sim.count[layout.LOST]]
+    lost = sim["lost"][: sim.clock.lost]
     return Result(
         jobs=job_frame(
             workload,
-            eligible=eligible,
-            start=start,
-            end=np.where(state >= layout.COMPLETED, end, -1),
+            eligible=jobs["eligible"],
+            start=jobs["start"],
+            end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
             state=state,
-            requeues=sim.number[layout.REQUEUES],
+            requeues=jobs["requeues"].astype(np.int64),
         ),
         lost=pl.DataFrame(
             {
-                "job_id": workload.job_id[lost_job],
-                "start_s": lost_start / MS_PER_S,
-                "end_s": lost_end / MS_PER_S,
-                "nodes": workload.nodes[lost_job],
+                "job_id": workload.job_id[lost["job"]],
+                "start_s": lost["start"] / MS_PER_S,
+                "end_s": lost["end"] / MS_PER_S,
+                "nodes": workload.nodes[lost["job"]],
             }
         ),
-        capacity=capacity_over_time(machine, simulation.outages_so_far()),
-        node_map=_node_map(workload, sim) if machine.node.shape[1] else None,
+        capacity=capacity_over_time(sim, simulation.outages_so_far()),
+        node_map=_node_map(workload, sim) if len(sim["node"]) else None,
         workload=workload,
         cluster=simulation.cluster,
         policy=simulation.policy.name,
         engine_s=simulation.engine_s,
-        instants=int(sim.count[layout.INSTANTS]),
+        instants=int(sim.clock.instants),
     )
 
 
@@ -172,24 +173,25 @@ def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
 
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
-    segment = sim.segment[:, : sim.count[layout.SEGMENTS]]
+    segment = sim["segment"][: sim.clock.segments]
+    state = sim["state"]
     # Cancelled before its nodes were switched on: it was nowhere.
-    ran = sim.time[layout.START, segment[layout.SEGMENT_JOB]] >= 0
-    if sim.count[layout.LOST] == 0:
-        segment = segment[:, ran]
-    job, start, first, count = segment
-    end = sim.time[layout.END, job].copy()
+    ran = state["start"][segment["job"]] >= 0
+    if sim.clock.lost == 0:
+        segment = segment[ran]
+    job, start = segment["job"], segment["start"]
+    end = state["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
-    lost = sim.lost[:, : sim.count[layout.LOST]]
-    ends = {(int(j), int(s)): int(e) for j, s, e in lost.T}
-    for row in np.flatnonzero(sim.time[layout.START, job] != start):
+    lost = sim["lost"][: sim.clock.lost]
+    ends = {(j, s): e for j, s, e in lost.tolist()}
+    for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     return pl.DataFrame(
         {
             "job_id": workload.job_id[job],
             "start_s": start / MS_PER_S,
             "end_s": end / MS_PER_S,
-            "first_node": first,
-            "count": count,
+            "first_node": segment["first"].copy(),
+            "count": segment["nodes"].copy(),
         }
     )

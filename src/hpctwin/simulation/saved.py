@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin._version import __version__
-from hpctwin.engine.layout import FACT_RISK, Sim
+from hpctwin.engine.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.policies import Policy, parse_policy
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "save"]
 
-_FORMAT = 2
+_FORMAT = 3
 
 S = TypeVar("S", bound="Simulation")
 
@@ -51,11 +51,11 @@ def save(simulation: Simulation, path: Path) -> None:
         "drawn": simulation.drawn,
         "engine_s": simulation.engine_s,
     }
-    arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state._asdict().items()}
+    arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state.state().items()}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
     arrays["expected_ms"] = expected
-    arrays["risk"] = simulation.arrays[0].facts[:, FACT_RISK]
+    arrays["risk"] = simulation.state["fact"]["risk"]
     with write_atomically(path) as file:
         np.savez_compressed(file, **arrays)
 
@@ -71,7 +71,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays["about"].tobytes())
         frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
-        state = Sim(**{name: arrays[f"sim_{name}"] for name in Sim._fields})
+        state = {name: arrays[f"sim_{name}"] for name in STATE}
     except FileNotFoundError as error:
         raise SimulationError(f"{path}: there is no such file") from error
     except (OSError, ValueError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:

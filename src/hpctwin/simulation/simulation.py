@@ -5,24 +5,18 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import Jobs, Machine, Rules, Sim, Work
-from hpctwin.engine.state import (
-    fork_sim,
-    more_outages,
-    more_room,
-    new_sim,
-    new_work,
-    prepared,
-)
+from hpctwin.engine.passes import Pass, find_pass
+from hpctwin.engine.sim import Sim, single
+from hpctwin.engine.state import choose_pass, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Ordering, OrderingLike, Policy, make_policy
@@ -32,16 +26,11 @@ from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.result import Result, make_result
 
+if TYPE_CHECKING:
+    from hpctwin.engine.power_passes import PowerPass
+
 __all__ = ["Simulation", "simulate"]
 
-_BACKFILL = {
-    "none": layout.BACKFILL_NONE,
-    "first-fit": layout.BACKFILL_FIRST_FIT,
-    "easy": layout.BACKFILL_EASY,
-    "conservative": layout.BACKFILL_CONSERVATIVE,
-    "pack": layout.BACKFILL_PACK,
-    "pushdown": layout.BACKFILL_PUSHDOWN,
-}
 _PLACEMENT = {
     "first-fit": layout.FIRST_FIT,
     "best-fit": layout.BEST_FIT,
@@ -125,16 +114,14 @@ class Simulation:
         self.overrun = overrun
         self.on_dependency_failure = on_dependency_failure
         self.engine_s = 0.0
-        self._jobs, self._machine = lower(
+        jobs_and_machine = lower(
             workload,
             cluster,
             expected_ms=_expected_ms(expected_s, workload),
             risk=_risk(risk, workload),
             tracked=self.tracked,
         )
-        self._sim = new_sim(
-            self._jobs, self._machine, seed=seed, backfill=_BACKFILL[self.policy.backfill]
-        )
+        self._sim = self._new_sim(jobs_and_machine, seed)
         self.drawn = 0
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._outages: list[Outages] = []
@@ -142,16 +129,17 @@ class Simulation:
         self._broken: str | None = None
         self._slice = 64
         self._stopped = False
+        self._decided: dict[str, npt.NDArray[Any]] | None = None
 
     @property
     def now_s(self) -> float:
         """The present instant, seconds."""
-        return int(self._sim.count[layout.NOW]) / MS_PER_S
+        return int(self._sim.clock.now) / MS_PER_S
 
     @property
     def done(self) -> bool:
         """Whether every job has come to its end."""
-        return int(self._sim.count[layout.ALIVE]) == 0
+        return int(self._sim.clock.alive) == 0
 
     def run(self, progress: Callable[[float], None] | None = None) -> Result:
         """Run to the end.
@@ -165,7 +153,7 @@ class Simulation:
         step = max(self.workload.span_s, 1.0) / 50
         arrived = 0
         while arrived < len(self.workload) and self.advance(self.now_s + step) == "reached":
-            arrived = int(self._sim.count[layout.ARRIVED])
+            arrived = int(self._sim.clock.arrived)
             progress(arrived / len(self.workload))
         self.advance()
         progress(1.0)
@@ -191,32 +179,19 @@ class Simulation:
         if self._broken:
             raise SimulationError(f"this simulation cannot go on: {self._broken}")
         until = NEVER_MS if until_s is None else to_ms(until_s)
-        first = self._sim.count[layout.INSTANTS]
-        order, candidates, rules = self.compiled_policy()
-        kernel = self._kernel()
+        from hpctwin.engine.kernel import advance
+
+        self.decided()
         begin = time.perf_counter()
-        work = self._new_work()
+        first = int(self._sim.clock.instants)
         while True:
             if self._stopped:
                 raise SimulationError("this simulation was stopped from another thread")
-            done = self._sim.count[layout.INSTANTS]
-            left = (
-                self._slice if instants is None else min(self._slice, int(first + instants - done))
-            )
+            left = self._slice
+            if instants is not None:
+                left = min(left, first + instants - int(self._sim.clock.instants))
             entered = time.perf_counter()
-            call = partial(
-                kernel,
-                order,
-                candidates,
-                self._jobs,
-                self._machine,
-                self._sim,
-                rules,
-                work,
-                *self._more_arguments(),
-                until,
-                left,
-            )
+            call = partial(advance, self._sim.address, until, left)
             interrupted = False
             try:
                 if self._may_take_long(until):
@@ -235,10 +210,9 @@ class Simulation:
                 raise KeyboardInterrupt
             if code == layout.NEED_ROOM:
                 self._make_room()
-                work = self._new_work()
             elif code == layout.NEED_OUTAGES:
                 self._draw_outages()
-                rules = self._rules()
+                self.decided()
             elif code == layout.STEPPED and self._sliced(first, instants):
                 took = time.perf_counter() - entered
                 if took < SLICE_S / 2:
@@ -249,7 +223,7 @@ class Simulation:
                 break
         self.engine_s += time.perf_counter() - begin
         if code == layout.NOT_A_NUMBER:
-            job = self.workload.job_id[self._sim.count[layout.BAD_JOB]]
+            job = self.workload.job_id[self._sim.clock.bad_job]
             self._broken = "the ordering gave something that is not a number"
             raise PolicyError(
                 f"ordering {self.policy.order.name!r} gave NaN for job {job} at {self.now_s:g} s; "
@@ -268,26 +242,26 @@ class Simulation:
 
     def _may_take_long(self, until: int) -> bool:
         """Whether so many jobs will wait that a single pass may take long."""
-        count = self._sim.count
-        arrived = int(count[layout.ARRIVED])
-        coming = min(arrived + MANY_WAITING, int(count[layout.ARRIVAL_END])) - 1
-        waiting = int(count[layout.QUEUED])
+        clock = self._sim.clock
+        arrived, waiting = int(clock.arrived), int(clock.queued)
+        coming = min(arrived + MANY_WAITING, int(clock.arrival_end)) - 1
         if waiting >= MANY_WAITING:
             return True
         if coming < arrived:
             return False
-        last = int(self._jobs.by_submit[coming])
+        last = int(self._sim["by_submit"][coming])
         return (
             coming - arrived + 1 + waiting >= MANY_WAITING
-            and int(self._jobs.fixed[layout.SUBMIT, last]) <= until
+            and int(self._sim["job"]["submit"][last]) <= until
         )
 
     def _sliced(self, first: int, instants: int | None) -> bool:
         """Whether the kernel came back only for Python to have its turn."""
-        job = int(self._sim.count[layout.STOP_JOB])
-        if job >= 0 and layout.RUNNING <= self._sim.flag[layout.STATE, job] < layout.UNSUBMITTED:
+        clock = self._sim.clock
+        job = int(clock.stop_job)
+        if job >= 0 and layout.RUNNING <= self.column("phase")[job] < layout.UNSUBMITTED:
             return False
-        return instants is None or int(self._sim.count[layout.INSTANTS] - first) < instants
+        return instants is None or int(clock.instants) - first < instants
 
     def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
@@ -298,25 +272,25 @@ class Simulation:
         """
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._sim = fork_sim(self._sim)
+        twin._sim = self._sim.fork()
         twin.engine_s = 0.0
         if not arrivals:
-            twin._sim.count[layout.ARRIVAL_END] = twin._sim.count[layout.ARRIVED]
+            twin._sim.clock.arrival_end = twin._sim.clock.arrived
         if policy is not None:
             twin._change_policy(policy)
         return twin
 
     def run_until_started(self, row: int) -> float | None:
         """Run until the job in a row of the workload has started; its start in seconds, or None."""
-        self._sim.count[layout.STOP_JOB] = row
+        self._sim.clock.stop_job = row
         self.advance()
-        self._sim.count[layout.STOP_JOB] = -1
-        start = int(self._sim.time[layout.START, row])
+        self._sim.clock.stop_job = -1
+        start = int(self.column("start")[row])
         return None if start < 0 else start / MS_PER_S
 
     def result(self) -> Result:
         """What has happened so far."""
-        return make_result(self, self._jobs, self._machine, self._sim)
+        return make_result(self)
 
     def why_doomed(self, most: int = 10) -> list[str]:
         """Jobs that can never start since a job they wait for cannot complete: a sentence for each.
@@ -333,27 +307,41 @@ class Simulation:
         """The engine's arrays; to be looked at, not changed."""
         return self._sim
 
-    @property
-    def arrays(self) -> tuple[Jobs, Machine, Sim]:
-        """All arrays of the engine: the jobs, the machine and the state."""
-        return self._jobs, self._machine, self._sim
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """How it goes with each job: ``eligible``, ``start`` and ``end`` in ms, -1 for not yet … [jobs].
 
-    def compiled_policy(self) -> tuple[Any, Any, Rules]:
-        """What the engine needs of the policy: both orderings, compiled, and the rules."""
-        return *self._compiled(), self._rules()
+        Args:
+            name: a field of `engine.layout.JobState`.
+        """
+        found: npt.NDArray[Any] = self._sim["state"][name]
+        return found
+
+    def rejects(self) -> npt.NDArray[np.bool_]:
+        """Whether each job can never run here [jobs]."""
+        rejected: npt.NDArray[np.bool_] = self._sim["job"]["rejected"] != 0
+        return rejected
+
+    def nodes_by_pool(self, row: int) -> list[int]:
+        """How many nodes of each pool a running job has."""
+        if self._sim.pools > 1:
+            return [int(n) for n in self._sim["taken"][row]]
+        return [int(self._sim["job"]["nodes"][row])]
 
     def expected_ms(self) -> npt.NDArray[np.int64]:
         """What the scheduler expects each job to run, ms [jobs]."""
-        expected: npt.NDArray[np.int64] = self._jobs.fixed[layout.EXPECTED].copy()
+        expected: npt.NDArray[np.int64] = self._sim["job"]["expected"].copy()
         return expected
 
-    def restore(self, state: Sim, outages: Outages, drawn: int, engine_s: float) -> None:
+    def restore(
+        self, state: Mapping[str, npt.NDArray[Any]], outages: Outages, drawn: int, engine_s: float
+    ) -> None:
         """Go on from a state that was read from a file."""
-        self._sim = state
+        self._sim.put_state(state)
         self._outages = [outages]
         self.drawn = drawn
         if self.cluster.failures.mtbf is not None:
             self._horizon = drawn * BLOCK_MS
+        self._decided = None
         self.engine_s = engine_s
 
     def outages_so_far(self) -> Outages:
@@ -364,18 +352,22 @@ class Simulation:
 
     def snapshot(self) -> dict[str, Any]:
         """The present state in plain values: time, free nodes, jobs waiting and running."""
-        sim = self._sim
-        waiting = sim.number[layout.QUEUE, : sim.count[layout.QUEUED]]
-        running = sim.running[layout.RUNS, : sim.count[layout.RUN]]
-        free = int(np.maximum(sim.amount[layout.FREE, : len(self._machine.speed)], 0).sum())
+        sim, clock = self._sim, self._sim.clock
+        waiting = sim["queue"][: clock.queued]
+        running = sim["run"]["job"][: clock.running]
         return {
             "now_s": self.now_s,
-            "free_nodes": free,
+            "free_nodes": self.free_nodes(),
             "waiting": self.workload.job_id[np.sort(waiting)].tolist(),
             "running": self.workload.job_id[np.sort(running)].tolist(),
-            "submitted": int(sim.count[layout.ARRIVED]),
-            "open": int(sim.count[layout.ALIVE]),
+            "submitted": int(clock.arrived),
+            "open": int(clock.alive),
         }
+
+    def free_nodes(self) -> int:
+        """Nodes that are idle and up."""
+        free = self._sim["stock"]["free"][: self._sim.pools]
+        return int(np.maximum(free, 0).sum())
 
     def save(self, path: str | Path) -> None:
         """Write the whole simulation to a file that `load` goes on from."""
@@ -398,82 +390,97 @@ class Simulation:
 
         return load(cls, Path(path), policy)
 
-    def _kernel(self) -> Callable[..., int]:
-        """The compiled entry that this simulation needs."""
-        if self.policy.backfill in ("pack", "pushdown"):
-            from hpctwin.engine.kernel_packed import advance
-        else:
-            from hpctwin.engine.kernel import advance
-        kernel: Callable[..., int] = advance
-        return kernel
+    def _new_sim(self, known: Mapping[str, npt.NDArray[Any]], seed: int) -> Sim:
+        sim = new_sim(known, seed=seed)
+        choose_pass(sim, self._pass())
+        return sim
 
-    def _more_arguments(self) -> tuple[Any, ...]:
-        """What the entry is given besides."""
-        return ()
+    def _pass(self) -> Pass:
+        return find_pass(self.policy.backfill)
 
-    def _new_work(self) -> Work:
-        return new_work(self._jobs, self._machine, self._sim)
+    def _power_pass(self) -> PowerPass | None:
+        """What switches nodes; None where they have no power states."""
+        return None
+
+    def decided(self) -> dict[str, npt.NDArray[Any]]:
+        """The policy in the engine's form; the same object as long as it is the same."""
+        from hpctwin.engine.kernel import hooks
+
+        if self._decided is None:
+            found = self._pass()
+            self._decided = {
+                "rules": single("rules", self._rules().items()),
+                "hooks": hooks(*self._compiled(), found, self._power_pass()),
+                "numbers": self._numbers(found),
+            }
+            self._sim.decide(**self._decided)
+        return self._decided
+
+    def _numbers(self, found: Pass) -> npt.NDArray[np.int64]:
+        numbers: npt.NDArray[np.int64] = found.settings(self.policy.numbers())
+        return numbers
 
     def _make_room(self) -> None:
-        self._sim = more_room(self._sim)
+        more_room(self._sim)
 
     def _compiled(self) -> tuple[Any, Any]:
-        order = self._order().compiled
+        order = self.ordering.compiled
         candidates = self.policy.candidates
         return order, order if candidates is None else candidates.compiled
 
-    def _order(self) -> Ordering:
+    @property
+    def ordering(self) -> Ordering:
         """The policy's ordering, or what comes to the same where all jobs have one user."""
         order = self.policy.order
-        return order.alone if order.alone and len(self._machine.share) == 1 else order
+        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
-    def _rules(self) -> Rules:
-        policy = self.policy
-        order = self._order()
-        candidates = policy.candidates
-        return Rules(
-            backfill=_BACKFILL[policy.backfill],
-            reservations=policy.reservations,
-            placement=_PLACEMENT[policy.placement],
-            terminate=int(self.overrun == "terminate"),
-            hold_dependents=int(self.on_dependency_failure == "hold"),
-            requeue=int(self.cluster.failures.then == "requeue"),
-            order_changes=int(order.changes),
-            own_candidate_order=int(candidates is not None),
-            fairshare=int(order.fairshare or (candidates is not None and candidates.fairshare)),
-            chains=int(order.chain),
-            outage_horizon=self._horizon,
-            machine_nodes=self.cluster.node_count,
-            **policy.numbers(),
-            decay=math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
-        )
+    def _rules(self) -> dict[str, Any]:
+        """The fields of `engine.layout.Rules`."""
+        order, candidates = self.ordering, self.policy.candidates
+        return {
+            "pools": self._sim.pools,
+            "placement": _PLACEMENT[self.policy.placement],
+            "terminate": self.overrun == "terminate",
+            "hold_dependents": self.on_dependency_failure == "hold",
+            "requeue": self.cluster.failures.then == "requeue",
+            "order_changes": order.changes,
+            "own_candidates": candidates is not None,
+            "fairshare": order.fairshare or (candidates is not None and candidates.fairshare),
+            "chains": order.chain,
+            "in_order": self._pass().in_order,
+            "outage_horizon": self._horizon,
+            "machine_nodes": self.cluster.node_count,
+            "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
+        }
 
     def _change_policy(self, policy: Policy) -> None:
         from hpctwin.engine.kernel import reorder
 
-        if policy.placement not in ("first-fit", "best-fit") and not self._machine.node.shape[1]:
+        if policy.placement not in ("first-fit", "best-fit") and not len(self._sim["node"]):
             raise SimulationError(
                 f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy
-        self._sim = prepared(self._sim, _BACKFILL[policy.backfill])
+        self._decided = None
+        choose_pass(self._sim, self._pass())
         # The new policy has its say at once, and the old one's reservations are void.
-        self._sim.count[layout.PASS_DUE] = 1
-        self._sim.count[layout.TIMER] = NEVER_MS
+        self._sim.clock.pass_due = 1
+        self._sim.clock.timer = NEVER_MS
         if policy.order.changes:
             return  # such a queue is scored at each pass, and kept in no order
-        work = new_work(self._jobs, self._machine, self._sim)
-        reorder(self._order().compiled, self._jobs, self._sim, self._rules(), work)
+        self.decided()
+        reorder(self._sim.address)
 
     def _draw_outages(self) -> None:
         outages, self._horizon = drawn_outages(self.cluster, self.drawn)
+        self._decided = None
         self.drawn += 1
         self._add_outages(outages)
 
     def _add_outages(self, outages: Outages) -> None:
         if len(outages[0]):
-            self._sim = more_outages(self._sim, *outages)
+            more_outages(self._sim, *outages)
             self._outages = [*self._outages, outages]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
@@ -85,8 +84,7 @@ def look_ahead(
     def run(policy: Policy) -> WhatIf:
         simulation = now.fork(policy)
         simulation.advance(None if horizon_s is None else now_s + horizon_s)
-        time = simulation.state.time
-        start, end = time[layout.START], time[layout.END]
+        start, end = simulation.column("start"), simulation.column("end")
         waiting = now.waiting[start[now.waiting] >= 0]
         ids = [now.ids[row] for row in waiting.tolist()]
         start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))

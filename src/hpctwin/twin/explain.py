@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from hpctwin.engine import layout
 from hpctwin.errors import HpctwinError
 from hpctwin.model import MS_PER_S, format_duration
 from hpctwin.rms.records import JobRecord
@@ -315,7 +314,7 @@ def _look_ahead(core: Core, now_s: float, policy: str) -> dict[str, float]:
     simulation.advance()
     return {
         present.ids[row]: int(ms) / MS_PER_S
-        for row, ms in enumerate(simulation.state.time[layout.START].tolist())
+        for row, ms in enumerate(simulation.column("start").tolist())
         if ms >= 0
     }
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from hpctwin.engine import layout
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.cluster import Failures, parse_nodes
@@ -728,14 +727,10 @@ def _planned(found: Present) -> list[tuple[str, list[int]]]:
     """The jobs that start now, and how many nodes each takes from each pool."""
     simulation = found.fork()
     simulation.advance(found.now_ms / MS_PER_S)
-    jobs, _, sim = simulation.arrays
-    begun = sim.time[layout.START, found.waiting] == found.now_ms
-    planned = []
-    for row in found.waiting[begun].tolist():
-        # With one pool, the engine keeps no record.
-        counts = sim.take[row].tolist() if sim.take.shape[0] else [jobs.fixed[layout.NODES, row]]
-        planned.append((found.ids[row], counts))
-    return planned
+    begun = simulation.column("start")[found.waiting] == found.now_ms
+    return [
+        (found.ids[row], simulation.nodes_by_pool(row)) for row in found.waiting[begun].tolist()
+    ]
 
 
 def _with_failures(faults: Faults, failures: Failures) -> Faults:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpctwin.engine import layout
 from hpctwin.facility import Facility
 from hpctwin.facility.jobs import FacilityJobs, facility_jobs
 from hpctwin.model import MS_PER_S, NEVER_MS, Category, Workload
@@ -61,7 +60,7 @@ class LiveView:
                 found[cluster.name] = f"takes no jobs of kind {kind!r}, or lacks what it asks for"
                 continue
             simulation = Simulation(self.jobs.on[c], cluster.cluster, policy=self.sites[c].policy)
-            if simulation.arrays[0].fixed[layout.REJECT, ROW]:
+            if simulation.rejects()[ROW]:
                 found[cluster.name] = f"has no {self.request.nodes} nodes for such a job"
         return found
 

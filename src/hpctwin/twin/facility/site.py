@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpctwin.engine import layout
 from hpctwin.errors import HpctwinError
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
@@ -233,7 +232,7 @@ class Site:
         simulation = found.fork()
         simulation.advance()
         row = found.ids.index(spec.id)
-        start, end = simulation.state.time[[layout.START, layout.END], row].tolist()
+        start, end = (int(simulation.column(name)[row]) for name in ("start", "end"))
         if start < 0:
             return None
         return (start - found.now_ms) / MS_PER_S, (end - found.now_ms) / MS_PER_S

@@ -1,0 +1,156 @@
+"""Putting a new simulation into the middle of things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import COMPLETED, PENDING, REJECTED, RUNNING, WAITING
+from hpctwin.engine.sim import Sim
+
+__all__ = ["Running", "begin_at", "hold_until"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The jobs that run at the beginning (R of them).
+
+    Args:
+        rows: their rows in the workload [R].
+        start_ms: when each started [R].
+        end_ms: when each will end in this simulation, after the beginning [R].
+        nodes: the node numbers that each holds.
+    """
+
+    rows: IntArray
+    start_ms: IntArray
+    end_ms: IntArray
+    nodes: tuple[IntArray, ...]
+
+
+def begin_at(
+    sim: Sim, now_ms: int, running: Running, pool: IntArray, away: IntArray, leaving: IntArray
+) -> None:
+    """Put a new simulation, in which nothing has happened yet, into the middle of things.
+
+    Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. The queue is
+    in no order. Usage for fair share is counted from what the running jobs have used. Nodes are only
+    counted.
+
+    Args:
+        sim: a new one, without tracked nodes.
+        now_ms: the present.
+        running: the jobs that run.
+        pool: of each node [nodes].
+        away: numbers of the nodes that are down or drained and idle; they do not come back.
+        leaving: numbers of the drained nodes that are still in use; they do not come back
+            when their jobs end.
+    """
+    pools = sim.pools
+    rows = running.rows
+    leaves = np.zeros(len(pool), bool)
+    leaves[leaving] = True
+    take = np.zeros((len(rows), pools), np.int64)
+    gone = np.bincount(pool[away], minlength=pools)
+    for i, nodes in enumerate(running.nodes):
+        stays = ~leaves[nodes]
+        take[i] = np.bincount(pool[nodes[stays]], minlength=pools)
+        gone += np.bincount(pool[nodes[~stays]], minlength=pools)
+    # A job gives back only the nodes that do not leave.
+    job = sim["job"].copy()
+    job["nodes"][rows] = take.sum(axis=1)
+    sim.know(job=job)
+    clock = sim["clock"]
+    clock["now"] = now_ms
+    clock["pass_due"] = 1
+    clock["arrived"] = arrived = int(np.searchsorted(job["submit"], now_ms, side="right"))
+    _begin_maintenance(now_ms, sim)
+    _begin_running(running, take, sim)
+    stock = sim["stock"]
+    stock["free"] -= np.concatenate([take.sum(axis=0) + gone, sim["asks"][rows].sum(axis=0)])
+    stock["down"][:pools] += gone
+    if sim["user_running"].shape[1]:
+        partition = sim["partition"][job["kind"][rows]]
+        np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
+    _begin_usage(now_ms, running, take.sum(axis=1), sim)
+    _begin_waiting(arrived, sim)
+
+
+def hold_until(sim: Sim, begin_ms: IntArray) -> None:
+    """Hold jobs until they may begin, as by a dependency that comes true then.
+
+    Args:
+        sim: a new one, made with ``waits=True``.
+        begin_ms: when each may [jobs].
+    """
+    state = sim["state"]
+    state["release"] = np.maximum(state["release"], begin_ms)
+
+
+def _begin_maintenance(now_ms: int, sim: Sim) -> None:
+    done = sim["change"][sim["change"]["time"] <= now_ms]
+    sim["clock"]["changes_done"] = len(done)
+    np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * sim["amount"][done["pool"]])
+
+
+def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
+    rows, job, state = running.rows, sim["job"], sim["state"]
+    state["phase"][rows] = RUNNING
+    state["outcome"][rows] = COMPLETED
+    state["started"][rows] = 1
+    state["eligible"][rows] = job["submit"][rows]
+    state["start"][rows] = running.start_ms
+    state["end"][rows] = running.end_ms
+    if len(sim["taken"]):
+        sim["taken"][rows] = take
+    size = len(rows)
+    # A sorted table is a heap.
+    by_end = np.lexsort((rows, running.end_ms))
+    sim["ends"]["time"][:size] = running.end_ms[by_end]
+    sim["ends"]["job"][:size] = rows[by_end]
+    planned = running.start_ms + job["expected"][rows]
+    by_plan = np.lexsort((rows, planned))
+    sim["run"]["planned"][:size] = planned[by_plan]
+    sim["run"]["job"][:size] = rows[by_plan]
+    sim["clock"]["ends"] = sim["clock"]["running"] = size
+
+
+def _begin_usage(now_ms: int, running: Running, nodes: IntArray, sim: Sim) -> None:
+    label, usage = sim["job"]["share"][running.rows], sim["usage"]
+    used = (nodes * (now_ms - running.start_ms)).astype(np.float64)
+    for name, values in (("used", used), ("nodes", nodes)):
+        np.add.at(usage[name], label, values)
+        usage[name][-1] = values.sum()
+    usage["at"] = now_ms
+
+
+def _begin_waiting(arrived: int, sim: Sim) -> None:
+    """Queue the jobs that were submitted and do not run; those that wait for others are pending."""
+    job, state, clock = sim["job"], sim["state"], sim["clock"]
+    there = np.arange(arrived)
+    there = there[state["phase"][there] != RUNNING]
+    rejected = there[job["rejected"][there] != 0]
+    state["phase"][rejected] = REJECTED
+    clock["alive"] -= len(rejected)
+    there = there[job["rejected"][there] == 0]
+    depends = state["open"][there] > 0
+    state["phase"][there[depends]] = PENDING
+    waiting = there[~depends]
+    state["phase"][waiting] = WAITING
+    state["eligible"][waiting] = job["submit"][waiting]
+    sim["queue"][: len(waiting)] = waiting
+    clock["queued"] = len(waiting)
+    _begin_chains(arrived, sim)
+
+
+def _begin_chains(arrived: int, sim: Sim) -> None:
+    """How long the chains are that wait for each job, among those submitted."""
+    job, chain = sim["job"], sim["state"]["chain"]
+    by_level = np.argsort(job["level"][:arrived], kind="stable")
+    for row in by_level.tolist():
+        for on in sim["waits"][job["waits_from"][row] : job["waits_to"][row]].tolist():
+            chain[on] = max(chain[on], chain[row] + job["expected"][row])

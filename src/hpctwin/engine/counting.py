@@ -1,0 +1,136 @@
+"""Passes where counting nodes decides: one pool, no resources, nothing planned but ends."""
+
+from __future__ import annotations
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import NEVER, ONE, ZERO, Arrays
+from hpctwin.engine.order import order_candidates, order_queue, pop_order
+from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.transitions import start_job
+
+# What becomes of the others once one job does not fit.
+NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED = ZERO, ONE, ONE + ONE
+
+
+@jit
+def counting_decides(sim: Arrays) -> bool:
+    """Whether counting nodes alone decides: one pool, no resources, nothing away or overdue."""
+    now = sim.clock.now
+    if sim.rules.pools > 1 or sim.asks.width > 0:
+        return False
+    if sim.clock.running > 0 and sim.run[0].planned <= now:
+        return False
+    if len(sim.user_limit) > 1:
+        return False
+    for m in range(len(sim.window)):
+        if sim.window[m].end > now:
+            return False
+    return True
+
+
+@jit
+def is_sorted(sim: Arrays) -> bool:
+    """Whether the queue is kept in the order of jobs and candidates."""
+    return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
+
+
+@jit
+def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
+    """When enough nodes are free for the head job, by planned ends; and how many are spare then."""
+    free = sim.stock[0].free
+    nodes = sim.job[head].nodes
+    r = 0
+    shadow = sim.clock.now
+    while free < nodes:
+        shadow = sim.run[r].planned
+        while r < sim.clock.running and sim.run[r].planned == shadow:
+            free += sim.job[sim.run[r].job].nodes
+            r += 1
+    return shadow, free - nodes
+
+
+@jit
+def pass_sorted(others: int, sim: Arrays) -> None:
+    """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk."""
+    now = sim.clock.now
+    shadow = NEVER
+    spare = NEVER
+    head = False
+    for i in range(sim.clock.queued):
+        free = sim.stock[0].free
+        if free <= 0:
+            return
+        j = sim.queue[i]
+        nodes = sim.job[j].nodes
+        if nodes <= free:
+            ends = now + sim.job[j].expected
+            if ends > shadow and nodes > spare:
+                continue
+            if is_skipped(j, sim):
+                continue
+            if ends > shadow:
+                spare -= nodes
+            sim.take[0] = nodes
+            start_job(j, sim)
+        elif not head and others != ANYONE_PASSES:
+            if is_skipped(j, sim):
+                continue
+            if others == NOBODY_PASSES:
+                return
+            head = True
+            shadow, spare = reservation_of(j, sim)
+
+
+@jit
+def pass_scored(others: int, sim: Arrays) -> None:
+    """A pass where counting alone decides.
+
+    EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
+    """
+    now = sim.clock.now
+    n = order_queue(sim)
+    sorted_already = sim.rules.order_changes == 0
+    first = 0
+    head = -1
+    sim.take[0] = 0
+    while first < n and sim.stock[0].free > 0:
+        if sorted_already:
+            j = sim.order[first].job
+            first += 1
+        else:
+            j = pop_order(n, sim)
+            n -= 1
+        if is_skipped(j, sim):
+            continue
+        if sim.job[j].nodes > sim.stock[0].free:
+            if others == ANYONE_PASSES:
+                continue
+            head = j
+            break
+        sim.take[0] = sim.job[j].nodes
+        start_job(j, sim)
+    if head < 0 or others != HEAD_IS_PROTECTED or sim.stock[0].free <= 0:
+        return
+    shadow, spare = reservation_of(head, sim)
+    later = 0
+    free = sim.stock[0].free
+    for i in range(first, n):
+        j = sim.order[i].job
+        nodes = sim.job[j].nodes
+        if nodes <= free and (nodes <= spare or now + sim.job[j].expected <= shadow):
+            sim.later[later] = j
+            later += 1
+    order_candidates(later, sim)
+    for i in range(later):
+        j = pop_order(later - i, sim)
+        nodes = sim.job[j].nodes
+        if nodes > sim.stock[0].free or is_skipped(j, sim):
+            continue
+        if now + sim.job[j].expected > shadow:
+            if nodes > spare:
+                continue
+            spare -= nodes
+        sim.take[0] = nodes
+        start_job(j, sim)
+        if sim.stock[0].free <= 0:
+            return

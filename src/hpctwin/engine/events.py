@@ -1,0 +1,231 @@
+"""All events of one instant, as a batch."""
+
+from __future__ import annotations
+
+from hpctwin.engine.heap import heap_pop, heap_push
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import (
+    CANCELLED,
+    DEPENDENCY,
+    NEVER,
+    NODE_FAILURE,
+    PENDING,
+    REJECTED,
+    RETURN,
+    RUNNING,
+    TAKE,
+    UNSUBMITTED,
+    WAITING,
+    Arrays,
+)
+from hpctwin.engine.order import dequeue, enqueue, leave
+from hpctwin.engine.transitions import (
+    close,
+    end_job,
+    forget_end,
+    give_back,
+    hold_for_ever,
+    settle,
+    tell_dependants,
+    throw_back,
+)
+
+
+@jit
+def next_time(sim: Arrays) -> tuple[int, int]:
+    """The time of the next event, and of the next one that is not about nodes."""
+    clock = sim.clock
+    work_time = min(NEVER, clock.timer)
+    if clock.ends > 0:
+        work_time = min(work_time, sim.ends[0].time)
+    if clock.arrived < clock.arrival_end:
+        work_time = min(work_time, sim.job[sim.by_submit[clock.arrived]].submit)
+    if clock.cancels_done < len(sim.by_cancel):
+        work_time = min(work_time, sim.job[sim.by_cancel[clock.cancels_done]].cancel)
+    if clock.releases > 0:
+        work_time = min(work_time, sim.releases[0].time)
+    time = work_time
+    if clock.changes_done < len(sim.change):
+        time = min(time, sim.change[clock.changes_done].time)
+        work_time = time
+    if clock.outages_done < len(sim.outage):
+        time = min(time, sim.outage[clock.outages_done].time)
+    return time, work_time
+
+
+@jit
+def release_submitted(j: int, sim: Arrays) -> None:
+    """A job that was submitted and may come to run: it is eligible, or waits for others."""
+    state = sim.state[j]
+    state.phase = PENDING
+    if state.dead == 1:
+        hold_for_ever(j, sim)
+    elif state.open > 0:
+        return
+    elif state.release > sim.clock.now:
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.release, j)
+    else:
+        state.eligible = sim.clock.now
+        enqueue(j, sim)
+
+
+@jit
+def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
+    """Jobs were submitted: those they wait for, and theirs, have longer chains behind them."""
+    now = sim.clock.now
+    n = 0
+    for i in range(first, last):
+        j = sim.by_submit[i]
+        if sim.job[j].waits_to > sim.job[j].waits_from:
+            n = heap_push(sim.levels, n, sim.job[j].level, j)
+    done = -1
+    # By level, so that a job's own chain is known before it is handed on.
+    while n > 0:
+        j = heap_pop(sim.levels, n)
+        n -= 1
+        if j == done:
+            continue
+        done = j
+        length = sim.state[j].chain + sim.job[j].expected
+        for e in range(sim.job[j].waits_from, sim.job[j].waits_to):
+            on = sim.waits[e]
+            if sim.state[on].chain >= length:
+                continue
+            sim.state[on].chain = length
+            rules = sim.rules
+            if rules.chains == 1 and rules.order_changes == 0 and sim.state[on].phase == WAITING:
+                dequeue(on, sim)
+                enqueue(on, sim)
+            # What is not submitted yet says nothing of what it waits for.
+            if sim.job[on].submit <= now:
+                n = heap_push(sim.levels, n, sim.job[on].level, on)
+
+
+@jit
+def apply_submissions(sim: Arrays) -> None:
+    """All submissions of the instant: first those that will never run, then what that leaves."""
+    now = sim.clock.now
+    first = sim.clock.arrived
+    last = first
+    while last < sim.clock.arrival_end and sim.job[sim.by_submit[last]].submit == now:
+        last += 1
+    sim.clock.arrived = last
+    for i in range(first, last):
+        j = sim.by_submit[i]
+        if sim.job[j].rejected != 0:
+            settle(j, REJECTED, sim)
+    fallen = len(sim.tells) > 0 and sim.rules.hold_dependents == 0
+    while fallen:
+        fallen = False
+        for i in range(first, last):
+            j = sim.by_submit[i]
+            if sim.state[j].dead == 1 and sim.state[j].phase == UNSUBMITTED:
+                settle(j, DEPENDENCY, sim)
+                fallen = True
+    if len(sim.tells) > 0:
+        lengthen_chains(first, last, sim)
+    for i in range(first, last):
+        j = sim.by_submit[i]
+        if sim.state[j].phase == UNSUBMITTED:
+            release_submitted(j, sim)
+
+
+@jit
+def cancel_job(j: int, sim: Arrays) -> None:
+    """A user cancels a job that has not come to its end."""
+    phase = sim.state[j].phase
+    if phase == RUNNING:
+        forget_end(j, sim)
+        give_back(j, sim)
+        if sim.state[j].start > sim.clock.now:  # its nodes were not switched on yet
+            sim.state[j].start = -1
+        close(j, CANCELLED, sim)
+    elif phase == WAITING:
+        leave(j, sim)
+        close(j, CANCELLED, sim)
+    elif phase == PENDING:
+        close(j, CANCELLED, sim)
+
+
+@jit
+def node_event(node: int, sign: int, sim: Arrays) -> None:
+    """A node fails or comes back."""
+    p = sim.pool_of[node]
+    if sign > 0:
+        sim.node[node].down -= 1
+        if sim.node[node].down == 0:
+            sim.stock[p].down -= 1
+            sim.stock[p].free += 1
+            sim.clock.came_back = 1
+        return
+    sim.node[node].down += 1
+    if sim.node[node].down > 1:
+        return
+    j = sim.node[node].job
+    if j >= 0:
+        forget_end(j, sim)
+        if sim.rules.requeue == 1:
+            throw_back(j, sim)
+        else:
+            end_job(j, NODE_FAILURE, sim)
+    sim.stock[p].down += 1
+    sim.stock[p].free -= 1
+
+
+@jit
+def maintenance(sign: int, sim: Arrays) -> None:
+    """Maintenance windows start (-1) or end (+1)."""
+    while sim.clock.changes_done < len(sim.change):
+        change = sim.change[sim.clock.changes_done]
+        if change.time != sim.clock.now or change.sign != sign:
+            return
+        sim.stock[change.pool].free += sign * change.amount
+        sim.clock.changes_done += 1
+
+
+@jit
+def outages(sign: int, sim: Arrays) -> None:
+    """Nodes fail (-1) or come back (+1)."""
+    while sim.clock.outages_done < len(sim.outage):
+        outage = sim.outage[sim.clock.outages_done]
+        if outage.time != sim.clock.now or outage.sign != sign:
+            return
+        node_event(outage.node, sign, sim)
+        sim.clock.outages_done += 1
+
+
+@jit
+def apply_cancellations(sim: Arrays) -> None:
+    """All cancellations of the instant, and only then what they mean for other jobs."""
+    first = sim.clock.cancels_done
+    last = first
+    while last < len(sim.by_cancel) and sim.job[sim.by_cancel[last]].cancel <= sim.clock.now:
+        cancel_job(sim.by_cancel[last], sim)
+        last += 1
+    sim.clock.cancels_done = last
+    for i in range(first, last):
+        j = sim.by_cancel[i]
+        if sim.state[j].phase == CANCELLED:
+            tell_dependants(j, sim)
+
+
+@jit
+def apply_events(sim: Arrays) -> None:
+    """All events of the present instant, in the order of docs/engine.md."""
+    clock = sim.clock
+    while clock.ends > 0 and sim.ends[0].time == clock.now:
+        j = heap_pop(sim.ends, clock.ends)
+        clock.ends -= 1
+        end_job(j, sim.state[j].outcome, sim)
+    maintenance(TAKE, sim)
+    outages(TAKE, sim)
+    maintenance(RETURN, sim)
+    outages(RETURN, sim)
+    apply_submissions(sim)
+    apply_cancellations(sim)
+    while clock.releases > 0 and sim.releases[0].time == clock.now:
+        j = heap_pop(sim.releases, clock.releases)
+        clock.releases -= 1
+        if sim.state[j].phase == PENDING:
+            sim.state[j].eligible = clock.now
+            enqueue(j, sim)

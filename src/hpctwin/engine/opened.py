@@ -1,0 +1,68 @@
+"""Simulations that jobs are given to one by one, and the arrays that forecasts for them run in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import KNOWN, LAYOUT, NEVER
+from hpctwin.engine.sim import Sim
+from hpctwin.engine.state import new_sim
+
+__all__ = ["close_arrivals", "forecast_arrays", "like", "sort_cancellations"]
+
+IntArray = npt.NDArray[np.int64]
+
+
+def close_arrivals(sim: Sim) -> None:
+    """Nobody arrives, or is cancelled, unless told to; when is the simulation's own from now on."""
+    sim.own("job", "by_submit", "by_cancel")
+    sim["job"]["cancel"] = NEVER
+    sim["clock"]["arrival_end"] = sim["clock"]["alive"] = 0
+
+
+def sort_cancellations(sim: Sim) -> None:
+    """Put those to come in order of time again."""
+    rest = sim["by_cancel"][sim["clock"]["cancels_done"][0] :]
+    rest[:] = rest[np.argsort(sim["job"]["cancel"][rest], kind="stable")]
+
+
+def forecast_arrays(sim: Sim, spare: int, *, one_speed: bool) -> Sim:
+    """The arrays that forecasts run in: the jobs of a simulation, and room for some more.
+
+    Args:
+        sim: the simulation.
+        spare: so many more jobs.
+        one_speed: whether all nodes are equally fast in it.
+    """
+    known = {name: sim[name] for name in KNOWN}
+    for name in ("job", "fact", "asks"):
+        more = np.zeros((spare, *known[name].shape[1:]), LAYOUT[name][0])
+        known[name] = np.concatenate([known[name], more])
+    known["by_submit"] = np.zeros(len(known["job"]), np.int64)
+    known["by_cancel"] = np.zeros(0, np.int64)
+    if one_speed:
+        known["pool"] = known["pool"].copy()
+        known["pool"]["speed"] = 1.0
+    ahead = new_sim(known)
+    ahead.own("job", "fact", "asks", "by_submit")
+    nodes = len(ahead["node"])
+    ahead.reshape(
+        lost=np.zeros(nodes, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
+    )
+    return ahead
+
+
+def like(sim: Sim, rows: IntArray, others: IntArray, submit_ms: IntArray) -> None:
+    """Make jobs that are like others but are submitted at another time, and come after all others.
+
+    Args:
+        sim: arrays of `forecast_arrays`.
+        rows: of the jobs.
+        others: rows of those they are like.
+        submit_ms: when they are submitted.
+    """
+    for name in ("job", "fact", "asks"):
+        sim[name][rows] = sim[name][others]
+    sim["job"]["submit"][rows] = submit_ms
+    sim["job"]["rank"][rows] = rows

@@ -1,0 +1,134 @@
+"""Conservative backfilling: every job holds a reservation that never moves to a later time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import RETURN, Arrays, Int
+from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import load_take, plan_build, plan_change, plan_split, plan_take, reserve
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.transitions import start_job
+
+__all__ = ["PASS", "Held"]
+
+
+class Held:
+    """What is kept of each job."""
+
+    start: Int  # of its reservation; -1 without
+
+
+held = view(Held)
+
+
+@jit
+def give_up(j: int, sim: Arrays) -> None:
+    """A job gives its reservation up without having started; others may move to an earlier time."""
+    if held(sim.kept)[j].start >= 0:
+        held(sim.kept)[j].start = -1
+        sim.clock.came_back = 1
+
+
+@jit
+def load_reservations(sim: Arrays) -> bool:
+    """Take all reservations out of the plan; False if they do not fit it."""
+    pools = sim.rules.pools
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if start < 0:
+            continue
+        first = plan_split(start, sim)
+        last = plan_split(start + sim.job[j].expected, sim)
+        load_take(j, sim)
+        for row in range(first, last):
+            for p in range(pools):
+                if sim.take[p] > 0 and sim.plan_amount[row, p] < sim.take[p]:
+                    return False
+            for c in range(sim.asks.width):
+                needed = sim.asks[j, c]
+                if needed > 0 and sim.plan_amount[row, pools + c] < needed:
+                    return False
+        plan_take(j, start, sim)
+    return True
+
+
+@jit
+def reservations_stand(sim: Arrays) -> bool:
+    """Whether all reservations lie ahead; jobs that are skipped give theirs up."""
+    sound = True
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if start < 0:
+            continue
+        if is_skipped(j, sim):
+            give_up(j, sim)
+        elif start < sim.clock.now:
+            sound = False
+    return sound
+
+
+@jit
+def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
+    """Give a job its reservation, if it is not skipped; whether it has one."""
+    skipped = is_skipped(j, sim)
+    start = held(sim.kept)[j].start
+    if start >= 0 and (compress or skipped):
+        load_take(j, sim)
+        plan_change(j, start, start + sim.job[j].expected, RETURN, sim)
+        held(sim.kept)[j].start = -1
+        if skipped:
+            sim.clock.came_back = 1
+    if skipped:
+        return False
+    if held(sim.kept)[j].start < 0:
+        held(sim.kept)[j].start = reserve(j, sim)
+        if sim.rules.pools > 1:
+            for p in range(sim.rules.pools):
+                sim.taken[j, p] = sim.take[p]
+    return True
+
+
+@jit
+def pass_conservative(sim: Arrays) -> None:
+    """Each job takes the earliest span that disturbs no other's reservation."""
+    reckon_fairshare(sim)
+    plan_build(sim)
+    if not (reservations_stand(sim) and load_reservations(sim)):
+        for i in range(sim.clock.queued):
+            held(sim.kept)[sim.queue[i]].start = -1
+        plan_build(sim)
+    compress = sim.clock.came_back == 1
+    sim.clock.came_back = 0
+    for n in range(order_queue(sim), 0, -1):
+        j = pop_order(n, sim)
+        if not keep_or_reserve(j, compress, sim):
+            continue
+        start = held(sim.kept)[j].start
+        if start == sim.clock.now:
+            load_take(j, sim)
+            held(sim.kept)[j].start = -1
+            start_job(j, sim)
+        else:
+            # No other event need come then: those it waited for may have moved to earlier times.
+            sim.clock.timer = min(sim.clock.timer, start)
+
+
+def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
+    """No reservation has been made yet."""
+    kept["start"] = -1
+
+
+PASS = Pass(
+    Kernel(pass_conservative, types.void(SIM)),
+    kept=Held,
+    begin=begin,
+    left=Kernel(give_up, types.void(int64, SIM)),
+)

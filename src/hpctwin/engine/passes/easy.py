@@ -1,0 +1,107 @@
+"""EASY: the first jobs that cannot start get a reservation, and the others may not delay it."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.counting import (
+    HEAD_IS_PROTECTED,
+    counting_decides,
+    is_sorted,
+    pass_scored,
+    pass_sorted,
+)
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays, Int
+from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.transitions import start_now
+
+__all__ = ["PASS", "Easy", "pass_easy"]
+
+
+class Easy:
+    """What a policy may set."""
+
+    reservations: Int  # jobs per partition that are protected
+
+
+settings = view(Easy)
+
+
+@jit
+def open_partitions(sim: Arrays) -> int:
+    """How many partitions have jobs waiting; each has all its reservations left."""
+    found = 0
+    for q in range(len(sim.handed_out)):
+        sim.handed_out[q] = -1
+    for i in range(sim.clock.queued):
+        q = sim.partition[sim.job[sim.queue[i]].kind]
+        if sim.handed_out[q] < 0:
+            sim.handed_out[q] = 0
+            found += 1
+    return found
+
+
+@jit
+def pass_planned(reservations: int, sim: Arrays) -> None:
+    """The pass over a plan: several pools, resources, maintenance, several reservations."""
+    plan_build(sim)
+    # Partitions count as open while they have jobs waiting and reservations left; when the last one is
+    # closed, all others are candidates and the order among them is theirs.
+    still_open = open_partitions(sim)
+    if reservations == 0:
+        still_open = 0
+    n = order_queue(sim)
+    later = 0
+    while n > 0 and still_open > 0:
+        j = pop_order(n, sim)
+        n -= 1
+        q = sim.partition[sim.job[j].kind]
+        if sim.handed_out[q] >= reservations:
+            sim.later[later] = j
+            later += 1
+        elif is_skipped(j, sim):
+            continue
+        elif fits_plan(j, sim):
+            start_now(j, sim)
+        else:
+            reserve(j, sim)
+            sim.handed_out[q] += 1
+            if sim.handed_out[q] == reservations:
+                still_open -= 1
+    for i in range(n):
+        sim.later[later] = sim.order[i].job
+        later += 1
+    kept = 0
+    for i in range(later):
+        if fits_at_once(sim.later[i], sim):
+            sim.later[kept] = sim.later[i]
+            kept += 1
+    order_candidates(kept, sim)
+    for m in range(kept, 0, -1):
+        j = pop_order(m, sim)
+        if not is_skipped(j, sim) and fits_plan(j, sim):
+            start_now(j, sim)
+
+
+@jit
+def pass_easy(sim: Arrays) -> None:
+    """EASY with the policy's number of reservations."""
+    reservations = settings(sim.numbers)[0].reservations
+    # Nodes that are switched off can be had later, which is in the plan only.
+    counts = reservations == 1 and sim.clock.unpowered == 0 and counting_decides(sim)
+    if counts and is_sorted(sim):
+        pass_sorted(HEAD_IS_PROTECTED, sim)
+    elif may_start(sim):
+        reckon_fairshare(sim)
+        if counts:
+            pass_scored(HEAD_IS_PROTECTED, sim)
+        else:
+            pass_planned(reservations, sim)
+
+
+PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Easy)

@@ -1,0 +1,62 @@
+"""First fit: everyone that fits starts, in order; no one is protected."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.counting import (
+    ANYONE_PASSES,
+    counting_decides,
+    is_sorted,
+    pass_scored,
+    pass_sorted,
+)
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.order import heap_order, pop_order, reckon_fairshare, score
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.transitions import start_now
+
+__all__ = ["PASS", "pass_first_fit"]
+
+
+@jit
+def pass_planned(sim: Arrays) -> None:
+    """The pass over a plan: several pools, resources, maintenance."""
+    plan_build(sim)
+    later = 0
+    # What does not fit at this moment cannot start; only the rest needs an order.
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        if fits_at_once(j, sim):
+            sim.order[later].job = j
+            if sim.rules.order_changes == 1:
+                sim.order[later].score = score(sim.hooks.order, j, sim)
+            else:
+                sim.order[later].score = sim.state[j].key
+            later += 1
+    heap_order(later, sim)
+    for n in range(later, 0, -1):
+        j = pop_order(n, sim)
+        if not is_skipped(j, sim) and fits_plan(j, sim):
+            start_now(j, sim)
+
+
+@jit
+def pass_first_fit(sim: Arrays) -> None:
+    """Everyone that fits starts, in order."""
+    counts = counting_decides(sim)
+    if counts and is_sorted(sim):
+        pass_sorted(ANYONE_PASSES, sim)
+    elif may_start(sim):
+        reckon_fairshare(sim)
+        if counts:
+            pass_scored(ANYONE_PASSES, sim)
+        else:
+            pass_planned(sim)
+
+
+PASS = Pass(Kernel(pass_first_fit, types.void(SIM)))

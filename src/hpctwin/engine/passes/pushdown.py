@@ -1,0 +1,330 @@
+"""The pass of PAS: a queue whose blocked jobs are pushed down (Goyal and Pavithra, §III).
+
+What the paper leaves open, and the choice made for each point, is in docs/adaptive.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays, Int
+from hpctwin.engine.lists import (
+    ASIDE,
+    FRESH,
+    LISTS,
+    MAIN,
+    Push,
+    has_gaps,
+    list_begin,
+    list_empty,
+    list_end,
+    list_first,
+    list_insert,
+    list_remove,
+    put_aside,
+    tidy_slots,
+)
+from hpctwin.engine.order import before, heap_order, pop_order
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import fits_plan, plan_build
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.transitions import start_now
+
+__all__ = ["PASS", "Numbers", "Own"]
+
+
+class Numbers:
+    """What a policy may set."""
+
+    parallel: Int  # jobs that run at once; 0 for any number
+    adjacent: Int  # places between two that run at once; 0 for any
+    places: Int  # down so many
+    attempts: Int  # after more of them into the waiting queue
+    every: Int  # cycles from one look at the waiting queue to the next
+    interval: Int  # ms from cycle to cycle
+    promotion: Int  # ms of a dependant's runtime for one place up; 0 for none
+
+
+class Own:
+    """What is kept."""
+
+    cycle_at: Int  # when the last cycle was; -1
+    told: Int  # so many of those that have arrived have promoted what they wait for
+
+
+settings, own, kept = view(Numbers), view(Own), view(Push)
+
+
+@jit
+def enter(j: int, sim: Arrays) -> None:
+    """A job enters the queue."""
+    list_begin(j, FRESH, kept(sim.kept))
+
+
+@jit
+def leave(j: int, sim: Arrays) -> None:
+    """A job goes from the queue."""
+    list_remove(j, kept(sim.kept))
+
+
+@jit
+def promote(j: int, runtime: int, sim: Arrays) -> None:
+    """Promote a job in the main queue by the distance that a dependant's runtime stands for."""
+    promotion = settings(sim.numbers)[0].promotion
+    if promotion == 0:
+        return
+    push = kept(sim.kept)
+    places = runtime // promotion
+    at = j
+    while places > 0 and push[at].previous != list_end(MAIN, push):
+        at = push[at].previous
+        places -= 1
+        push[j].risen += 1
+    if at != j:
+        list_remove(j, push)
+        list_insert(j, MAIN, at, push)
+
+
+@jit
+def push_down(j: int, sim: Arrays) -> None:
+    """Move a blocked job some places down, or into the waiting queue after too many times."""
+    push = kept(sim.kept)
+    at = push[j].next
+    push[j].pushed += 1
+    list_remove(j, push)
+    if push[j].pushed > settings(sim.numbers)[0].attempts:
+        put_aside(j, push)
+        return
+    places = settings(sim.numbers)[0].places
+    while places > 0 and at != list_end(MAIN, push):
+        at = push[at].next
+        places -= 1
+    list_insert(j, MAIN, at, push)
+
+
+@jit
+def promote_for_new(sim: Arrays) -> None:
+    """Promote what waits in the main queue for each dependant that was submitted since."""
+    push = kept(sim.kept)
+    if len(sim.tells) > 0:
+        for i in range(own(sim.own)[0].told, sim.clock.arrived):
+            j = sim.by_submit[i]
+            if sim.state[j].phase != PENDING or sim.state[j].dead == 1:
+                continue
+            for e in range(sim.job[j].waits_from, sim.job[j].waits_to):
+                on = sim.waits[e]
+                if push[on].list == MAIN:
+                    promote(on, sim.job[j].expected, sim)
+    own(sim.own)[0].told = sim.clock.arrived
+
+
+@jit
+def take_in(sim: Arrays) -> None:
+    """Put new jobs into the main queue by priority, then promote them for their dependants."""
+    push = kept(sim.kept)
+    n = 0
+    j = list_first(FRESH, push)
+    while j != list_end(FRESH, push):
+        sim.order[n].job = j
+        sim.order[n].score = sim.state[j].key
+        n += 1
+        j = push[j].next
+    heap_order(n, sim)
+    at = list_first(MAIN, push)
+    for left in range(n, 0, -1):
+        j = pop_order(left, sim)
+        own_key = sim.state[j].key
+        while at != list_end(MAIN, push) and not before(own_key, j, sim.state[at].key, at, sim):
+            at = push[at].next
+        list_remove(j, push)
+        list_insert(j, MAIN, at, push)
+        sim.later[n - left] = j
+    for i in range(n):
+        j = sim.later[i]
+        for e in range(sim.job[j].tells_from, sim.job[j].tells_to):
+            other = sim.tells[e].job
+            if sim.state[other].phase == PENDING and sim.state[other].dead == 0:
+                promote(j, sim.job[other].expected, sim)
+
+
+@jit
+def shortage(j: int, sim: Arrays) -> int:
+    """What keeps a job from starting: -1 nothing, 0 nodes, else 1 + the number of the resource."""
+    if is_skipped(j, sim):
+        return 0
+    if fits_plan(j, sim):
+        return -1
+    for c in range(sim.asks.width):
+        if sim.low[sim.rules.pools + c] < sim.asks[j, c]:
+            return 1 + c
+    return 0
+
+
+@jit
+def next_that_fits(slot: int, sim: Arrays) -> int:
+    """The slot, from one on, of the first job of the waiting queue that fits; -1 if none does."""
+    push = kept(sim.kept)
+    pools = sim.rules.pools
+    for i in range(slot, push[list_end(ASIDE, push)].slot):
+        j = push[i].slotted
+        if j < 0:
+            continue
+        # Most do not fit for a plain reason, found without calling anything.
+        plain = True
+        for c in range(sim.asks.width):
+            if sim.stock[pools + c].free < sim.asks[j, c]:
+                plain = False
+        if plain and shortage(j, sim) < 0:
+            return i
+    return -1
+
+
+@jit
+def place_in_queue(j: int, sim: Arrays) -> int:
+    """How many jobs of the queue come before a job, which may run already, by priority."""
+    low = 0
+    high = sim.clock.queued
+    while low < high:
+        middle = (low + high) // 2
+        other = sim.queue[middle]
+        if other != j and before(sim.state[other].key, other, sim.state[j].key, j, sim):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@jit
+def is_adjacent(j: int, sim: Arrays) -> bool:
+    """Whether few enough waiting jobs stand, by priority, between a job and one that runs."""
+    adjacent = settings(sim.numbers)[0].adjacent
+    if adjacent == 0 or sim.clock.running == 0:
+        return True
+    place = place_in_queue(j, sim)
+    for r in range(sim.clock.running):
+        other = sim.run[r].job
+        at = place_in_queue(other, sim)
+        if at > place:
+            between = at - place - 1
+        else:
+            between = place - at
+            # Those that started in this pass are still in the queue.
+            if sim.queue[at] == other:
+                between -= 1
+        if between < adjacent:
+            return True
+    return False
+
+
+@jit
+def next_cycle(changed: bool, looked: bool, room: bool, sim: Arrays) -> int:
+    """When a cycle may change something though no event comes; NEVER if none will.
+
+    A cycle after one that changed nothing changes nothing, until the waiting queue's turn comes.
+    """
+    push = kept(sim.kept)
+    numbers = settings(sim.numbers)[0]
+    if list_empty(ASIDE, push) and list_empty(MAIN, push):
+        return NEVER
+    cycle = sim.clock.now // numbers.interval + 1
+    if changed:
+        return cycle * numbers.interval
+    if looked or not room:
+        return NEVER
+    if next_that_fits(ZERO, sim) < 0:
+        return NEVER
+    while (cycle + 1) % numbers.every != 0:
+        cycle += 1
+    return cycle * numbers.interval
+
+
+@jit
+def start_aside(limit: int, sim: Arrays) -> None:
+    """Go through the waiting queue once: each that fits starts."""
+    push = kept(sim.kept)
+    if has_gaps(push):
+        tidy_slots(push)
+    slot = ZERO
+    while sim.clock.running < limit:
+        slot = next_that_fits(slot, sim)
+        if slot < 0:
+            return
+        j = push[slot].slotted
+        list_remove(j, push)
+        start_now(j, sim)
+
+
+@jit
+def start_main(limit: int, sim: Arrays) -> bool:
+    """Look at the first of the main queue, again and again; whether any was pushed down."""
+    push = kept(sim.kept)
+    now = sim.clock.now
+    pushed = False
+    while sim.clock.running < limit:
+        j = list_first(MAIN, push)
+        if j == list_end(MAIN, push) or push[j].looked == now:
+            break
+        short = shortage(j, sim)
+        if short >= 0:
+            push[j].looked = now
+            push[j].blocked = short
+            push_down(j, sim)
+            pushed = True
+            continue
+        if not is_adjacent(j, sim):
+            break
+        list_remove(j, push)
+        start_now(j, sim)
+    return pushed
+
+
+@jit
+def pass_pushdown(sim: Arrays) -> None:
+    """One cycle, if one is due; sets the timer for the next."""
+    numbers = settings(sim.numbers)[0]
+    now = sim.clock.now
+    cycle = now // numbers.interval
+    if now % numbers.interval != 0 or own(sim.own)[0].cycle_at == now:
+        sim.clock.timer = (cycle + 1) * numbers.interval
+        return
+    own(sim.own)[0].cycle_at = now
+    promote_for_new(sim)
+    take_in(sim)
+    plan_build(sim)
+    started = sim.clock.starts
+    limit = NEVER if numbers.parallel == 0 else numbers.parallel
+    looks = (cycle + 1) % numbers.every == 0 or list_empty(MAIN, kept(sim.kept))
+    if looks:
+        start_aside(limit, sim)
+    pushed = start_main(limit, sim)
+    changed = pushed or sim.clock.starts > started
+    sim.clock.timer = next_cycle(changed, looks, sim.clock.running < limit, sim)
+
+
+def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
+    """All lists are empty."""
+    own["cycle_at"] = -1
+    own["told"] = 0
+    for name in kept.dtype.names:
+        kept[name] = -1
+    kept["pushed"] = kept["risen"] = 0
+    ends = np.arange(len(kept) - LISTS, len(kept))
+    kept["next"][ends] = kept["previous"][ends] = ends
+    kept["slot"][ends] = kept["slotted"][ends] = 0
+
+
+PASS = Pass(
+    Kernel(pass_pushdown, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    kept=Push,
+    more_rows=LISTS,
+    begin=begin,
+    entered=Kernel(enter, types.void(int64, SIM)),
+    left=Kernel(leave, types.void(int64, SIM)),
+)

@@ -1,0 +1,83 @@
+"""What power policies do at each instant: hooks of the loop, before and after the pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
+from hpctwin.engine.power_plan import manage, switch_off_due
+from hpctwin.engine.rows import SIM, sim_at
+
+__all__ = ["MANAGED", "UNAWARE", "PowerPass", "give_orders"]
+
+
+@dataclass(frozen=True, eq=False)
+class PowerPass:
+    """When nodes are switched.
+
+    Args:
+        after: ``(sim) -> None``; called after each scheduling pass.
+        before: called before; ends the transitions that are over.
+    """
+
+    after: Kernel
+    before: Kernel
+
+
+@jit
+def switch_and_look_again(managed: bool, sim: Arrays) -> None:
+    """Switch off whose time has come, and have the engine come back when there is more to do."""
+    again = note_use(sim)
+    sim.clock.wake_at = NEVER
+    for p in range(sim.rules.pools):
+        sim.spare[p].allowed = NEVER
+    if managed:
+        manage(sim)
+    if again <= sim.clock.now:
+        # Who waits could need a sleeping node sooner than it would be back from deeper.
+        again = switch_off_due(not managed or sim.clock.queued == 0, sim)
+    # Transitions that take no time are over at once.
+    end_transitions(sim)
+    look_again(again, sim)
+
+
+def before_pass(sim: Arrays) -> None:
+    """Transitions end."""
+    end_transitions(sim)
+
+
+def after_pass_unaware(sim: Arrays) -> None:
+    """Nodes that have been idle for their timeout are switched off; those that jobs were given, on."""
+    switch_and_look_again(False, sim)
+
+
+def after_pass_managed(sim: Arrays) -> None:
+    """Nodes are woken in time for the plan, and left on if it needs them soon."""
+    switch_and_look_again(True, sim)
+
+
+BEFORE = Kernel(before_pass, types.void(SIM))
+UNAWARE = PowerPass(Kernel(after_pass_unaware, types.void(SIM)), BEFORE)
+MANAGED = PowerPass(Kernel(after_pass_managed, types.void(SIM)), BEFORE)
+
+
+def _give_orders(address: int, nodes: Any, on: int) -> None:
+    sim = sim_at(address)
+    for i in range(len(nodes)):
+        if on == 1:
+            switch_on(nodes[i], sim)
+        else:
+            switch_off(nodes[i], ZERO, sim)
+    end_transitions(sim)
+    if sim.clock.switching > 0:
+        sim.clock.timer = min(sim.clock.timer, sim.switching[0].time)
+    sim.clock.pass_due = 1
+
+
+give_orders = Kernel(_give_orders, types.void(int64, types.Array(int64, 1, "C"), int64))
+"""Switch nodes on (1) or off (0) now, and have a pass see it: ``(address, nodes, on)``."""

@@ -1,0 +1,122 @@
+"""What is asked and done from outside of nodes that have power states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import (
+    COMPLETED,
+    COMPUTING,
+    DEPTH_STATES,
+    FAILED,
+    NOT_SWITCHING_OFF,
+    ONLY_ACTIVE,
+    SWITCHING_OFF,
+    WALLTIME,
+)
+from hpctwin.engine.sim import Sim
+
+__all__ = ["Work", "change_speed", "hide_nodes", "past_states", "spent_ms", "state_rows"]
+
+IntArray = npt.NDArray[np.int64]
+Work = Mapping[int, tuple[int, Fraction]]
+"""By job: what was left to do at a time (ms), in ms on the machine the runtimes were measured on."""
+
+
+def state_rows(sim: Sim) -> IntArray:
+    """The row of the power state that each node is in [nodes]."""
+    state, depth = (sim["node"][name].astype(np.int64) for name in ("power", "depth"))
+    rows: IntArray = np.where(state <= COMPUTING, state, state + DEPTH_STATES * depth)
+    return rows
+
+
+def spent_ms(sim: Sim) -> IntArray:
+    """The time of each node in each power state up to now [states, nodes]."""
+    spent: IntArray = sim["spent"].T.copy()
+    spent[state_rows(sim), np.arange(spent.shape[1])] += sim["clock"]["now"] - sim["node"]["since"]
+    return spent
+
+
+def past_states(sim: Sim) -> IntArray:
+    """Node, row of the state, start and end in ms of all states so far, if they are kept [4, …]."""
+    past = sim["log"][: sim.clock.logged]
+    table = np.stack([past[name] for name in ("node", "state", "start", "end")])
+    nodes = np.arange(len(sim["node"]))
+    since = sim["node"]["since"]
+    now = np.full(len(nodes), sim.clock.now)
+    present = np.stack([nodes, state_rows(sim), since, now])
+    return np.concatenate([table, present[:, since < now]], axis=1)
+
+
+def hide_nodes(sim: Sim, shown: int) -> None:
+    """Hide from jobs the nodes that a power policy does not show; a pass follows.
+
+    Args:
+        sim: the simulation.
+        shown: `layout.ALL_NODES`, `NOT_SWITCHING_OFF` or `ONLY_ACTIVE`.
+    """
+    node = sim["node"]
+    off = np.zeros(len(node), bool)
+    if shown == ONLY_ACTIVE:
+        off = node["power"] > COMPUTING
+    elif shown == NOT_SWITCHING_OFF:
+        off = node["power"] == SWITCHING_OFF
+    hidden = (off & (node["job"] < 0)).astype(np.int64)
+    np.subtract.at(sim["stock"]["free"], sim["pool_of"], hidden - node["down"])
+    node["down"] = hidden
+    clock = sim["clock"]
+    clock["unpowered"] = hidden.sum()
+    clock["pass_due"] = clock["came_back"] = 1
+
+
+def change_speed(
+    sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
+) -> dict[int, tuple[int, Fraction]]:
+    """Let nodes and their jobs go on at other speeds: what is left takes as much longer or shorter.
+
+    Args:
+        sim: the simulation; speeds of pools and ends of running jobs are changed.
+        pools: whose speed changes.
+        speed: of all pools from now on.
+        work: what was left of jobs when their speed changed last.
+        terminate: whether walltimes end jobs.
+
+    Returns:
+        What is left of each job whose speed changed.
+    """
+    clock, state, job = sim.clock, sim["state"], sim["job"]
+    before = sim["pool"]["speed"]
+    left: dict[int, tuple[int, Fraction]] = {}
+    for j in sim["run"]["job"][: clock.running].tolist():
+        used = np.flatnonzero(sim["taken"][j] > 0) if sim.pools > 1 else np.array([0])
+        if not np.isin(used, pools).any():
+            continue
+        start = int(state["start"][j])
+        since, todo = work.get(j, (start, Fraction(int(job["runtime"][j]))))
+        at = max(int(clock.now), start)
+        todo = max(Fraction(0), todo - (at - since) * _exact(before[used].min()))
+        left[j] = (at, todo)
+        end = at + math.ceil(todo / _exact(speed[used].min()))
+        limit = start + int(job["limit"][j])
+        cut = terminate and end > limit
+        ends_well = FAILED if job["fails"][j] else COMPLETED
+        state["outcome"][j] = WALLTIME if cut else ends_well
+        state["end"][j] = limit if cut else end
+    heap = sim["ends"][: clock.ends]
+    heap["time"] = state["end"][heap["job"]]
+    # A sorted table is a heap.
+    heap[:] = heap[np.lexsort((heap["job"], heap["time"]))]
+    pool = sim["pool"].copy()
+    pool["speed"] = speed
+    sim.know(pool=pool)
+    return left
+
+
+def _exact(speed: float) -> Fraction:
+    """A speed as its decimals say: 0.7 is seven tenths, not the nearest binary number."""
+    return Fraction(float(speed)).limit_denominator(10**9)

@@ -1,0 +1,257 @@
+"""A simulation's arrays in memory, and what kernels need to find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import KNOWN, LAYOUT, SCRATCH, STATE
+
+__all__ = ["Sim", "records", "single"]
+
+IntArray = npt.NDArray[np.int64]
+Shapes = Mapping[str, tuple[int, ...]]
+
+_NUMBER = {name: number for number, name in enumerate(LAYOUT)}
+_ALIGNMENT = 64
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class _Piece:
+    """Arrays one after the other in one piece of memory, so that a copy is one copy.
+
+    Args:
+        shapes: of the arrays.
+    """
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = dict(shapes)
+        self.offsets: dict[str, int] = {}
+        size = 0
+        words = []
+        for name, shape in shapes.items():
+            self.offsets[name] = size
+            words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
+            length = LAYOUT[name][0].itemsize * int(np.prod(shape))
+            size += -(-length // _ALIGNMENT) * _ALIGNMENT
+        self.size = size
+        first = _NUMBER[next(iter(shapes))]
+        assert [_NUMBER[name] for name in shapes] == list(range(first, first + len(shapes)))
+        self.numbers = slice(first, first + len(shapes))
+        self.words = np.array(words, np.int64)
+
+    def seen(self, memory: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
+        """One of the arrays."""
+        dtype = LAYOUT[name][0]
+        return np.ndarray(self.shapes[name], dtype, memory, self.offsets[name])
+
+    def describe(self, memory: npt.NDArray[np.uint8], table: IntArray) -> None:
+        """Write the descriptors of all arrays."""
+        table[self.numbers] = self.words
+        table[self.numbers, 0] += _address(memory)
+
+    def moved(
+        self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
+    ) -> None:
+        """Write the descriptors of all arrays, which lie as before in another piece of memory."""
+        table[self.numbers, 0] += _address(after) - _address(before)
+
+
+@lru_cache(maxsize=64)
+def _piece(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> _Piece:
+    return _Piece(dict(shapes))
+
+
+class Sim:
+    """All arrays of one simulation: what is known, which forks share; its state; the policy.
+
+    Arrays are read by name, ``sim["state"]["start"]``; only the engine writes them.
+
+    Args:
+        known: the jobs and the machine, see `layout.Known`; nobody may write them any more.
+        shapes: of the state's arrays; all zeros at first.
+    """
+
+    def __init__(self, known: Mapping[str, npt.NDArray[Any]], shapes: Shapes) -> None:
+        self._known = {name: _as_laid_out(name, known[name]) for name in KNOWN}
+        for array in self._known.values():
+            array.flags.writeable = False
+        self._owned: frozenset[str] = frozenset()
+        self._piece = _piece(tuple(shapes.items()))
+        self._memory = np.zeros(self._piece.size, np.uint8)
+        self._policy: dict[str, npt.NDArray[Any]] = {
+            name: np.zeros(1, LAYOUT[name][0]) for name in ("rules", "hooks", "numbers")
+        }
+        self._scratch: tuple[_Piece, npt.NDArray[np.uint8]] | None = None
+        self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
+        self._describe_all()
+
+    def __getitem__(self, name: str) -> Any:
+        """An array, by its name in `layout`; a single record as an array of one."""
+        if name in self._piece.offsets:
+            return self._piece.seen(self._memory, name)
+        return self._known[name] if name in self._known else self._policy[name]
+
+    @property
+    def clock(self) -> Any:
+        """The single numbers, as a record that can be read and written."""
+        return self["clock"].view(np.recarray)[0]
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs there are, whether submitted or not."""
+        return len(self._known["job"])
+
+    @property
+    def pools(self) -> int:
+        """How many pools of nodes."""
+        return len(self._known["pool"])
+
+    @property
+    def address(self) -> int:
+        """Where kernels find the arrays, until one is replaced."""
+        if self._scratch is None:
+            self.make_room()
+        return _address(self._table)
+
+    def fork(self) -> Self:
+        """A copy that shares nothing with this one that anyone may write."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._memory = self._memory.copy()
+        twin._scratch = None
+        twin._table = self._table.copy()
+        twin._piece.moved(self._memory, twin._memory, twin._table)
+        if self._owned:
+            twin._known = dict(self._known)
+            for name in self._owned:
+                twin._put(name, self._known[name].copy())
+        return twin
+
+    def own(self, *names: str) -> None:
+        """Make what is known of some things this simulation's own, so that it may be written."""
+        self._known = dict(self._known)
+        for name in names:
+            self._put(name, self._known[name].copy())
+        self._owned |= set(names)
+
+    def know(self, **arrays: npt.NDArray[Any]) -> None:
+        """Replace some of what is known; forks made before keep what they have."""
+        self._known = dict(self._known)
+        for name, array in arrays.items():
+            self._put(name, _as_laid_out(name, array))
+            self._known[name].flags.writeable = name in self._owned
+
+    def reshape(self, **arrays: npt.NDArray[Any]) -> None:
+        """Replace arrays of the state by others of other lengths."""
+        before = self._piece, self._memory
+        shapes = {**before[0].shapes, **{name: array.shape for name, array in arrays.items()}}
+        self._piece = _piece(tuple(shapes.items()))
+        self._memory = np.zeros(self._piece.size, np.uint8)
+        for name in shapes:
+            old = arrays.get(name)
+            self[name][...] = before[0].seen(before[1], name) if old is None else old
+        self._piece.describe(self._memory, self._table)
+
+    def decide(self, **arrays: npt.NDArray[Any]) -> None:
+        """Replace numbers of the policy: ``rules``, ``hooks``, ``numbers``."""
+        self._policy = {**self._policy, **arrays}
+        for name, array in arrays.items():
+            self._describe(name, array)
+
+    def make_room(self, rows: int = 0) -> None:
+        """Scratch memory with room for a plan of twice as many rows as are needed at present.
+
+        Args:
+            rows: or so many, if these are more.
+        """
+        clock = self["clock"]
+        busy = int(clock["running"][0] + clock["queued"][0])
+        known, places = self._known, len(self._known["amount"])
+        nodes = len(self["node"]) if self["rules"]["depths"][0] else 0
+        rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
+        jobs = self.jobs + len(known["tells"])
+        shapes = {
+            "plan_time": (rows,),
+            "plan_amount": (rows, places),
+            "plan_rows": (1,),
+            "low": (places,),
+            "take": (self.pools,),
+            "blocked": (places,),
+            "handed_out": (len(known["user_limit"]),),
+            "order": (jobs,),
+            "later": (jobs,),
+            "stack": (jobs,),
+            "levels": (jobs if len(known["tells"]) else 0,),
+            "fair": (len(known["promised"]) + 1,),
+            "spare": (self.pools,),
+        }
+        assert tuple(shapes) == SCRATCH
+        piece = _Piece(shapes)
+        self._scratch = piece, np.empty(piece.size, np.uint8)
+        piece.describe(self._scratch[1], self._table)
+
+    @property
+    def plan_rows(self) -> int:
+        """How many rows of a plan there is room for."""
+        return 0 if self._scratch is None else self._scratch[0].shapes["plan_time"][0]
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays that change, to be written to a file."""
+        return {name: self[name] for name in STATE}
+
+    def put_state(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Go on from arrays that `state` gave.
+
+        Raises:
+            ValueError: their types or shapes are not those of the engine.
+        """
+        for name in STATE:
+            if arrays[name].dtype != LAYOUT[name][0]:
+                raise ValueError(f"array {name!r} is of another form")
+        self.reshape(**{name: arrays[name] for name in STATE})
+
+    def _put(self, name: str, array: npt.NDArray[Any]) -> None:
+        self._known[name] = array
+        self._describe(name, array)
+
+    def _describe(self, name: str, array: npt.NDArray[Any]) -> None:
+        width = array.shape[1] if array.ndim > 1 else 1
+        self._table[_NUMBER[name]] = _address(array), len(array), width
+
+    def _describe_all(self) -> None:
+        for name, array in (*self._known.items(), *self._policy.items()):
+            self._describe(name, array)
+        self._piece.describe(self._memory, self._table)
+
+
+def _as_laid_out(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array in the engine's form; a copy if it must be."""
+    return np.require(array, LAYOUT[name][0], "C").view()
+
+
+def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
+    """A table of `layout` with some of its columns; the others are 0.
+
+    Args:
+        name: of the table.
+        size: how many rows.
+        columns: by field.
+    """
+    table = np.zeros(size, LAYOUT[name][0])
+    for field, column in columns.items():
+        table[field] = column
+    return table
+
+
+def single(name: str, values: Iterable[tuple[str, Any]]) -> npt.NDArray[Any]:
+    """A single record of `layout`, as an array of one."""
+    return records(name, 1, **dict(values))
