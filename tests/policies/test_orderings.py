@@ -225,3 +225,12 @@ def test_an_installed_plug_in_offers_orderings_by_name(monkeypatch: pytest.Monke
     found = find_ordering("from-elsewhere")
     assert found.name == "from-elsewhere"
     assert found(NOW, job()) == -1800.0
+
+
+def test_a_policy_that_was_compiled_leaves_nothing_to_compile_to_its_first_simulation() -> None:
+    from hpctwin.engine.kernel import kernels_of
+    from hpctwin.policies import parse_policy
+
+    parse_policy("fcfs+pushdown").compile()
+    assert all(kernel._dispatcher is not None for kernel in kernels_of("pushdown"))
+    assert len(kernels_of("pushdown")) > len(kernels_of("easy")) >= 3

@@ -13,7 +13,7 @@ from hpctwin.engine.passes import Pass, find_pass, pass_names
 from hpctwin.engine.power_passes import PowerPass
 from hpctwin.engine.sim import single
 
-__all__ = ["advance", "all_kernels", "hooks", "inner_advance", "reorder"]
+__all__ = ["advance", "all_kernels", "hooks", "inner_advance", "kernels_of", "reorder"]
 
 advance = Kernel(loop.advance_at, int64(int64, int64, int64))
 """`loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
@@ -58,6 +58,18 @@ def all_kernels() -> list[Kernel]:
     found += [power_passes.UNAWARE.after, power_passes.MANAGED.after]
     found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
     for name in pass_names():
-        one = find_pass(name)
-        found += [kernel for kernel in (one.kernel, one.entered, one.left) if kernel is not None]
+        found += _of_pass(find_pass(name))
     return found
+
+
+def kernels_of(name: str) -> list[Kernel]:
+    """The kernels that a simulation needs under a scheduling pass.
+
+    Args:
+        name: of the pass.
+    """
+    return [advance, reorder, *_of_pass(find_pass(name))]
+
+
+def _of_pass(one: Pass) -> list[Kernel]:
+    return [kernel for kernel in (one.kernel, one.entered, one.left) if kernel is not None]

@@ -42,14 +42,18 @@ class Policy:
     pushdown: Pushdown = field(default_factory=Pushdown)
 
     def compile(self) -> None:
-        """Compile the orderings now, rather than at first use.
+        """Compile the orderings and what the engine runs them with now, rather than at first use.
 
         Raises:
-            PolicyError: one cannot be compiled.
+            PolicyError: an ordering cannot be compiled.
         """
+        from hpctwin.engine.kernel import kernels_of
+
         for order in (self.order, self.candidates):
             if order is not None:
                 _ = order.compiled
+        for kernel in kernels_of(self.backfill):
+            kernel.compiled()
 
     def numbers(self) -> dict[str, int]:
         """The numbers of all backfills for the engine."""

@@ -96,7 +96,7 @@ class Core:
         Raises:
             PolicyError: a policy cannot be compiled.
         """
-        for policy in self.pool:
+        for policy in (*self.pool, *([] if self.own is None else [self.own])):
             policy.compile()
 
     # --- what comes in ---------------------------------------------------------------------------
