@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -287,7 +288,7 @@ def test_where_nodes_are_shared_the_twin_observes_says_why_and_slurm_fills_them(
                 said = twin.command("when", *words)
                 assert said.returncode == 0, said.stderr
             said = subprocess.run(
-                ["hpctwin", "rms", "probe", "--conf", str(slurm.conf)],
+                [sys.executable, "-m", "hpctwin", "rms", "probe", "--conf", str(slurm.conf)],
                 capture_output=True, text=True, check=True, env={**slurm.env, "COLUMNS": "200"},
             )  # fmt: skip
             assert "several jobs at once" in said.stdout
