@@ -147,6 +147,7 @@ def test_times_are_the_same_in_every_time_zone(
     pbs: FakePbs, monkeypatch: pytest.MonkeyPatch, zone: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
+    monkeypatch.setattr("hpctwin.rms.pbs.manager.time.time", lambda: NOW_S)
     time.tzset()
     try:
         manager = PbsManager("theta", folder=str(pbs.bin))
