@@ -20,6 +20,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 
 # The engine is compiled beforehand: else each of pytest's processes would compile it for itself.
 unit: $(VENV)/dev
