@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.rms.slurm_cluster import SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.records import JobSpec
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.config import TwinConfig

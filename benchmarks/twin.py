@@ -32,10 +32,11 @@ from typing import Any
 import numpy as np
 import yaml
 
+from hpctwin.errors import UnreachableError
 from hpctwin.model import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.manager import Priorities, Report, UnreachableError
+from hpctwin.rms.manager import Priorities, Report
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Decision

@@ -3,14 +3,22 @@
 ::
 
     HpctwinError
-    ├── ConfigError (ValueError)        a cluster, policy or option that cannot be right
-    ├── WorkloadError (ValueError)      a workload that cannot be right
-    │   └── TraceError                  a file that cannot be read as the trace it claims to be
-    ├── UnknownNameError (LookupError)  a name that no policy, generator, … has
-    ├── OutputError (OSError)           a file or folder that cannot be written
-    ├── DownloadError (OSError)         a file that could not be fetched, or came damaged
-    ├── PolicyError (ValueError)        a policy written by the user that does not work
-    └── SimulationError (RuntimeError)  a simulation asked for what it cannot do
+    ├── ConfigError (ValueError)          a cluster, policy or option that cannot be right
+    ├── WorkloadError (ValueError)        a workload that cannot be right
+    │   └── TraceError                    a file that cannot be read as the trace it claims to be
+    ├── UnknownNameError (LookupError)    a name that no policy, generator, … has
+    ├── OutputError (OSError)             a file or folder that cannot be written
+    ├── DownloadError (OSError)           a file that could not be fetched, or came damaged
+    ├── PolicyError (ValueError)          a policy written by the user that does not work
+    ├── SimulationError (RuntimeError)    a simulation asked for what it cannot do
+    ├── UnreachableError                  a resource manager that does not answer
+    │   └── LostAnswerError               … and may have done what it was asked for
+    ├── CommandError (RuntimeError)       a resource manager that refuses a command
+    ├── FormatError (ValueError)          what came from a resource manager is not in a form that is known
+    ├── ContradictionError (ValueError)   an event that cannot be true of what is known already
+    ├── JournalError                      a journal that cannot be read or written
+    ├── QueueError                        a facility's queue that cannot be used, or not like this
+    └── ExperimentError (RuntimeError)    an experiment on a real cluster that cannot go on
 
 A message says what was wrong, where, and what would be right.
 """
@@ -21,14 +29,22 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "CommandError",
     "ConfigError",
+    "ContradictionError",
     "DownloadError",
+    "ExperimentError",
+    "FormatError",
     "HpctwinError",
+    "JournalError",
+    "LostAnswerError",
     "OutputError",
     "PolicyError",
+    "QueueError",
     "SimulationError",
     "TraceError",
     "UnknownNameError",
+    "UnreachableError",
     "WorkloadError",
 ]
 
@@ -123,3 +139,44 @@ class PolicyError(HpctwinError, ValueError):
 
 class SimulationError(HpctwinError, RuntimeError):
     """A simulation cannot do what was asked of it."""
+
+
+class UnreachableError(HpctwinError):
+    """A resource manager does not answer, or not in time."""
+
+
+class LostAnswerError(UnreachableError):
+    """A request was sent and no answer came: it may be done or not."""
+
+
+class CommandError(HpctwinError, RuntimeError):
+    """A resource manager refused a command, and did nothing; the message is in its words.
+
+    Args:
+        message: the last line of what it said.
+        said: all of it.
+    """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said or message
+
+
+class FormatError(HpctwinError, ValueError):
+    """What a resource manager wrote cannot be understood: an event, a list of nodes, a command's output."""
+
+
+class ContradictionError(HpctwinError, ValueError):
+    """An event cannot be true of what is known already."""
+
+
+class JournalError(HpctwinError):
+    """The journal cannot be read or written, or is another twin's."""
+
+
+class QueueError(HpctwinError):
+    """A facility's queue cannot be read or written, is another placer's, or has no such job."""
+
+
+class ExperimentError(HpctwinError, RuntimeError):
+    """An experiment cannot be run on a real cluster, or went wrong there."""

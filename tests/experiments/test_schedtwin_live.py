@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 
 from hpctwin import Cluster, simulate
 from hpctwin.cli import main
+from hpctwin.errors import ExperimentError
 from hpctwin.experiments.schedtwin import TWIN, static_row
 from hpctwin.experiments.schedtwin_live import (
     LiveRun,
@@ -25,7 +26,7 @@ from hpctwin.experiments.schedtwin_live import (
     run_live,
     stored,
 )
-from hpctwin.experiments.schedtwin_users import LiveError, PbsUser, SlurmUser, Times
+from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser, Times
 from hpctwin.generate.four_phase import four_phase
 from hpctwin.model import Workload
 from tests.conftest import lacking
@@ -123,7 +124,7 @@ def test_a_job_that_never_ran_or_ran_twice_fails_the_run_and_the_rest_is_cancell
     fault: Times, says: str
 ) -> None:
     user = Sleeper(j2=fault)
-    with pytest.raises(LiveError, match=says):
+    with pytest.raises(ExperimentError, match=says):
         run_live(user, SIX, on="pbs", under="own", seed=0, compress=100)
     assert "j2" in user.cancelled
 
@@ -131,7 +132,7 @@ def test_a_job_that_never_ran_or_ran_twice_fails_the_run_and_the_rest_is_cancell
 def test_a_cluster_that_is_not_idle_is_left_alone() -> None:
     user = Sleeper()
     user.idle = 19
-    with pytest.raises(LiveError, match="19 nodes are idle"):
+    with pytest.raises(ExperimentError, match="19 nodes are idle"):
         run_live(user, SIX, on="pbs", under="own", seed=0)
     assert user.asked == {}
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, generate, simulate
+from hpctwin.errors import UnreachableError
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.server import MAX_REQUEST
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.records import JobSpec, NodeReservation
 from hpctwin.twin.mirror import Mirror
 from tests import strategies

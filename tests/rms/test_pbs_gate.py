@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.mark import Mark
 from hpctwin.rms.pbs.gate import VARIABLE, PbsGate
 from tests.rms.fake_pbs import FakePbs

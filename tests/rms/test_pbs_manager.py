@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.rms.commands import Commands, Failed
-from hpctwin.rms.manager import UnreachableError
+from hpctwin.errors import CommandError, UnreachableError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.install import HookSettings, install, uninstall
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.probe import probe
@@ -119,7 +119,7 @@ def test_a_hook_that_qmgr_does_not_take_is_taken_out_again(pbs: FakePbs) -> None
     script.write_text(text.replace("exit 0\n", refuse))
     said: list[str] = []
     settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
-    with pytest.raises(Failed, match="syntax error"):
+    with pytest.raises(CommandError, match="syntax error"):
         install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
     assert pbs.calls()[-1] == "qmgr -c delete hook hpctwin"
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.errors import HpctwinError
-from hpctwin.rms.pbs.output import PbsFormatError, read_output
+from hpctwin.errors import FormatError, HpctwinError
+from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.pbs.request import (
     memory_gb,
@@ -102,10 +102,10 @@ def test_broken_json_tells_the_same_jobs(name: str) -> None:
 def test_output_that_was_cut_off_is_an_error_not_a_shorter_queue() -> None:
     text = PBS["qstat.json"]
     for cut in (len(text) // 3, len(text) // 2, len(text) - 3):
-        with pytest.raises(PbsFormatError, match="qstat"):
+        with pytest.raises(FormatError, match="qstat"):
             read(text[:cut])
     for text in (b"", b"qstat: cannot connect", b"[1]", b"{"):
-        with pytest.raises(PbsFormatError):
+        with pytest.raises(FormatError):
             read(text)
 
 
@@ -246,7 +246,7 @@ def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataO
 @settings(max_examples=150)
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_an_object_or_a_named_error(text: bytes) -> None:
-    with contextlib.suppress(PbsFormatError):
+    with contextlib.suppress(FormatError):
         assert isinstance(read_output(text, "qstat", []), dict)
 
 

@@ -118,7 +118,7 @@ def test_only_the_twins_jobs_are_leased_and_admitted(slurm: SlurmCluster) -> Non
 def test_a_controller_that_is_away_is_named_and_an_answer_that_is_lost_is_unknown(
     slurm: SlurmCluster,
 ) -> None:
-    from hpctwin.rms.manager import UnreachableError
+    from hpctwin.errors import UnreachableError
 
     manager = SlurmManager("emul", conf=slurm.conf, timeout_s=1.0)
     job = slurm.submit(2, 1, 1, "--begin=now+3600")

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.manager import UnreachableError
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 
 __all__ = ["Pair"]
 

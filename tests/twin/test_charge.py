@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from hpctwin import Cluster
+from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.identity import cluster_identity
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.charge import Charge
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 from hpctwin.twin.lock import ClusterLock
 from hpctwin.twin.runner import Twin
 from hpctwin.twin.service import open_twin

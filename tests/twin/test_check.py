@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.rms.probe import probe
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.service import check_connections, open_manager

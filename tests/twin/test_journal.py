@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin.errors import JournalError
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 
 
 def decision(number: int = 1) -> Decision:

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from hpctwin.errors import JournalError
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 from tests.twin.processes import Pair
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from hpctwin import Cluster
+from hpctwin.errors import UnreachableError
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
-from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
+from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig

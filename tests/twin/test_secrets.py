@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, JournalError
 from hpctwin.model.secrets import without_password
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 
 PASSWORD = "s3cr€t/pass:word"
 URL = "rediss://twin:s3cr%E2%82%ACt%2Fpass%3Aword@redis.example.org:6380/2"

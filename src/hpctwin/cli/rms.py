@@ -118,9 +118,9 @@ def install(
     """
     import tempfile
 
+    from hpctwin.errors import CommandError, UnreachableError
     from hpctwin.model import parse_duration_s
-    from hpctwin.rms.commands import Commands, Failed
-    from hpctwin.rms.manager import UnreachableError
+    from hpctwin.rms.commands import Commands
     from hpctwin.rms.pbs.install import HookSettings, hook_text, install_commands
     from hpctwin.rms.pbs.install import install as put_in
 
@@ -137,7 +137,7 @@ def install(
         try:
             hook_file = Path(scratch) / "hook.py"
             put_in(Commands(folder, timeout_s=60.0), settings, hook_file, print, user=user)
-        except (Failed, UnreachableError) as error:
+        except (CommandError, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
     print(f"the hook is in; it writes {spool}, and keeps leases while {heartbeat} is fresh")
@@ -152,8 +152,8 @@ def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=(
         folder: where qmgr is; found on the path if left out.
         dry_run: print the qmgr command, and do nothing.
     """
-    from hpctwin.rms.commands import Commands, Failed
-    from hpctwin.rms.manager import UnreachableError
+    from hpctwin.errors import CommandError, UnreachableError
+    from hpctwin.rms.commands import Commands
     from hpctwin.rms.pbs.install import uninstall as take_out
     from hpctwin.rms.pbs.install import uninstall_commands
 
@@ -163,7 +163,7 @@ def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=(
         return 0
     try:
         take_out(Commands(folder, timeout_s=60.0), print)
-    except (Failed, UnreachableError) as error:
+    except (CommandError, UnreachableError) as error:
         print(f"qmgr: {error}")
         return 1
     return 0

@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from hpctwin._version import __version__
-from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
 from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
-from hpctwin.experiments.schedtwin_users import LiveError, Times, User
+from hpctwin.experiments.schedtwin_users import Times, User
 from hpctwin.model import Workload, write_folder
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.journal import Journal
@@ -186,14 +186,14 @@ def run_live(
         progress: told the share of jobs that ended.
 
     Raises:
-        LiveError: the cluster is not idle or too small, a command failed, a job was lost or ran twice,
+        ExperimentError: the cluster is not idle or too small, a command failed, a job was lost or ran twice,
             or nothing happens any more. Jobs that have not ended are cancelled.
     """
     scale = clock / compress
     widest = int(jobs.nodes.max())
     idle = user.idle_nodes()
     if idle < widest:
-        raise LiveError(
+        raise ExperimentError(
             f"{idle} nodes are idle with nothing in the queue; the experiment needs an idle cluster "
             f"of {NODES} nodes (at least {widest}) for itself"
         )
@@ -221,7 +221,7 @@ def run_live(
                     progress(sum(known[i].end_s is not None for i in ids) / len(asked))
                 if now > moved + stalled_s:
                     waits = [i for i in ids if known[i].end_s is None]
-                    raise LiveError(
+                    raise ExperimentError(
                         f"nothing has begun or ended for {stalled_s:.0f} s; {len(waits)} jobs are left, "
                         f"{waits[0]} first ({known[waits[0]].state})"
                     )
@@ -254,11 +254,11 @@ def _take(ids: Iterable[str], found: Mapping[str, Times], known: dict[str, Times
         if before.end_s is not None:
             continue
         if seen is None:
-            raise LiveError(f"job {job_id} is gone, and its end was not seen")
+            raise ExperimentError(f"job {job_id} is gone, and its end was not seen")
         if seen.end_s is not None and seen.start_s is None:
-            raise LiveError(f"job {job_id} ended ({seen.state}) and never ran")
+            raise ExperimentError(f"job {job_id} ended ({seen.state}) and never ran")
         if seen.runs > 1:
-            raise LiveError(f"job {job_id} was started {seen.runs} times")
+            raise ExperimentError(f"job {job_id} was started {seen.runs} times")
         moved |= (seen.start_s, seen.end_s) != (before.start_s, before.end_s)
         known[job_id] = seen
     return moved

@@ -12,19 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpctwin.errors import HpctwinError
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.errors import CommandError, ExperimentError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.slurm.values import number, words
 
-__all__ = ["LiveError", "PbsUser", "SlurmUser", "Times", "User"]
+__all__ = ["PbsUser", "SlurmUser", "Times", "User"]
 
 TIMEOUT_S = 60.0
 """Of a command, by a plain clock."""
-
-
-class LiveError(HpctwinError):
-    """The experiment cannot be run on this cluster, or went wrong there."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,8 @@ class _Asking:
     def run(self, name: str, *arguments: str) -> bytes:
         try:
             return self.commands.run(name, arguments)
-        except Failed as error:
-            raise LiveError(f"{name} {' '.join(arguments)}: {error}") from error
+        except CommandError as error:
+            raise ExperimentError(f"{name} {' '.join(arguments)}: {error}") from error
 
 
 class SlurmUser:
@@ -213,7 +209,7 @@ class PbsUser:
     def cancel(self, jobs: Sequence[str]) -> None:
         """See `User`."""
         if jobs:
-            with suppress(LiveError):  # qdel fails where one of them has just ended
+            with suppress(ExperimentError):  # qdel fails where one of them has just ended
                 self._ask.run("qdel", *jobs)
 
     @staticmethod

@@ -9,25 +9,12 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from hpctwin.rms.manager import UnreachableError
+from hpctwin.errors import CommandError, UnreachableError
 
-__all__ = ["Commands", "Failed", "not_inherited"]
+__all__ = ["Commands", "not_inherited"]
 
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
-
-
-class Failed(Exception):  # noqa: N818 - a result that callers turn into an outcome
-    """A command ended with an error; the message is the last line of what it said.
-
-    Args:
-        message: that line.
-        said: all of it.
-    """
-
-    def __init__(self, message: str, said: str = "") -> None:
-        super().__init__(message)
-        self.said = said or message
 
 
 def not_inherited(*names: str) -> list[str]:
@@ -65,7 +52,7 @@ class Commands:
         """The standard output of a command.
 
         Raises:
-            Failed: it ended with an error.
+            CommandError: it ended with an error.
             UnreachableError: it is not there, or took too long.
         """
         now = time.monotonic()
@@ -97,7 +84,7 @@ class Commands:
             ):
                 raise UnreachableError(f"{name}: {said.splitlines()[-1]}")
             last = said.splitlines()[-1] if said else f"{name} ended with {done.returncode}"
-            raise Failed(last, said)
+            raise CommandError(last, said)
         return done.stdout
 
     def run_at_times(self, name: str, arguments: Sequence[str], every_s: float) -> bytes:

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError
 from hpctwin.rms.records import JobId, JobSpec, Label, NodeName, NodeReservation, Record, Seconds
 
 __all__ = [
     "MAX_EVENT_BYTES",
     "SCHEMA_VERSION",
     "Event",
-    "EventError",
     "JobDeleted",
     "JobEnded",
     "JobHeld",
@@ -41,10 +40,6 @@ __all__ = [
 SCHEMA_VERSION = 1
 MAX_EVENT_BYTES = 1_000_000
 """Longer ones are refused; a job on 10,000 nodes takes about a tenth."""
-
-
-class EventError(HpctwinError):
-    """An event that cannot be understood."""
 
 
 class _Event(Record):
@@ -184,18 +179,18 @@ def parse_event(text: bytes | str) -> Event:
     """Read one event.
 
     Raises:
-        EventError: it is too long, not JSON, or not an event of this version; the message names
+        FormatError: it is too long, not JSON, or not an event of this version; the message names
             the field.
     """
     data = text.encode() if isinstance(text, str) else text
     if len(data) > MAX_EVENT_BYTES:
-        raise EventError(f"an event of {len(data)} bytes; at most {MAX_EVENT_BYTES} are read")
+        raise FormatError(f"an event of {len(data)} bytes; at most {MAX_EVENT_BYTES} are read")
     try:
         event: Event = _ADAPTER.validate_json(data)
     except ValidationError as error:
         fault = error.errors()[0]
         field = ".".join(str(part) for part in fault["loc"])
-        raise EventError(f"not an event: {field + ': ' if field else ''}{fault['msg']}") from error
+        raise FormatError(f"not an event: {field + ': ' if field else ''}{fault['msg']}") from error
     return event
 
 

@@ -7,9 +7,8 @@ import os
 import time
 from pathlib import Path
 
-from hpctwin.errors import OutputError
+from hpctwin.errors import OutputError, UnreachableError
 from hpctwin.model import check_file, write_atomically
-from hpctwin.rms.manager import UnreachableError
 
 __all__ = ["beat", "why_no_beat"]
 

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import re
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError
 
-__all__ = ["HostlistError", "expand"]
+__all__ = ["expand"]
 
 MOST = 1_000_000
 _PART = re.compile(r"([^\[\],]+)?(?:\[([0-9,\-]+)\])?([^\[\],]*)")
-
-
-class HostlistError(HpctwinError):
-    """A list of nodes that cannot be read."""
 
 
 def expand(text: str) -> list[str]:
     """All names, in the order written; ``n[01-03]`` gives n01, n02, n03.
 
     Raises:
-        HostlistError: it cannot be read, or names more than a million nodes.
+        FormatError: it cannot be read, or names more than a million nodes.
     """
     names: list[str] = []
     for part in _split(text):
         names += _expand_part(part, text)
         if len(names) > MOST:
-            raise HostlistError(f"node list {text[:50]!r}… names more than {MOST:,} nodes")
+            raise FormatError(f"node list {text[:50]!r}… names more than {MOST:,} nodes")
     return names
 
 
@@ -36,12 +32,12 @@ def _split(text: str) -> list[str]:
     for i, letter in enumerate(text):
         depth += (letter == "[") - (letter == "]")
         if depth not in (0, 1):
-            raise HostlistError(f"node list {text[:50]!r}: brackets do not match")
+            raise FormatError(f"node list {text[:50]!r}: brackets do not match")
         if letter == "," and depth == 0:
             parts.append(text[begin:i])
             begin = i + 1
     if depth:
-        raise HostlistError(f"node list {text[:50]!r}: a bracket is not closed")
+        raise FormatError(f"node list {text[:50]!r}: a bracket is not closed")
     return [part for part in [*parts, text[begin:]] if part]
 
 
@@ -49,7 +45,7 @@ def _expand_part(part: str, text: str) -> list[str]:
     opening = part.find("[")
     if opening < 0:
         if not re.fullmatch(r"[\w.\-]+", part):
-            raise HostlistError(f"node list {text[:50]!r}: {part[:50]!r} is not a name")
+            raise FormatError(f"node list {text[:50]!r}: {part[:50]!r} is not a name")
         return [part]
     closing = part.index("]")
     head, inside, tail = part[:opening], part[opening + 1 : closing], part[closing + 1 :]
@@ -57,12 +53,12 @@ def _expand_part(part: str, text: str) -> list[str]:
     for piece in inside.split(","):
         match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", piece)
         if not match:
-            raise HostlistError(f"node list {text[:50]!r}: {piece!r} is not a range of numbers")
+            raise FormatError(f"node list {text[:50]!r}: {piece!r} is not a range of numbers")
         first, last = match[1], match[2] or match[1]
         if int(last) < int(first) or int(last) - int(first) >= MOST:
-            raise HostlistError(f"node list {text[:50]!r}: range {piece!r} is too long or backward")
+            raise FormatError(f"node list {text[:50]!r}: range {piece!r} is too long or backward")
         middles += [str(n).zfill(len(first)) for n in range(int(first), int(last) + 1)]
     tails = _expand_part(tail, text) if tail else [""]
     if len(middles) * len(tails) > MOST:
-        raise HostlistError(f"node list {text[:50]!r} names more than {MOST:,} nodes")
+        raise FormatError(f"node list {text[:50]!r} names more than {MOST:,} nodes")
     return [f"{head}{middle}{end}" for middle in middles for end in tails]

@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from hpctwin.rms.commands import Failed
+from hpctwin.errors import CommandError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.pbs.manager import PbsManager
@@ -42,7 +42,7 @@ def _slurm(manager: SlurmManager) -> str:
         said = manager.commands.run_at_times("scontrol", ["show", "config"], DAY_S).decode(
             errors="replace"
         )
-    except Failed:
+    except CommandError:
         return manager.cluster
     found = dict(
         re.findall(r"^(ClusterName|SlurmctldHost\[0\]|SlurmctldPort)\s*=\s*(\S+)", said, re.M)
@@ -54,6 +54,6 @@ def _pbs(manager: PbsManager) -> str:
     try:
         said = manager.commands.run("qstat", ["-B", "-f", "-F", "json"])
         names = sorted(json.loads(said)["Server"])
-    except (Failed, ValueError, KeyError, TypeError):
+    except (CommandError, ValueError, KeyError, TypeError):
         return manager.cluster
     return names[0] if names else manager.cluster

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import Snapshot
 
 __all__ = [
@@ -15,16 +14,11 @@ __all__ = [
     "Priorities",
     "Report",
     "ResourceManager",
-    "UnreachableError",
     "Way",
 ]
 
 Way = Literal["lease", "start", "priority"]
 """How the twin can act: by begin times a little ahead, by starting jobs itself, by their order."""
-
-
-class UnreachableError(HpctwinError):
-    """The resource manager does not answer, or not in time."""
 
 
 @dataclass(frozen=True)

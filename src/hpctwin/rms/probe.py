@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from hpctwin.errors import HpctwinError
-from hpctwin.rms.commands import Failed, not_inherited
-from hpctwin.rms.manager import ResourceManager, UnreachableError
+from hpctwin.errors import CommandError, HpctwinError, UnreachableError
+from hpctwin.rms.commands import not_inherited
+from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.parse import server_attributes
 from hpctwin.rms.slurm.manager import SlurmManager
@@ -140,7 +140,7 @@ def _slurm_rights(run: Callable[..., bytes], about: dict[str, str], result: Prob
         return
     try:
         said = run("sacctmgr", ["-nP", "show", "user", me, "format=AdminLevel"]).decode().strip()
-    except (Failed, UnreachableError) as error:
+    except (CommandError, UnreachableError) as error:
         result.add("rights", None, f"{me}: the level cannot be asked for ({error})")
         return
     fine = said in ("Operator", "Administrator")
@@ -178,7 +178,7 @@ def _probe_pbs(folder: str) -> Probe:
         result.add(
             "pushed events", enabled, "the hook is in" + ("" if enabled else ", not enabled")
         )
-    except Failed as error:
+    except CommandError as error:
         says = f"{error}; `hpctwin rms pbs install` puts the hook in, as root on the server"
         result.add("pushed events", False, says)
     except UnreachableError as error:
@@ -218,7 +218,7 @@ def _look(manager: ResourceManager, result: Probe) -> None:
 def _try(ask: Callable[[], T], result: Probe, what: str) -> T | None:
     try:
         return ask()
-    except Failed as error:
+    except CommandError as error:
         result.add(what, False, str(error))
     except HpctwinError as error:
         result.add(what, False, str(error))

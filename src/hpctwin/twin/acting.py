@@ -7,7 +7,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.errors import UnreachableError
+from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
 from hpctwin.twin.core import Core

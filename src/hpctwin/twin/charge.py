@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.heartbeat import beat, why_no_beat
 from hpctwin.rms.identity import cluster_identity
-from hpctwin.rms.manager import ResourceManager, UnreachableError
+from hpctwin.rms.manager import ResourceManager
 from hpctwin.twin.config import EmulatedSettings, TwinConfig
 from hpctwin.twin.lock import ClusterLock
 

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 
 from hpctwin._version import __version__
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import JournalError
 from hpctwin.model.private_file import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
 
-__all__ = ["Action", "Input", "Journal", "JournalError"]
+__all__ = ["Action", "Input", "Journal"]
 
 SCHEMA = 1
 
@@ -60,10 +60,6 @@ CREATE TABLE IF NOT EXISTS forecasts (
 CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
 CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
 """
-
-
-class JournalError(HpctwinError):
-    """The journal cannot be read or written."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from hpctwin.rms.manager import Outcome, ResourceManager, UnreachableError
+from hpctwin.errors import UnreachableError
+from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
 from hpctwin.twin.core import Core

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hpctwin.errors import UnreachableError
 from hpctwin.model.file_lock import FileLock
-from hpctwin.rms.manager import UnreachableError
 
 __all__ = ["ClusterLock"]
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from hpctwin.errors import ContradictionError
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Record, Snapshot
 
@@ -28,10 +29,6 @@ _NODE_STATES: dict[str, Literal["up", "down", "drained"]] = {
 }
 _DIGEST_BYTES = 16
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
-
-
-class Contradiction(Exception):  # noqa: N818 - never leaves this module
-    """An event that cannot be true of what the mirror holds."""
 
 
 class Mirror:
@@ -204,7 +201,7 @@ class Mirror:
             before = self.jobs.get(getattr(following, "job_id", ""))
             try:
                 self._apply(following)
-            except Contradiction as fault:
+            except ContradictionError as fault:
                 self._ask(f"event {following.seq} ({following.kind}): {fault}")
                 self._keep_early(following)
                 return ("contradiction" if not applied else "applied"), applied
@@ -218,7 +215,7 @@ class Mirror:
         match event:
             case ev.JobSubmitted():
                 if event.job.id in self.jobs:
-                    raise Contradiction(f"job {event.job.id} is there already")
+                    raise ContradictionError(f"job {event.job.id} is there already")
                 self._put(self.jobs, event.job.id, JobRecord.model_construct(spec=event.job))
             case ev.JobModified():
                 self._update(event.job.id, spec=event.job)
@@ -246,7 +243,7 @@ class Mirror:
                 self._fulfil(event.job_id, event.time_s)
             case ev.NodeUp() | ev.NodeDown() | ev.NodeDrained():
                 if event.node_name not in self.nodes:
-                    raise Contradiction(f"node {event.node_name} is not known")
+                    raise ContradictionError(f"node {event.node_name} is not known")
                 state = _NODE_STATES[event.kind]
                 self._put(
                     self.nodes,
@@ -256,7 +253,7 @@ class Mirror:
             case ev.ReservationSet():
                 unknown = [n for n in event.reservation.node_names if n not in self.nodes]
                 if unknown:
-                    raise Contradiction(f"node {unknown[0]} is not known")
+                    raise ContradictionError(f"node {unknown[0]} is not known")
                 self._put(self.reservations, event.reservation.name, event.reservation)
             case ev.ReservationRemoved():
                 self._drop(self.reservations, event.name)
@@ -267,9 +264,9 @@ class Mirror:
         job = self._waiting(event.job_id)
         for name in event.node_names:
             if name not in self.nodes:
-                raise Contradiction(f"node {name} is not known")
+                raise ContradictionError(f"node {name} is not known")
             if name in self._holder and name not in self.shared:
-                raise Contradiction(f"node {name} is held by job {self._holder[name]}")
+                raise ContradictionError(f"node {name} is held by job {self._holder[name]}")
         spec = job.spec
         if spec.dependencies or spec.held:
             spec = spec.model_copy(update={"dependencies": (), "held": False})
@@ -301,17 +298,17 @@ class Mirror:
     def _waiting(self, job_id: str) -> JobRecord:
         job = self.jobs.get(job_id)
         if job is None:
-            raise Contradiction(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is not known")
         if job.start_s is not None:
-            raise Contradiction(f"job {job_id} runs already")
+            raise ContradictionError(f"job {job_id} runs already")
         return job
 
     def _free(self, job_id: str) -> JobRecord:
         job = self.jobs.get(job_id)
         if job is None:
-            raise Contradiction(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is not known")
         if job.start_s is None:
-            raise Contradiction(f"job {job_id} does not run")
+            raise ContradictionError(f"job {job_id} does not run")
         for name in job.node_names:
             if self._holder.get(name) == job_id:
                 del self._holder[name]
@@ -322,7 +319,7 @@ class Mirror:
     def _update(self, job_id: str, **changes: Any) -> None:
         job = self.jobs.get(job_id)
         if job is None:
-            raise Contradiction(f"job {job_id} is not known")
+            raise ContradictionError(f"job {job_id} is not known")
         self._put(self.jobs, job_id, job.model_copy(update=changes))
 
     def _put(self, table: dict[str, Any], key: str, record: Record) -> None:

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError, HpctwinError, JournalError, UnreachableError
 from hpctwin.rms import events as ev
-from hpctwin.rms.manager import LendsScheduling, Outcome, ResourceManager, UnreachableError
+from hpctwin.rms.manager import LendsScheduling, Outcome, ResourceManager
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.acting import Actor
 from hpctwin.twin.bus import Bus, Delivery
@@ -27,7 +27,7 @@ from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.guard import Guard
-from hpctwin.twin.journal import Input, Journal, JournalError
+from hpctwin.twin.journal import Input, Journal
 from hpctwin.twin.leasing import Leaser
 from hpctwin.twin.restore import apply_input, restored
 
@@ -253,7 +253,7 @@ class Twin:
         for delivery in deliveries:
             try:
                 events.append(ev.parse_event(delivery.data))
-            except ev.EventError as error:
+            except FormatError as error:
                 bad.append((delivery, str(error)))
         now = time.time()
         with self.journal.writing():

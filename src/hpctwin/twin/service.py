@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.emulated.client import EmulatedManager
@@ -32,7 +32,7 @@ from hpctwin.twin.config import (
     SlurmSettings,
     TwinConfig,
 )
-from hpctwin.twin.journal import Journal, JournalError
+from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from hpctwin.errors import UnreachableError
 from hpctwin.facility import Facility, parse_strategy
 from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.gate import JobRequest, SubmittedJob
-from hpctwin.rms.manager import Outcome, UnreachableError
+from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.facility.placer import Placer

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.gate import JobRequest
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.twin.facility.queue import Queue
 from tests.twin.facility.dying_placer import POINTS
 

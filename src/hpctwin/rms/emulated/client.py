@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from hpctwin.errors import HpctwinError
-from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
+from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
+from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import JobSpec, Snapshot
 
-__all__ = ["BadRequestError", "EmulatedManager", "LostAnswerError"]
+__all__ = ["EmulatedManager"]
 
 logger = logging.getLogger(__name__)
 
@@ -26,14 +26,6 @@ RETRY_S = 0.5
 """Between two attempts to get a lost subscription back."""
 RECENT = 10_000
 """So many of the last events are asked for then; those known already do no harm."""
-
-
-class BadRequestError(HpctwinError):
-    """The cluster did not understand a request, and did nothing."""
-
-
-class LostAnswerError(UnreachableError):
-    """A request was sent and no answer came: it may be done or not."""
 
 
 class _SnapshotReply(BaseModel):
@@ -68,14 +60,14 @@ class EmulatedManager:
         Raises:
             LostAnswerError: it was sent, and no answer came in time.
             UnreachableError: it could not be sent.
-            BadRequestError: it was not understood.
+            CommandError: it was not understood.
         """
         try:
             reply = json.loads(self._exchange({"op": op, **body}))
         except ValueError as error:
             raise LostAnswerError(f"{self.path}: the answer is not JSON") from error
         if "error" in reply:
-            raise BadRequestError(f"{self.path}: {reply['error']}")
+            raise CommandError(f"{self.path}: {reply['error']}")
         found: dict[str, Any] = reply
         return found
 
@@ -199,7 +191,7 @@ class EmulatedManager:
             reply = self.ask(op, **body)
         except LostAnswerError as error:
             return Outcome("unknown", str(error))
-        except BadRequestError as error:
+        except CommandError as error:
             return Outcome("refused", str(error))
         return Outcome(reply["result"], reply["reason"])
 
@@ -208,7 +200,7 @@ class EmulatedManager:
             said = self.ask(op, **body)["outcomes"]
         except LostAnswerError as error:
             return dict.fromkeys(jobs, Outcome("unknown", str(error)))
-        except BadRequestError as error:
+        except CommandError as error:
             return dict.fromkeys(jobs, Outcome("refused", str(error)))
         return {job_id: Outcome(**one) for job_id, one in said.items()}
 

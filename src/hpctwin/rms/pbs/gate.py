@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.errors import CommandError, FormatError, UnreachableError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import JobRequest, SubmittedJob
-from hpctwin.rms.manager import Outcome, UnreachableError
+from hpctwin.rms.manager import Outcome
 from hpctwin.rms.mark import Mark
-from hpctwin.rms.pbs.output import PbsFormatError, read_output
+from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.values import begin_time, objects
 
 __all__ = ["PbsGate"]
@@ -64,7 +65,7 @@ class PbsGate:
                 said = self.commands.run(
                     "qsub", [*self._asked(job, delay_s), *self.options, script.name]
                 )
-            except Failed as error:
+            except CommandError as error:
                 # An error that is not the server's word leaves open whether the job got in.
                 lost = _UNKNOWN.search(error.said) is not None
                 return Outcome("unknown" if lost else "refused", str(error)), ""
@@ -81,7 +82,7 @@ class PbsGate:
         try:
             said = self.commands.run("qstat", ["-f", "-F", "json"])
             rows = objects(read_output(said, "qstat -f -F json", []), "Jobs")
-        except (Failed, PbsFormatError) as error:
+        except (CommandError, FormatError) as error:
             raise UnreachableError(f"PBS: {error}") from error
         found: dict[str, list[SubmittedJob]] = {}
         for job_id, row in rows.items():
@@ -106,7 +107,7 @@ class PbsGate:
             return Outcome("refused", f"{arguments[-1]!r} is not a job number of PBS")
         try:
             self.commands.run(name, arguments)
-        except Failed as error:
+        except CommandError as error:
             return Outcome("refused", str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))

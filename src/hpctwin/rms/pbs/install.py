@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import CommandError, ConfigError
 from hpctwin.model import write_atomically
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.jobs import MARK
 from hpctwin.rms.spool import checked_path
 
@@ -118,7 +118,7 @@ def install(
 
     Raises:
         ConfigError: a path cannot be used, or there is no such user.
-        Failed: qmgr refused; the hook is not in.
+        CommandError: qmgr refused; the hook is not in.
         UnreachableError: no answer.
     """
     text = hook_text(settings)
@@ -140,7 +140,7 @@ def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
     """Take the hook out, and the mark if no job has it.
 
     Raises:
-        Failed: qmgr refused to delete the hook.
+        CommandError: qmgr refused to delete the hook.
         UnreachableError: no answer.
     """
     hook, mark = uninstall_commands()
@@ -149,7 +149,7 @@ def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
     try:
         commands.run(mark[0], mark[1:])
         said(" ".join(mark))
-    except Failed as error:
+    except CommandError as error:
         said(f"# resource {MARK} stays until no job has it: {error}")
 
 
@@ -178,11 +178,13 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
     try:
         commands.run(resource[0], resource[1:])
         said(resource[-1])
-    except Failed as error:
+    except CommandError as error:
         # It is there from an earlier time; with another type or flag it would be no mark.
         about = commands.run("qmgr", ["-c", f"list resource {MARK}"]).decode(errors="replace")
         if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):
-            raise Failed(f"resource {MARK} is there and is not the twin's: {error}") from error
+            raise CommandError(
+                f"resource {MARK} is there and is not the twin's: {error}"
+            ) from error
     commands.run(first[0], first[1:])
     said(first[-1])
     try:
@@ -191,7 +193,7 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
             try:
                 commands.run(command[0], command[1:])
                 said(command[-1])
-            except Failed as error:
+            except CommandError as error:
                 if event not in OPTIONAL:
                     raise
                 said(f"# this version has no event {event}: {error}")

@@ -8,10 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hpctwin.errors import HpctwinError
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.errors import CommandError, HpctwinError, UnreachableError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
+from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.pbs.leasing import Leasing, leases_file
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.pbs.values import is_false
@@ -100,7 +100,7 @@ class PbsManager:
         """What PBS estimates, where the site lets it (``est_start_time_freq``)."""
         try:
             return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"PBS: {error}") from error
 
     def snapshot(self) -> Snapshot:
@@ -108,7 +108,7 @@ class PbsManager:
 
         Raises:
             UnreachableError: the server does not answer, or not in time.
-            PbsFormatError: it answers in a form that is not known.
+            FormatError: it answers in a form that is not known.
         """
         run = self.commands.run
         try:
@@ -118,7 +118,7 @@ class PbsManager:
             queues = self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], SELDOM_S)
             reservations = self._reservations()
             server = server_attributes(run("qstat", ["-B", "-f", "-F", "json"]))
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"PBS: {error}") from error
         scheduling = str(server.get("scheduling")).lower() == "true"
         found = cluster_snapshot(
@@ -177,7 +177,7 @@ class PbsManager:
         """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""
         try:
             about = server_attributes(self.commands.run("qstat", ["-B", "-f", "-F", "json"]))
-        except Failed as error:
+        except CommandError as error:
             return Outcome("refused", str(error))
         except HpctwinError as error:
             return Outcome("unknown", str(error))
@@ -193,7 +193,7 @@ class PbsManager:
     def _outcome(self, command: str, arguments: list[str]) -> Outcome:
         try:
             self.commands.run(command, arguments)
-        except Failed as error:
+        except CommandError as error:
             return Outcome("refused", str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
@@ -202,7 +202,7 @@ class PbsManager:
     def _reservations(self) -> bytes:
         try:
             return self.commands.run_at_times("pbs_rstat", ["-f"], SELDOM_S)
-        except Failed as error:
+        except CommandError as error:
             if _STATES.search(str(error)):
                 return b""
             raise

@@ -6,16 +6,12 @@ import json
 import re
 from typing import Any
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError
 
-__all__ = ["PbsFormatError", "read_output"]
+__all__ = ["read_output"]
 
 _KEY = re.compile(r'^\s*"((?:[^"\\]|\\.)*)"\s*:\s*(.*)$', re.DOTALL)
 _CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
-
-
-class PbsFormatError(HpctwinError):
-    """Output of a PBS command that cannot be read at all."""
 
 
 def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
@@ -31,7 +27,7 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
         notes: a sentence is added if it had to be mended.
 
     Raises:
-        PbsFormatError: it is not an object, or it was cut off: a list of jobs without its end would make
+        FormatError: it is not an object, or it was cut off: a list of jobs without its end would make
             the others look deleted.
     """
     content = text.decode("utf-8", errors="replace")
@@ -41,7 +37,7 @@ def read_output(text: bytes, what: str, notes: list[str]) -> dict[str, Any]:
         found = _mended(content, what)
         notes.append(f"{what}: the JSON was broken and was read line by line")
     if not isinstance(found, dict):
-        raise PbsFormatError(f"{what}: expected an object, found {str(found)[:40]!r}")
+        raise FormatError(f"{what}: expected an object, found {str(found)[:40]!r}")
     return found
 
 
@@ -50,7 +46,7 @@ def _mended(content: str, what: str) -> dict[str, Any]:
     while lines and not lines[0].strip():
         lines.pop(0)
     if not lines or lines[0].strip() != "{":
-        raise PbsFormatError(f"{what}: not JSON: it begins with {content[:40]!r}")
+        raise FormatError(f"{what}: not JSON: it begins with {content[:40]!r}")
     root: dict[str, Any] = {}
     open_things: list[dict[str, Any] | list[Any]] = [root]
     i = 1
@@ -70,7 +66,7 @@ def _mended(content: str, what: str) -> dict[str, Any]:
             i += 1
         _take(line, open_things)
     if open_things or any(line.strip() for line in lines[i:]):
-        raise PbsFormatError(f"{what}: not JSON, and its end is missing or comes too early")
+        raise FormatError(f"{what}: not JSON, and its end is missing or comes too early")
     return root
 
 

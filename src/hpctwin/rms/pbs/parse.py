@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.pbs.jobs import LargestNode, Mark, array_of, as_subjob, job_mark, job_record
-from hpctwin.rms.pbs.output import PbsFormatError, read_output
+from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
@@ -65,7 +66,7 @@ def cluster_snapshot(
         default_queue: where jobs go that name none.
 
     Raises:
-        PbsFormatError: an output is not what that command writes.
+        FormatError: an output is not what that command writes.
     """
     notes: list[str] = []
     jobs_about = read_output(qstat, "qstat -f -t -F json", notes)
@@ -80,7 +81,7 @@ def cluster_snapshot(
     default = _routed(default_queue, queues_about)
     listed = _nodes(objects(nodes_about, "nodes"), open_queues, notes)
     if not listed:
-        raise PbsFormatError("pbsnodes -a -v -F json: no node in it that has cores")
+        raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
     largest = LargestNode(
@@ -133,12 +134,12 @@ def server_attributes(text: bytes) -> dict[str, Any]:
     """Attributes of the server, of ``qstat -B -f -F json``.
 
     Raises:
-        PbsFormatError: it is not what that command writes.
+        FormatError: it is not what that command writes.
     """
     about = read_output(text, "qstat -B -f -F json", [])
     servers = list(objects(about, "Server").values())
     if not servers:
-        raise PbsFormatError("qstat -B -f -F json: no server in it")
+        raise FormatError("qstat -B -f -F json: no server in it")
     return {**servers[0], "pbs_version": str(about.get("pbs_version", ""))}
 
 
@@ -146,7 +147,7 @@ def own_estimates(text: bytes) -> dict[str, float]:
     """When PBS estimates that jobs will start, by job id, of ``qstat -f -F json``.
 
     Raises:
-        PbsFormatError: it is not what that command writes.
+        FormatError: it is not what that command writes.
     """
     rows = objects(read_output(text, "qstat -f -F json", []), "Jobs")
     times = {

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from hpctwin.errors import ConfigError
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.errors import CommandError, ConfigError, UnreachableError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.gate import JobRequest, SubmittedJob
-from hpctwin.rms.manager import Outcome, UnreachableError
+from hpctwin.rms.manager import Outcome
 from hpctwin.rms.mark import Mark
 from hpctwin.rms.slurm.values import number
 
@@ -64,7 +64,7 @@ class SlurmGate:
                 said = self.commands.run(
                     "sbatch", [*self._asked(job, delay_s), *self.options, script.name]
                 )
-            except Failed as error:
+            except CommandError as error:
                 # An error that is not the controller's word leaves open whether the job got in.
                 lost = _UNKNOWN.search(str(error)) is not None
                 return Outcome("unknown" if lost else "refused", str(error)), ""
@@ -81,7 +81,7 @@ class SlurmGate:
         try:
             said = json.loads(self.commands.run("squeue", ["--json"]))
             rows = said["jobs"]
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise UnreachableError("Slurm: squeue gave no list of jobs in JSON") from error
@@ -109,7 +109,7 @@ class SlurmGate:
             return Outcome("refused", f"{arguments[-1]!r} is not a job number of Slurm")
         try:
             self.commands.run(name, arguments)
-        except Failed as error:
+        except CommandError as error:
             return Outcome("refused", str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))

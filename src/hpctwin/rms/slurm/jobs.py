@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpctwin.rms.hostlist import HostlistError, expand
+from hpctwin.errors import FormatError
+from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 from hpctwin.rms.slurm.values import number, whole, words
 
@@ -259,7 +260,7 @@ def _add(
         try:
             for one in rows:
                 node_names |= dict.fromkeys(expand(str(one.get("nodes") or "")))
-        except HostlistError as error:
+        except FormatError as error:
             jobs.notes.append(f"job {name}: {error}")
         if not start_s:
             jobs.notes.append(f"job {name} runs but says no start time; it was left out")

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hpctwin.rms.commands import Commands, Failed
+from hpctwin.errors import CommandError, UnreachableError
+from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Outcome, Priorities, Report, UnreachableError, Way
+from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.begins import Begins
 from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
@@ -102,7 +103,7 @@ class SlurmManager:
         """Of ``squeue --start``: what the backfill scheduler has planned."""
         try:
             said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         return start_times(said)
 
@@ -111,7 +112,7 @@ class SlurmManager:
 
         Raises:
             UnreachableError: the controller does not answer, or not in time.
-            SlurmFormatError: it answers in a form that is not known.
+            FormatError: it answers in a form that is not known.
         """
         try:
             about = self._settings()
@@ -121,7 +122,7 @@ class SlurmManager:
             reservations = seldom("scontrol", ["show", "reservation", "-o"], SELDOM_S)
             nodes = self._nodes()
             jobs = self.commands.run("squeue", ["--json"])
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         select = about.get("SelectType", "")
         found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s, select)
@@ -285,7 +286,7 @@ class SlurmManager:
         """``scontrol update`` of jobs; ``refused`` with all that it said if one of them is refused."""
         try:
             said = self.commands.run("scontrol", ["update", f"JobId={','.join(names)}", change])
-        except Failed as error:
+        except CommandError as error:
             return Outcome("refused", error.said or str(error))
         except UnreachableError as error:
             return Outcome("unknown", str(error))
@@ -301,7 +302,7 @@ class SlurmManager:
             return self._config
         try:
             found = settings(self.commands.run("scontrol", ["show", "config"]))
-        except Failed as error:
+        except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         try:
             ahead_s = moment(found.get("as_of", "")) + 0.5 - (began_s + time.time()) / 2
@@ -316,7 +317,7 @@ class SlurmManager:
         if not self._old:
             try:
                 return self.commands.run("scontrol", ["show", "nodes", "--json"])
-            except Failed:
+            except CommandError:
                 nodes = self.commands.run("sinfo", ["--json"])
                 self._old = True
                 return nodes

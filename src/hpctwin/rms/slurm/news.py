@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from hpctwin.rms.changes import End
-from hpctwin.rms.hostlist import HostlistError, expand
+from hpctwin.rms.hostlist import expand
 from hpctwin.rms.news import JobBegan, JobGone, Look, News
 
 __all__ = ["SlurmNews"]
@@ -68,9 +68,7 @@ class SlurmNews:
             if kind == "begin":
                 return [JobBegan(time_s, job_id, tuple(expand(str(about.get("nodes", "")))))]
             end = _ENDS.get(str(about.get("state", "")))
-        except (
-            ValueError, KeyError, TypeError, AttributeError, RecursionError, HostlistError,
-        ) as error:  # fmt: skip
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.unreadable += 1
             if self.unreadable == 1:
                 logger.warning("a line of Slurm's event script cannot be read: %s", error)

@@ -14,19 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
-from hpctwin.rms.hostlist import HostlistError, expand
+from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.values import moment, number, words
 
-__all__ = ["Found", "SlurmFormatError", "cluster_snapshot", "settings", "start_times"]
-
-
-class SlurmFormatError(HpctwinError):
-    """Output of a Slurm command that cannot be read at all."""
+__all__ = ["Found", "cluster_snapshot", "settings", "start_times"]
 
 
 @dataclass
@@ -67,7 +63,7 @@ def cluster_snapshot(
         select: its ``SelectType``.
 
     Raises:
-        SlurmFormatError: an output is not what that command writes.
+        FormatError: an output is not what that command writes.
     """
     notes: list[str] = []
     rows = _rows(squeue, "squeue --json", "jobs")
@@ -157,10 +153,10 @@ def _rows(text: bytes, what: str, key: str) -> list[dict[str, Any]]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SlurmFormatError(f"{what}: not JSON: {error}") from error
+        raise FormatError(f"{what}: not JSON: {error}") from error
     rows = content.get(key) if isinstance(content, dict) else None
     if not isinstance(rows, list):
-        raise SlurmFormatError(f"{what}: no list {key!r} in it")
+        raise FormatError(f"{what}: no list {key!r} in it")
     return [row for row in rows if isinstance(row, dict)]
 
 
@@ -168,7 +164,7 @@ def _node_rows(text: bytes) -> list[dict[str, Any]]:
     """Nodes of 22.05; later versions of sinfo group them, and give ``nodes`` by scontrol."""
     try:
         return _rows(text, "sinfo --json", "nodes")
-    except SlurmFormatError:
+    except FormatError:
         groups = _rows(text, "sinfo --json", "sinfo")
     result = []
     for group in groups:
@@ -221,7 +217,7 @@ def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
             partitions,
         )
     if not found:
-        raise SlurmFormatError("sinfo --json: no node in it")
+        raise FormatError("sinfo --json: no node in it")
     return list(found.values())
 
 
@@ -290,6 +286,6 @@ def _reservations(
                 result.append(
                     NodeReservation(name=name, start_s=start_s, end_s=end_s, node_names=nodes)
                 )
-        except (ValueError, HostlistError) as error:
+        except ValueError as error:
             notes.append(f"reservation {name} was left out: {str(error).splitlines()[0]}")
     return tuple(result)

@@ -14,13 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, UnreachableError
 from hpctwin.facility import Facility, Strategy
 from hpctwin.facility.guided import Guided
 from hpctwin.facility.strategy import LeastLoaded, Random, RoundRobin, User
 from hpctwin.model import format_duration
 from hpctwin.rms.gate import SubmittedJob
-from hpctwin.rms.manager import UnreachableError
 from hpctwin.twin.facility.outlook import ROW, LiveView
 from hpctwin.twin.facility.queue import Entry, Queue
 from hpctwin.twin.facility.site import Site

@@ -19,12 +19,12 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import QueueError
 from hpctwin.model.file_lock import FileLock
 from hpctwin.model.private_file import make_private
 from hpctwin.rms.gate import JobRequest
 
-__all__ = ["Entry", "Queue", "QueueError", "Stage"]
+__all__ = ["Entry", "Queue", "Stage"]
 
 Stage = Literal["queued", "intended", "submitted", "placed", "rejected", "withdrawn"]
 
@@ -38,10 +38,6 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (stage) WHERE stage IN ('queued', 'intended', 'submitted');
 """
-
-
-class QueueError(HpctwinError):
-    """The queue cannot be read or written, or is another placer's."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import FormatError, HpctwinError
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
 from hpctwin.rms import events as ev
@@ -92,7 +92,7 @@ class Site:
         for delivery in self.bus.receive(timeout_s):
             try:
                 event = ev.parse_event(delivery.data)
-            except ev.EventError as error:
+            except FormatError as error:
                 logger.warning("%s: an event that cannot be read: %s", self.name, error)
                 self.bus.dead_letter(delivery, str(error))
                 continue
