@@ -46,7 +46,14 @@ __all__ = [
     "UnknownNameError",
     "UnreachableError",
     "WorkloadError",
+    "near",
 ]
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A sentence that asks whether the nearest of the known names was meant; empty if none is near."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {found[0]!r}?" if found else ""
 
 
 class HpctwinError(Exception):
@@ -97,9 +104,7 @@ class UnknownNameError(HpctwinError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}")
+        super().__init__(f"unknown {kind} {name!r}.{near(name, names)} Known: {', '.join(names)}")
         self.kind = kind
         self.name = name
         self.known = names

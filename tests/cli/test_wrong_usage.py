@@ -30,7 +30,7 @@ def trace(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["-n", "99999999999"], "less than or equal to 10000000"),
+        (["-n", "99999999999"], "must be 10,000,000 or less"),
         (["-n", "99999999999999999999"], "below 1,000,000,000,000,000,000"),
         (["-n", "4.5"], "-n is '4.5', it must be a whole number"),
         (["-n", "4.0"], "-n is '4.0', it must be a whole number"),

@@ -54,17 +54,17 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "says"),
     [
-        ("nodes: 552", "nodes: 0", "clusters.0.nodes: Input should be greater than or equal to 1"),
+        ("nodes: 552", "nodes: 0", "clusters.0.nodes: it must be 1 or more, not 0"),
         ("    nodes: 552\n", "", "cluster 'polaris': give either nodes or machine"),
         ("name: theta\n", "name: polaris\n", "cluster 'polaris' is there twice"),
         ("kinds: [cpu]", "kinds: [cpus]", "kind 'cpus' is not there; known: gpu, cpu, any"),
-        ("factor: {cpu: 4}", "factor: {cpu: 0}", "greater than 0"),
+        ("factor: {cpu: 4}", "factor: {cpu: 0}", "must be more than 0"),
         ("wfp+easy", "wfq+easy", "Did you mean 'wfp'"),
         ("theta.yaml", "thetta.yaml", "thetta.yaml: No such file"),
         ('"1": theta', '"1": cori', "cluster 'cori' is not there; known: polaris, theta"),
         ("time: 10m", "time: soon", "'soon' is not a duration"),
         ("carbon_g_per_kwh: 400", "carbon_g_per_kwh: [400, 300]", "24 hours"),
-        ("max_queued", "max_waiting", "max_waiting: Extra inputs"),
+        ("max_queued", "max_waiting", "max_waiting: there is no such field. Did you mean"),
         ("name: alcf", "name: [", "not YAML"),
     ],
 )

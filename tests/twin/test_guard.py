@@ -59,7 +59,7 @@ def test_it_stops_itself_when_forecasts_get_too_bad_and_stays_stopped() -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({}, "manager: Field required"),
+        ({}, "manager: it is missing"),
         ({"core": {"pool": ["wfp+easy", "wpf+easy"]}}, "core.pool: unknown ordering 'wpf'"),
         ({"core": {"pool": []}}, "core.pool"),
         ({"core": {"pool": ["wfp", "wfp+easy"]}}, "in the pool twice"),

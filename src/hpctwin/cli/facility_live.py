@@ -106,21 +106,24 @@ def submit_command(
 
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
+    from hpctwin.model.settings import faults_of
     from hpctwin.rms.gate import JobRequest
 
     try:
         text = script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{script}: {getattr(error, 'strerror', None) or error}") from error
+    asked = {
+        "key": key or uuid.uuid4().hex, "nodes": nodes, "walltime_s": parse_duration_s(walltime),
+        "name": name or script.name, "user": user or getpass.getuser(), "account": account,
+        "partition": partition, "qos": qos, "cores": cores, "gpus": gpus, "memory_gb": memory_gb,
+        "script": text,
+    }  # fmt: skip
     try:
-        request = JobRequest(
-            key=key or uuid.uuid4().hex, nodes=nodes, walltime_s=parse_duration_s(walltime),
-            name=name or script.name, user=user or getpass.getuser(), account=account,
-            partition=partition, qos=qos, cores=cores, gpus=gpus, memory_gb=memory_gb, script=text,
-        )  # fmt: skip
+        request = JobRequest.model_validate(asked)
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise ConfigError(f"--{fault['loc'][0]}: {fault['msg']}") from error
+        faults = faults_of(error, JobRequest, asked, "the job")
+        raise ConfigError("\n".join(faults)) from error
     queue = _open_queue(config)
     try:
         queue.add(request)

@@ -5,25 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
 from hpctwin.model.cluster import MOST_NODES
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.policies import parse_policy
 
 __all__ = ["Facility", "FacilityCluster", "Kind", "Label", "Origin", "Staging"]
-
-Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
-"""Seconds, or text such as ``"2h"``."""
 
 Label = Literal["user", "account", "partition", "qos"]
 Labels = Annotated[
@@ -34,11 +24,7 @@ Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Kind(_Model):
+class Kind(Settings):
     """Jobs that are alike in where they can run and how fast; a job is of the first kind that it fits.
 
     Args:
@@ -55,7 +41,7 @@ class Kind(_Model):
     gpus: bool | None = None
 
 
-class Origin(_Model):
+class Origin(Settings):
     """Where jobs were submitted in reality, for `siloed` and for what staging costs.
 
     Args:
@@ -67,7 +53,7 @@ class Origin(_Model):
     clusters: dict[str, str] = Field(default_factory=dict)
 
 
-class Staging(_Model):
+class Staging(Settings):
     """How long it takes until a job's data is where the job goes.
 
     Args:
@@ -81,7 +67,7 @@ class Staging(_Model):
     time: Duration = Field(ge=0)
 
 
-class FacilityCluster(_Model):
+class FacilityCluster(Settings):
     """One cluster of a facility.
 
     Args:
@@ -151,7 +137,7 @@ class FacilityCluster(_Model):
         return self.factor
 
 
-class Facility(_Model):
+class Facility(Settings):
     """Several clusters to which jobs can go.
 
     Args:
@@ -228,13 +214,4 @@ class Facility(_Model):
         for cluster in clusters if isinstance(clusters, list) else []:
             if isinstance(cluster, dict) and isinstance(cluster.get("machine"), str):
                 cluster["machine"] = Cluster.from_yaml(path.parent / cluster["machine"])
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            faults = []
-            for fault in error.errors():
-                field = ".".join(str(part) for part in fault["loc"])
-                faults.append(f"{path}{', ' + field if field else ''}: {fault['msg']}")
-            raise ConfigError("\n".join(faults)) from error
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from error
+        return cls.checked(content, str(path))

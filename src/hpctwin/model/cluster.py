@@ -6,17 +6,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
-from hpctwin.errors import ConfigError
-from hpctwin.model.units import parse_duration_s
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.yaml_file import read_yaml
 
 __all__ = [
@@ -30,19 +22,11 @@ __all__ = [
     "parse_nodes",
 ]
 
-Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
-"""Seconds, or text such as ``"2h"``."""
-
-
 MOST_NODES = 10_000_000
 """Of one cluster; the state of each node is held in memory."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NodeGroup(_Model):
+class NodeGroup(Settings):
     """Nodes that are alike. Jobs get whole nodes.
 
     Args:
@@ -61,7 +45,7 @@ class NodeGroup(_Model):
     speed: float = Field(default=1.0, gt=0)
 
 
-class Partition(_Model):
+class Partition(Settings):
     """Some node groups under common limits; what Slurm calls a partition and PBS a queue.
 
     Args:
@@ -84,7 +68,7 @@ class Partition(_Model):
     default: bool = False
 
 
-class Reservation(_Model):
+class Reservation(Settings):
     """Maintenance: nodes that are away from ``start`` to ``end``, known in advance.
 
     Args:
@@ -108,7 +92,7 @@ class Reservation(_Model):
         return self
 
 
-class Outage(_Model):
+class Outage(Settings):
     """One node failure: the node is away from ``start`` for ``duration``, known to nobody before.
 
     Args:
@@ -122,7 +106,7 @@ class Outage(_Model):
     duration: Duration = Field(gt=0)
 
 
-class Failures(_Model):
+class Failures(Settings):
     """Node failures, recorded or drawn.
 
     Args:
@@ -146,7 +130,7 @@ class Failures(_Model):
         return self
 
 
-class FairShare(_Model):
+class FairShare(Settings):
     """How past use counts in fair-share orderings.
 
     Args:
@@ -160,7 +144,7 @@ class FairShare(_Model):
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
-class Cluster(_Model):
+class Cluster(Settings):
     """One system with one queue.
 
     Args:
@@ -196,8 +180,8 @@ class Cluster(_Model):
         Raises:
             ConfigError: a value is not valid.
         """
-        return _validated(
-            cls, {"name": name, "nodes": [{"name": "node", "count": nodes}], **about}, "cluster"
+        return cls.checked(
+            {"name": name, "nodes": [{"name": "node", "count": nodes}], **about}, "cluster"
         )
 
     @classmethod
@@ -207,7 +191,7 @@ class Cluster(_Model):
         Raises:
             ConfigError: the file cannot be read or is not valid; the message names the field.
         """
-        return _validated(cls, read_yaml(path, "nodes"), str(path))
+        return cls.checked(read_yaml(path, "nodes"), str(path))
 
     @property
     def node_count(self) -> int:
@@ -268,16 +252,3 @@ def _distinct(kind: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{kind} {name!r} is there twice")
-
-
-def _validated(cls: type[Cluster], content: dict[str, Any], where: str) -> Cluster:
-    try:
-        return cls.model_validate(content)
-    except ValidationError as error:
-        faults = []
-        for fault in error.errors():
-            field = ".".join(str(part) for part in fault["loc"])
-            faults.append(f"{where}{', ' + field if field else ''}: {fault['msg']}")
-        raise ConfigError("\n".join(faults)) from error
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,39 @@ import yaml
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 
-__all__ = ["parse_yaml", "read_yaml"]
+__all__ = ["Fields", "parse_yaml", "read_yaml"]
 
 
-def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
+class Fields(dict[str, Any]):
+    """Plain values of a file, and the lines in which they stand.
+
+    Args:
+        values: the fields.
+        root: what YAML made of the file.
+    """
+
+    def __init__(self, values: dict[str, Any], root: yaml.Node) -> None:
+        super().__init__(values)
+        self._root = root
+
+    def line_of(self, place: Iterable[int | str]) -> int | None:
+        """The line, from 1, of a value, or of what should hold it; None for the file as a whole."""
+        node, line = self._root, None
+        for part in place:
+            if isinstance(node, yaml.MappingNode):
+                pairs = [(k, v) for k, v in node.value if k.value == str(part)]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+                pairs = [(v, v) for v in node.value[part : part + 1]]
+            else:
+                break
+            if not pairs:
+                break
+            key, node = pairs[0]
+            line = key.start_mark.line + 1
+        return line
+
+
+def read_yaml(path: str | Path, example: str) -> Fields:
     """Read a YAML file of fields.
 
     Args:
@@ -34,13 +63,15 @@ def read_yaml(path: str | Path, example: str) -> dict[str, Any]:
     return parse_yaml(text, str(path), example)
 
 
-def parse_yaml(text: str, where: str, example: str) -> dict[str, Any]:
+def parse_yaml(text: str, where: str, example: str) -> Fields:
     """Read YAML of fields that has been read from somewhere; otherwise as `read_yaml`."""
     try:
-        # A subclass of the safe loader: it makes plain values only.
-        content = yaml.load(text, _Loader)
-    except _TwiceError as twice:
-        raise ConfigError(f"{where}, {twice}") from twice
+        loader = _Loader(text)
+        loader.where = where
+        root = loader.get_single_node()
+        content = None if root is None else loader.construct_document(root)
+    except ConfigError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
@@ -53,18 +84,16 @@ def parse_yaml(text: str, where: str, example: str) -> dict[str, Any]:
         raise ConfigError(f"{where}: not a usable value: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{where}: nested too deeply for settings") from error
-    if not isinstance(content, dict):
+    if root is None or not isinstance(content, dict):
         found = "nothing" if content is None else f"{content!r:.60}"
         raise ConfigError(f"{where}: expected fields such as '{example}:', found {found}")
-    return content
-
-
-class _TwiceError(Exception):
-    """A key is there twice in one mapping."""
+    return Fields(content, root)
 
 
 class _Loader(yaml.SafeLoader):
     """Plain values; of two equal keys YAML's own loader would take the last without a word."""
+
+    where = ""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         lines: dict[tuple[str, str], int] = {}
@@ -74,8 +103,8 @@ class _Loader(yaml.SafeLoader):
             line = key.start_mark.line + 1
             if (key.tag, key.value) in lines:
                 first = lines[key.tag, key.value]
-                raise _TwiceError(
-                    f"line {line}: {key.value!r} is there twice, first in line {first}"
+                raise ConfigError(
+                    f"{self.where}, line {line}: {key.value!r} is there twice, first in line {first}"
                 )
             lines[key.tag, key.value] = line
         return super().construct_mapping(node, deep)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PlainSerializer, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
-from hpctwin.model import parse_duration_s, read_yaml
+from hpctwin.model import read_yaml
 from hpctwin.model.secrets import without_password
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.trusted import check_trusted
 from hpctwin.policies import parse_policy
 from hpctwin.rms.manager import Way
@@ -45,10 +36,7 @@ __all__ = [
     "read_trusted_yaml",
 ]
 
-M = TypeVar("M", bound=BaseModel)
-
-Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
-"""Seconds, or text such as ``"2h"``."""
+M = TypeVar("M", bound=Settings)
 
 RedisUrl = Annotated[str, PlainSerializer(without_password)]
 """A URL whose password stays in the process: whatever writes settings down writes it without."""
@@ -59,11 +47,7 @@ PAPER_POOL = ("wfp+easy", "fcfs+easy", "sjf+easy")
 """SchedTwin's pool in its tie order (§4.1, §4.2)."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ObjectiveSettings(_Model):
+class ObjectiveSettings(Settings):
     """What the best policy is.
 
     Args:
@@ -91,7 +75,7 @@ class ObjectiveSettings(_Model):
         return _policies(value)
 
 
-class CoreSettings(_Model):
+class CoreSettings(Settings):
     """What the twin compares, and what it expects.
 
     Args:
@@ -134,7 +118,7 @@ class CoreSettings(_Model):
         return value
 
 
-class ActSettings(_Model):
+class ActSettings(Settings):
     """What the twin may do.
 
     Args:
@@ -185,7 +169,7 @@ class ActSettings(_Model):
         return self
 
 
-class BusSettings(_Model):
+class BusSettings(Settings):
     """Where events come from.
 
     Args:
@@ -207,7 +191,7 @@ class BusSettings(_Model):
     claim_after: Duration = Field(default=10.0, gt=0)
 
 
-class EmulatedSettings(_Model):
+class EmulatedSettings(Settings):
     """An emulated cluster in a process of its own.
 
     Args:
@@ -220,7 +204,7 @@ class EmulatedSettings(_Model):
     timeout: Duration = Field(default=5.0, gt=0)
 
 
-class NewsSettings(_Model):
+class NewsSettings(Settings):
     """Where hooks of the resource manager put what they notice, so that it is known at once.
 
     Args:
@@ -242,7 +226,7 @@ class NewsSettings(_Model):
         return self
 
 
-class SlurmSettings(_Model):
+class SlurmSettings(Settings):
     """A Slurm controller, by its commands.
 
     Args:
@@ -268,7 +252,7 @@ class SlurmSettings(_Model):
     news: NewsSettings | None = None
 
 
-class PbsSettings(_Model):
+class PbsSettings(Settings):
     """A PBS server, by its commands.
 
     Args:
@@ -301,7 +285,7 @@ ManagerSettings = Annotated[
 """The resource manager: ``kind`` says which."""
 
 
-class JournalSettings(_Model):
+class JournalSettings(Settings):
     """Where the record of everything is kept.
 
     Args:
@@ -315,7 +299,7 @@ class JournalSettings(_Model):
     keep: Duration | None = Field(default=None, gt=0)
 
 
-class TwinConfig(_Model):
+class TwinConfig(Settings):
     """All of it.
 
     Args:
@@ -387,15 +371,7 @@ class TwinConfig(_Model):
         """
         for named_in, key in texts_of(content.get("core")):
             check_named_code(named_in[key])
-        try:
-            config = cls.model_validate(content)
-        except ValidationError as error:
-            faults = []
-            for fault in error.errors():
-                field = ".".join(str(part) for part in fault["loc"])
-                text = re.sub(r"^Value error, ", "", fault["msg"])
-                faults.append(f"{where}{', ' + field if field else ''}: {text}")
-            raise ConfigError("\n".join(faults)) from error
+        config = cls.checked(content, where)
         objective = config.core.objective
         try:
             Objective(objective.weights, normalise=objective.normalise, function=objective.function)
@@ -420,7 +396,7 @@ def paths_beside(settings: M, folder: Path) -> M:
     changed: dict[str, Any] = {}
     for name in type(settings).model_fields:
         value = getattr(settings, name)
-        if isinstance(value, BaseModel):
+        if isinstance(value, Settings):
             changed[name] = paths_beside(value, folder)
         elif isinstance(value, Path):
             changed[name] = folder / value

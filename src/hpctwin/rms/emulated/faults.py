@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from hpctwin.model.settings import Settings
 from hpctwin.rms.events import Event
 
 __all__ = ["Channel", "Faults"]
@@ -16,7 +17,7 @@ LONGEST_KEPT_S = 1.0
 Share = Field(default=0.0, ge=0, le=1)
 
 
-class Faults(BaseModel):
+class Faults(Settings):
     """What goes wrong, and how often.
 
     Args:
@@ -35,8 +36,6 @@ class Faults(BaseModel):
         lost_answers: share of actions that are done but whose answer is lost.
         seed: of all of this.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     shortest_run: float = Field(default=1.0, gt=0, le=1)
     longest_run: float = Field(default=1.0, gt=0, le=1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from hpctwin.errors import ConfigError, HpctwinError
+from hpctwin.errors import HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.twin.config import (
     BusSettings,
-    Duration,
     ManagerSettings,
     paths_beside,
     read_trusted_yaml,
@@ -23,11 +23,7 @@ from hpctwin.twin.named_code import check_named_code
 __all__ = ["LiveFacility", "SiteSettings"]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SiteSettings(_Model):
+class SiteSettings(Settings):
     """How a cluster is reached.
 
     Args:
@@ -45,7 +41,7 @@ class SiteSettings(_Model):
     resync_every: Duration = Field(default=60.0, gt=0)
 
 
-class LiveFacility(_Model):
+class LiveFacility(Settings):
     """All of it.
 
     Args:
@@ -104,15 +100,7 @@ class LiveFacility(_Model):
             _check_policies(read_trusted_yaml(described, "clusters"))
             content["facility"] = Facility.from_yaml(described)
         _check_policies(content.get("facility"))
-        try:
-            config = cls.model_validate(content)
-        except ValidationError as error:
-            faults = []
-            for fault in error.errors():
-                field = ".".join(str(part) for part in fault["loc"])
-                said = fault["msg"].removeprefix("Value error, ")
-                faults.append(f"{path}{', ' + field if field else ''}: {said}")
-            raise ConfigError("\n".join(faults)) from error
+        config = cls.checked(content, str(path))
         sites = {name: paths_beside(site, path.parent) for name, site in config.sites.items()}
         return config.model_copy(update={"queue": path.parent / config.queue, "sites": sites})
 

@@ -1,0 +1,161 @@
+"""Settings that people write: checked in one way, and refused in plain words.
+
+Each fault is one line: file, line, field, and what would be right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from hpctwin.errors import ConfigError, HpctwinError, near
+from hpctwin.model.units import parse_duration_s
+from hpctwin.model.yaml_file import Fields
+
+__all__ = ["Duration", "Settings", "faults_of"]
+
+Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
+"""Seconds, or text such as ``"2h"``."""
+
+Place = tuple[int | str, ...]
+
+
+class Settings(BaseModel):
+    """Base of all settings: they do not change, and fields that are not known are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def checked(cls, content: Mapping[str, Any], where: str) -> Self:
+        """Make them of plain values.
+
+        Args:
+            content: the fields; with `Fields`, messages tell lines too.
+            where: what messages begin with, such as the file's name.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise ConfigError("\n".join(faults_of(error, cls, content, where))) from error
+        except HpctwinError as error:
+            raise ConfigError(f"{where}: {error}") from error
+
+
+def faults_of(
+    error: ValidationError, model: type[BaseModel], content: Mapping[str, Any], where: str
+) -> Iterator[str]:
+    """What is wrong, in plain words: a line for each field.
+
+    Args:
+        error: what pydantic says of it.
+        model: what the values were to become.
+        content: the values; with `Fields`, lines are told too.
+        where: what each line begins with.
+    """
+    said: dict[Place, list[str]] = {}
+    for fault in error.errors():
+        place = _place(fault["loc"], content, missing=fault["type"] == "missing")
+        said.setdefault(place, []).append(_words(fault, model, place))
+    for place, texts in said.items():
+        if any(deeper != place and deeper[: len(place)] == place for deeper in said):
+            continue  # an alternative form, which was not meant
+        line = content.line_of(place) if isinstance(content, Fields) else None
+        field = ".".join(map(str, place))
+        at = ", ".join(filter(None, (where, f"line {line}" if line else "", field)))
+        # Where one of several forms would do, each says what it lacks.
+        yield f"{at}: {'; or '.join(dict.fromkeys(texts))}"
+
+
+def _place(loc: Place, content: Any, *, missing: bool) -> Place:
+    """Where a fault is, without what pydantic adds for the alternatives that it has tried."""
+    place: list[int | str] = []
+    for part in loc:
+        if isinstance(content, Mapping):
+            there = part in content
+        else:
+            there = isinstance(part, int) and isinstance(content, list | tuple)
+        if there:
+            content = content[part]
+            place.append(part)
+    return (*place, loc[-1]) if missing else tuple(place)
+
+
+def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
+    kind, about, given = fault["type"], fault.get("ctx", {}), fault["input"]
+    if kind == "value_error":
+        return str(about["error"])
+    if kind == "missing":
+        return "it is missing"
+    if kind == "extra_forbidden":
+        known = sorted({name for one in _models_at(model, place[:-1]) for name in one.model_fields})
+        return f"there is no such field.{near(str(place[-1]), known)} Known: {', '.join(known)}"
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", about["expected"])
+        return f"{given!r:.60} is not known.{near(str(given), known)} Known: {', '.join(known)}"
+    if kind == "union_tag_invalid":
+        known = re.findall(r"'([^']*)'", about["expected_tags"])
+        tag = f"{about['discriminator']} {about['tag']!r:.60}".replace("'", "", 2)
+        return f"{tag} is not known.{near(about['tag'], known)} Known: {', '.join(known)}"
+    if kind == "union_tag_not_found":
+        return f"{about['discriminator']} is missing in it".replace("'", "")
+    bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
+    must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
+    return f"it must be {must.format(**bounds)}, not {given!r:.60}"
+
+
+_TEXT, _WHOLE, _NUMBER = "text", "a whole number", "a number"
+_LIST, _FIELDS = "a list", "fields with values"
+_MUST = {
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing_size": "a whole number of fewer digits",
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": _TEXT,
+    "string_too_short": "text of at least {min_length} characters",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "path_type": "a path",
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "too_short": "of length {min_length} or more",
+    "too_long": "of length {max_length} or less",
+    "dict_type": _FIELDS,
+    "mapping_type": _FIELDS,
+    "model_type": _FIELDS,
+    "model_attributes_type": _FIELDS,
+    "none_required": "left out",
+}
+"""What a value must be, by pydantic's name of the fault."""
+
+
+def _models_at(model: type[BaseModel], place: Place) -> list[type[BaseModel]]:
+    """What the fields at a place may belong to."""
+    here = [model]
+    for part in place:
+        fields = [one.model_fields[part] for one in here if part in one.model_fields]
+        if fields:
+            here = [found for field in fields for found in _models_in(field.annotation)]
+    return here
+
+
+def _models_in(annotation: Any) -> Iterable[type[BaseModel]]:
+    """The models that a type is made of: optional, in lists, by name or alternatives."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,0 +1,119 @@
+"""Files that people write: what is wrong in one is told in a line with file, line, field and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import run
+
+CLUSTER = """name: theta
+nodes:
+  - name: a
+    count: 64
+partitions:
+  - name: batch
+    max_walltime: 24h
+failures:
+  then: requeue
+"""
+FACILITY = """name: alcf
+staging: 10m
+clusters:
+  - name: polaris
+    nodes: 552
+    policy: wfp+easy
+    factor: {cpu: 2}
+kinds:
+  - name: cpu
+"""
+TWIN = """manager:
+  kind: slurm
+  cluster: theta
+  news: {spool: /tmp/spool}
+core:
+  pool: [wfp+easy]
+  objective:
+    normalise: mean
+act:
+  mode: observe
+resync_every: 60
+"""
+LIVE = """facility:
+  clusters:
+    - {name: a, nodes: 4}
+sites:
+  a:
+    manager: {kind: emulated, address: /tmp/a}
+strategy: sgs-t
+every: 1s
+"""
+COMMANDS = {
+    CLUSTER: ("cluster", "check"),
+    FACILITY: ("facility", "check"),
+    TWIN: ("twin", "check"),
+    LIVE: ("facility", "queue"),
+}
+
+
+@pytest.mark.parametrize(
+    ("good", "old", "new", "told"),
+    [
+        (CLUSTER, "count", "cuont", ["line 3, nodes.0.count: it is missing", "line 4, nodes.0.cuont: there "
+         "is no such field. Did you mean 'count'? Known: cores, count, gpus, memory_gb, name, speed"]),
+        (CLUSTER, "64", "many", ["line 4, nodes.0.count: it must be a whole number, not 'many'"]),
+        (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
+        (CLUSTER, "24h", "a day", ["line 7, partitions.0.max_walltime: 'a day' is not a duration; write "
+         "seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"]),
+        (CLUSTER, "requeue", "requeu", ["line 9, failures.then: 'requeu' is not known. Did you mean "
+         "'requeue'? Known: requeue, fail"]),
+        (CLUSTER, "nodes:\n  - name: a\n    count: 64\n", "nodes: 64\n", ["line 2, nodes: it must be a list, "
+         "not 64"]),
+        (FACILITY, "nodes: 552", "node: 552", ["line 5, clusters.0.node: there is no such field. Did you "
+         "mean 'nodes'? Known: carbon_g_per_kwh, factor, kinds, kwh_price, machine, max_queued, "
+         "max_queued_per_user, name, node_hour_price, nodes, partition, policy, power_w"]),
+        (FACILITY, "wfp+easy", "wpf+easy", ["line 6, clusters.0.policy: unknown ordering 'wpf'. Did you mean "
+         "'wfp'?"]),
+        (FACILITY, "cpu: 2", "cpu: 0", ["line 7, clusters.0.factor.cpu: it must be more than 0, not 0"]),
+        (FACILITY, "10m", "soon", ["line 2, staging: 'soon' is not a duration"]),
+        (FACILITY, "552", "[552]", ["line 5, clusters.0.nodes: it must be a whole number, not [552]"]),
+        (TWIN, "kind: slurm", "kind: slurn", ["line 1, manager: kind 'slurn' is not known. Did you mean "
+         "'slurm'? Known: emulated, slurm, pbs"]),
+        (TWIN, "cluster: theta", "timeot: 5", ["line 3, manager.timeot: there is no such field. Did you mean "
+         "'timeout'?"]),
+        (TWIN, "mode: observe", "mode: look", ["line 10, act.mode: 'look' is not known. Known: observe, "
+         "advise, approve, act"]),
+        (TWIN, "[wfp+easy]", "wfp+easy", ["line 6, core.pool: it must be a list, not 'wfp+easy'"]),
+        (TWIN, "manager:\n  kind: slurm\n  cluster: theta\n  news: {spool: /tmp/spool}\n", "",
+         ["twin.yaml, manager: it is missing"]),
+        (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing in it"]),
+        (LIVE, "nodes: 4", "nodes: 4, power_w: -1", ["line 3, facility.clusters.0.power_w: it must be 0 or "
+         "more, not -1"]),
+        (LIVE, "  a:\n    m", "  b:\n    m", ["live.yaml: sites: cluster 'a' is missing"]),
+        (LIVE, "sgs-t", "sgs-tt", ["live.yaml: strategy: unknown strategy 'sgs-tt'. Did you mean 'sgs-t'?"]),
+        (LIVE, "every: 1s", "every: true", ["line 8, every: True is not a duration"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file_is_told_with_line_field_and_remedy(
+    good: str,
+    old: str,
+    new: str,
+    told: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert old in good
+    names = {CLUSTER: "cluster", FACILITY: "facility", TWIN: "twin", LIVE: "live"}
+    path = tmp_path / f"{names[good]}.yaml"
+    path.write_text(good.replace(old, new, 1))
+    assert run(*COMMANDS[good], path) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    lines = shown.err.splitlines()
+    assert len(lines) == len(told)
+    for line, says in zip(lines, told, strict=True):
+        assert line.removeprefix("hpctwin: ").startswith(str(path))
+        assert says in line
+    for word in ("Input", "Extra", "Field required", "Value error", "pydantic"):
+        assert word not in shown.err
