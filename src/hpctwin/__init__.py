@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hpctwin._version import __version__
+from hpctwin.attached import attach
 
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
@@ -59,6 +60,8 @@ _HOME = {
     "simulate": "simulation",
     "write_workload": "formats",
 }
+
+attach("Result.plot", "hpctwin.report.accessor:Plots")
 
 
 def __getattr__(name: str) -> Any:

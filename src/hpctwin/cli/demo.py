@@ -38,7 +38,7 @@ def demo_command(
 
     from rich.console import Console
 
-    from hpctwin.cli.experiments import objective_table
+    from hpctwin.cli.objective_table import objective_table
     from hpctwin.cli.output import print_json
     from hpctwin.experiments import schedtwin
     from hpctwin.generate.four_phase import four_phase

@@ -11,11 +11,9 @@ from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.cli.options import Trace
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from hpctwin.experiments.schedtwin import Row
 
-__all__ = ["experiments_app", "objective_table"]
+__all__ = ["experiments_app"]
 
 experiments_app = App(name="experiments", help="Repeat the experiments of published papers.")
 experiments_app.command(
@@ -87,6 +85,7 @@ def schedtwin(
     import numpy as np
     from rich.console import Console
 
+    from hpctwin.cli.objective_table import objective_table
     from hpctwin.cli.output import check_outputs, print_json, progress_bar
     from hpctwin.errors import UnknownNameError
     from hpctwin.experiments import schedtwin as experiment
@@ -166,53 +165,6 @@ def schedtwin(
         f"{best.objective:.4f}; the twin is the best of all on {won} of {len(numbers)} workloads"
     )
     return 0
-
-
-def objective_table(
-    rows: list[Row],
-    *,
-    published: bool,
-    normalise: str = "each over its mean",
-    title: str | None = None,
-) -> Table:
-    """Methods as rows, with or without the published areas."""
-    from rich import box
-    from rich.table import Table
-
-    from hpctwin.experiments.schedtwin import PUBLISHED_AREA
-    from hpctwin.model import format_duration
-
-    count = rows[0].seed
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-        title=title or f"Mean over {count} workload{'s' if count > 1 else ''}",
-        caption=f"objective: weighted sum of the four costs ({normalise}); lower is better",
-    )
-    heads = ["max\nwait", "mean\nwait", "max\nslowdown", "mean\nslowdown", "util."]
-    heads += ["objective", "area", "ms a\ncycle"]
-    if published:
-        heads.insert(-1, "area\n(paper)")
-    table.add_column("method", no_wrap=True)
-    for head in heads:
-        table.add_column(head, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [
-            row.method,
-            format_duration(round(row.max_wait_s)),
-            format_duration(round(row.mean_wait_s)),
-            f"{row.max_slowdown:.1f}",
-            f"{row.mean_slowdown:.2f}",
-            f"{row.utilization:.1%}",
-            f"{row.objective:.4f}",
-            f"{row.area:.2f}",
-            f"{row.cycle_ms_mean:.2f}" if row.cycle_ms_mean else "–",
-        ]
-        if published:
-            cells.insert(-1, f"{PUBLISHED_AREA[row.method]:.2f}")
-        table.add_row(*cells)
-    return table
 
 
 def _figure(rows: list[Row], path: Path) -> None:

@@ -244,7 +244,8 @@ def compare(
 def _show(results: dict[str, FacilityResult], console: Any) -> None:
     from hpctwin.report.facility import facility_table
 
-    console.print(facility_table(results))
+    summaries = {label: result.summary() for label, result in results.items()}
+    console.print(facility_table(summaries, next(iter(results.values())).facility.names))
     nowhere = max(result.summary()["jobs_nowhere"] for result in results.values())
     if nowhere:
         console.print(f"{nowhere:,} jobs can run at no cluster and were rejected")

@@ -140,10 +140,7 @@ def write_result(
         OutputError: it cannot be written; nothing of it is left then.
     """
     import platform
-
-    import numba
-    import numpy
-    import polars
+    from importlib.metadata import version
 
     from hpctwin._version import __version__
     from hpctwin.model import write_atomically, write_folder
@@ -154,9 +151,7 @@ def write_result(
     manifest = {
         "hpctwin": __version__,
         "python": platform.python_version(),
-        "numpy": numpy.__version__,
-        "numba": numba.__version__,
-        "polars": polars.__version__,
+        **{name: version(name) for name in ("numpy", "numba", "polars")},
         "policy": result.policy,
         "workload": result.workload.name,
         "reading": dict(result.workload.notes.counts),

@@ -68,7 +68,7 @@ def collect(folder: Path, *, figure: Path | None, json: bool) -> int:
     """Print the table of each manager beside the emulated one, and draw the figure."""
     from rich.console import Console
 
-    from hpctwin.cli.experiments import objective_table
+    from hpctwin.cli.objective_table import objective_table
     from hpctwin.cli.output import print_json
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.experiments.schedtwin_live import collected, costs, stored

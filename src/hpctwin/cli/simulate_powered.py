@@ -212,6 +212,7 @@ def _by(used: Energy, by: By) -> list[dict[str, Any]]:
 
 
 def _figure(used: Energy, stem: str) -> Figure:
+    from hpctwin.report.accessor import Plots
     from hpctwin.report.energy import plot_node_states, plot_power
 
     result = used.result
@@ -221,5 +222,5 @@ def _figure(used: Energy, stem: str) -> Figure:
     if "power" in stem:
         return plot_power({result.policy: used}, title=f"Power drawn, {title}")
     if "gantt" in stem:
-        return result.plot.gantt()
-    return result.plot.queue() if "queue" in stem else result.plot.utilization()
+        return Plots(result).gantt()
+    return Plots(result).queue() if "queue" in stem else Plots(result).utilization()

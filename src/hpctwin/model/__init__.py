@@ -9,10 +9,11 @@ from hpctwin.model.cluster import (
     Partition,
     Reservation,
 )
+from hpctwin.model.columns import PER_NODE, Category
 from hpctwin.model.dependencies import Dependencies, DependencyKind
 from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
 from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
-from hpctwin.model.workload import PER_NODE, Category, ReadNotes, State, Workload
+from hpctwin.model.workload import ReadNotes, State, Workload
 from hpctwin.model.yaml_file import parse_yaml, read_yaml
 
 __all__ = [

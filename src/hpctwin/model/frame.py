@@ -25,6 +25,7 @@ Other columns are not read. Empty cells are unknown.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.columns import PER_NODE, Category
 from hpctwin.model.dependencies import (
     Dependencies,
     DependencyKind,
@@ -39,47 +41,46 @@ from hpctwin.model.dependencies import (
     waiting_chain,
 )
 from hpctwin.model.units import MS_PER_S, to_ms
-from hpctwin.model.workload import PER_NODE, Category, Workload
 
-__all__ = ["from_frame", "to_frame"]
+__all__ = ["columns_of", "to_frame"]
 
 _LABELS = ("user", "account", "partition", "qos")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 
 
-def to_frame(workload: Workload) -> pl.DataFrame:
-    """All columns of a workload; those in which nothing is known are left out."""
+def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
+    """A workload, given as its fields by name, as a frame; columns in which nothing is known are left out."""
     columns: dict[str, Any] = {
-        "job_id": workload.job_id,
-        "submit_s": workload.submit_ms / MS_PER_S,
-        "runtime_s": workload.runtime_ms / MS_PER_S,
-        "walltime_s": workload.walltime_ms / MS_PER_S,
-        "nodes": workload.nodes,
+        "job_id": workload["job_id"],
+        "submit_s": workload["submit_ms"] / MS_PER_S,
+        "runtime_s": workload["runtime_ms"] / MS_PER_S,
+        "walltime_s": workload["walltime_ms"] / MS_PER_S,
+        "nodes": workload["nodes"],
     }
     for name in _LABELS:
-        category: Category = getattr(workload, name)
+        category: Category = workload[name]
         if category.labels:
             columns[name] = category.to_series(name)
-    if workload.priority.any():
-        columns["priority"] = workload.priority
-    columns |= {f"{name}_per_node": values for name, values in workload.per_node.items()}
-    columns |= {f"res_{name}": values for name, values in workload.resources.items()}
-    if len(workload.dependencies):
-        columns["depends"] = _depends_text(workload)
+    if workload["priority"].any():
+        columns["priority"] = workload["priority"]
+    columns |= {f"{name}_per_node": values for name, values in workload["per_node"].items()}
+    columns |= {f"res_{name}": values for name, values in workload["resources"].items()}
+    if len(workload["dependencies"]):
+        columns["depends"] = _depends_text(workload["dependencies"], workload["job_id"])
     for name in ("recorded_start", "cancel"):
-        ms: npt.NDArray[np.int64] = getattr(workload, f"{name}_ms")
+        ms: npt.NDArray[np.int64] = workload[f"{name}_ms"]
         if (ms >= 0).any():
             known = pl.Series(ms / MS_PER_S)
             columns[f"{name}_s"] = known.set(pl.Series(ms < 0), None)
-    if workload.fails is not None:
-        columns["fails"] = workload.fails.astype("int8")
-    if workload.recorded_nodes is not None:
-        columns["recorded_nodes"] = pl.Series(workload.recorded_nodes, dtype=pl.String)
+    if workload["fails"] is not None:
+        columns["fails"] = workload["fails"].astype("int8")
+    if workload["recorded_nodes"] is not None:
+        columns["recorded_nodes"] = pl.Series(workload["recorded_nodes"], dtype=pl.String)
     return pl.DataFrame(columns)
 
 
-def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
-    """Make a workload of a frame with the columns above; ``about``: name, header, notes, ….
+def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
+    """What `Workload.build` takes, of a frame with the columns above.
 
     Raises:
         WorkloadError: a required column is missing, or a value is impossible.
@@ -95,37 +96,38 @@ def from_frame(frame: pl.DataFrame, **about: Any) -> Workload:
         name: Category.of(frame[name]) for name in _LABELS if name in frame.columns
     }
     row_ids = np.arange(1, len(frame) + 1) if ids is None else ids
-    return Workload.build(
-        job_id=ids,
-        submit_s=_numbers(frame, "submit_s", row_ids),
-        runtime_s=_numbers(frame, "runtime_s", row_ids),
-        walltime_s=_numbers(frame, "walltime_s", row_ids)
+    return {
+        "job_id": ids,
+        "submit_s": _numbers(frame, "submit_s", row_ids),
+        "runtime_s": _numbers(frame, "runtime_s", row_ids),
+        "walltime_s": _numbers(frame, "walltime_s", row_ids)
         if "walltime_s" in frame.columns
         else None,
-        nodes=_numbers(frame, "nodes", row_ids),
-        priority=_numbers(frame, "priority", row_ids, 0) if "priority" in frame.columns else None,
-        per_node={
+        "nodes": _numbers(frame, "nodes", row_ids),
+        "priority": _numbers(frame, "priority", row_ids, 0)
+        if "priority" in frame.columns
+        else None,
+        "per_node": {
             name: _numbers(frame, f"{name}_per_node", row_ids, 0)
             for name in PER_NODE
             if f"{name}_per_node" in frame.columns
         },
-        resources={
+        "resources": {
             name.removeprefix("res_"): _numbers(frame, name, row_ids, 0)
             for name in frame.columns
             if name.startswith("res_")
         },
-        dependencies=_dependencies(frame, row_ids),
-        recorded_start_s=_optional(frame, "recorded_start_s", row_ids),
-        recorded_nodes=(
+        "dependencies": _dependencies(frame, row_ids),
+        "recorded_start_s": _optional(frame, "recorded_start_s", row_ids),
+        "recorded_nodes": (
             frame["recorded_nodes"].cast(pl.String).to_list()
             if "recorded_nodes" in frame.columns
             else None
         ),
-        cancel_s=_optional(frame, "cancel_s", row_ids),
-        fails=_numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
+        "cancel_s": _optional(frame, "cancel_s", row_ids),
+        "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
         **labels,
-        **about,
-    )
+    }
 
 
 def _numbers(
@@ -156,12 +158,11 @@ def _decimal(ms: int) -> str:
     return f"{ms // MS_PER_S}.{ms % MS_PER_S:03}".rstrip("0").rstrip(".")
 
 
-def _depends_text(workload: Workload) -> pl.Series:
-    texts: list[list[str]] = [[] for _ in range(len(workload))]
-    edges = workload.dependencies
+def _depends_text(edges: Dependencies, ids: npt.NDArray[Any]) -> pl.Series:
+    texts: list[list[str]] = [[] for _ in range(len(ids))]
     for job, on, kind, delay in zip(edges.job, edges.on, edges.kind, edges.delay_ms, strict=True):
         after = f"+{_decimal(int(delay))}" if delay else ""
-        texts[job].append(f"{DependencyKind(kind).name.lower()}:{workload.job_id[on]}{after}")
+        texts[job].append(f"{DependencyKind(kind).name.lower()}:{ids[on]}{after}")
     return pl.Series([";".join(t) or None for t in texts], dtype=pl.String)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,6 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hpctwin.facility import FacilityResult
 from hpctwin.metrics import breakdown
 from hpctwin.model import format_duration
 from hpctwin.report.axes import empty_note, new_figure
@@ -194,8 +194,13 @@ def _first_number(label: str) -> float:
     return float(digits[0]) + (0.5 if label.startswith(">") else 0.0)
 
 
-def facility_table(results: Mapping[str, FacilityResult]) -> Table:
-    """Strategies as rows, their main figures as columns; the least wait and turnaround are marked."""
+def facility_table(summaries: Mapping[str, Mapping[str, Any]], clusters: Sequence[str]) -> Table:
+    """Strategies as rows, their main figures as columns; the least wait and turnaround are marked.
+
+    Args:
+        summaries: `FacilityResult.summary` by strategy.
+        clusters: their names.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("strategy", overflow="fold", min_width=12)
     table.add_column("knows")
@@ -210,26 +215,23 @@ def facility_table(results: Mapping[str, FacilityResult]) -> Table:
     ]
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
-    names = list(next(iter(results.values())).clusters)
-    for name in names:
+    for name in clusters:
         table.add_column(f"jobs\n{name}", justify="right", overflow="fold")
-    for name in names:
+    for name in clusters:
         table.add_column(f"util.\n{name}", justify="right", overflow="fold")
-    summaries = {label: result.summary() for label, result in results.items()}
     least = {
         key: min((s[key] for s in summaries.values() if s[key] is not None), default=None)
         for key in ("mean_wait_s", "mean_turnaround_s")
     }
-    for label, result in results.items():
-        s = summaries[label]
+    for s in summaries.values():
 
-        def marked(key: str, s: Mapping[str, float | None] = s) -> Text:
+        def marked(key: str, s: Mapping[str, Any] = s) -> Text:
             best = s[key] == least[key] and len(summaries) > 1
             return Text(f"{_duration(s[key])}{'*' if best else ''}", "bold green" if best else "")
 
         table.add_row(
-            Text(result.strategy),
-            result.knowledge,
+            Text(s["strategy"]),
+            s["knowledge"],
             marked("mean_wait_s"),
             _duration(s["p95_wait_s"]),
             marked("mean_turnaround_s"),
@@ -237,8 +239,8 @@ def facility_table(results: Mapping[str, FacilityResult]) -> Table:
             _number(s["utilization_spread"], ".1%"),
             f"{s['moves']:,}",
             _number(s["decision_ms_mean"], ".2f"),
-            *(f"{s[f'jobs_{name}']:,}" for name in names),
-            *(_number(s[f"utilization_{name}"], ".1%") for name in names),
+            *(f"{s[f'jobs_{name}']:,}" for name in clusters),
+            *(_number(s[f"utilization_{name}"], ".1%") for name in clusters),
         )
     if len(summaries) > 1:
         table.caption = "* least of its column"

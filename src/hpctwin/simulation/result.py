@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.attached import Attached
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, State, Workload
@@ -17,7 +18,6 @@ from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.rejected import why_rejected
 
 if TYPE_CHECKING:
-    from hpctwin.report.accessor import Plots
     from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
@@ -88,12 +88,8 @@ class Result:
 
         return series(self.jobs, self.lost, self.capacity)
 
-    @property
-    def plot(self) -> Plots:
-        """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``."""
-        from hpctwin.report.accessor import Plots
-
-        return Plots(self)
+    plot = Attached()
+    """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""
 
 
 def make_result(simulation: Simulation) -> Result:

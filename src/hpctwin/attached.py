@@ -1,0 +1,35 @@
+"""What rooms above give to objects of rooms below, which know nothing of it: ``result.plot``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__all__ = ["Attached", "attach"]
+
+_MAKERS: dict[str, str] = {}
+
+
+class Attached:
+    """An attribute that a room above makes, when it is first asked for."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__name__}.{name}"
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return self
+        if self._name not in _MAKERS:
+            raise AttributeError(f"nothing is attached as {self._name}")
+        module, _, function = _MAKERS[self._name].partition(":")
+        return getattr(importlib.import_module(module), function)(instance)
+
+
+def attach(attribute: str, maker: str) -> None:
+    """Say what makes an attribute.
+
+    Args:
+        attribute: class and name, such as ``Result.plot``.
+        maker: what is called with the instance, as ``module:function``; imported when it is needed.
+    """
+    _MAKERS[attribute] = maker

@@ -1,0 +1,68 @@
+"""What columns of a workload are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["PER_NODE", "UNKNOWN", "Category"]
+
+PER_NODE = ("cores", "gpus", "memory_gb")
+"""What a job may ask of each of its nodes; a node must have at least so much."""
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """A column of labels, stored once each.
+
+    Args:
+        codes: int32, index into ``labels``; -1 where unknown.
+        labels: the distinct labels.
+    """
+
+    codes: npt.NDArray[np.int32]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def unknown(cls, size: int) -> Category:
+        """A column in which nothing is known."""
+        return cls(np.full(size, UNKNOWN, np.int32), ())
+
+    @classmethod
+    def of(cls, values: Sequence[Any] | npt.NDArray[Any] | pl.Series) -> Category:
+        """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are."""
+        import polars as pl
+
+        series = pl.Series(values)
+        if series.dtype.is_numeric():
+            series = series.cast(pl.Int64, strict=False)
+            series = series.set(series == UNKNOWN, None)
+            distinct = series.drop_nulls().unique().sort()
+        else:
+            series = series.cast(pl.String)
+            distinct = series.drop_nulls().unique().sort()
+        codes = series.replace_strict(
+            distinct, pl.Series(range(len(distinct)), dtype=pl.Int32), default=UNKNOWN
+        ).cast(pl.Int32)
+        return cls(codes.fill_null(UNKNOWN).to_numpy(), tuple(str(v) for v in distinct))
+
+    def take(self, index: npt.NDArray[Any]) -> Category:
+        """The rows at ``index``, with the same labels."""
+        return Category(self.codes[index], self.labels)
+
+    def to_series(self, name: str) -> pl.Series:
+        """As a Polars series of strings, null where unknown."""
+        import polars as pl
+
+        labels = pl.Series([*self.labels, None], dtype=pl.String)
+        codes = np.where(self.codes < 0, len(self.labels), self.codes)
+        return labels.gather(codes).alias(name)
