@@ -183,7 +183,7 @@ def overhead(seconds: int = 60, rate: float = 10.0) -> None:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         cluster = subprocess.Popen(
-            [sys.executable, "-m", "hpctwin.rms.emulated", "--nodes", "512", "--workload", "none",
+            [sys.executable, "-m", "hpctwin.twin.emulated", "--nodes", "512", "--workload", "none",
              "--socket", str(base / "socket")],
         )  # fmt: skip
         config = base / "twin.yaml"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
 from hpctwin.rms.columns import SpecRows
-from hpctwin.rms.present import present
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.twin.present import present
 
 NODES = tuple(NodeRecord(name=f"n{i}") for i in range(4))
 FCFS = parse_policy("fcfs+easy")

@@ -21,6 +21,7 @@ from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.emulated.server import MAX_REQUEST
 from hpctwin.rms.records import JobSpec, NodeReservation
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from tests import strategies
 
@@ -44,7 +45,7 @@ def lives(draw: st.DrawFn) -> tuple[EmulatedCluster, list[ev.Event], Mirror]:
         requeue=draw(st.booleans()),
         seed=draw(st.integers(0, 9)),
     )
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         Cluster.uniform(NODES), publish=events.append, faults=faults, record=True
     )
     mirror = Mirror(cluster.snapshot())
@@ -164,7 +165,7 @@ def test_alone_it_schedules_exactly_as_the_simulation(data: st.DataObject) -> No
     workload = workload.replace(runtime_ms=workload.runtime_ms + 1)
     result = simulate(workload, cluster)
     expected = dict(result.jobs.select("job_id", "start_s").iter_rows())
-    emulated = EmulatedCluster(cluster, workload, record=True)
+    emulated = emulated_cluster(cluster, workload, record=True)
     while (due_s := emulated.next_time()) is not None:
         emulated.advance(due_s)
     started = {int(i): t for t, i, what in emulated.history if what == "started"}
@@ -179,7 +180,7 @@ def test_the_same_seed_gives_the_same_events_with_all_faults() -> None:
 
     def run() -> list[ev.Event]:
         events: list[ev.Event] = []
-        cluster = EmulatedCluster(
+        cluster = emulated_cluster(
             Cluster.uniform(32), workload, publish=events.append, faults=faults
         )
         while (due_s := cluster.next_time()) is not None:
@@ -190,7 +191,7 @@ def test_the_same_seed_gives_the_same_events_with_all_faults() -> None:
 
 
 def test_a_start_is_refused_with_the_reason() -> None:
-    cluster = EmulatedCluster(Cluster.uniform(4))
+    cluster = emulated_cluster(Cluster.uniform(4))
     cluster.take_scheduling()
     cluster.submit(job(1, 3), 50)
     cluster.submit(job(2, 2), 50)
@@ -207,7 +208,7 @@ def test_a_start_is_refused_with_the_reason() -> None:
 
 def test_a_job_over_its_walltime_is_ended_and_those_that_needed_it_are_deleted() -> None:
     events: list[ev.Event] = []
-    cluster = EmulatedCluster(Cluster.uniform(1), publish=events.append)
+    cluster = emulated_cluster(Cluster.uniform(1), publish=events.append)
     cluster.submit(job(1, walltime_s=10), 99)
     cluster.schedule()
     cluster.submit(job(2, dependencies=({"on": "1", "kind": "afterok"},)), 1)
@@ -223,7 +224,7 @@ def test_a_job_over_its_walltime_is_ended_and_those_that_needed_it_are_deleted()
 def served(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "c.sock"
     command = [
-        sys.executable, "-m", "hpctwin.rms.emulated", str(path), "--workload", "none", "--nodes", "4",
+        sys.executable, "-m", "hpctwin.twin.emulated", str(path), "--workload", "none", "--nodes", "4",
         "--takeover", "3", "--speed", "100",
     ]  # fmt: skip
     process = subprocess.Popen(command)

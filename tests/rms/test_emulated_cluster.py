@@ -17,6 +17,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.rms.emulated import EmulatedCluster, Faults
 from hpctwin.rms.events import Event, event_json, parse_event
 from hpctwin.rms.records import JobDependency, JobSpec, NodeReservation, Snapshot
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from tests import strategies
 
@@ -36,7 +37,7 @@ def spec(job_id: str, nodes: int = 1, walltime_s: float = 100.0, **about: Any) -
 
 def idle(nodes: int = 4, **about: Any) -> EmulatedCluster:
     """One whose jobs are started from outside."""
-    cluster = EmulatedCluster(Cluster.uniform(nodes), record=True, **about)
+    cluster = emulated_cluster(Cluster.uniform(nodes), record=True, **about)
     cluster.take_scheduling()
     return cluster
 
@@ -60,7 +61,7 @@ def what_happened(cluster: EmulatedCluster, job_id: str) -> list[str]:
 def test_alone_it_starts_the_four_phase_jobs_exactly_when_a_simulation_does(seed, policy) -> None:
     jobs = generate("four-phase", seed=seed, shortest_run=0.3)
     machine = Cluster.uniform(32)
-    cluster = EmulatedCluster(machine, jobs, policy=policy, start_s=EPOCH_S, record=True)
+    cluster = emulated_cluster(machine, jobs, policy=policy, start_s=EPOCH_S, record=True)
     run_out(cluster)
     result = Simulation(jobs, machine, policy=parse_policy(policy)).run().jobs
     expected = dict(zip(result["job_id"].cast(str), result["start_s"], strict=True))
@@ -74,7 +75,7 @@ def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(data) ->
     maintenance = data.draw(st.booleans())
     machine = data.draw(strategies.clusters(maintenance=maintenance, outages=not maintenance))
     jobs = data.draw(strategies.workloads(machine))
-    cluster = run_out(EmulatedCluster(machine, jobs, record=True))
+    cluster = run_out(emulated_cluster(machine, jobs, record=True))
     result = Simulation(jobs, machine, policy=parse_policy("fcfs+easy")).run().jobs
     expected = {
         job: start for job, start in zip(result["job_id"].cast(str), result["start_s"], strict=True)
@@ -158,7 +159,7 @@ def live(data: Any, wrong: Faults) -> tuple[EmulatedCluster, Snapshot, list[Even
     machine = data.draw(strategies.clusters(maintenance=True))
     jobs = data.draw(strategies.workloads(machine))
     events: list[Event] = []
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         machine, jobs, publish=events.append, faults=wrong, start_s=EPOCH_S, record=True
     )
     first = cluster.snapshot()
@@ -254,7 +255,7 @@ def test_the_same_seed_gives_the_same_events(data) -> None:
 
     def one() -> list[str]:
         lines: list[str] = []
-        cluster = EmulatedCluster(
+        cluster = emulated_cluster(
             machine, jobs, publish=lambda e: lines.append(event_json(e)), faults=wrong
         )
         for what, number, pause_s in actions:
@@ -310,7 +311,7 @@ def test_jobs_that_can_never_run_are_refused_at_submission() -> None:
         resources={"licence": 2},
         partitions=[{"name": "short", "max_walltime": 100, "max_nodes": 2, "default": True}],
     )
-    cluster = EmulatedCluster(machine, record=True)
+    cluster = emulated_cluster(machine, record=True)
     for job, word in (
         (spec("1", 3), "no jobs of 3 nodes"),
         (spec("1", 5), "more than could take it"),
@@ -347,10 +348,10 @@ def test_wrong_changes_are_refused_and_change_nothing() -> None:
 def test_a_clock_below_zero_and_ids_that_no_command_line_takes_are_refused() -> None:
     machine = Cluster.uniform(2)
     with pytest.raises(ConfigError, match="below 0"):
-        EmulatedCluster(machine, faults=Faults(clock_skew_s=-5))
+        emulated_cluster(machine, faults=Faults(clock_skew_s=-5))
     jobs = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], job_id=["-rf"])
     with pytest.raises(WorkloadError, match="-rf"):
-        EmulatedCluster(machine, jobs)
+        emulated_cluster(machine, jobs)
 
 
 # --- faults ------------------------------------------------------------------------------------
@@ -418,7 +419,7 @@ def test_a_wrong_clock_is_wrong_by_the_same_in_all_times() -> None:
     told: list[list[tuple[float, str]]] = []
     for skew_s in (0.0, -300.0):
         events: list[Event] = []
-        cluster = EmulatedCluster(
+        cluster = emulated_cluster(
             Cluster.uniform(32), jobs, publish=events.append, start_s=EPOCH_S,
             faults=Faults(clock_skew_s=skew_s),
         )  # fmt: skip
@@ -429,7 +430,7 @@ def test_a_wrong_clock_is_wrong_by_the_same_in_all_times() -> None:
 
 def test_with_failing_nodes_it_comes_to_an_end_and_every_job_with_it() -> None:
     jobs = generate("four-phase")
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         Cluster.uniform(32), jobs, faults=Faults(mtbf_s=20_000, mttr_s=100), record=True
     )
     run_out(cluster)
@@ -442,7 +443,7 @@ def test_with_failing_nodes_it_comes_to_an_end_and_every_job_with_it() -> None:
 
 def test_dropped_events_leave_gaps_and_the_clock_need_not_wait_for_them() -> None:
     events: list[Event] = []
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         Cluster.uniform(32), generate("four-phase"), publish=events.append,
         faults=Faults(dropped=0.5),
     )  # fmt: skip
@@ -507,7 +508,7 @@ def test_a_restart_begins_a_new_run_whose_events_count_from_one() -> None:
 
 
 def test_leased_jobs_wait_while_others_start_and_leases_run_out_by_themselves() -> None:
-    cluster = EmulatedCluster(Cluster.uniform(4))
+    cluster = emulated_cluster(Cluster.uniform(4))
     for number in (1, 2, 3):
         cluster.submit(JobSpec(id=str(number), submit_s=0, nodes=1, walltime_s=60), 60)
     assert {o.result for o in cluster.lease({"1": 50.0, "2": 500.0}).values()} == {"done"}

@@ -19,11 +19,11 @@ import hpctwin.rms.emulated.server as server_module
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.emulated.cluster import EmulatedCluster
 from hpctwin.rms.emulated.connections import MAX_REQUEST
 from hpctwin.rms.emulated.server import Server
 from hpctwin.rms.events import parse_event
 from hpctwin.rms.records import JobSpec
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 
 
@@ -39,7 +39,7 @@ class Process:
     def begin(self, *options: str) -> EmulatedManager:
         with self.log.open("ab") as log:
             self.running = subprocess.Popen(
-                [sys.executable, "-m", "hpctwin.rms.emulated", str(self.socket), *options],
+                [sys.executable, "-m", "hpctwin.twin.emulated", str(self.socket), *options],
                 stdout=log,
                 stderr=log,
             )
@@ -145,7 +145,7 @@ def in_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, 
     clock = Clock()
     monkeypatch.setattr(server_module, "time", clock)
     server = Server(tmp_path / "c.sock", speed=None, takeover_s=4.0)
-    server.attach(EmulatedCluster(Cluster.uniform(4), publish=server.publish))
+    server.attach(emulated_cluster(Cluster.uniform(4), publish=server.publish))
     assert server._answer({"op": "take_scheduling"})["result"] == "done"  # type: ignore[index,call-overload]
     return server, clock
 
@@ -350,7 +350,7 @@ def test_too_many_connections_are_turned_away_and_room_is_made_again(process: Pr
     ],
 )
 def test_wrong_options_are_told_in_a_line(tmp_path: Path, options, word) -> None:
-    command = [sys.executable, "-m", "hpctwin.rms.emulated", str(tmp_path / "c.sock"), *options]
+    command = [sys.executable, "-m", "hpctwin.twin.emulated", str(tmp_path / "c.sock"), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert word in done.stderr
@@ -362,7 +362,7 @@ def test_neither_a_file_nor_a_running_cluster_is_pushed_aside(process: Process) 
     own = process.socket.parent / "thesis.txt"
     own.write_text("years of work")
     for path, word in ((own, "no socket"), (process.socket, "another cluster")):
-        command = [sys.executable, "-m", "hpctwin.rms.emulated", str(path), "--workload", "none"]
+        command = [sys.executable, "-m", "hpctwin.twin.emulated", str(path), "--workload", "none"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 2
         assert word in done.stderr

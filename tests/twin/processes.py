@@ -49,7 +49,7 @@ class Pair:
     def begin_cluster(self, *options: str, faults: dict[str, Any] | None = None) -> None:
         extra = ["--redis", self.redis, "--stream", "events"] if self.redis else []
         self._start(
-            "cluster.log", "-m", "hpctwin.rms.emulated", str(self.socket), "--record",
+            "cluster.log", "-m", "hpctwin.twin.emulated", str(self.socket), "--record",
             "--faults", json.dumps(faults or {}), *extra, *options,
         )  # fmt: skip
         self.wait(self._answers, 60)

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, generate
 from hpctwin.errors import HpctwinError
 from hpctwin.rms import events as ev
-from hpctwin.rms.emulated import EmulatedCluster, Faults
+from hpctwin.rms.emulated import Faults
 from hpctwin.twin.bus import BATCH, LocalBus
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from hpctwin.twin.recording import Player, Recorder, read_recording
 
@@ -124,7 +125,7 @@ def test_a_recorded_run_played_again_ends_in_the_same_state(tmp_path: Path) -> N
     path = tmp_path / "r.jsonl"
     recorder = Recorder(LocalBus(), path)
     faults = Faults(duplicated=0.2, reordered=0.2, mtbf_s=50_000)
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         Cluster.uniform(32), generate("four-phase"), publish=recorder.bus.publish, faults=faults
     )
     first = cluster.snapshot()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hpctwin import Cluster
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobSpec
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.replaying import decide_again, restored_core
 from hpctwin.twin.runner import Twin
@@ -20,7 +20,7 @@ from tests.twin.test_runner import Manager
 
 def run(path: Path, turns: int, end: bool, **core: Any) -> Twin:
     bus = LocalBus()
-    cluster = EmulatedCluster(Cluster.uniform(4), publish=bus.publish)
+    cluster = emulated_cluster(Cluster.uniform(4), publish=bus.publish)
     for number in range(6):
         cluster.submit(
             JobSpec(id=f"j{number}", submit_s=0.0, nodes=3, walltime_s=60.0 * (number + 1))

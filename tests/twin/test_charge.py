@@ -16,13 +16,13 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.model.file_lock import FileLock
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.charge import Charge
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.lock import ClusterLock
 from hpctwin.twin.runner import Twin
@@ -172,7 +172,7 @@ class Pair:
     """Two twins of one cluster."""
 
     def __init__(self, folder: Path, **act: Any) -> None:
-        self.manager = Manager(EmulatedCluster(Cluster.uniform(4)))
+        self.manager = Manager(emulated_cluster(Cluster.uniform(4)))
         self.twins = []
         for name in ("one", "two"):
             (folder / name).mkdir()
@@ -254,7 +254,7 @@ def test_a_missing_heartbeat_folder_keeps_the_twin_out_without_flapping(
 ) -> None:
     path = tmp_path / "away" / "alive"
     config = TwinConfig.of({"manager": {"kind": "slurm", "heartbeat": str(path)}})
-    cluster = EmulatedCluster(Cluster.uniform(1))
+    cluster = emulated_cluster(Cluster.uniform(1))
     charge = Charge(config, Manager(cluster))
     for _ in range(50):
         assert not charge.keep(0)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, generate
 from hpctwin.rms import events as ev
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
 from hpctwin.twin import ahead
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import CoreSettings, ObjectiveSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
+from hpctwin.twin.emulated import emulated_cluster
 
 NODES = 8
 
@@ -40,7 +40,7 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 def decisions(workload: Workload, core: Core, nodes: int = NODES) -> list[Decision]:
     made: list[Decision] = []
-    cluster = EmulatedCluster(Cluster.uniform(nodes), workload, publish=core.take_event)
+    cluster = emulated_cluster(Cluster.uniform(nodes), workload, publish=core.take_event)
     drive(cluster, core, watch=made.append)
     assert cluster.ended == len(workload)
     return made
@@ -74,7 +74,7 @@ def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
     core = Core(ALL)
     other: list[Core] = []
     made: list[tuple[Decision | None, Decision | None]] = []
-    cluster = EmulatedCluster(
+    cluster = emulated_cluster(
         Cluster.uniform(NODES),
         workload,
         publish=lambda e: [c.take_event(e) for c in (core, *other)],
@@ -226,7 +226,7 @@ def test_the_predictor_takes_the_mean_of_the_users_last_two_jobs_but_not_more_th
         walltime_s=[99, 99, 99, 15],
         nodes=[1] * 4,
     )
-    cluster = EmulatedCluster(Cluster.uniform(2), workload, publish=core.take_event)
+    cluster = emulated_cluster(Cluster.uniform(2), workload, publish=core.take_event)
     core.take_snapshot(cluster.snapshot())
     seen = []
     for until_s in (50, 150, 250, 300):

@@ -13,12 +13,12 @@ import pytest
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin import explain, journal
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.explain import explain_job, why_policy
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.objective import Objective
@@ -33,7 +33,7 @@ class Watched:
 
     def __init__(self, folder: Path, **body: Any) -> None:
         bus = LocalBus()
-        self.cluster = EmulatedCluster(Cluster.uniform(4), publish=bus.publish)
+        self.cluster = emulated_cluster(Cluster.uniform(4), publish=bus.publish)
         self.path = folder / "j.sqlite"
         self.config = TwinConfig.of(
             {

@@ -17,6 +17,7 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.runner import Twin
 
@@ -86,7 +87,7 @@ class Setting:
         self.bus = LocalBus()
         self.lose = 0
         own = config.pop("own", "fcfs+easy")
-        self.cluster = EmulatedCluster(Cluster.uniform(8), policy=own, publish=self.publish)
+        self.cluster = emulated_cluster(Cluster.uniform(8), policy=own, publish=self.publish)
         self.manager = Manager(self.cluster)
         body = {
             "manager": {"kind": "emulated", "address": "none"},

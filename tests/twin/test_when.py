@@ -10,10 +10,10 @@ import pytest
 
 from hpctwin.cli import main
 from hpctwin.model import Cluster
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobSpec
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.runner import Twin
 from hpctwin.twin.when import picture_of, when_job, when_request
@@ -101,7 +101,7 @@ def test_a_policy_that_is_not_known_is_said_to_be_assumed(config: Path) -> None:
 
 def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path: Path) -> None:
     bus = LocalBus()
-    cluster = EmulatedCluster(Cluster.uniform(8), publish=bus.publish)
+    cluster = emulated_cluster(Cluster.uniform(8), publish=bus.publish)
     body = {
         "manager": {"kind": "emulated", "address": "nobody-answers-here"},
         "act": {"mode": "act"},

@@ -85,7 +85,7 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
     address = folder / "cluster.sock"
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "hpctwin.rms.emulated", str(address), "--nodes", str(NODES),
+            sys.executable, "-m", "hpctwin.twin.emulated", str(address), "--nodes", str(NODES),
             "--options", json.dumps({"seed": seed}), "--speed", speed, "--wait", "--record",
         ],
         stderr=subprocess.DEVNULL,

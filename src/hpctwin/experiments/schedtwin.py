@@ -17,11 +17,11 @@ from hpctwin.metrics import kiviat_area, kiviat_scores
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import parse_policy
 from hpctwin.rms import events as ev
-from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.simulation import Simulation
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.objective import METRICS, Objective
 
 __all__ = [
@@ -131,7 +131,7 @@ def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) 
                 seen[event.job_id][2] = event.time_s
         core.take_event(event)
 
-    cluster = EmulatedCluster(Cluster.uniform(nodes), jobs, publish=publish)
+    cluster = emulated_cluster(Cluster.uniform(nodes), jobs, publish=publish)
     driven = drive(cluster, core)
     row = row_of(TWIN, seed, list(seen.values()), nodes)
     total = sum(driven.started_by.values())

@@ -15,7 +15,7 @@ from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
 
 if TYPE_CHECKING:
-    from hpctwin.rms.present import Present
+    from hpctwin.twin.present import Present
 
 __all__ = ["Past", "WhatIf", "look_ahead"]
 

@@ -28,7 +28,7 @@ from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
 
 if TYPE_CHECKING:
-    from hpctwin.rms.present import Present
+    from hpctwin.twin.present import Present
 
 __all__ = ["Core", "StartedJob"]
 
@@ -394,7 +394,7 @@ class Core:
         arrivals: Sequence[JobSpec],
     ) -> Present:
         # Who only asks how things stand does not wait for the simulator to be loaded.
-        from hpctwin.rms.present import present
+        from hpctwin.twin.present import present
 
         mirror = self.mirror
         return present(

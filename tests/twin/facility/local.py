@@ -15,6 +15,7 @@ from hpctwin.rms.gate import JobRequest, SubmittedJob
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
+from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.site import Site
@@ -125,7 +126,7 @@ class Hall:
         for name in clusters:
             bus = LocalBus()
             nodes = next(c for c in self.facility.clusters if c.name == name).nodes or 1
-            emulated = EmulatedCluster(
+            emulated = emulated_cluster(
                 Cluster.uniform(nodes, name=name), publish=bus.publish, record=True
             )
             manager = LocalManager(emulated)

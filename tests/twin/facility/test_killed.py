@@ -33,7 +33,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     processes = [
         subprocess.Popen(
             [
-                sys.executable, "-m", "hpctwin.rms.emulated", str(folder / f"{name}.sock"),
+                sys.executable, "-m", "hpctwin.twin.emulated", str(folder / f"{name}.sock"),
                 "--name", name, "--nodes", "8", "--workload", "none", "--speed", "1000", "--record",
             ],
             stderr=subprocess.DEVNULL,

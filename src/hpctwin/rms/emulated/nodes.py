@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from hpctwin.errors import HpctwinError
-from hpctwin.model import PER_NODE, Cluster, Partition
+from hpctwin.model import PER_NODE, Cluster, Partition, Reservation
+from hpctwin.model.cluster import parse_nodes
 from hpctwin.rms.records import JobSpec, NodeRecord, NodeReservation
 
-__all__ = ["NodeState", "Nodes"]
+__all__ = ["NodeState", "Nodes", "planned_reservations"]
 
 NodeState = Literal["up", "down", "drained"]
 
@@ -177,3 +178,38 @@ class Nodes:
             return False
         amounts = [(getattr(group, name), getattr(spec, name)) for name in PER_NODE]
         return all(has is None or has >= needs for has, needs in amounts)
+
+
+def planned_reservations(
+    machine: Cluster, names: Sequence[str], zero_s: float
+) -> list[NodeReservation]:
+    """The reservations that a machine's description has, as a resource manager tells of them.
+
+    Args:
+        machine: the description.
+        names: of the nodes.
+        zero_s: the time zero of the description.
+    """
+    found: dict[str, NodeReservation] = {}
+    for number, window in enumerate(machine.reservations):
+        name = f"{window.name}-{number + 1}" if window.name in found else window.name
+        found[name] = NodeReservation(
+            name=name,
+            start_s=zero_s + window.start,
+            end_s=zero_s + window.end,
+            node_names=tuple(names[n] for n in _nodes_of(window, machine)),
+        )
+    return list(found.values())
+
+
+def _nodes_of(window: Reservation, machine: Cluster) -> list[int]:
+    """Node numbers of a reservation of the machine; none where it has all."""
+    if window.groups is None and window.nodes is None:
+        return []
+    numbers = set(parse_nodes(window.nodes, machine.node_count)) if window.nodes else set()
+    first = 0
+    for group in machine.nodes:
+        if group.name in (window.groups or ()):
+            numbers.update(range(first, first + group.count))
+        first += group.count
+    return sorted(numbers)

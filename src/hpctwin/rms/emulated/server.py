@@ -21,7 +21,6 @@ from hpctwin.rms.emulated.cluster import EmulatedCluster
 from hpctwin.rms.emulated.connections import MAX_REQUEST, Feeds, Listener, Request
 from hpctwin.rms.events import Event, event_json
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.present import present
 from hpctwin.rms.records import JobRecord, JobSpec, NodeReservation
 
 __all__ = ["MAX_REQUEST", "Server"]
@@ -91,7 +90,7 @@ class Server:
         """
         listener = Listener(self.path, self._requests, self._feeds, self._stop)
         # The engine takes a second to load, or more where it must be compiled first.
-        loading = threading.Thread(target=_load_engine, args=(self.cluster,), daemon=True)
+        loading = threading.Thread(target=_warm_up, args=(self.cluster,), daemon=True)
         loading.start()
         self._set_clock()
         try:
@@ -267,9 +266,9 @@ def _seconds(value: Any) -> float:
     return seconds
 
 
-def _load_engine(cluster: EmulatedCluster) -> None:
-    """Plan one small job, so that no client waits for the engine to be loaded or compiled later."""
+def _warm_up(cluster: EmulatedCluster) -> None:
+    """Plan one small job, so that no client waits for the planner to be loaded or compiled later."""
     job = JobRecord(spec=JobSpec(id="1", submit_s=0.0, nodes=1, walltime_s=1.0))
     with contextlib.suppress(HpctwinError):
         machine = cluster.machine.model_copy(update={"partitions": ()})
-        present(machine, [job], list(cluster.nodes.records), (), 0.0, cluster.policy).starts()
+        cluster.plan(machine, [job], list(cluster.nodes.records), (), 0.0)

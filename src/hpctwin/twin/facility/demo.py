@@ -47,7 +47,7 @@ def demo_facility(
             processes.append(
                 subprocess.Popen(
                     [
-                        sys.executable, "-m", "hpctwin.rms.emulated", str(folder / f"{name}.sock"),
+                        sys.executable, "-m", "hpctwin.twin.emulated", str(folder / f"{name}.sock"),
                         "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
                         "--options", json.dumps({"seed": 2 * seed + number}), "--record",
                     ],

@@ -13,11 +13,11 @@ from hpctwin.policies import Policy
 from hpctwin.rms import events as ev
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager
-from hpctwin.rms.present import present
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.bus import Bus
 from hpctwin.twin.expect import Expectations, Predictor
 from hpctwin.twin.mirror import Mirror
+from hpctwin.twin.present import present
 
 __all__ = ["Site"]
 

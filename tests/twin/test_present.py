@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hpctwin import Simulation, make_policy
 from hpctwin.engine import layout
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.rms.present import CORRECTIONS_MS, id_key, present, remaining_end_ms
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.twin.present import CORRECTIONS_MS, id_key, present, remaining_end_ms
 from tests import strategies
-from tests.rms.present_cases import EPOCH_S, node_name, records_of
+from tests.twin.present_cases import EPOCH_S, node_name, records_of
 
 UP = [NodeRecord(name=node_name(n)) for n in range(4)]
 FCFS = make_policy("fcfs")

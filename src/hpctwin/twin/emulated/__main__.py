@@ -1,4 +1,4 @@
-"""``python -m hpctwin.rms.emulated``: an emulated cluster as a process."""
+"""``python -m hpctwin.twin.emulated``: an emulated cluster as a process."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
-from hpctwin.rms.emulated.cluster import EmulatedCluster
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.server import Server
+from hpctwin.twin.emulated import emulated_cluster
 
 app = App(name="hpctwin-emulated", help="An emulated cluster with a socket.")
 
@@ -82,7 +82,7 @@ def serve(
         raise ConfigError(f"faults{where}: {fault['msg']}") from error
     server = Server(socket, speed=pace, takeover_s=takeover, wait=wait)
     server.attach(
-        EmulatedCluster(
+        emulated_cluster(
             machine, jobs, publish=server.publish, faults=wrong, policy=policy, start_s=start,
             run=run, record=record,
         )

@@ -1,0 +1,236 @@
+"""The jobs of an emulated cluster from their start to their end, and why one may not start."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.rms import events as ev
+from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
+from hpctwin.rms.emulated.dependencies import ENDED, STARTED, WELL, Dependencies, Job, Past
+from hpctwin.rms.emulated.faults import Channel, Faults
+from hpctwin.rms.emulated.nodes import Nodes
+from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
+
+__all__ = ["JobLife"]
+
+
+class JobLife:
+    """Starts, ends and throws back jobs, and tells of each.
+
+    Args:
+        machine: nodes, partitions and resources.
+        faults: what goes wrong.
+        publish: takes each event.
+        now_s: the beginning of its clock.
+        run: name of its first run, a number.
+        awaited: jobs that others will depend on.
+        record: keep ``history``: time, job and what happened to it.
+    """
+
+    def __init__(
+        self,
+        machine: Cluster,
+        faults: Faults,
+        publish: Callable[[ev.Event], None],
+        now_s: float,
+        run: int,
+        awaited: Iterable[str],
+        *,
+        record: bool,
+    ) -> None:
+        self.machine = machine
+        self.faults = faults
+        self.now_s = now_s
+        self.run = str(run)
+        self.seq = 0
+        self.jobs: dict[str, Job] = {}
+        self.ended = 0
+        self.history: list[tuple[float, str, str]] | None = [] if record else None
+        self.nodes = Nodes(machine)
+        self.agenda = Agenda()
+        self._waiting = 0
+        self._used = dict.fromkeys(machine.resources, 0)
+        self._dependencies = Dependencies(self.jobs, awaited)
+        self._look = False
+        self._channel = Channel(publish, faults, partial(self.agenda.put, OTHER))
+        self._cleanups = faults.draws("cleanups")
+
+    # --- why not ---------------------------------------------------------------------------------
+
+    def _never(self, spec: JobSpec) -> str | None:
+        """Why a new job could never run here."""
+        if spec.id in self.jobs:
+            return f"job {spec.id} is there already"
+        return self._dependencies.why_never(spec) or self._too_large(spec)
+
+    def _too_large(self, spec: JobSpec) -> str | None:
+        """Why a job could not run on the whole cluster, empty and healthy."""
+        partition = self.nodes.partition_of(spec)
+        if partition is None:
+            named = f"partition {spec.partition!r}" if spec.partition else "default partition"
+            return f"there is no {named}"
+        if spec.nodes > self.nodes.eligible_count(spec):
+            return f"job {spec.id} asks for {spec.nodes} nodes, more than could take it"
+        if not partition.min_nodes <= spec.nodes <= (partition.max_nodes or math.inf):
+            return f"job {spec.id}: partition {partition.name} takes no jobs of {spec.nodes} nodes"
+        if spec.walltime_s > (partition.max_walltime or math.inf):
+            return f"job {spec.id}: its walltime is longer than partition {partition.name} allows"
+        for name, amount in spec.resources.items():
+            has = self.machine.resources.get(name, 0)
+            if amount > has:
+                return f"job {spec.id} asks for {amount} of {name}, there are {has}"
+        return None
+
+    def _why_not(self, job: Job) -> str | None:
+        """Why a job may not start now, whatever nodes are free."""
+        spec = job.record.spec
+        if job.record.start_s is not None:
+            return f"job {spec.id} does not wait"
+        if spec.held:
+            return f"job {spec.id} is held"
+        if spec.dependencies:
+            return f"job {spec.id} waits for job {spec.dependencies[0].on}"
+        if spec.not_before_s is not None and spec.not_before_s > self.now_s:
+            return f"job {spec.id} may not start before {spec.not_before_s:g}"
+        for name, amount in spec.resources.items():
+            if self._used.get(name, 0) + amount > self.machine.resources.get(name, 0):
+                return f"not enough of {name} is free"
+        return None
+
+    # --- from start to end -----------------------------------------------------------------------
+
+    def _begin(self, job: Job, nodes: tuple[int, ...]) -> None:
+        spec = job.record.spec
+        self.nodes.hold(nodes, spec.id)
+        for name, amount in spec.resources.items():
+            if amount:
+                self._used[name] += amount
+        names = tuple(self.nodes.names[node] for node in nodes)
+        job.record = JobRecord.model_construct(
+            spec=spec, start_s=self.now_s, node_names=names, requeues=job.record.requeues
+        )
+        job.nodes = nodes
+        if job.first_start_s is None:
+            job.first_start_s = self.now_s
+        self._waiting -= 1
+        lasts_s = job.runtime_s
+        if (speed := self.nodes.slowest(nodes)) != 1:
+            lasts_s = math.ceil(round(lasts_s * MS_PER_S) / speed) / MS_PER_S
+        reason = "exit" if lasts_s <= spec.walltime_s else "walltime"
+        end_s = self.now_s + min(lasts_s, spec.walltime_s)
+        job.end = self.agenda.put(END, end_s, partial(self._finish, job, reason))
+        self._note(spec.id, "started")
+        self._tell(ev.JobStarted, job_id=spec.id, node_names=names)
+        self._settle(spec.id, STARTED)
+
+    def _finish(self, job: Job, reason: str) -> None:
+        """A job is over; its nodes are free when they are cleaned up."""
+        if self.faults.cleanup_s == 0:
+            self._end(job, reason)
+            return
+        self.agenda.drop(job.end)
+        job.ending = reason
+        clean_s = self.now_s + self._cleanups.random() * self.faults.cleanup_s
+        job.end = self.agenda.put(END, clean_s, partial(self._end, job, reason))
+
+    def _end(self, job: Job, reason: str) -> None:
+        job_id = job.record.spec.id
+        well = reason == "exit" and not job.fails
+        self._give_back(job)
+        self._note(job_id, reason)
+        self._tell(ev.JobEnded, job_id=job_id, reason=reason, exit_code=0 if well else 1)
+        self._clear_away(self._gone(job, well))
+
+    def _clear_away(self, doomed: list[Job]) -> None:
+        """Delete jobs that wait, and those that can never run without them."""
+        queue = deque(doomed)
+        while queue:
+            job = queue.popleft()
+            job_id = job.record.spec.id
+            if job_id in self.jobs:
+                self._waiting -= 1
+                self._note(job_id, "deleted")
+                self._tell(ev.JobDeleted, job_id=job_id)
+                queue += self._gone(job, False)
+
+    def _gone(self, job: Job, well: bool) -> list[Job]:
+        """A job is no more; those that can never run without it."""
+        job_id = job.record.spec.id
+        del self.jobs[job_id]
+        self.ended += 1
+        self._dependencies.remember(job_id, Past(job.first_start_s, self.now_s, well))
+        self._changed()
+        return self._settle(job_id, WELL if well else ENDED)
+
+    def _throw_back(self, job: Job) -> None:
+        self._give_back(job)
+        requeues = job.record.requeues + 1
+        job.record = JobRecord.model_construct(spec=job.record.spec, requeues=requeues)
+        self._waiting += 1
+        self._note(job.record.spec.id, "requeued")
+        self._tell(ev.JobRequeued, job_id=job.record.spec.id, requeues=requeues)
+
+    def _give_back(self, job: Job) -> None:
+        spec = job.record.spec
+        self.nodes.give_back(job.nodes, spec.id)
+        job.nodes = ()
+        self.agenda.drop(job.end)
+        job.end = None
+        for name, amount in spec.resources.items():
+            if amount:
+                self._used[name] -= amount
+
+    # --- dependencies ----------------------------------------------------------------------------
+
+    def _settle(self, job_id: str, kinds: tuple[str, ...], *, tell: bool = False) -> list[Job]:
+        """Strike out the dependencies on a job that have come true.
+
+        Args:
+            job_id: the job that has started or is gone.
+            kinds: the kinds of dependency that are true now.
+            tell: whether events have to tell, since none has told of the job itself.
+
+        Returns:
+            Once the job is gone, those whose dependency on it cannot come true any more.
+        """
+        settled = self._dependencies.settle(job_id, kinds)
+        for other, true, left in settled.fulfilled:
+            self._strike_out(other, true, left, tell=tell)
+        return settled.doomed
+
+    def _strike_out(
+        self, job: Job, true: list[JobDependency], left: tuple[JobDependency, ...], *, tell: bool
+    ) -> None:
+        changes: dict[str, Any] = {"dependencies": left}
+        delay_s = max(edge.delay_s for edge in true)
+        spec = job.record.spec
+        if delay_s > 0:
+            due_s = max(self.now_s + delay_s, spec.not_before_s or 0.0)
+            changes["not_before_s"] = due_s
+            self.agenda.put(OTHER, due_s, self._changed)
+        spec = spec.model_copy(update=changes)
+        job.record = job.record.model_copy(update={"spec": spec})
+        if tell:
+            self._tell(ev.JobModified, job=spec)
+        self._changed()
+
+    # --- telling ---------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self._look = True
+
+    def _tell(self, kind: type[Any], **fields: Any) -> None:
+        self.seq += 1
+        event = kind.model_construct(
+            cluster=self.machine.name, run=self.run, seq=self.seq, time_s=self.now_s, **fields
+        )
+        self._channel.send(event, self.now_s)
+
+    def _note(self, job_id: str, what: str) -> None:
+        if self.history is not None:
+            self.history.append((self.now_s, job_id, what))
