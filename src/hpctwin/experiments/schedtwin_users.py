@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from hpctwin.errors import CommandError, ExperimentError
 from hpctwin.rms.commands import Commands
@@ -62,38 +62,18 @@ class User(Protocol):
         """Take jobs away."""
 
 
-class _Asking:
-    """Runs commands with the environment of whoever asks.
+class _ByCommands:
+    """A user who asks by commands, with the environment of whoever runs us.
 
     Args:
-        folder: where the commands are; found on the path if empty.
-        more: added to the environment.
+        conf: the manager's configuration file, where it is not that of the environment.
+        folder: where its commands are; found on the path if empty.
+        options: further options of the submitting command.
         clock: how many times as fast our clock runs.
     """
 
-    def __init__(self, folder: str, more: dict[str, str], clock: float) -> None:
-        self.commands = Commands(
-            folder, timeout_s=TIMEOUT_S * clock, environment={**os.environ, **more}
-        )
-
-    def run(self, name: str, *arguments: str) -> bytes:
-        try:
-            return self.commands.run(name, arguments)
-        except CommandError as error:
-            raise ExperimentError(f"{name} {' '.join(arguments)}: {error}") from error
-
-
-class SlurmUser:
-    """A user of Slurm.
-
-    Args:
-        conf: ``SLURM_CONF``, where it is not that of the environment.
-        folder: where ``sbatch``, ``squeue``, ``sinfo`` and ``scancel`` are.
-        options: further options of ``sbatch``, such as ``--partition=twin``.
-        clock: how many times as fast our clock runs.
-    """
-
-    limit_step_s = 60.0
+    conf_variable: ClassVar[str]
+    limit_step_s: float
 
     def __init__(
         self,
@@ -103,23 +83,39 @@ class SlurmUser:
         options: Sequence[str] = (),
         clock: float = 1.0,
     ) -> None:
-        self._ask = _Asking(folder, {} if conf is None else {"SLURM_CONF": str(conf)}, clock)
+        more = {} if conf is None else {self.conf_variable: str(conf)}
+        self.commands = Commands(
+            folder, timeout_s=TIMEOUT_S * clock, environment={**os.environ, **more}
+        )
         self.options = tuple(options)
+
+    def _ask(self, name: str, *arguments: str) -> bytes:
+        try:
+            return self.commands.run(name, arguments)
+        except CommandError as error:
+            raise ExperimentError(f"{name} {' '.join(arguments)}: {error}") from error
+
+
+class SlurmUser(_ByCommands):
+    """A user of Slurm: ``sbatch``, ``squeue``, ``sinfo`` and ``scancel``; see `_ByCommands`."""
+
+    conf_variable = "SLURM_CONF"
+    limit_step_s = 60.0
 
     def version(self) -> str:
         """See `User`."""
-        return self._ask.run("sinfo", "--version").decode().strip()
+        return self._ask("sinfo", "--version").decode().strip()
 
     def idle_nodes(self) -> int:
         """See `User`."""
-        if self._ask.run("squeue", "-h").strip():
+        if self._ask("squeue", "-h").strip():
             return 0
-        said = self._ask.run("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
+        said = self._ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
         return len(set(said.split()))
 
     def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
         """See `User`."""
-        said = self._ask.run(
+        said = self._ask(
             "sbatch", "--parsable", f"--nodes={nodes}", f"--time={math.ceil(walltime_s / 60)}",
             "--output=/dev/null", "--chdir=/", "--job-name=schedtwin", *self.options,
             "--wrap", f"exec sleep {runs_s:.3f}",
@@ -128,13 +124,13 @@ class SlurmUser:
 
     def jobs(self) -> dict[str, Times]:
         """See `User`."""
-        rows = json.loads(self._ask.run("squeue", "--json", "--states=all"))["jobs"]
+        rows = json.loads(self._ask("squeue", "--json", "--states=all"))["jobs"]
         return {str(row["job_id"]): self._times(row) for row in rows}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """See `User`."""
         if jobs:
-            self._ask.run("scancel", *jobs)
+            self._ask("scancel", *jobs)
 
     @staticmethod
     def _times(row: dict[str, Any]) -> Times:
@@ -152,39 +148,25 @@ class SlurmUser:
         )
 
 
-class PbsUser:
-    """A user of PBS. The server has to keep its history (``job_history_enable``).
+class PbsUser(_ByCommands):
+    """A user of PBS: ``qsub``, ``qstat``, ``pbsnodes`` and ``qdel``; see `_ByCommands`.
 
-    Args:
-        conf: ``PBS_CONF_FILE``, where it is not that of the environment.
-        folder: where ``qsub``, ``qstat``, ``pbsnodes`` and ``qdel`` are.
-        options: further options of ``qsub``, such as ``-q twin``.
-        clock: how many times as fast our clock runs.
+    The server has to keep its history (``job_history_enable``).
     """
 
+    conf_variable = "PBS_CONF_FILE"
     limit_step_s = 1.0
-
-    def __init__(
-        self,
-        *,
-        conf: Path | None = None,
-        folder: str = "",
-        options: Sequence[str] = (),
-        clock: float = 1.0,
-    ) -> None:
-        self._ask = _Asking(folder, {} if conf is None else {"PBS_CONF_FILE": str(conf)}, clock)
-        self.options = tuple(options)
 
     def version(self) -> str:
         """See `User`."""
-        said = self._ask.run("qstat", "--version").decode().strip()
+        said = self._ask("qstat", "--version").decode().strip()
         return "PBS " + said.rpartition("=")[2].strip()
 
     def idle_nodes(self) -> int:
         """See `User`."""
         if any(times.end_s is None for times in self.jobs().values()):
             return 0
-        said = self._ask.run("pbsnodes", "-a", "-v", "-F", "json")
+        said = self._ask("pbsnodes", "-a", "-v", "-F", "json")
         nodes = read_output(said, "pbsnodes", []).get("nodes", {})
         return sum(
             node.get("state") == "free"
@@ -194,7 +176,7 @@ class PbsUser:
 
     def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
         """See `User`."""
-        said = self._ask.run(
+        said = self._ask(
             "qsub", "-N", "schedtwin", "-l", f"select={nodes}:ncpus=1", "-l", "place=vscatter",
             "-l", f"walltime={math.ceil(walltime_s)}", "-koed", "-o", "/dev/null", "-e", "/dev/null",
             *self.options, "--", "/bin/sleep", f"{runs_s:.3f}",
@@ -203,14 +185,14 @@ class PbsUser:
 
     def jobs(self) -> dict[str, Times]:
         """See `User`."""
-        said = read_output(self._ask.run("qstat", "-x", "-f", "-F", "json"), "qstat", [])
+        said = read_output(self._ask("qstat", "-x", "-f", "-F", "json"), "qstat", [])
         return {job_id: self._times(row) for job_id, row in said.get("Jobs", {}).items()}
 
     def cancel(self, jobs: Sequence[str]) -> None:
         """See `User`."""
         if jobs:
             with suppress(ExperimentError):  # qdel fails where one of them has just ended
-                self._ask.run("qdel", *jobs)
+                self._ask("qdel", *jobs)
 
     @staticmethod
     def _times(row: dict[str, Any]) -> Times:

@@ -7,114 +7,64 @@ import math
 import os
 import pwd
 import re
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from hpctwin.errors import CommandError, ConfigError, UnreachableError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.gate import JobRequest, SubmittedJob
-from hpctwin.rms.manager import Outcome
+from hpctwin.rms.gate import CommandGate, JobRequest, ListedJob
 from hpctwin.rms.mark import Mark
 from hpctwin.rms.slurm.values import number
 
 __all__ = ["SlurmGate"]
 
-_ID = re.compile(r"[1-9]\d{0,11}")
 _ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
     "PREEMPTED", "REVOKED", "TIMEOUT",
 }  # fmt: skip
-_UNKNOWN = re.compile(r"timed out|took longer|socket|communication", re.IGNORECASE)
 
 
-class SlurmGate:
-    """Jobs run as whoever submits them; scripts are handed to ``sbatch`` as files.
-
-    Only jobs of that user count as submitted with a key: what another user writes into a comment, made up or
-    copied, adopts nothing and cancels nothing.
+class SlurmGate(CommandGate):
+    """See `CommandGate`; the owner of the jobs is ours, or the user that ``--uid`` among the options names.
 
     Args:
         commands: Slurm's.
         mark: what is written into comments.
         options: further options of ``sbatch``, such as ``--chdir=/scratch``.
         changed: called when a job was submitted or admitted: there will be news of it.
+
+    Raises:
+        ConfigError: there is no such user.
     """
+
+    manager = "Slurm"
+    submitter = "sbatch"
+    admitter = ("scontrol", "release")
+    canceller = ("scancel",)
+    id = re.compile(r"[1-9]\d{0,11}")
+    lost = re.compile(r"timed out|took longer|socket|communication", re.I)
 
     def __init__(
         self,
         commands: Commands,
         mark: Mark,
-        options: tuple[str, ...] = (),
+        options: Sequence[str] = (),
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        self.commands = commands
-        self.mark = mark
-        self.owner = _owner(options)
-        self.options = options
-        self.changed = changed
+        super().__init__(commands, mark, _owner(options), options, changed)
 
-    def submit(self, job: JobRequest, *, delay_s: float = 0.0) -> tuple[Outcome, str]:
-        """See `Gate`."""
-        with tempfile.NamedTemporaryFile("w", suffix=".sh", encoding="utf-8") as script:
-            script.write(job.script or "#!/bin/sh\n")
-            script.flush()
-            try:
-                said = self.commands.run(
-                    "sbatch", [*self._asked(job, delay_s), *self.options, script.name]
-                )
-            except CommandError as error:
-                # An error that is not the controller's word leaves open whether the job got in.
-                lost = _UNKNOWN.search(str(error)) is not None
-                return Outcome("unknown" if lost else "refused", str(error)), ""
-            except UnreachableError as error:
-                return Outcome("unknown", str(error)), ""
-        job_id = said.decode(errors="replace").strip().partition(";")[0]
-        if not _ID.fullmatch(job_id):
-            return Outcome("unknown", f"sbatch said {job_id!r}, not a job number"), ""
-        self.changed()
-        return Outcome("done"), job_id
-
-    def jobs(self) -> dict[str, list[SubmittedJob]]:
-        """See `Gate`."""
+    def _listed(self) -> Iterator[ListedJob]:
         try:
-            said = json.loads(self.commands.run("squeue", ["--json"]))
-            rows = said["jobs"]
+            rows = json.loads(self.commands.run("squeue", ["--json"]))["jobs"]
         except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise UnreachableError("Slurm: squeue gave no list of jobs in JSON") from error
-        found: dict[str, list[SubmittedJob]] = {}
         for row in rows:
-            key = self.mark.key(_text(row.get("comment")))
-            if key is None or number(row.get("user_id")) != self.owner:
-                continue
-            if _ENDED & set(_states(row)):
-                continue
-            one = SubmittedJob(str(row["job_id"]), _held(row))
-            found.setdefault(key, []).append(one)
-        return {key: sorted(jobs, key=lambda job: int(job.id)) for key, jobs in found.items()}
-
-    def admit(self, job_id: str) -> Outcome:
-        """See `Gate`."""
-        return self._do("scontrol", "release", job_id)
-
-    def cancel(self, job_id: str) -> Outcome:
-        """See `Gate`."""
-        return self._do("scancel", job_id)
-
-    def _do(self, name: str, *arguments: str) -> Outcome:
-        if not _ID.fullmatch(arguments[-1]):
-            return Outcome("refused", f"{arguments[-1]!r} is not a job number of Slurm")
-        try:
-            self.commands.run(name, arguments)
-        except CommandError as error:
-            return Outcome("refused", str(error))
-        except UnreachableError as error:
-            return Outcome("unknown", str(error))
-        self.changed()
-        return Outcome("done")
+            if not _ENDED & set(_states(row)):
+                owner = number(row.get("user_id"))
+                yield ListedJob(_text(row.get("comment")), owner, str(row["job_id"]), _held(row))
 
     def _asked(self, job: JobRequest, delay_s: float) -> list[str]:
         asked = {
@@ -134,7 +84,7 @@ class SlurmGate:
         return ["--parsable", "--hold", *options]
 
 
-def _owner(options: tuple[str, ...]) -> int:
+def _owner(options: Sequence[str]) -> int:
     """Whose jobs ``sbatch`` submits: ours, or of the user that its option ``--uid`` names.
 
     Raises:
