@@ -243,7 +243,7 @@ def when(waiting: int = 2000, times: int = 7) -> None:
                 took, used = [], []
                 for _ in range(times):
                     with journal.writing():
-                        twin._write_status()
+                        twin.teller.write()
                     before, begin = os.times(), time.perf_counter()
                     command = [sys.executable, "-m", "hpctwin", "when", *arguments, "--json"]
                     done = subprocess.run(

@@ -227,7 +227,7 @@ def test_a_twin_that_only_observes_keeps_nobody_out(tmp_path: Path) -> None:
     pair = Pair(tmp_path, mode="observe")
     pair.turn()
     pair.turn()
-    assert not any(twin.charge.held() for twin in pair.twins)
+    assert not any(twin.command.charge.held() for twin in pair.twins)
     assert [twin.status()["kept_out"] for twin in pair.twins] == [None, None]
     for twin in pair.twins:
         twin.end()

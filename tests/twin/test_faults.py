@@ -133,7 +133,7 @@ def test_a_job_that_has_begun_unseen_and_is_refused_leaves_the_twin_in_charge(
     setting.manager.look_age_s = 4.0
     setting.manager.refuses = Outcome("refused", "job 2: Job is no longer pending execution")
     setting.manager.until_s.clear()
-    leaser, calls = setting.twin.leaser, len(setting.manager.calls)
+    leaser, calls = setting.twin.command.leaser, len(setting.manager.calls)
     for _ in range(5):
         leaser._next = 0.0
         leaser.renew(None)

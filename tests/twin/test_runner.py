@@ -153,7 +153,7 @@ def test_the_loss_of_the_very_last_event_is_noticed_by_the_next_snapshot(make) -
     assert setting.running() == set()
 
     def resynced() -> bool:
-        setting.twin._next["resync"] = 0.0
+        setting.twin.follower.due["resync"] = 0.0
         return setting.running() == {"1"}
 
     setting.until(resynced)
@@ -263,9 +263,9 @@ def test_by_priority_the_cluster_starts_the_jobs_and_the_twin_only_orders_them(m
     assert setting.running() == {"0"}
     order = {j.spec.id: j.spec.priority for j in setting.cluster.snapshot().jobs}
     assert order["3"] > order["2"] > order["1"]
-    sent = setting.twin.actor.done
+    sent = setting.twin.command.actor.done
     setting.turn(5)
-    assert setting.twin.actor.done == sent  # in order already: nothing more is sent
+    assert setting.twin.command.actor.done == sent  # in order already: nothing more is sent
     setting.cluster.advance(31)
     assert setting.running() == {"3"}
     assert setting.manager.started == []

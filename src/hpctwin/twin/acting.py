@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.manager import Outcome, ResourceManager
+from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
-from hpctwin.twin.core import Core
+from hpctwin.twin.follow import Follower
 from hpctwin.twin.guard import Guard
-from hpctwin.twin.journal import Journal
 from hpctwin.twin.reorder import raised
 
 __all__ = ["Actor"]
@@ -27,27 +25,14 @@ class Actor:
     Args:
         settings: what the twin may do.
         guard: asked before each action.
-        core: told what was asked and refused.
-        manager: the resource manager.
-        journal: has each action before it is sent.
-        now_s: the present by the cluster's clock.
+        follower: whose core is told what was asked and refused, and whose journal has each action before
+            it is sent.
     """
 
-    def __init__(
-        self,
-        settings: ActSettings,
-        guard: Guard,
-        core: Core,
-        manager: ResourceManager,
-        journal: Journal,
-        now_s: Callable[[], float],
-    ) -> None:
+    def __init__(self, settings: ActSettings, guard: Guard, follower: Follower) -> None:
         self.settings = settings
         self.guard = guard
-        self.core = core
-        self.manager = manager
-        self.journal = journal
-        self.now_s = now_s
+        self.follower = follower
         self.done = 0
         self.refused = 0
         self._set: dict[str, tuple[float, float]] = {}
@@ -55,8 +40,8 @@ class Actor:
     def asked_already(self, starts: tuple[str, ...]) -> bool:
         """Whether each of these starts waits for a person already; true where there is none."""
         asked: set[str] = set()
-        for row, _ in self.journal.approvals("pending"):
-            found = self.journal.read_decision(row)
+        for row, _ in self.follower.journal.approvals("pending"):
+            found = self.follower.journal.read_decision(row)
             asked.update(found["starts"] if found else ())
         return asked.issuperset(starts)
 
@@ -67,18 +52,22 @@ class Actor:
         """
         planned = []
         if self.settings.by == "lease":
-            leases = self.manager.leases()
+            leases = self.follower.manager.leases()
             starts = tuple(job_id for job_id in starts if job_id in leases)
         at_s = time.time()
         for job_id in starts:
             why_not = self.guard.refuses("start", at_s)
-            action = self.journal.intend(decision, "start", job_id, at_s)
+            action = self.follower.journal.intend(decision, "start", job_id, at_s)
             if why_not is not None:
-                self.journal.outcome(action, Outcome("refused", f"withheld: {why_not}"), 0.0)
+                self.follower.journal.outcome(
+                    action, Outcome("refused", f"withheld: {why_not}"), 0.0
+                )
                 continue
-            now_s = self.now_s()
-            self.journal.input("asked", json.dumps({"job_id": job_id, "time_s": now_s}), at_s)
-            self.core.asked_to_start(job_id, now_s)
+            now_s = self.follower.now_s()
+            self.follower.journal.input(
+                "asked", json.dumps({"job_id": job_id, "time_s": now_s}), at_s
+            )
+            self.follower.core.asked_to_start(job_id, now_s)
             planned.append((action, job_id))
         return planned
 
@@ -101,22 +90,22 @@ class Actor:
                 outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
         if not outcomes:
             return
-        with self.journal.writing():
+        with self.follower.journal.writing():
             for action, job_id, outcome, took_ms in outcomes:
-                self.journal.outcome(action, outcome, took_ms)
+                self.follower.journal.outcome(action, outcome, took_ms)
                 if outcome.result == "done":
                     self.done += 1
                 elif outcome.result == "refused":
                     logger.warning("start of job %s refused: %s", job_id, outcome.reason)
                     self.refused += 1
-                    now_s = self.now_s()
+                    now_s = self.follower.now_s()
                     body = json.dumps({"job_id": job_id, "time_s": now_s})
-                    self.journal.input("refused", body, time.time())
-                    self.core.refused(job_id, now_s)
+                    self.follower.journal.input("refused", body, time.time())
+                    self.follower.core.refused(job_id, now_s)
 
     def _admit(self, job_ids: list[str]) -> dict[str, Outcome]:
         try:
-            return self.manager.admit(job_ids)
+            return self.follower.manager.admit(job_ids)
         except UnreachableError as error:
             return dict.fromkeys(job_ids, Outcome("unknown", str(error)))
 
@@ -124,7 +113,7 @@ class Actor:
         if self.guard.killed():
             return Outcome("refused", "withheld: kill switch")
         try:
-            return self.manager.start(job_id)
+            return self.follower.manager.start(job_id)
         except UnreachableError as error:
             return Outcome("unknown", str(error))
 
@@ -134,10 +123,10 @@ class Actor:
         Before they are sent; inside `Journal.writing`.
         """
         at_s = time.time()
-        waiting = [j.spec for j in self.core.mirror.jobs.values() if j.start_s is None]
+        waiting = [j.spec for j in self.follower.core.mirror.jobs.values() if j.start_s is None]
         priority = {spec.id: spec.priority for spec in waiting if not spec.held}
         # The mirror is late, and a change may not have been done in the end.
-        late_s = at_s - self.core.settings.start_patience
+        late_s = at_s - self.follower.core.settings.start_patience
         self._set = {i: s for i, s in self._set.items() if i in priority and s[1] > late_s}
         priority |= {i: max(value, priority[i]) for i, (value, _) in self._set.items()}
         expected = sorted(
@@ -145,7 +134,7 @@ class Actor:
             for f in made.forecasts
             if f.job_id in priority and f.start_s is not None
         )
-        highest, step = self.manager.priorities
+        highest, step = self.follower.manager.priorities
         changes = raised([job_id for _, _, job_id in expected], priority, step)
         if changes and changes[-1][1] > highest:
             logger.warning("the queue is not put in order: no priority is left above those in use")
@@ -153,9 +142,11 @@ class Actor:
         planned = []
         for job_id, value in changes:
             why_not = self.guard.refuses("set_priority", at_s)
-            action = self.journal.intend(decision, "set_priority", job_id, at_s)
+            action = self.follower.journal.intend(decision, "set_priority", job_id, at_s)
             if why_not is not None:
-                self.journal.outcome(action, Outcome("refused", f"withheld: {why_not}"), 0.0)
+                self.follower.journal.outcome(
+                    action, Outcome("refused", f"withheld: {why_not}"), 0.0
+                )
                 continue
             planned.append((action, job_id, value))
         return planned
@@ -168,7 +159,7 @@ class Actor:
         for action, job_id, value in planned:
             begin = time.perf_counter()
             try:
-                outcome = self.manager.set_priority(job_id, value)
+                outcome = self.follower.manager.set_priority(job_id, value)
             except UnreachableError as error:
                 outcome = Outcome("unknown", str(error))
             if outcome.result == "done":
@@ -178,9 +169,9 @@ class Actor:
                 logger.warning("priority of job %s not changed: %s", job_id, outcome.reason)
                 self.refused += 1
             outcomes.append((action, outcome, 1e3 * (time.perf_counter() - begin)))
-        with self.journal.writing():
+        with self.follower.journal.writing():
             for action, outcome, took_ms in outcomes:
-                self.journal.outcome(action, outcome, took_ms)
+                self.follower.journal.outcome(action, outcome, took_ms)
 
     def send_approved(self) -> None:
         """Send what a person has approved; what was not answered in time lapses."""
@@ -188,23 +179,23 @@ class Actor:
             return
         at_s = time.time()
         planned = []
-        approved = self.journal.approvals("approved")
+        approved = self.follower.journal.approvals("approved")
         late = [
             row
-            for row, since_s in self.journal.approvals("pending")
+            for row, since_s in self.follower.journal.approvals("pending")
             if at_s - since_s > self.settings.approve_within or not self._still_wait(row)
         ]
         if not approved and not late:
             return
-        with self.journal.writing():
+        with self.follower.journal.writing():
             for row in late:
-                self.journal.approve(row, "lapsed")
+                self.follower.journal.approve(row, "lapsed")
             for row, _ in approved:
-                self.journal.approve(row, "done")
+                self.follower.journal.approve(row, "done")
                 planned += self.plan(row, self._still_wait(row))
         self.send(planned)
 
     def _still_wait(self, decision: int) -> tuple[str, ...]:
         """The jobs that a decision would start and that still wait."""
-        found = self.journal.read_decision(decision)
-        return tuple(j for j in found["starts"] if self.core.waits(j)) if found else ()
+        found = self.follower.journal.read_decision(decision)
+        return tuple(j for j in found["starts"] if self.follower.core.waits(j)) if found else ()

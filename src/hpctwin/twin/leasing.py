@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.manager import Outcome, ResourceManager
+from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
-from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.follow import Follower
 from hpctwin.twin.leases import LeaseRule, Waiting, leases_due
 
 __all__ = ["Leaser"]
@@ -35,24 +33,12 @@ class Leaser:
 
     Args:
         settings: how long leases are.
-        core: knows which jobs are not to be kept.
-        manager: the resource manager.
-        journal: has the last call before it is sent: which jobs, until when.
-        now_s: the present by the manager's clock.
+        follower: whose core knows which jobs are not to be kept, and whose journal has the last call
+            before it is sent: which jobs, until when.
     """
 
-    def __init__(
-        self,
-        settings: ActSettings,
-        core: Core,
-        manager: ResourceManager,
-        journal: Journal,
-        now_s: Callable[[], float],
-    ) -> None:
-        self.core = core
-        self.manager = manager
-        self.journal = journal
-        self.now_s = now_s
+    def __init__(self, settings: ActSettings, follower: Follower) -> None:
+        self.follower = follower
         self.fault = ""
         self.renewed = 0
         self._rule = LeaseRule(settings.lease, settings.longest_lease)
@@ -77,8 +63,8 @@ class Leaser:
             at_s = time.time()
             together = Counter(due.values())
             body = {"jobs": len(due), "ends": {f"{end:.0f}": n for end, n in together.items()}}
-            with self.journal.writing():
-                self.journal.latest("leases", {**body, "of": sorted(due)}, at_s)
+            with self.follower.journal.writing():
+                self.follower.journal.latest("leases", {**body, "of": sorted(due)}, at_s)
             self._heard(self._lease(due))
         elif self.fault:
             # There is nothing to try it on: the next jobs will tell.
@@ -94,19 +80,19 @@ class Leaser:
     def let_go(self) -> None:
         """End all leases, if that is possible; they run out by themselves if not."""
         try:
-            leases = self.manager.leases()
-            now_s = self.now_s()
+            leases = self.follower.manager.leases()
+            now_s = self.follower.now_s()
             found = [job_id for job_id, until_s in leases.items() if until_s > now_s]
             if found:
-                self.manager.admit(found)
+                self.follower.manager.admit(found)
         except Exception as error:
             logger.warning("leases were not ended, they run out by themselves: %s", error)
 
     def status(self) -> dict[str, Any]:
         """How things stand, in plain values."""
-        now_s = self.now_s()
+        now_s = self.follower.now_s()
         try:
-            ends = [until_s - now_s for until_s in self.manager.leases().values()]
+            ends = [until_s - now_s for until_s in self.follower.manager.leases().values()]
         except UnreachableError:
             ends = []
         return {
@@ -117,24 +103,26 @@ class Leaser:
         }
 
     def _due(self, decision: Decision | None) -> dict[str, float]:
-        leases = self.manager.leases()
+        leases = self.follower.manager.leases()
         if not leases:
             return {}
-        now_s = self.now_s()
+        now_s = self.follower.now_s()
         forecasts = decision.forecasts if decision is not None else ()
         expected = {f.job_id: f.start_s for f in forecasts}
         never = {job_id for job_id, start_s in expected.items() if start_s is None}
-        free_nodes, jobs = self.core.free_nodes(), self.core.mirror.jobs
+        free_nodes, jobs = self.follower.core.free_nodes(), self.follower.core.mirror.jobs
         waiting = {
             job_id: Waiting(until_s, expected.get(job_id), job.spec.nodes <= free_nodes)
             for job_id, until_s in leases.items()
             if (job := jobs.get(job_id)) is not None and job.start_s is None
         }
-        return leases_due(now_s, waiting, self.core.left_to_manager(now_s, never), self._rule)
+        return leases_due(
+            now_s, waiting, self.follower.core.left_to_manager(now_s, never), self._rule
+        )
 
     def _lease(self, due: dict[str, float]) -> dict[str, Outcome]:
         try:
-            return self.manager.lease(due)
+            return self.follower.manager.lease(due)
         except UnreachableError as error:
             return dict.fromkeys(due, Outcome("unknown", str(error)))
 
@@ -150,7 +138,7 @@ class Leaser:
             return
         # A job that has begun or is gone is refused too, until a look shows it so: only those that a
         # later look still shows waiting are refused in vain. No answer at all is a fault at once.
-        looked_at = now - (self.manager.report().look_age_s or 0.0)
+        looked_at = now - (self.follower.manager.report().look_age_s or 0.0)
         self._in_vain += any(since < looked_at for since in self._refused.values())
         first = next(iter(refused.values()))
         if self._in_vain >= IN_VAIN or first.result == "unknown":

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from hpctwin.model.cluster import Failures
-from hpctwin.rms.emulated.agenda import NODE
+from hpctwin.rms.emulated.agenda import NODE, Agenda
 from hpctwin.rms.emulated.faults import Faults
+from hpctwin.rms.emulated.nodes import Nodes
 
-if TYPE_CHECKING:
-    from hpctwin.rms.emulated.cluster import EmulatedCluster
+__all__ = ["Failing", "NodeFailures", "with_failures"]
 
-__all__ = ["NodeFailures", "with_failures"]
+
+class Failing(Protocol):
+    """A cluster whose nodes fail."""
+
+    now_s: float
+    faults: Faults
+    agenda: Agenda
+    nodes: Nodes
+    jobs: dict[str, Any]
+
+    def node_down(self, name: str) -> object:
+        """A node fails."""
+
+    def node_up(self, name: str) -> object:
+        """It takes jobs again."""
 
 
 class NodeFailures:
@@ -23,7 +37,7 @@ class NodeFailures:
         planned: the outages that its description names.
     """
 
-    def __init__(self, cluster: EmulatedCluster, planned: Failures) -> None:
+    def __init__(self, cluster: Failing, planned: Failures) -> None:
         self._cluster = cluster
         self._faults = cluster.faults
         self._agenda = cluster.agenda

@@ -1,0 +1,111 @@
+"""How a live twin stands, written where whoever asks finds it: into its journal, once a second."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hpctwin.twin.act import Command
+from hpctwin.twin.decide import Decider
+from hpctwin.twin.follow import Follower
+
+__all__ = ["Teller"]
+
+EVERY_S = 1.0
+MOST_NOTES = 50
+MOST_DRIFT = 20
+
+
+class Teller:
+    """Writes down status and last forecasts.
+
+    Args:
+        follower, command, decider: the parts of a twin.
+    """
+
+    def __init__(self, follower: Follower, command: Command, decider: Decider) -> None:
+        self._follower = follower
+        self._command = command
+        self._decider = decider
+        self._said = 0
+        self.due = 0.0
+
+    def turn(self) -> bool:
+        """Write if that is due; whether it was.
+
+        Raises:
+            JournalError: the journal cannot take it.
+        """
+        now = time.monotonic()
+        if now < self.due:
+            return False
+        self.due = now + EVERY_S
+        with self._follower.journal.writing():
+            self.write()
+        return True
+
+    def status(self) -> dict[str, Any]:
+        """How things stand, in plain values."""
+        follower, command, guard = self._follower, self._command, self._command.guard
+        core, mirror = follower.core, follower.core.mirror
+        running = sum(job.start_s is not None for job in mirror.jobs.values())
+        report = follower.manager.report()
+        return {
+            "cluster": mirror.cluster,
+            "time_s": follower.now_s(),
+            "mode": guard.mode,
+            "in_charge": command.in_charge,
+            "stopped": guard.stopped,
+            "killed": guard.killed(),
+            "fault": command.faults.text,
+            "kept_out": command.charge.why_not,
+            "policy": core.policy,
+            "run": mirror.run,
+            "seq": mirror.seq,
+            "state": mirror.digest,
+            "waits_for_snapshot": mirror.needs_snapshot,
+            "missing_event": mirror.missing,
+            "drift": follower.drift[:MOST_DRIFT],
+            "lag": follower.bus.lag(),
+            "nodes": len(mirror.nodes),
+            "free_nodes": core.free_nodes(),
+            "running": running,
+            "waiting": len(mirror.jobs) - running,
+            "decision": self._decider.decision_id,
+            "cycle_ms": self._decider.took_ms,
+            "orders": command.orders(),
+            "leases": command.leaser.status() if command.leases else None,
+            "calls_per_minute": report.calls_per_minute,
+            "not_read": list(report.notes[:MOST_NOTES]),
+            "forecast_error": core.forecaster.median_error,
+            "counts": self.counts(),
+        }
+
+    def counts(self) -> dict[str, int]:
+        """What came in, was decided, and was done."""
+        actor = self._command.actor
+        done = {"decisions": self._decider.count, "starts": actor.done, "refused": actor.refused}
+        return {**self._follower.counts, **done}
+
+    def write(self, *, ended: bool = False) -> None:
+        """Write status and forecasts, inside `Journal.writing`.
+
+        Args:
+            ended: this is the twin's last word.
+        """
+        journal, at_s = self._follower.journal, time.time()
+        journal.latest("status", {**self.status(), "ended": ended}, at_s)
+        journal.latest("stopped", self._command.guard.stopped or "", at_s)
+        decision, number = self._decider.decision, self._decider.decision_id
+        if decision is not None and self._said != number:
+            self._said = number
+            said = [
+                [f.job_id, f.start_s, f.low_s, f.high_s, f.calibrated] for f in decision.forecasts
+            ]
+            body = {
+                "time_s": decision.time_s,
+                "decision": self._decider.decision_id,
+                "policy": decision.forecast_by,
+                "jobs": said,
+            }
+            journal.latest("forecasts", body, at_s)
