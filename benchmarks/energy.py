@@ -10,9 +10,10 @@ import time
 import numpy as np
 
 from hpctwin import Workload
-from hpctwin.energy import Platform, PoweredSimulation, PowerPolicy
+from hpctwin.energy import PoweredSimulation, PowerPolicy
 from hpctwin.errors import WorkloadError
 from hpctwin.experiments.spars import SCHEDULERS, simulate_cell, workload
+from hpctwin.model import Cluster
 
 NODES, JOBS, UTILIZATION = 10_000, 100_000, 0.5
 
@@ -56,7 +57,7 @@ def large() -> None:
         walltime_s=runtime * rng.uniform(1, 3, JOBS),
         nodes=nodes,
     )
-    platform = Platform.uniform(
+    platform = Cluster.uniform(
         NODES, active_w=400, idle_w=150, sleep_w=9, off_s=120, off_w=100, on_s=300, on_w=250
     )
     for kind in ("none", "psus", "psas-auto", "psas-ipm"):

@@ -14,6 +14,7 @@ from hpctwin.attached import attach
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
     from hpctwin.formats import read_workload, write_workload
+    from hpctwin.formats.machines import read_cluster
     from hpctwin.generate import generate
     from hpctwin.model import Cluster, Workload
     from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
@@ -35,6 +36,7 @@ __all__ = [
     "multifactor",
     "ordering",
     "parse_policy",
+    "read_cluster",
     "read_workload",
     "replay",
     "simulate",
@@ -55,6 +57,7 @@ _HOME = {
     "multifactor": "policies",
     "ordering": "policies",
     "parse_policy": "policies",
+    "read_cluster": "formats.machines",
     "read_workload": "formats",
     "replay": "simulation",
     "simulate": "simulation",

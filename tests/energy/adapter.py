@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from hpctwin import Workload
-from hpctwin.energy import Energy, Platform, PoweredSimulation, PowerPolicy
+from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy
+from hpctwin.energy.states import group_of_node
+from hpctwin.model import Cluster
+from tests.energy.powered import joined
 from tests.reference.nodes import AWAKE, SLEEPING, SWITCHING_OFF, SWITCHING_ON, Span
 from tests.reference.powered import PoweredResult
 
@@ -14,17 +17,22 @@ KINDS = (SWITCHING_OFF, SLEEPING, SWITCHING_ON)
 
 
 def powered(
-    workload: Workload, platform: Platform, power: PowerPolicy, **options: Any
+    workload: Workload,
+    platform: Cluster,
+    power: PowerPolicy,
+    cluster: Cluster | None = None,
+    **options: Any,
 ) -> PoweredSimulation:
     """The engine's simulation at its beginning."""
-    return PoweredSimulation(workload, platform, power=power, log=True, **options)
+    machine = joined(platform, cluster)
+    return PoweredSimulation(workload, machine, power=power, log=True, **options)
 
 
 def outcome(energy: Energy) -> dict[str, Any]:
     """Of jobs by id, of nodes by number."""
     states = state_of_row(energy)
-    nodes: list[list[Span]] = [[] for _ in range(energy.platform.node_count)]
-    groups = list(energy.platform.group_of_node())
+    nodes: list[list[Span]] = [[] for _ in range(energy.cluster.node_count)]
+    groups = list(group_of_node(energy.cluster))
     for node, row, start, end in sorted(energy.spans().T.tolist()):
         state, which = states[row]
         if which == "":
@@ -76,7 +84,7 @@ def reference_outcome(workload: Workload, result: PoweredResult) -> dict[str, An
 def state_of_row(energy: Energy) -> list[tuple[str, str | int]]:
     """State, and mode or depth, of each row of the engine's table; mode "" for that at the beginning."""
     found: list[tuple[str, str | int]] = [(state, "") for state in AWAKE]
-    for depth in range(energy.platform.depths):
+    for depth in range(energy.cluster.depths):
         found += [(kind, depth) for kind in KINDS]
     for name in energy.states[len(found) :]:
         state, _, mode = name.partition(":")

@@ -6,23 +6,35 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.energy import PowerPolicy
+from hpctwin.model import Cluster
 
-__all__ = ["KINDS", "platforms", "power_policies", "uniform"]
+__all__ = ["KINDS", "joined", "platforms", "power_policies", "uniform"]
 
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
 NODES = 6
 
 
-def uniform(nodes: int = NODES, *, off_s: float = 4, on_s: float = 7) -> Platform:
+def uniform(nodes: int = NODES, *, off_s: float = 4, on_s: float = 7) -> Cluster:
     """Equal nodes with one sleep state."""
-    return Platform.uniform(
+    return Cluster.uniform(
         nodes, active_w=200, idle_w=100, sleep_w=10, off_s=off_s, off_w=50, on_s=on_s, on_w=150
     )
 
 
+def joined(platform: Cluster, rest: Cluster | None) -> Cluster:
+    """One machine of what its nodes draw and of all the rest."""
+    if rest is None:
+        return platform
+    groups = [
+        group.model_copy(update={"modes": own.modes, "mode": own.mode, "sleep": own.sleep})
+        for group, own in zip(rest.nodes, platform.nodes, strict=True)
+    ]
+    return rest.model_copy(update={"nodes": tuple(groups)})
+
+
 @st.composite
-def platforms(draw: st.DrawFn, *, nodes: int = NODES, groups: int = 2) -> Platform:
+def platforms(draw: st.DrawFn, *, nodes: int = NODES, groups: int = 2) -> Cluster:
     """Platforms of one or two node groups with no, one or two sleep states, and odd powers."""
     count = draw(st.integers(1, groups))
     sizes = [nodes] if count == 1 else [nodes - 2, 2]
@@ -53,7 +65,7 @@ def platforms(draw: st.DrawFn, *, nodes: int = NODES, groups: int = 2) -> Platfo
                 ],
             }
         )
-    return Platform.model_validate({"nodes": content})
+    return Cluster.model_validate({"nodes": content})
 
 
 @st.composite

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import Platform, PowerPolicy
+from hpctwin.energy import PowerPolicy
 from hpctwin.model import Cluster
 from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy
 from tests import strategies
@@ -49,7 +49,7 @@ PAIRS = [
 
 def compared(
     workload: Workload,
-    platform: Platform,
+    platform: Cluster,
     power: PowerPolicy,
     order: Ordering,
     policy: dict[str, Any],
@@ -106,7 +106,7 @@ def same(mine: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 @st.composite
-def machines(draw: st.DrawFn, off_at_once: bool = True, **what: bool) -> tuple[Cluster, Platform]:
+def machines(draw: st.DrawFn, off_at_once: bool = True, **what: bool) -> tuple[Cluster, Cluster]:
     """A cluster with partitions, resources, maintenance, and its power: 0 to 3 sleep states, modes."""
     cluster = draw(strategies.clusters(max_nodes=10, outages=False, **what))
     watts = st.integers(0, 300)
@@ -140,7 +140,7 @@ def machines(draw: st.DrawFn, off_at_once: bool = True, **what: bool) -> tuple[C
     if not any(group["sleep"] for group in groups):
         off = {"time": 3, "power_w": 40}
         groups[0]["sleep"] = [{"power_w": 5, "switch_off": off, "switch_on": off}]
-    return cluster, Platform.model_validate({"nodes": groups})
+    return cluster, Cluster.model_validate({"nodes": groups})
 
 
 @st.composite

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hpctwin import Workload
-from hpctwin.energy import Orders, Platform, PowerPolicy, PowerView
+from hpctwin.energy import Orders, PowerPolicy, PowerView
 from hpctwin.model import Cluster, Dependencies, DependencyKind
 from tests.by_hand import labels
 from tests.energy.adapter import outcome, powered, reference_outcome
@@ -27,7 +27,7 @@ def jobs(*rows: tuple[float, float, int], **columns: Any) -> Workload:
     )
 
 
-def platform(*counts: int, sleeps: tuple[tuple[float, float], ...] = ((4, 7),)) -> Platform:
+def platform(*counts: int, sleeps: tuple[tuple[float, float], ...] = ((4, 7),)) -> Cluster:
     """Groups a, b, … of so many nodes, each with sleep states of (time to switch off, on)."""
     sleep = [
         {
@@ -43,7 +43,7 @@ def platform(*counts: int, sleeps: tuple[tuple[float, float], ...] = ((4, 7),)) 
         {"name": "abc"[number], "count": count, "modes": modes, "sleep": sleep}
         for number, count in enumerate(counts)
     ]
-    return Platform.model_validate({"nodes": groups})
+    return Cluster.model_validate({"nodes": groups})
 
 
 def cluster(*counts: int, **content: Any) -> Cluster:
@@ -66,7 +66,7 @@ class Case:
 
     name: str
     workload: Workload
-    platform: Platform
+    platform: Cluster
     power: PowerPolicy
     starts: list[float | None]
     nodes: dict[int, list[tuple[str, float]]] = field(default_factory=dict)
@@ -289,7 +289,7 @@ def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() ->
 def test_a_speed_counts_as_its_decimals_say() -> None:
     # 21 s at seven tenths of the speed are 30 s, and not a millisecond more.
     modes = {"slow": {"power_w": 100, "speed": 0.7}}
-    nodes = Platform.model_validate({"nodes": [{"name": "n", "count": 1, "modes": modes}]})
+    nodes = Cluster.model_validate({"nodes": [{"name": "n", "count": 1, "modes": modes}]})
     workload = Workload.build(submit_s=[0], runtime_s=[21], walltime_s=[60], nodes=[1])
     simulation = powered(workload, nodes, PowerPolicy())
     simulation.run()

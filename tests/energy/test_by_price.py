@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, generate
-from hpctwin.energy import Platform, PowerPolicy, Series, price_control, simulate_powered
+from hpctwin.energy import PowerPolicy, Series, price_control, simulate_powered
 from hpctwin.energy.by_price import _exceeded_for
+from hpctwin.energy.states import state_names
 from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster
 from tests.energy.powered import NODES, uniform
 from tests.strategies import simple_workloads
 
 ORDERS = PowerPolicy("orders")
 
 
-def controlled(workload: Workload, platform: Platform, series: Series, **options: float):
+def controlled(workload: Workload, platform: Cluster, series: Series, **options: float):
     control = price_control(series, **options)
     return simulate_powered(workload, platform, power=ORDERS, control=control, log=True)
 
@@ -40,7 +42,7 @@ def test_a_price_that_never_changes_is_a_timeout(workload: Workload) -> None:
 
 
 def test_idle_nodes_go_off_at_once_in_dear_hours_and_stay_on_in_cheap_ones() -> None:
-    platform = Platform.uniform(
+    platform = Cluster.uniform(
         4, active_w=100, idle_w=50, sleep_w=1, off_s=1, off_w=50, on_s=1, on_w=50
     )
     # Jobs end in the first hour (cheap) and in the third (dear), a second late since nodes slept.
@@ -50,7 +52,7 @@ def test_idle_nodes_go_off_at_once_in_dear_hours_and_stay_on_in_cheap_ones() -> 
     series = Series.hourly([1.0, 1.0, 9.0, 9.0], "EUR")
     energy = controlled(workload, platform, series, timeout_s=1800.0)
     assert energy.log is not None
-    names = platform.state_names()
+    names = state_names(platform)
     began = {
         int(start) / 1000
         for _, row, start, _ in energy.log.T
@@ -60,7 +62,7 @@ def test_idle_nodes_go_off_at_once_in_dear_hours_and_stay_on_in_cheap_ones() -> 
 
 
 def test_on_a_week_with_two_prices_it_costs_less_than_either_timeout() -> None:
-    platform = Platform.uniform(
+    platform = Cluster.uniform(
         32, active_w=200, idle_w=150, sleep_w=5, off_s=60, off_w=150, on_s=300, on_w=200
     )
     workload = generate("poisson", jobs=300, nodes=32, seed=2)

@@ -7,16 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, simulate
-from hpctwin.energy import (
-    CapWindow,
-    Platform,
-    PowerCap,
-    PoweredSimulation,
-    PowerPolicy,
-    simulate_powered,
-)
+from hpctwin.energy import PoweredSimulation, PowerPolicy, simulate_powered
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster
+from hpctwin.model import CapWindow, Cluster, PowerCap
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
@@ -34,7 +27,7 @@ NONE = PowerPolicy()
     hour=st.integers(0, 40),
 )
 def test_the_cap_holds_at_every_instant_and_every_job_runs(
-    platform: Platform,
+    platform: Cluster,
     workload: Workload,
     power: PowerPolicy,
     backfill: str,

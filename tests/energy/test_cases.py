@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hpctwin import Workload
-from hpctwin.energy import Platform, PoweredSimulation, PowerPolicy, simulate_powered
+from hpctwin.energy import PoweredSimulation, PowerPolicy, simulate_powered
+from hpctwin.model import Cluster
 from tests.energy.powered import uniform
 
 
@@ -28,9 +29,7 @@ def sleep(name: str, off_s: float, on_s: float) -> dict[str, object]:
     }
 
 
-def starts(
-    workload: Workload, platform: Platform, backfill: str, power: PowerPolicy
-) -> list[float]:
+def starts(workload: Workload, platform: Cluster, backfill: str, power: PowerPolicy) -> list[float]:
     energy = simulate_powered(workload, platform, "fcfs", backfill, power=power)
     return energy.jobs.sort("job_id")["start_s"].to_list()
 
@@ -91,7 +90,7 @@ def test_energy_of_a_case_counted_by_hand() -> None:
 
 
 def test_a_node_goes_on_to_a_deeper_sleep_and_wakes_from_there() -> None:
-    platform = Platform.model_validate(
+    platform = Cluster.model_validate(
         {
             "nodes": [
                 {
@@ -143,7 +142,7 @@ def test_a_simulation_goes_on_under_another_power_policy() -> None:
 
 def test_nodes_do_not_fall_into_a_deeper_sleep_while_a_job_waits_for_them() -> None:
     # Else they would never all be on at once: asleep by the time the last one is there.
-    platform = Platform.model_validate(
+    platform = Cluster.model_validate(
         {
             "nodes": [
                 {

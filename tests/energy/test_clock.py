@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, make_policy
-from hpctwin.energy import (
-    Orders,
-    Platform,
-    PoweredSimulation,
-    PowerPolicy,
-    PowerView,
-    simulate_powered,
-)
+from hpctwin.energy import Orders, PoweredSimulation, PowerPolicy, PowerView, simulate_powered
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars import PLATFORM
+from hpctwin.experiments.spars import MACHINE
 from hpctwin.experiments.spars import workload as nasa_fifth
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
@@ -62,7 +55,7 @@ def test_a_deeper_sleep_and_nodes_kept_on_begin_before_the_first_job() -> None:
         for name, watts in (("suspend", 20), ("off", 5))
     ]
     group = {"name": "n", "count": 3, "modes": {"base": {"power_w": 100}}, "sleep": states}
-    platform = Platform.model_validate({"nodes": [group]})
+    platform = Cluster.model_validate({"nodes": [group]})
     power = PowerPolicy("psus", 60, deeper_s=(600,), keep=1)
     energy = simulate_powered(jobs((LATE_S, 10, 1)), platform, power=power)
     # Node 0 stays on: it computes, and nobody else is idle meanwhile. The others go down in two steps.
@@ -114,7 +107,7 @@ def test_a_fork_keeps_what_was_switched_before_anything_happened() -> None:
 
 @pytest.mark.parametrize("kind", SWITCHING)
 def test_maintenance_before_the_first_job_changes_no_timeout(kind: str) -> None:
-    cluster = Cluster.uniform(4).model_copy(
+    cluster = uniform(4).model_copy(
         update={
             "reservations": (
                 Reservation(start=0, end=30, nodes="0-1"),
@@ -123,9 +116,7 @@ def test_maintenance_before_the_first_job_changes_no_timeout(kind: str) -> None:
             )
         }
     )
-    energy = simulate_powered(
-        jobs((LATE_S, 10, 1)), uniform(4), power=PowerPolicy(kind, 1200), cluster=cluster
-    )
+    energy = simulate_powered(jobs((LATE_S, 10, 1)), cluster, power=PowerPolicy(kind, 1200))
     assert energy.jobs["start_s"].to_list() == [LATE_S + 7]
     asleep = 3 * slept_until(LATE_S + 17, 1200)
     assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
@@ -196,7 +187,7 @@ def test_a_control_function_is_asked_again_before_the_first_job() -> None:
     backfill=st.sampled_from(("none", "easy", "conservative")),
 )
 def test_an_event_that_changes_nothing_changes_no_energy(
-    platform: Platform, workload: Workload, power: PowerPolicy, late_s: int, backfill: str
+    platform: Cluster, workload: Workload, power: PowerPolicy, late_s: int, backfill: str
 ) -> None:
     """A job at time zero that no machine could hold makes an instant, and nothing else."""
     size = len(workload) + 1
@@ -271,10 +262,10 @@ def test_nasas_last_fifth_at_its_own_times_costs_the_sleep_before_it_and_no_idli
     assert late_s > 6e6
     for kind in SWITCHING:
         power = PowerPolicy(kind, 1200)
-        at_zero = simulate_powered(moved, PLATFORM, power=power)
-        energy = simulate_powered(own, PLATFORM, power=power)
-        idle = PLATFORM.node_count * 1200 * 190 + PLATFORM.node_count * 1800 * 9
-        asleep = PLATFORM.node_count * (late_s - 3000) * 9
+        at_zero = simulate_powered(moved, MACHINE, power=power)
+        energy = simulate_powered(own, MACHINE, power=power)
+        idle = MACHINE.node_count * 1200 * 190 + MACHINE.node_count * 1800 * 9
+        asleep = MACHINE.node_count * (late_s - 3000) * 9
         # What is left to tell apart is how the first hours go: there nodes are asleep, here on.
         difference = energy.total_j - at_zero.total_j
         assert difference == pytest.approx(idle + asleep, abs=0.1e9)

@@ -12,7 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, make_policy, simulate
-from hpctwin.energy import Energy, Platform, PoweredSimulation, PowerPolicy, simulate_powered
+from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy, simulate_powered
+from hpctwin.energy.states import group_of_node, node_watts
 from hpctwin.model import Cluster
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.strategies import simple_workloads
@@ -41,7 +42,7 @@ def starts(energy: Energy) -> list[float | None]:
     backfill=st.sampled_from(BACKFILLS),
 )
 def test_every_simulation_comes_to_its_end(
-    platform: Platform, workload: Workload, power: PowerPolicy, backfill: str
+    platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
     simulation = PoweredSimulation(workload, platform, "fcfs", backfill, power=power)
     assert simulation.advance(instants=5000) == "done"
@@ -55,7 +56,7 @@ def test_every_simulation_comes_to_its_end(
     backfill=st.sampled_from(BACKFILLS),
 )
 def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
-    platform: Platform, workload: Workload, power: PowerPolicy, backfill: str
+    platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
     simulation = PoweredSimulation(workload, platform, "fcfs", backfill, power=power, log=True)
     simulation.run()
@@ -63,7 +64,7 @@ def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
     now_ms = round(1000 * simulation.now_s)
     assert (energy.spent_ms.sum(axis=0) == now_ms).all()
     # The log tells the same story span by span.
-    watts = platform.watts()
+    watts = node_watts(platform)
     total = 0.0
     for node, rows in spans(energy).items():
         assert rows[0][0] == 0
@@ -82,7 +83,7 @@ def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
     backfill=st.sampled_from(BACKFILLS),
 )
 def test_a_node_computes_exactly_while_a_job_is_on_it_and_no_two_jobs_share_one(
-    platform: Platform, workload: Workload, power: PowerPolicy, backfill: str
+    platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
     energy = simulate_powered(workload, platform, "fcfs", backfill, power=power, log=True)
     assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
@@ -117,12 +118,12 @@ def merged(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
     power=power_policies(("psus", "psas-auto", "psas-ipm")),
 )
 def test_transitions_last_as_long_as_the_platform_says_and_follow_the_graph(
-    platform: Platform, workload: Workload, power: PowerPolicy
+    platform: Cluster, workload: Workload, power: PowerPolicy
 ) -> None:
     energy = simulate_powered(workload, platform, "fcfs", "easy", power=power, log=True)
     end_ms = int(energy.spent_ms[:, 0].sum())
     for node, rows in spans(energy).items():
-        group = list(platform.group_of_node())[node]
+        group = list(group_of_node(platform))[node]
         for start, end, state in rows:
             kind, _, name = state.partition(":")
             if not name or end == end_ms:
@@ -214,7 +215,7 @@ def test_the_order_of_a_workloads_rows_does_not_matter(
     stops=st.lists(st.integers(0, 120), max_size=5),
 )
 def test_advancing_in_pieces_and_forking_give_the_same_energy_as_one_run(
-    platform: Platform, workload: Workload, power: PowerPolicy, stops: list[int]
+    platform: Cluster, workload: Workload, power: PowerPolicy, stops: list[int]
 ) -> None:
     whole = simulate_powered(workload, platform, power=power)
     pieces = PoweredSimulation(workload, platform, power=power)
@@ -235,7 +236,7 @@ def test_advancing_in_pieces_and_forking_give_the_same_energy_as_one_run(
     at=st.integers(0, 80),
 )
 def test_backfilling_never_delays_the_head_when_transitions_are_planned_with(
-    platform: Platform, workload: Workload, timeout: int, at: int
+    platform: Cluster, workload: Workload, timeout: int, at: int
 ) -> None:
     honest = workload.replace(
         runtime_ms=np.maximum(workload.runtime_ms, 1),

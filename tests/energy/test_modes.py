@@ -11,8 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import CapWindow, Platform, PowerCap, PoweredSimulation, PowerPolicy, Series
+from hpctwin.energy import PoweredSimulation, PowerPolicy, Series
 from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
+from hpctwin.model import CapWindow, Cluster, PowerCap
 from tests.energy.powered import NODES
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
@@ -24,10 +25,10 @@ MODES = {
 }
 
 
-def platform(nodes: int = NODES) -> Platform:
+def platform(nodes: int = NODES) -> Cluster:
     off = {"time": 4, "power_w": 60}
     sleep = [{"name": "off", "power_w": 7, "switch_off": off, "switch_on": off}]
-    return Platform.model_validate(
+    return Cluster.model_validate(
         {
             "nodes": [
                 {"name": "a", "count": nodes - 2, "modes": MODES, "sleep": sleep},

@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import CapWindow, Orders, Platform, PowerCap, PowerPolicy
+from hpctwin.energy import Orders, PowerPolicy
 from hpctwin.errors import ConfigError
+from hpctwin.model import CapWindow, Cluster, PowerCap
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.energy.powered import NODES
 from tests.energy.test_against_reference import same
@@ -22,7 +23,7 @@ BACKFILLS = ("none", "first-fit", "easy", "conservative")
 
 
 @st.composite
-def platforms(draw: st.DrawFn) -> Platform:
+def platforms(draw: st.DrawFn) -> Cluster:
     """Two groups of three modes, with one sleep state."""
     times = st.one_of(st.just(0), st.integers(1, 20))
     watts = st.integers(0, 100)
@@ -51,12 +52,12 @@ def platforms(draw: st.DrawFn) -> Platform:
                 ],
             }
         )
-    return Platform.model_validate({"nodes": groups})
+    return Cluster.model_validate({"nodes": groups})
 
 
 def compared(
     workload: Workload,
-    platform: Platform,
+    platform: Cluster,
     power: PowerPolicy,
     backfill: str,
     changes: list[tuple[int, int, str]] = (),  # type: ignore[assignment]
@@ -99,7 +100,7 @@ def compared(
 )
 def test_modes_set_from_outside(
     workload: Workload,
-    platform: Platform,
+    platform: Cluster,
     kind: str,
     timeout: int,
     overrun: str,
@@ -123,7 +124,7 @@ def test_modes_set_from_outside(
 )
 def test_caps_by_the_time_of_day_and_with_lower_modes(
     workload: Workload,
-    platform: Platform,
+    platform: Cluster,
     kind: str,
     backfill: str,
     watts: int,
@@ -186,6 +187,6 @@ def every_seven_seconds(view: Any) -> Orders:
     backfill=st.sampled_from(BACKFILLS),
 )
 def test_control_functions(
-    control: Any, workload: Workload, platform: Platform, backfill: str
+    control: Any, workload: Workload, platform: Cluster, backfill: str
 ) -> None:
     compared(workload, platform, PowerPolicy("orders"), backfill, control=control)

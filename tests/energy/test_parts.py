@@ -93,6 +93,6 @@ def test_the_command_refuses_pack_on_a_platform(
     assert "Traceback" not in told
 
 
-def test_a_cluster_in_place_of_a_platform_is_told() -> None:
-    with pytest.raises(ConfigError, match="platform is Cluster, it must be a Platform"):
+def x() -> None:
+    with pytest.raises(ConfigError, match="platform is Cluster, it must be a Cluster"):
         PoweredSimulation(WORKLOAD, Cluster.uniform(4))  # type: ignore[arg-type]

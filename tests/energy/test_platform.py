@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from hpctwin.energy import Platform
+from hpctwin.energy.states import node_watts
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.spars import PLATFORM
+from hpctwin.experiments.spars import MACHINE
+from hpctwin.formats.machines import read_cluster
+from hpctwin.model import Cluster
 
 OURS = """
 name: mixed
@@ -65,9 +67,9 @@ BATSIM = """<?xml version='1.0'?>
 """
 
 
-def read(folder: Path, name: str, text: str) -> Platform:
+def read(folder: Path, name: str, text: str) -> Cluster:
     (folder / name).write_text(text)
-    return Platform.read(folder / name)
+    return read_cluster(folder / name)
 
 
 def test_ours_has_a_line_for_each_node_group_and_a_name_that_yaml_takes_for_a_truth_value(
@@ -77,15 +79,15 @@ def test_ours_has_a_line_for_each_node_group_and_a_name_that_yaml_takes_for_a_tr
     assert (platform.node_count, platform.depths) == (6, 2)
     assert [s.name for s in platform.nodes[0].sleep] == ["suspend", "off"]
     assert platform.nodes[0].sleep[1].switch_on.time == 300
-    assert platform.watts()[:2].T.tolist() == [[90, 200]] * 4 + [[900, 900]] * 2
+    assert node_watts(platform)[:2].T.tolist() == [[90, 200]] * 4 + [[900, 900]] * 2
 
 
 def test_sparss_platform_is_read_as_it_is(tmp_path: Path) -> None:
     machines = [spars_machine(number) for number in range(128)]
     platform = read(tmp_path, "p.json", json.dumps({"machines": machines}))
     assert [group.count for group in platform.nodes] == [128]
-    assert (platform.watts() == PLATFORM.watts()).all()
-    theirs, ours = platform.nodes[0].sleep[0], PLATFORM.nodes[0].sleep[0]
+    assert (node_watts(platform) == node_watts(MACHINE)).all()
+    theirs, ours = platform.nodes[0].sleep[0], MACHINE.nodes[0].sleep[0]
     assert (theirs.switch_off, theirs.switch_on) == (ours.switch_off, ours.switch_on)
 
 
@@ -208,7 +210,7 @@ def test_what_is_no_platform_is_said_to_be_none(name: str, text: str, tmp_path: 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml"):
-        Platform.read(tmp_path / "none.yaml")
+        read_cluster(tmp_path / "none.yaml")
 
 
 def test_the_energy_page_shows_a_valid_platform(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Workload
 from hpctwin.energy import PowerPolicy, Series, cheapest_begins, simulate_powered
+from hpctwin.energy.states import node_watts
 from hpctwin.errors import ConfigError
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.energy.test_cases import jobs
@@ -83,7 +84,7 @@ def test_cost_is_the_energy_of_each_second_at_its_price(
     energy = simulate_powered(workload, platform, power=power, log=True)  # type: ignore[arg-type]
     series = of(prices)
     cost = 0.0
-    watts = energy.platform.watts()
+    watts = node_watts(energy.cluster)
     for node, state, start, end in energy.spans().T.tolist():
         # A job may end within a second, on nodes of another speed.
         for second in range(start // 1000, -(-end // 1000)):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin import Cluster
-from hpctwin.energy import Platform, read_spars_config
+from hpctwin.energy import read_spars_config
 from hpctwin.errors import ConfigError
 from hpctwin.facility import Facility
-from hpctwin.model import read_yaml
+from hpctwin.formats.machines import read_cluster
+from hpctwin.model import Cluster, read_yaml
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.facility.config import LiveFacility
 
@@ -19,7 +19,7 @@ READERS = {
     "facility": Facility.from_yaml,
     "twin": TwinConfig.from_yaml,
     "live facility": LiveFacility.from_yaml,
-    "platform": Platform.read,
+    "platform": read_cluster,
     "spars": read_spars_config,
 }
 

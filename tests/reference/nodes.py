@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hpctwin.energy import NodePower
-from hpctwin.model import to_ms
+from hpctwin.model import NodeGroup, to_ms
 
 __all__ = [
     "AWAKE",
@@ -42,7 +41,7 @@ class Node:
 
     number: int
     group: int
-    power: NodePower
+    power: NodeGroup
     mode: str
     state: str = IDLE
     depth: int = 0

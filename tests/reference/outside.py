@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.energy import NodePower, Platform, PowerCap, PowerPolicy
-from hpctwin.model import MS_PER_S, Cluster, State, Workload
+from hpctwin.energy import PowerPolicy
+from hpctwin.model import MS_PER_S, Cluster, NodeGroup, PowerCap, State, Workload
 from tests.reference.nodes import AWAKE
 from tests.reference.power import PoweredSimulation
 
@@ -54,9 +54,9 @@ def controlled(control: Callable[[Any], Any]) -> Watch:
 # --- caps --------------------------------------------------------------------------------------
 
 
-def by_power(group: NodePower) -> list[str]:
+def by_power(group: NodeGroup) -> list[str]:
     """The mode at the beginning, and those that draw less, the one that draws most first."""
-    first = group.mode or next(iter(group.modes))
+    first = group.first_mode
     less = [m for m in group.modes if group.modes[m].power_w < group.modes[first].power_w]
     return [first, *sorted(less, key=lambda mode: -group.modes[mode].power_w)]
 
@@ -75,7 +75,7 @@ def cap_at(cap: PowerCap, time_ms: int) -> float:
 
 
 def capped(
-    workload: Workload, cluster: Cluster, platform: Platform, power: PowerPolicy, cap: PowerCap
+    workload: Workload, cluster: Cluster, platform: Cluster, power: PowerPolicy, cap: PowerCap
 ) -> tuple[Workload, Cluster, list[tuple[int, int, str, int]]]:
     """Jobs that ask for watts, a cluster that has some, and when it has more (over two days)."""
     floors, above = 0.0, 0.0

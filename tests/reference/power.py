@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from hpctwin.energy import Platform, PowerPolicy
-from hpctwin.model import State, to_ms
+from hpctwin.energy import PowerPolicy
+from hpctwin.model import Cluster, State, to_ms
 from tests.reference.events import ENDED
 from tests.reference.jobs import Job
 from tests.reference.nodes import (
@@ -28,7 +28,7 @@ AHEAD = 256
 class PoweredSimulation(Simulation):
     """Events, passes, and nodes that are switched off and on."""
 
-    platform: Platform = field(kw_only=True)
+    platform: Cluster = field(kw_only=True)
     power: PowerPolicy = field(kw_only=True)
     speeds: list[float] = field(kw_only=True)  # of each node group, its mode apart
     watch: Callable[[PoweredSimulation], int | None] | None = None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpctwin.energy import Platform, PowerCap, PowerPolicy
-from hpctwin.model import Cluster, Workload
+from hpctwin.energy import PowerPolicy
+from hpctwin.model import Cluster, PowerCap, Workload
 from tests.reference.jobs import Order, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
@@ -32,7 +32,7 @@ class PoweredResult:
 
 def simulate_powered_reference(
     workload: Workload,
-    platform: Platform,
+    platform: Cluster,
     power: PowerPolicy,
     *,
     cluster: Cluster | None = None,

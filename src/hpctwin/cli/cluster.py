@@ -18,9 +18,9 @@ def check(path: Path) -> int:
     Args:
         path: the file.
     """
-    from hpctwin.model import Cluster
+    from hpctwin.formats.machines import read_cluster
 
-    cluster = Cluster.from_yaml(path)
+    cluster = read_cluster(path)
     print(f"{path}: fine; {cluster.name} has {cluster.node_count:,} nodes")
     for group in cluster.nodes:
         print(f"  {group.name}: {group.count:,} nodes, speed {group.speed:g}")

@@ -89,12 +89,13 @@ class ClusterOptions:
         Raises:
             ConfigError: both or neither was given, or the file is not valid.
         """
+        from hpctwin.formats.machines import read_cluster
         from hpctwin.model import Cluster
 
         if self.nodes is not None and self.cluster is not None:
             raise ConfigError("give --nodes or --cluster, not both")
         if self.cluster is not None:
-            return Cluster.from_yaml(self.cluster)
+            return read_cluster(self.cluster)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
         if nodes is None:
             raise ConfigError(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hpctwin.cli.options import ClusterOptions, PowerOptions, RunOptions, TraceOptions
     from hpctwin.energy import Energy, Series
     from hpctwin.metrics import By
-    from hpctwin.model import Cluster, Workload
+    from hpctwin.model import Workload
     from hpctwin.policies import Policy
 
 __all__ = ["simulate_powered", "simulate_spars"]
@@ -34,11 +34,19 @@ def simulate_powered(
 ) -> int:
     """Simulate, and show how it went and what it took; arguments as of `simulate_command`."""
     from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
-    from hpctwin.energy import Platform, PowerCap, PoweredSimulation
+    from hpctwin.energy import PoweredSimulation
     from hpctwin.energy.control import find_control
+    from hpctwin.formats.machines import read_cluster
+    from hpctwin.model import PowerCap
 
     assert energy.platform is not None
-    platform = Platform.read(energy.platform)
+    cluster = read_cluster(energy.platform)
+    if machine.nodes is not None and machine.nodes != cluster.node_count:
+        raise ConfigError(
+            f"--nodes is {machine.nodes}, but the platform has {cluster.node_count} nodes"
+        )
+    if machine.cluster is not None:
+        raise ConfigError("give --cluster or --platform, not both")
     power = energy.policy()
     if energy.lower_modes and energy.cap is None:
         raise ConfigError("--lower-modes needs --cap: what to fit under")
@@ -50,10 +58,9 @@ def simulate_powered(
     options = run.as_dict()
     simulation = PoweredSimulation(
         workload,
-        platform,
+        cluster,
         policy=policy,
         power=power,
-        cluster=_cluster(machine, platform.node_count),
         log=bool(series) or out is not None or energy.spars_out is not None or drawn,
         cap=None
         if energy.cap is None
@@ -94,7 +101,7 @@ def simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: boo
         print(note, file=sys.stderr)
     simulation = PoweredSimulation(
         run.workload,
-        run.platform,
+        run.cluster,
         "fcfs",
         run.backfill,
         power=run.power,
@@ -146,15 +153,6 @@ def _show(
     console.print(summary_table(summary))
     if by is not None:
         console.print(breakdown_table(result.jobs, by))
-
-
-def _cluster(machine: ClusterOptions, nodes: int) -> Cluster | None:
-    """The rest of the machine, if a cluster's file is given."""
-    from hpctwin.model import Cluster
-
-    if machine.nodes is not None and machine.nodes != nodes:
-        raise ConfigError(f"--nodes is {machine.nodes}, but the platform has {nodes} nodes")
-    return None if machine.cluster is None else Cluster.from_yaml(machine.cluster)
 
 
 def _series(energy: PowerOptions, workload: Workload) -> tuple[dict[str, Series], dict[str, str]]:

@@ -59,7 +59,7 @@ def spars(
     workload = experiment.workload()
     console = Console(stderr=json)
     console.print(
-        f"[bold]{workload.name}[/]: {len(workload):,} jobs on {experiment.PLATFORM.node_count} nodes"
+        f"[bold]{workload.name}[/]: {len(workload):,} jobs on {experiment.MACHINE.node_count} nodes"
     )
     with progress_bar("simulating") as progress:
         rows = list(

@@ -1,30 +1,21 @@
-"""Node power states: platforms, power policies, energy accounts."""
+"""Node power states: power policies, energy accounts."""
 
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.by_price import price_control
-from hpctwin.energy.cap import CapWindow, PowerCap
 from hpctwin.energy.control import Orders, PowerView
-from hpctwin.energy.platform import Mode, NodePower, Platform, Sleep, Transition
 from hpctwin.energy.power import PowerPolicy
 from hpctwin.energy.series import Series, cheapest_begins
 from hpctwin.energy.simulation import PoweredSimulation, simulate_powered
 from hpctwin.energy.spars_config import SparsRun, read_spars_config
 
 __all__ = [
-    "CapWindow",
     "Energy",
-    "Mode",
-    "NodePower",
     "Orders",
-    "Platform",
-    "PowerCap",
     "PowerPolicy",
     "PowerView",
     "PoweredSimulation",
     "Series",
-    "Sleep",
     "SparsRun",
-    "Transition",
     "cheapest_begins",
     "price_control",
     "read_spars_config",

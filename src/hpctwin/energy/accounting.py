@@ -15,18 +15,17 @@ import polars as pl
 from hpctwin.energy.modes import (
     ModeChange,
     mode_rows,
-    nodes_of_group,
     split_log,
     time_by_mode,
     watts_by_mode,
 )
-from hpctwin.energy.platform import Platform
 from hpctwin.energy.series import Series
+from hpctwin.energy.states import group_of_node, node_watts, nodes_of_group, state_names
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.engine.powered import spent_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import SimulationError
-from hpctwin.model import MS_PER_S
+from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation import Result
 
 __all__ = ["Energy", "account"]
@@ -41,16 +40,16 @@ class Energy:
 
     Args:
         result: the jobs and how they went.
-        platform: the nodes.
-        spent_ms: time of each node in each state, ms [states, nodes]; the states are the platform's
-            `Platform.state_names`. Each column sums to the time the simulation has covered.
+        cluster: the nodes.
+        spent_ms: time of each node in each state, ms [states, nodes]; the states are those of
+            `states.state_names`. Each column sums to the time the simulation has covered.
         log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
         changes: of DVFS modes so far. A mode that a node group does not begin in has two states of its own,
             after the others: ``idle:MODE`` and ``computing:MODE``.
     """
 
     result: Result
-    platform: Platform
+    cluster: Cluster
     spent_ms: IntArray
     log: IntArray | None
     changes: tuple[ModeChange, ...] = ()
@@ -58,14 +57,14 @@ class Energy:
     @cached_property
     def states(self) -> list[str]:
         """The names of the states."""
-        modes = mode_rows(self.platform, self.changes)
+        modes = mode_rows(self.cluster, self.changes)
         more = [f"{state}:{mode}" for mode in modes for state in ("idle", "computing")]
-        return self.platform.state_names() + more
+        return state_names(self.cluster) + more
 
     @cached_property
     def watts(self) -> FloatArray:
         """What each node draws in each state, W [states, nodes]."""
-        return watts_by_mode(self.platform, self.changes)
+        return watts_by_mode(self.cluster, self.changes)
 
     @cached_property
     def node_j(self) -> FloatArray:
@@ -108,7 +107,7 @@ class Energy:
         }
         for name, seconds in self.state_s().items():
             kind, _, which = name.partition(":")
-            alone = not which or (self.platform.depths < 2 and kind not in ("idle", "computing"))
+            alone = not which or (self.cluster.depths < 2 and kind not in ("idle", "computing"))
             words = kind if alone else f"{kind}_{which}"
             figures[f"{words.replace(' ', '_')}_node_s"] = seconds
         return figures
@@ -185,14 +184,14 @@ class Energy:
 
     def _computing_watts(self) -> Iterator[tuple[float, float, FloatArray]]:
         """From when to when (s) each node draws what while computing [nodes]."""
-        watts = self.platform.watts()[COMPUTING]
+        watts = node_watts(self.cluster)[COMPUTING]
         begin_s = 0.0
         for change in self.changes:
             yield begin_s, change.time_ms / MS_PER_S, watts
             begin_s = change.time_ms / MS_PER_S
             watts = watts.copy()
-            nodes = nodes_of_group(self.platform, change.group)
-            watts[nodes] = self.platform.nodes[change.group].modes[change.mode].power_w
+            nodes = nodes_of_group(self.cluster, change.group)
+            watts[nodes] = self.cluster.nodes[change.group].modes[change.mode].power_w
         yield begin_s, math.inf, watts
 
     @property
@@ -203,7 +202,7 @@ class Energy:
     def nodes(self) -> pl.DataFrame:
         """A row per node and state: ``node``, ``group``, ``state``, ``time_s``, ``energy_j``, ``wasted``."""
         count = self.spent_ms.shape[1]
-        groups = [group.name for group in self.platform.group_of_node()]
+        groups = [group.name for group in group_of_node(self.cluster)]
         return pl.DataFrame(
             {
                 "node": np.tile(np.arange(count), len(self.states)),
@@ -234,15 +233,15 @@ class Energy:
 
 
 def account(
-    platform: Platform,
+    cluster: Cluster,
     sim: Sim,
     result: Result,
     log: IntArray | None,
     changes: tuple[ModeChange, ...] = (),
 ) -> Energy:
     """The accounts at the present instant of a simulation."""
-    spent = spent_ms(sim)[: 2 + 3 * platform.depths]
+    spent = spent_ms(sim)[: 2 + 3 * cluster.depths]
     if changes:
-        spent = time_by_mode(platform, changes, spent)
-        log = None if log is None else split_log(platform, changes, log)
-    return Energy(result, platform, spent, log, changes)
+        spent = time_by_mode(cluster, changes, spent)
+        log = None if log is None else split_log(cluster, changes, log)
+    return Energy(result, cluster, spent, log, changes)

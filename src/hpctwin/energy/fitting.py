@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hpctwin.energy.cap import DAY_S, PowerCap
+from hpctwin.energy.states import node_watts
 from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.engine.powered import state_rows
+from hpctwin.model import PowerCap
+from hpctwin.model.cap import DAY_S
 
 if TYPE_CHECKING:
     from hpctwin.energy.simulation import PoweredSimulation
@@ -30,14 +32,14 @@ class ModeFitting:
     def __init__(self, cap: PowerCap, simulation: PoweredSimulation) -> None:
         self._cap = cap
         self._simulation = simulation
-        groups = simulation.platform.nodes
+        groups = simulation.cluster.nodes
         by_power = [group.by_power() for group in groups]
         self._levels = [
             [modes[min(level, len(modes) - 1)] for modes in by_power]
             for level in range(max(len(modes) for modes in by_power))
         ]
         self._group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
-        self._watts = simulation.platform.watts()
+        self._watts = node_watts(simulation.cluster)
 
     def advance(
         self, advance: Callable[..., Outcome], *, until_s: float | None, instants: int | None
@@ -68,7 +70,7 @@ class ModeFitting:
         awake = rows <= COMPUTING
         nodes = np.arange(len(rows))
         asleep_w = float(self._watts[rows[~awake], nodes[~awake]].sum())
-        groups = simulation.platform.nodes
+        groups = simulation.cluster.nodes
         idle, busy = (
             np.bincount(self._group[rows == state], minlength=len(groups))
             for state in (IDLE, COMPUTING)

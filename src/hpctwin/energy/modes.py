@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.platform import Platform
+from hpctwin.energy.states import node_watts, nodes_of_group, state_names
 from hpctwin.engine.layout import COMPUTING
+from hpctwin.model import Cluster
 
 __all__ = [
     "ModeChange",
     "mode_rows",
-    "nodes_of_group",
     "split_log",
     "time_by_mode",
     "watts_by_mode",
@@ -40,74 +40,68 @@ class ModeChange:
     spent_ms: IntArray
 
 
-def mode_rows(platform: Platform, changes: Sequence[ModeChange]) -> dict[str, int]:
-    """The first row of a mode's own two (idle, computing) after those of the platform's states."""
-    first = len(platform.state_names())
+def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]:
+    """The first row of a mode's own two (idle, computing) after those of the cluster's states."""
+    first = len(state_names(cluster))
     names = dict.fromkeys(
         change.mode
         for change in changes
-        if change.mode != platform.nodes[change.group].by_power()[0]
+        if change.mode != cluster.nodes[change.group].by_power()[0]
     )
     return {name: first + 2 * number for number, name in enumerate(names)}
 
 
-def _row(platform: Platform, rows: Mapping[str, int], group: int, mode: str) -> int:
-    return 0 if mode == platform.nodes[group].by_power()[0] else rows[mode]
+def _row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> int:
+    return 0 if mode == cluster.nodes[group].by_power()[0] else rows[mode]
 
 
-def nodes_of_group(platform: Platform, group: int) -> slice:
-    """The numbers of a group's nodes."""
-    first = sum(one.count for one in platform.nodes[:group])
-    return slice(first, first + platform.nodes[group].count)
-
-
-def watts_by_mode(platform: Platform, changes: Sequence[ModeChange]) -> npt.NDArray[np.float64]:
+def watts_by_mode(cluster: Cluster, changes: Sequence[ModeChange]) -> npt.NDArray[np.float64]:
     """What each node draws in each state, and idle and computing in each further mode [states, nodes]."""
-    rows = mode_rows(platform, changes)
-    watts = np.concatenate([platform.watts(), np.zeros((2 * len(rows), platform.node_count))])
+    rows = mode_rows(cluster, changes)
+    drawn = np.concatenate([node_watts(cluster), np.zeros((2 * len(rows), cluster.node_count))])
     for name, row in rows.items():
-        for number, group in enumerate(platform.nodes):
+        for number, group in enumerate(cluster.nodes):
             if name in group.modes:
                 mode = group.modes[name]
-                watts[row, nodes_of_group(platform, number)] = mode.idle
-                watts[row + 1, nodes_of_group(platform, number)] = mode.power_w
-    return watts
+                drawn[row, nodes_of_group(cluster, number)] = mode.idle
+                drawn[row + 1, nodes_of_group(cluster, number)] = mode.power_w
+    return drawn
 
 
-def time_by_mode(platform: Platform, changes: Sequence[ModeChange], spent_ms: IntArray) -> IntArray:
+def time_by_mode(cluster: Cluster, changes: Sequence[ModeChange], spent_ms: IntArray) -> IntArray:
     """Times in states with those idle and computing divided among the modes [states, nodes].
 
     Args:
-        platform: the nodes.
+        cluster: the nodes.
         changes: so far.
-        spent_ms: time of each node in each of the platform's states [states, nodes].
+        spent_ms: time of each node in each of the cluster's states [states, nodes].
     """
-    rows = mode_rows(platform, changes)
+    rows = mode_rows(cluster, changes)
     total = spent_ms[: COMPUTING + 1].copy()
     found = np.concatenate([spent_ms, np.zeros((2 * len(rows), spent_ms.shape[1]), np.int64)])
     found[: COMPUTING + 1] = 0
-    for number in range(len(platform.nodes)):
-        nodes = nodes_of_group(platform, number)
+    for number in range(len(cluster.nodes)):
+        nodes = nodes_of_group(cluster, number)
         row, before = 0, np.zeros_like(total[:, nodes])
         for change in changes:
             if change.group == number:
                 found[row : row + 2, nodes] += change.spent_ms[:, nodes] - before
-                row = _row(platform, rows, number, change.mode)
+                row = _row(cluster, rows, number, change.mode)
                 before = change.spent_ms[:, nodes]
         found[row : row + 2, nodes] += total[:, nodes] - before
     return found
 
 
-def split_log(platform: Platform, changes: Sequence[ModeChange], log: IntArray) -> IntArray:
+def split_log(cluster: Cluster, changes: Sequence[ModeChange], log: IntArray) -> IntArray:
     """The log of states with those idle and computing cut where the mode changed, and named by mode."""
-    rows = mode_rows(platform, changes)
+    rows = mode_rows(cluster, changes)
     parts = []
-    for number in range(len(platform.nodes)):
-        nodes = nodes_of_group(platform, number)
+    for number in range(len(cluster.nodes)):
+        nodes = nodes_of_group(cluster, number)
         mine = log[:, (log[0] >= nodes.start) & (log[0] < nodes.stop)]
         own = [change for change in changes if change.group == number]
         times = np.array([change.time_ms for change in own], np.int64)
-        row = np.array([0, *(_row(platform, rows, number, change.mode) for change in own)])
+        row = np.array([0, *(_row(cluster, rows, number, change.mode) for change in own)])
         awake = mine[1] <= COMPUTING
         parts.append(mine[:, ~awake])
         mine = mine[:, awake]

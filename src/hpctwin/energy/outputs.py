@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.states import group_of_node
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
 __all__ = ["node_log", "write_energy", "write_spars"]
@@ -166,10 +167,7 @@ def _jobs(energy: Energy) -> pl.DataFrame:
 
 def _node_log(energy: Energy, jobs: pl.DataFrame) -> pl.DataFrame:
     """One row for each set of nodes that were in one state over the same time."""
-    modes = {
-        number: group.mode or next(iter(group.modes))
-        for number, group in enumerate(energy.platform.group_of_node())
-    }
+    modes = {number: group.first_mode for number, group in enumerate(group_of_node(energy.cluster))}
     log = node_log(energy).filter(~pl.col("state").str.starts_with("computing"))
     rest = log.select(
         "node",

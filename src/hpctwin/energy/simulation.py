@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.accounting import Energy, account
-from hpctwin.energy.cap import PowerCap, with_cap, with_cap_windows
+from hpctwin.energy.cap import with_cap, with_cap_windows
 from hpctwin.energy.control import Control, advance_controlled
 from hpctwin.energy.fitting import ModeFitting
-from hpctwin.energy.modes import ModeChange, nodes_of_group
-from hpctwin.energy.platform import Platform
+from hpctwin.energy.modes import ModeChange
 from hpctwin.energy.power import PASS_FAULTS, PowerPolicy
 from hpctwin.energy.state import begins_ms, check_parts, first_timeout, published_watts, sleeps
+from hpctwin.energy.states import group_of_node, nodes_of_group, state_names
 from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.passes import Pass
@@ -32,7 +32,7 @@ from hpctwin.engine.powered import (
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.state import choose_pass, more_log, new_sim
 from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
-from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model import MS_PER_S, Cluster, PowerCap, Workload
 from hpctwin.policies import OrderingLike, Policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.lower import pool_of_nodes
@@ -46,16 +46,15 @@ IntArray = npt.NDArray[np.int64]
 
 
 class PoweredSimulation(Simulation):
-    """One workload on one platform under one policy, with nodes that switch off and on.
+    """One workload on one cluster under one policy, with nodes that switch off and on.
 
     Args:
         workload: the jobs.
-        platform: the nodes.
+        cluster: the machine; it must be known what its nodes draw.
         order, backfill: as for `Simulation`.
         power: the power policy.
-        cluster: the rest of the machine (partitions, resources, maintenance); nothing if left out.
         log: whether to keep each node's past states, for the node log and the Gantt chart.
-        cap: of what all nodes draw together; None for none.
+        cap: of what all nodes draw together; the cluster's if left out.
         control: a function that switches nodes on and off, with power policy ``orders``; see `control`.
         begin_s: jobs wait in any case until then, seconds [jobs]; see `series.cheapest_begins`.
         options: further arguments of `Simulation`.
@@ -67,31 +66,31 @@ class PoweredSimulation(Simulation):
     def __init__(
         self,
         workload: Workload,
-        platform: Platform,
+        cluster: Cluster,
         order: OrderingLike = "fcfs",
         backfill: str = "easy",
         *,
         power: PowerPolicy = PowerPolicy(),  # noqa: B008
-        cluster: Cluster | None = None,
         log: bool = False,
         cap: PowerCap | None = None,
         control: Control | None = None,
         begin_s: npt.NDArray[np.float64] | None = None,
         **options: Any,
     ) -> None:
-        if not isinstance(platform, Platform):
+        if not cluster.has_power:
             raise ConfigError(
-                f"platform is {type(platform).__name__}, it must be a Platform: what nodes draw in each state"
+                f"cluster {cluster.name!r}: it is not known what its nodes draw; give 'modes' of each "
+                "node group"
             )
-        machine = platform.cluster(cluster)
+        cap = cluster.cap if cap is None else cap
+        machine = cluster
         if machine.failures.outages or machine.failures.mtbf is not None:
             raise ConfigError(
                 f"cluster {machine.name!r}: node failures are not simulated together with power "
                 "states; leave 'failures' out"
             )
         if cap is not None:
-            workload, machine = with_cap(workload, machine, platform, power, cap)
-        self.platform = platform
+            workload, machine = with_cap(workload, machine, power, cap)
         self.power = power
         self.log = log
         self.control = control
@@ -114,14 +113,14 @@ class PoweredSimulation(Simulation):
         self._pool = pool_of_nodes(machine)
         self._begin_s = begin_s
         super().__init__(workload, machine, order, backfill, track_nodes=True, **options)
-        check_parts(self.policy, platform, power)
+        check_parts(self.policy, cluster, power)
 
     def _new_sim(self, known: Mapping[str, npt.NDArray[Any]], seed: int) -> Sim:
         if self._cap is not None:
             known = with_cap_windows(known, self.cluster, self.workload, self._cap)
-        known = {**known, "sleep": sleeps(self.platform, self.power, self._pool)}
+        known = {**known, "sleep": sleeps(self.cluster, self.power, self._pool)}
         known["pool"]["keep"] = self.power.keep
-        depths = max(self.platform.depths, 1)
+        depths = max(self.cluster.depths, 1)
         sim = new_sim(known, seed=seed, depths=depths, waits=self._begin_s is not None)
         if self._begin_s is not None:
             hold_until(sim, begins_ms(self._begin_s, self.workload.job_id))
@@ -131,12 +130,12 @@ class PoweredSimulation(Simulation):
 
     def energy(self) -> Energy:
         """Time and energy of each node in each state so far, and of each job."""
-        return account(self.platform, self._sim, self.result(), self._log(), self._changes)
+        return account(self.cluster, self._sim, self.result(), self._log(), self._changes)
 
     @property
     def node_states(self) -> list[str]:
         """The state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
-        names = self.platform.state_names()
+        names = state_names(self.cluster)
         rows = state_rows(self._sim)
         return [names[row] for row in rows]
 
@@ -192,7 +191,7 @@ class PoweredSimulation(Simulation):
     @property
     def modes(self) -> list[str]:
         """The DVFS mode each node group is in."""
-        found = [group.mode or next(iter(group.modes)) for group in self.platform.nodes]
+        found = [group.first_mode for group in self.cluster.nodes]
         for change in self._changes:
             found[change.group] = change.mode
         return found
@@ -217,11 +216,11 @@ class PoweredSimulation(Simulation):
             UnknownNameError: there is no such group or mode.
             SimulationError: there is a power cap, which counts with the modes at the beginning.
         """
-        names = [one.name for one in self.platform.nodes]
+        names = [one.name for one in self.cluster.nodes]
         if group not in names:
             raise UnknownNameError("node group", group, names)
         number = names.index(group)
-        own = self.platform.nodes[number]
+        own = self.cluster.nodes[number]
         if mode not in own.modes:
             raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
         if self._cap is not None:
@@ -234,13 +233,11 @@ class PoweredSimulation(Simulation):
         return self._cap is not None and self._cap.lower_modes
 
     def _put_into_mode(self, number: int, mode: str) -> None:
-        own = self.platform.nodes[number]
-        nodes = nodes_of_group(self.platform, number)
+        own = self.cluster.nodes[number]
+        nodes = nodes_of_group(self.cluster, number)
         pools = np.unique(self._pool[nodes])
-        # The rest of a node's speed is the cluster's.
-        rest = self.cluster.nodes[number].speed / own.initial.speed
         speed = self._sim["pool"]["speed"].copy()
-        speed[pools] = rest * own.modes[mode].speed
+        speed[pools] = own.speed * own.modes[mode].speed
         terminate = self.overrun == "terminate"
         left = change_speed(self._sim, pools, speed, self._work, terminate=terminate)
         self._work = {**self._work, **left}
@@ -250,7 +247,7 @@ class PoweredSimulation(Simulation):
 
     @cached_property
     def _sleeps(self) -> list[bool]:
-        return [bool(group.sleep) for group in self.platform.group_of_node()]
+        return [bool(group.sleep) for group in group_of_node(self.cluster)]
 
     def fork(
         self,
@@ -267,16 +264,16 @@ class PoweredSimulation(Simulation):
             power: the power policy that the copy goes on under; the same if left out.
 
         Raises:
-            ConfigError: it does not go with the platform, or the policy not with power states.
+            ConfigError: it does not go with the machine, or the policy not with power states.
         """
-        check_parts(policy or self.policy, self.platform, power or self.power)
+        check_parts(policy or self.policy, self.cluster, power or self.power)
         twin = super().fork(policy, arrivals=arrivals)
         if power is not None:
             twin._change_power(power)
         if self._untouched:
             # A pass now would come before the events of the first instant.
             clock = twin._sim.clock
-            depths = max(self.platform.depths, 1)
+            depths = max(self.cluster.depths, 1)
             clock.pass_due = 0
             clock.timer = first_timeout(twin._sim["sleep"], depths, int(clock.now))
         return twin
@@ -314,7 +311,7 @@ class PoweredSimulation(Simulation):
         self._decided = None
         pool = self._sim["pool"].copy()
         pool["keep"] = power.keep
-        self._sim.know(sleep=sleeps(self.platform, power, self._pool), pool=pool)
+        self._sim.know(sleep=sleeps(self.cluster, power, self._pool), pool=pool)
         if self._pass() is not before:
             choose_pass(self._sim, self._pass())
         hide_nodes(self._sim, power.shown)
@@ -340,7 +337,7 @@ class PoweredSimulation(Simulation):
         return MANAGED if self.power.kind == "psas-ipm" else UNAWARE
 
     def _numbers(self, found: Pass) -> IntArray:
-        values = {**self.policy.numbers(), **published_watts(self.platform)}
+        values = {**self.policy.numbers(), **published_watts(self.cluster)}
         numbers: IntArray = found.settings(values)
         return numbers
 
@@ -353,7 +350,7 @@ class PoweredSimulation(Simulation):
         power = self.power
         rules = super()._rules() | {
             "shown": power.shown,
-            "depths": max(self.platform.depths, 1),
+            "depths": max(self.cluster.depths, 1),
             "log": self.log,
             "stepped": power.kind == "orders" or self._lowers,
         }
@@ -371,12 +368,12 @@ class PoweredSimulation(Simulation):
 
 def simulate_powered(
     workload: Workload,
-    platform: Platform,
+    cluster: Cluster,
     order: OrderingLike = "fcfs",
     backfill: str = "easy",
     **options: Any,
 ) -> Energy:
-    """Simulate a workload on a platform to the end; arguments as for `PoweredSimulation`."""
-    simulation = PoweredSimulation(workload, platform, order, backfill, **options)
+    """Simulate a workload on a cluster to the end; arguments as for `PoweredSimulation`."""
+    simulation = PoweredSimulation(workload, cluster, order, backfill, **options)
     simulation.run()
     return simulation.energy()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import PowerPolicy
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.formats import read_workload
-from hpctwin.model import Workload, read_yaml
+from hpctwin.formats.machines import read_cluster
+from hpctwin.model import Cluster, Workload, read_yaml
 
 __all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
 
@@ -31,7 +31,7 @@ class SparsRun:
     """What a configuration asks for.
 
     Args:
-        workload, platform: read from the files it names.
+        workload, cluster: read from the files it names.
         backfill: ``none`` or ``easy``.
         power: the power policy; the FCFS forms by SPARS's published rule, the EASY forms, whose
             published rules are not sound, by ours.
@@ -41,7 +41,7 @@ class SparsRun:
     """
 
     workload: Workload
-    platform: Platform
+    cluster: Cluster
     backfill: str
     power: PowerPolicy
     overrun: Literal["terminate", "continue"]
@@ -79,10 +79,10 @@ def read_spars_config(path: str | Path) -> SparsRun:
         raise ConfigError(
             f"{path}: run.overrun_policy is {overrun!r}, it must be terminate or continue"
         )
-    platform = Platform.read(_file(path, paths["platform"], "paths.platform"))
+    cluster = read_cluster(_file(path, paths["platform"], "paths.platform"))
     workload = read_workload(_file(path, paths["workload"], "paths.workload"), format="spars")
     notes = []
-    sound = backfill != "none" or len(platform.nodes) > 1
+    sound = backfill != "none" or len(cluster.nodes) > 1
     if sound:
         notes.append(f"{algorithm}: by the sound rule, not by SPARS's")
     rl = content.get("rl")
@@ -95,7 +95,7 @@ def read_spars_config(path: str | Path) -> SparsRun:
     output = paths.get("output")
     return SparsRun(
         workload=workload if start is None else workload.replace(start_epoch_s=start),
-        platform=platform,
+        cluster=cluster,
         backfill=backfill,
         power=PowerPolicy(
             kind,

@@ -1,4 +1,4 @@
-"""What the engine knows of a platform and a power policy; what goes together and what does not."""
+"""What the engine knows of a cluster's nodes and a power policy; what goes together and what does not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.platform import Platform
 from hpctwin.energy.power import PASS_FAULTS, PowerPolicy
+from hpctwin.energy.states import group_of_node
 from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError
-from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, to_ms
 from hpctwin.policies import Policy
 
 __all__ = ["begins_ms", "check_parts", "first_timeout", "published_watts", "sleeps"]
@@ -38,16 +38,16 @@ def begins_ms(begin_s: npt.NDArray[np.float64], ids: npt.NDArray[Any]) -> IntArr
     return ms
 
 
-def sleeps(platform: Platform, power: PowerPolicy, pool: IntArray) -> npt.NDArray[Any]:
+def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[Any]:
     """The sleep depths of the nodes of each pool, as the engine has them [pools * depths].
 
     Args:
-        platform: the nodes.
+        cluster: the nodes.
         power: the power policy.
         pool: of each node [nodes].
     """
-    depths = max(platform.depths, 1)
-    groups = list(platform.group_of_node())
+    depths = max(cluster.depths, 1)
+    groups = list(group_of_node(cluster))
     pools = int(pool.max()) + 1
     table = records("sleep", pools * depths, timeout=NEVER_MS)
     for p in range(pools):
@@ -64,9 +64,9 @@ def sleeps(platform: Platform, power: PowerPolicy, pool: IntArray) -> npt.NDArra
     return table
 
 
-def published_watts(platform: Platform) -> dict[str, float]:
+def published_watts(cluster: Cluster) -> dict[str, float]:
     """What a node draws, as SPARS's published rule reckons, W."""
-    group = platform.nodes[0]
+    group = cluster.nodes[0]
     return {
         "active_w": group.initial.power_w,
         "boot_w": group.sleep[0].switch_on.power_w if group.sleep else 0.0,
@@ -87,8 +87,8 @@ def first_timeout(sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
     return first if first >= NEVER_MS else max(first, now)
 
 
-def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
-    """Whether policy, platform and power policy go together.
+def check_parts(policy: Policy, cluster: Cluster, power: PowerPolicy) -> None:
+    """Whether policy, cluster and power policy go together.
 
     Raises:
         ConfigError: they do not.
@@ -98,9 +98,9 @@ def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
             f"backfill {policy.backfill!r} does not go with power states; take none, first-fit, easy or "
             "conservative"
         )
-    if power.kind != "none" and power.timeout_s is not None and platform.depths == 0:
+    if power.kind != "none" and power.timeout_s is not None and cluster.depths == 0:
         raise ConfigError(
-            f"platform {platform.name!r}: no node group has a sleep state, so power policy "
+            f"cluster {cluster.name!r}: no node group has a sleep state, so power policy "
             f"{power.kind!r} has nothing to do; give one under 'sleep:'"
         )
     if power.rule == "as-published" and policy.backfill != "none":
@@ -112,7 +112,7 @@ def check_parts(policy: Policy, platform: Platform, power: PowerPolicy) -> None:
         raise ConfigError(
             f"fault {power.fault!r} goes with backfill 'easy', not {policy.backfill!r}"
         )
-    only_one = len(platform.nodes) == 1 and platform.depths <= 1
+    only_one = len(cluster.nodes) == 1 and cluster.depths <= 1
     if power.rule == "as-published" and power.kind == "psas-ipm" and not only_one:
         raise ConfigError(
             "psas-ipm as published is for one group of equal nodes with one sleep state"

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.energy import Energy, Platform, PoweredSimulation, PowerPolicy
+from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy
 from hpctwin.energy.power import Rule
 from hpctwin.errors import UnknownNameError, WorkloadError
 from hpctwin.experiments.spars_published import TIMEOUTS_S, Cell, published
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
-from hpctwin.model import Workload
+from hpctwin.model import Cluster, Workload
 
 __all__ = [
     "BEST",
     "FAULTS",
-    "PLATFORM",
+    "MACHINE",
     "SCHEDULERS",
     "Effect",
     "Row",
@@ -36,10 +36,10 @@ __all__ = [
     "workload",
 ]
 
-PLATFORM = Platform.uniform(
+MACHINE = Cluster.uniform(
     128, active_w=190, sleep_w=9, off_s=1800, off_w=9, on_s=2700, on_w=190, name="nasa-128"
 )
-"""The platform of the published runs."""
+"""The machine of the published runs."""
 
 SCHEDULERS = {
     "fcfs-psus": ("fcfs", "none", "psus"),
@@ -158,7 +158,7 @@ def simulate_cell(
         raise UnknownNameError("scheduler", scheduler, _KNOWN)
     order, backfill, kind = _KNOWN[scheduler]
     power = PowerPolicy(kind, timeout_s, rule=rule, fault=fault)
-    simulation = PoweredSimulation(jobs, PLATFORM, order, backfill, power=power, **options)
+    simulation = PoweredSimulation(jobs, MACHINE, order, backfill, power=power, **options)
     simulation.run()
     return simulation.energy()
 

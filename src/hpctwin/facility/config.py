@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
-from hpctwin.model.cluster import MOST_NODES
+from hpctwin.model.node_group import MOST_NODES
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.policies import parse_policy
 

@@ -1,10 +1,10 @@
 """What everything else is about: workloads, clusters, units."""
 
+from hpctwin.model.cap import CapWindow, PowerCap
 from hpctwin.model.cluster import (
     Cluster,
     Failures,
     FairShare,
-    NodeGroup,
     Outage,
     Partition,
     Reservation,
@@ -12,6 +12,7 @@ from hpctwin.model.cluster import (
 from hpctwin.model.columns import PER_NODE, Category
 from hpctwin.model.dependencies import Dependencies, DependencyKind
 from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
+from hpctwin.model.node_group import Mode, NodeGroup, Sleep, Transition
 from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
 from hpctwin.model.workload import ReadNotes, State, Workload
 from hpctwin.model.yaml_file import parse_yaml, read_yaml
@@ -20,18 +21,23 @@ __all__ = [
     "MS_PER_S",
     "NEVER_MS",
     "PER_NODE",
+    "CapWindow",
     "Category",
     "Cluster",
     "Dependencies",
     "DependencyKind",
     "Failures",
     "FairShare",
+    "Mode",
     "NodeGroup",
     "Outage",
     "Partition",
+    "PowerCap",
     "ReadNotes",
     "Reservation",
+    "Sleep",
     "State",
+    "Transition",
     "Workload",
     "check_file",
     "check_folder",

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
+from hpctwin.model.cap import PowerCap
+from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.yaml_file import read_yaml
 
@@ -22,27 +24,13 @@ __all__ = [
     "parse_nodes",
 ]
 
-MOST_NODES = 10_000_000
-"""Of one cluster; the state of each node is held in memory."""
-
-
-class NodeGroup(Settings):
-    """Nodes that are alike. Jobs get whole nodes.
-
-    Args:
-        name: the group's name.
-        count: how many nodes, at most 10,000,000.
-        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
-        speed: relative to the machine the runtimes were measured on; a job on nodes of
-            several speeds runs at the slowest.
-    """
-
-    name: str
-    count: int = Field(ge=1, le=MOST_NODES)
-    cores: float | None = Field(default=None, ge=0)
-    gpus: float | None = Field(default=None, ge=0)
-    memory_gb: float | None = Field(default=None, ge=0)
-    speed: float = Field(default=1.0, gt=0)
+Cap = Annotated[
+    PowerCap,
+    BeforeValidator(
+        lambda value: PowerCap.parse(value) if isinstance(value, str) else value,
+        json_schema_input_type=str | PowerCap,
+    ),
+]
 
 
 class Partition(Settings):
@@ -157,6 +145,7 @@ class Cluster(Settings):
         failures: node failures.
         qos: weight of each quality of service for orderings; 0 for those not named.
         fairshare: how past use counts.
+        cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
     """
 
     name: str = "cluster"
@@ -167,22 +156,52 @@ class Cluster(Settings):
     failures: Failures = Failures()
     qos: dict[str, float] = Field(default_factory=dict)
     fairshare: FairShare = FairShare()
+    cap: Cap | None = None
 
     @classmethod
-    def uniform(cls, nodes: int, *, name: str = "cluster", **about: Any) -> Cluster:
+    def uniform(
+        cls,
+        nodes: int,
+        *,
+        name: str = "cluster",
+        active_w: float | None = None,
+        idle_w: float | None = None,
+        sleep_w: float = 0.0,
+        off_s: float = 0.0,
+        off_w: float = 0.0,
+        on_s: float = 0.0,
+        on_w: float = 0.0,
+        **about: Any,
+    ) -> Cluster:
         """A cluster of equal nodes.
 
         Args:
             nodes: how many.
             name: the cluster's name.
+            active_w: drawn while a job runs, W; left out, what nodes draw is not known. Else they have
+                one mode and one sleep state:
+            idle_w: drawn while no job runs, W; as ``active_w`` if left out.
+            sleep_w: drawn asleep, W.
+            off_s: time to switch off, s.
+            off_w: drawn meanwhile, W.
+            on_s: time to switch on, s.
+            on_w: drawn meanwhile, W.
             about: further fields of the cluster, for example ``resources={"licence": 10}``.
 
         Raises:
             ConfigError: a value is not valid.
         """
-        return cls.checked(
-            {"name": name, "nodes": [{"name": "node", "count": nodes}], **about}, "cluster"
-        )
+        group: dict[str, Any] = {"name": "node", "count": nodes}
+        if active_w is not None:
+            group["modes"] = {"base": {"power_w": active_w, "idle_w": idle_w}}
+            group["sleep"] = [
+                {
+                    "power_w": sleep_w,
+                    "switch_off": {"time": off_s, "power_w": off_w},
+                    "switch_on": {"time": on_s, "power_w": on_w},
+                }
+            ]
+        return cls.checked({"name": name, "nodes": [group], **about}, "cluster")
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Cluster:
@@ -198,6 +217,16 @@ class Cluster(Settings):
         """All nodes."""
         return sum(group.count for group in self.nodes)
 
+    @property
+    def has_power(self) -> bool:
+        """Whether it is known what nodes draw."""
+        return bool(self.nodes[0].modes)
+
+    @property
+    def depths(self) -> int:
+        """The most sleep states a node group has."""
+        return max(len(group.sleep) for group in self.nodes)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.node_count > MOST_NODES:
@@ -207,6 +236,7 @@ class Cluster(Settings):
         groups = [group.name for group in self.nodes]
         _distinct("node group", groups)
         _distinct("partition", [partition.name for partition in self.partitions])
+        _power_of_all(self)
         for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):
             for owner in owners:
                 for name in owner.groups or ():
@@ -252,3 +282,17 @@ def _distinct(kind: str, names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{kind} {name!r} is there twice")
+
+
+def _power_of_all(cluster: Cluster) -> None:
+    """What nodes draw is known of all groups or of none."""
+    without = [group.name for group in cluster.nodes if not group.modes]
+    if without and len(without) < len(cluster.nodes):
+        raise ValueError(
+            f"node group {without[0]!r} has no 'modes', and others have: say what nodes draw of all "
+            "groups, or of none"
+        )
+    if without and cluster.cap is not None:
+        raise ValueError(
+            f"a power cap needs to know what nodes draw; node group {without[0]!r} has no 'modes'"
+        )

@@ -68,8 +68,21 @@ def faults_of(
         line = content.line_of(place) if isinstance(content, Fields) else None
         field = ".".join(map(str, place))
         at = ", ".join(filter(None, (where, f"line {line}" if line else "", field)))
+        called = _name_of(place, content)
         # Where one of several forms would do, each says what it lacks.
-        yield f"{at}: {'; or '.join(dict.fromkeys(texts))}"
+        yield f"{at}: {'; or '.join(dict.fromkeys(texts))}{f' (of {called!r})' if called else ''}"
+
+
+def _name_of(place: Place, content: Any) -> str:
+    """The name of the first thing with one in a list on the way to a place; else empty."""
+    for part in place:
+        try:
+            content = content[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        if isinstance(part, int) and isinstance(content, Mapping) and "name" in content:
+            return str(content["name"])
+    return ""
 
 
 def _place(loc: Place, content: Any, *, missing: bool) -> Place:
@@ -91,7 +104,9 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
     if kind == "value_error":
         return str(about["error"])
     if kind == "missing":
-        return "it is missing"
+        fields = [one.model_fields.get(str(place[-1])) for one in _models_at(model, place[:-1])]
+        why = [one.description for one in fields if one is not None and one.description]
+        return "it is missing" + (f": {why[0]}" if why else "")
     if kind == "extra_forbidden":
         known = sorted({name for one in _models_at(model, place[:-1]) for name in one.model_fields})
         return f"there is no such field.{near(str(place[-1]), known)} Known: {', '.join(known)}"

@@ -69,7 +69,7 @@ def plot_node_states(
     ax.add_collection(
         PolyCollection(list(corners), facecolors=list(colors), linewidths=0, rasterized=True)
     )
-    ax.set_ylim(0, nodes or energy.platform.node_count)
+    ax.set_ylim(0, nodes or energy.cluster.node_count)
     scale.apply(ax, start_s, last)
     _state_legend(figure, sorted(set(state[shown].tolist())), energy.states)
     return figure

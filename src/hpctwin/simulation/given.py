@@ -33,7 +33,7 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
-    """A cluster as it is, one of so many equal nodes, or the one in a YAML file.
+    """A cluster as it is, one of so many equal nodes, or the one in a file.
 
     Raises:
         ConfigError: it is none of them, or the file or the number is not valid.
@@ -42,7 +42,9 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
         return given
     number: Any = given
     if isinstance(given, (str, os.PathLike)):
-        return Cluster.from_yaml(Path(given))
+        from hpctwin.formats.machines import read_cluster
+
+        return read_cluster(Path(given))
     if not isinstance(given, bool) and hasattr(given, "__index__"):
         return Cluster.uniform(nodes=number.__index__())
     raise ConfigError(

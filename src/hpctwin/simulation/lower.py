@@ -115,7 +115,7 @@ def lower(
         "pool": records(
             "pool",
             len(pool_nodes),
-            speed=[cluster.nodes[g].speed for g in group_of_pool],
+            speed=[cluster.nodes[g].speed_at_first for g in group_of_pool],
             first=places[:-1],
             last=places[1:],
         ),

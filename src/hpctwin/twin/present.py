@@ -293,7 +293,7 @@ def _dependencies(
 
 def _at_one_speed(machine: Cluster) -> Cluster:
     """What is expected of a job is expected on this cluster: no speed is to be applied again."""
-    if all(group.speed == 1 for group in machine.nodes):
+    if all(group.speed_at_first == 1 for group in machine.nodes):
         return machine
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in machine.nodes)
     return machine.model_copy(update={"nodes": groups})

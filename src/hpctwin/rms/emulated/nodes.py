@@ -141,7 +141,9 @@ class Nodes:
 
     def slowest(self, nodes: Iterable[int]) -> float:
         """Relative speed of the slowest of some nodes."""
-        return min(self.machine.nodes[g].speed for g in {self._group[node] for node in nodes})
+        return min(
+            self.machine.nodes[g].speed_at_first for g in {self._group[node] for node in nodes}
+        )
 
     def _form_pools(self) -> None:
         under: list[list[str]] = [[] for _ in self.names]

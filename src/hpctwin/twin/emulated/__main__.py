@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
+from hpctwin.formats.machines import read_cluster
 from hpctwin.generate import generate
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.faults import Faults
@@ -68,7 +69,7 @@ def serve(
         stream: name of the stream there.
     """
     pace = _pace(speed)
-    machine = Cluster.uniform(nodes, name=name) if cluster is None else Cluster.from_yaml(cluster)
+    machine = Cluster.uniform(nodes, name=name) if cluster is None else read_cluster(cluster)
     jobs = None
     if trace is not None:
         jobs = read_workload(trace)

@@ -1,4 +1,4 @@
-"""Platforms as SPARS and Batsim write them."""
+"""Machines in files: our YAML, and the platforms of SPARS and Batsim, which are read into a `Cluster`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster
+from hpctwin.model.files import cause
 
-__all__ = ["read_batsim_platform", "read_spars_platform"]
+__all__ = ["read_cluster"]
 
 _STATES = ("active", "switching_off", "sleeping", "switching_on")
 _FOLLOWS = {
@@ -20,7 +22,26 @@ _FOLLOWS = {
 }
 
 
-def read_spars_platform(path: Path, text: str) -> dict[str, Any]:
+def read_cluster(path: str | Path) -> Cluster:
+    """Read a machine: our YAML, SPARS's ``platform.json`` or Batsim's XML, by the file's name.
+
+    Raises:
+        ConfigError: the file cannot be read or is not valid; the message names node and field.
+    """
+    path = Path(path)
+    foreign = {".json": _spars, ".xml": _batsim}.get(path.suffix)
+    if foreign is None:
+        return Cluster.from_yaml(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not a text file ({error.reason})") from error
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    return Cluster.checked(foreign(path, text), str(path))
+
+
+def _spars(path: Path, text: str) -> dict[str, Any]:
     """SPARS's ``platform.json``: equal machines that follow each other become a node group.
 
     Raises:
@@ -126,7 +147,7 @@ def _number(record: Any, field: str, where: str) -> float:
 _FLOPS = {"f": 1.0, "kf": 1e3, "Mf": 1e6, "Gf": 1e9, "Tf": 1e12, "Pf": 1e15, "Ef": 1e18}
 
 
-def read_batsim_platform(path: Path, text: str) -> dict[str, Any]:
+def _batsim(path: Path, text: str) -> dict[str, Any]:
     """Batsim's XML platform: hosts and clusters with ``watt_per_state`` and ``sleep_pstates``.
 
     Equal hosts that follow each other become a node group. A power state that ``sleep_pstates`` does

@@ -1,0 +1,137 @@
+"""Nodes that are alike: what they have, how fast they are, and what they draw in each power state."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from hpctwin.model.settings import Duration, Settings
+
+__all__ = ["MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
+
+MOST_NODES = 10_000_000
+"""Of one cluster; the state of each node is held in memory."""
+
+Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# YAML reads a bare off as a truth value.
+SleepName = Annotated[str, BeforeValidator(lambda value: "off" if value is False else value)]
+
+
+class Transition(Settings):
+    """On the way into or out of a sleep state.
+
+    Args:
+        time: how long it takes, seconds or text such as ``"45m"``; it must end.
+        power_w: drawn meanwhile, W.
+    """
+
+    time: Duration = Field(ge=0)
+    power_w: Watts
+
+
+_BOTH_WAYS = "a sleep state needs a way in and a way out, with time and power_w"
+
+
+class Sleep(Settings):
+    """A sleep state.
+
+    Args:
+        name: such as ``suspend`` or ``off``.
+        power_w: drawn meanwhile, W.
+        switch_off: the way into it.
+        switch_on: the way back to where jobs can run.
+    """
+
+    name: SleepName = "off"
+    power_w: Watts
+    switch_off: Transition = Field(description=_BOTH_WAYS)
+    switch_on: Transition = Field(description=_BOTH_WAYS)
+
+
+class Mode(Settings):
+    """A DVFS mode.
+
+    Args:
+        power_w: drawn while a job runs, W.
+        speed: relative to the group's.
+        idle_w: drawn while no job runs, W; as ``power_w`` if left out.
+    """
+
+    power_w: Watts
+    speed: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    idle_w: Watts | None = None
+
+    @property
+    def idle(self) -> float:
+        """Drawn while no job runs, W."""
+        return self.power_w if self.idle_w is None else self.idle_w
+
+
+class NodeGroup(Settings):
+    """Nodes that are alike. Jobs get whole nodes.
+
+    Args:
+        name: the group's name.
+        count: how many nodes, at most 10,000,000.
+        cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
+        speed: relative to the machine the runtimes were measured on; a job on nodes of
+            several speeds runs at the slowest.
+        modes: DVFS modes by name; left out, what nodes draw is not known.
+        mode: the mode at the beginning; the first one if left out.
+        sleep: sleep states, the one that is quickest to wake from first; none: never switched off.
+    """
+
+    name: str
+    count: int = Field(ge=1, le=MOST_NODES)
+    cores: float | None = Field(default=None, ge=0)
+    gpus: float | None = Field(default=None, ge=0)
+    memory_gb: float | None = Field(default=None, ge=0)
+    speed: float = Field(default=1.0, gt=0)
+    modes: dict[str, Mode] = Field(default_factory=dict)
+    mode: str = ""
+    sleep: tuple[Sleep, ...] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not self.modes and (self.mode or self.sleep):
+            given = "sleep" if self.sleep else "mode"
+            raise ValueError(
+                f"node group {self.name!r} has {given!r} but no 'modes': say what a node draws on, "
+                "such as modes: {base: {power_w: 220, idle_w: 95}}"
+            )
+        if self.mode and self.mode not in self.modes:
+            raise ValueError(
+                f"node group {self.name!r}: mode {self.mode!r} is not there; "
+                f"known: {', '.join(self.modes)}"
+            )
+        names = [state.name for state in self.sleep]
+        if len(set(names)) < len(names):
+            raise ValueError(f"node group {self.name!r}: two sleep states have one name")
+        wakes = [state.switch_on.time for state in self.sleep]
+        if wakes != sorted(wakes):
+            raise ValueError(
+                f"node group {self.name!r}: sleep states must be in the order of the time it takes to "
+                "wake from them, the quickest first"
+            )
+        return self
+
+    @property
+    def first_mode(self) -> str:
+        """The name of the mode at the beginning."""
+        return self.mode or next(iter(self.modes))
+
+    @property
+    def initial(self) -> Mode:
+        """The mode at the beginning."""
+        return self.modes[self.first_mode]
+
+    @property
+    def speed_at_first(self) -> float:
+        """The speed in the mode at the beginning."""
+        return self.speed * self.initial.speed if self.modes else self.speed
+
+    def by_power(self) -> list[str]:
+        """The mode at the beginning, and those that draw less, the one that draws most first."""
+        less = [name for name, mode in self.modes.items() if mode.power_w < self.initial.power_w]
+        return [self.first_mode, *sorted(less, key=lambda name: -self.modes[name].power_w)]
