@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,6 +14,7 @@ import numpy.typing as npt
 from hpctwin.engine.layout import GIVE_UP
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
+from hpctwin.model.user_functions import load_module, named_in
 
 if TYPE_CHECKING:
     from hpctwin.energy.simulation import PoweredSimulation
@@ -204,21 +202,12 @@ def find_control(text: str) -> Control:
     """The function that ``FILE.py:NAME`` names.
 
     Raises:
-        PolicyError: it cannot be had.
+        PolicyError: the file is not there, or fails when it is loaded.
+        UnknownNameError: it has no such function.
     """
-    name, _, function = text.partition(":")
-    path = Path(name)
-    spec = importlib.util.spec_from_file_location(f"hpctwin_control_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise PolicyError(f"{path}: there is no such Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise PolicyError(f"{path} fails when it is loaded: {error!r}") from error
-    found: Any = getattr(module, function or "control", None)
+    path, _, name = text.partition(":")
+    found = named_in(load_module(path), name or "control", path)
     if not callable(found):
-        raise PolicyError(f"{path} has no function {function or 'control'!r}")
+        raise PolicyError(f"{path}: {name!r} is not a function")
     control: Control = found
     return control

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import metadata
@@ -12,6 +10,7 @@ from typing import Any
 
 from hpctwin.engine.abi import JobView
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
+from hpctwin.model.user_functions import functions_in, load_module, named_in
 from hpctwin.policies.adaptive import adaptive, pas, pfm
 from hpctwin.policies.formula import formula, is_formula
 from hpctwin.policies.multifactor import multifactor
@@ -63,7 +62,7 @@ def find_ordering(what: OrderingLike) -> Ordering:
     if name in MAKERS:
         return _made(name, options)
     if name.endswith(".py"):
-        return _from_file(Path(name), options)
+        return _from_file(name, options)
     if is_formula(text):
         return formula(text)
     plugins = {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
@@ -101,29 +100,15 @@ def _made(name: str, options: str) -> Ordering:
     return maker(**given)
 
 
-def _from_file(path: Path, name: str) -> Ordering:
-    if not path.is_file():
-        raise PolicyError(f"{path}: there is no such file")
-    spec = importlib.util.spec_from_file_location(f"hpctwin_user_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise PolicyError(f"{path} cannot be loaded as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except PolicyError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise PolicyError(f"{path} fails when it is loaded: {error!r}") from error
+def _from_file(path: str, name: str) -> Ordering:
+    module = load_module(path)
     found = {k: v for k, v in vars(module).items() if isinstance(v, Ordering)}
     if name:
-        if not hasattr(module, name):
-            raise UnknownNameError(f"function in {path}", name, _functions(module, found))
-        return _usable(getattr(module, name), f"{path.name}:{name}")
+        return _usable(named_in(module, name, path, found), f"{Path(path).name}:{name}")
     if len(found) != 1:
+        there = sorted({*found, *functions_in(module)})
         raise PolicyError(
-            f"{path}: name the ordering, as in {path}:NAME; "
-            f"it has {', '.join(_functions(module, found)) or 'none'}"
+            f"{path}: name the ordering, as in {path}:NAME; it has {', '.join(there) or 'none'}"
         )
     return _checked(next(iter(found.values())))
 
@@ -144,15 +129,6 @@ def _loaded(plugin: metadata.EntryPoint) -> Any:
         raise PolicyError(
             f"plug-in {plugin.name!r} ({plugin.value}) fails when it is loaded: {error!r}"
         ) from error
-
-
-def _functions(module: Any, found: dict[str, Ordering]) -> list[str]:
-    own = [
-        k
-        for k, v in vars(module).items()
-        if getattr(v, "__module__", None) == module.__name__ and callable(v)
-    ]
-    return sorted({*found, *own})
 
 
 def _usable(what: Any, name: str) -> Ordering:

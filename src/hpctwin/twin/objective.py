@@ -8,20 +8,16 @@ waits and slowdowns as they are; both are costs, so here the lowest wins.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
+from hpctwin.errors import ConfigError, HpctwinError, PolicyError, UnknownNameError
+from hpctwin.model.user_functions import load_module, named_in
 
 __all__ = ["METRICS", "PAPER_WEIGHTS", "Metric", "Normalise", "Objective", "Outlook"]
 
@@ -223,23 +219,10 @@ def _load(path: str) -> Callable[[Outlook], float]:
             f"objective: function {path!r} must be written as module:function or FILE.py:function"
         )
     try:
-        loaded = _from_file(Path(module)) if module.endswith(".py") else import_module(module)
-        function = getattr(loaded, name)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises when it is loaded
-        plain = isinstance(error, (HpctwinError, ImportError, AttributeError))
-        said = str(error) if plain else repr(error)
-        raise ConfigError(f"objective: function {path!r} cannot be loaded: {said}") from error
+        function = named_in(load_module(module), name, module)
+    except (PolicyError, UnknownNameError) as error:
+        raise ConfigError(f"objective: function {path!r} cannot be loaded: {error}") from error
     if not callable(function):
         raise ConfigError(f"objective: {path!r} is not a function")
     found: Callable[[Outlook], float] = function
     return found
-
-
-def _from_file(path: Path) -> ModuleType:
-    spec = spec_from_file_location(f"hpctwin_objective_{path.stem}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise ConfigError(f"there is no Python file {path}")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
