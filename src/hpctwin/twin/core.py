@@ -7,7 +7,7 @@ decision can be made again from the journal, bit for bit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -214,7 +214,7 @@ class Core:
         memory.decisions += 1
         expected, forecast_by = futures[0][number].start_s, chosen.policy
         if self.own is not None and not in_charge:
-            now = self._present(jobs, now_s, None, self.expectations.runtime_s(jobs), ())
+            now = self.simulated(jobs, now_s)
             expected = look_ahead(now, [self.own], past=Past.none())[0].start_s
             forecast_by = self.own.name
         return Decision(
@@ -237,7 +237,7 @@ class Core:
     def present(self, now_s: float, policy: str | None = None) -> Present:
         """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
         jobs = self._jobs_as_of(now_s)
-        return self._present(jobs, now_s, policy, self.expectations.runtime_s(jobs), ())
+        return self.simulated(jobs, now_s, self._policy(policy or self._memory.policy))
 
     def free_nodes(self, jobs: Sequence[JobRecord] | None = None) -> int:
         """Nodes that are up and held by no job."""
@@ -385,26 +385,39 @@ class Core:
                 found.add(job_id)
         return found
 
-    def _present(
+    def simulated(
         self,
         jobs: Sequence[JobRecord],
         now_s: float,
-        policy: str | None,
-        runtime_s: dict[str, float],
-        arrivals: Sequence[JobSpec],
+        policy: Policy | None = None,
+        arrivals: Sequence[JobSpec] = (),
+        runtime_s: Mapping[str, float] | None = None,
     ) -> Present:
+        """The mirror's nodes with some jobs, as a simulation.
+
+        Args:
+            jobs: the jobs that are there.
+            now_s: the present.
+            policy: what starts jobs; the one in force if left out.
+            arrivals: jobs that will be submitted.
+            runtime_s: how long jobs run, by id; as is expected if left out.
+        """
         # Who only asks how things stand does not wait for the simulator to be loaded.
         from hpctwin.twin.present import present
 
         mirror = self.mirror
+        expected = runtime_s
+        if expected is None:
+            coming = [JobRecord(spec=spec) for spec in arrivals]
+            expected = self.expectations.runtime_s([*jobs, *coming])
         return present(
             mirror.machine,
             jobs,
             tuple(mirror.nodes.values()),
             [r for r in mirror.reservations.values() if r.end_s > now_s],
             now_s,
-            self._policy(policy or self._memory.policy),
-            runtime_s=runtime_s,
+            policy or self._policy(self._memory.policy),
+            runtime_s=expected,
             arrivals=arrivals,
             known=self._rows,
         )
@@ -416,14 +429,14 @@ class Core:
         settings = self.settings
         past = self._past(jobs)
         horizon_s = settings.horizon
-        first = self._present(jobs, now_s, None, self.expectations.runtime_s(jobs), ())
+        first = self.simulated(jobs, now_s)
         futures = [look_ahead(first, pool, past=past, horizon_s=horizon_s, threads=self.threads)]
         if len(pool) == 1 or settings.samples == 0:
             return futures
         for number in range(settings.samples):
             rng = np.random.default_rng([seed, number])
             runtime_s, arrivals = self.expectations.sample(jobs, now_s, settings.arrivals, rng)
-            sampled = self._present(jobs, now_s, None, runtime_s, arrivals)
+            sampled = self.simulated(jobs, now_s, None, arrivals, runtime_s)
             futures.append(
                 look_ahead(sampled, pool, past=past, horizon_s=horizon_s, threads=self.threads)
             )

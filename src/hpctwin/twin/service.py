@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.model.file_lock import FileLock
@@ -37,12 +38,14 @@ from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
 __all__ = [
+    "Opened",
     "check_connections",
     "ignored_environment",
     "open_bus",
     "open_lines",
     "open_manager",
     "open_twin",
+    "opened",
 ]
 
 logger = logging.getLogger(__name__)
@@ -118,6 +121,52 @@ def open_lines(settings: NewsSettings) -> Lines:
     return RedisLines(settings.url, settings.stream, password_env=settings.password_env)
 
 
+class Opened(NamedTuple):
+    """What a cluster is followed by.
+
+    Args:
+        manager: its resource manager.
+        numbered: the same, with snapshots numbered like the events of the bus.
+        bus: its events.
+        journal: locked for whoever opened it.
+    """
+
+    manager: ResourceManager
+    numbered: ResourceManager
+    bus: Bus
+    journal: Journal
+
+
+def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) -> Opened:
+    """Open journal, resource manager and bus.
+
+    Args:
+        config: of the twin.
+        stack: what is opened is closed with it.
+        record: file to record all events in.
+
+    Raises:
+        HpctwinError: one of them cannot be used.
+    """
+    path, act = config.journal.path, config.act
+    lock = FileLock(path.with_name(path.name + ".lock"))
+    why_not = lock.take()
+    if why_not is not None:
+        raise JournalError(f"{path}: another twin works on this journal: {why_not}")
+    stack.callback(lock.release)
+    journal = Journal(path)
+    stack.callback(journal.close)
+    manager = open_manager(config.manager, longest_lease_s=act.longest_lease)
+    stack.callback(manager.close)
+    acts = act.by != "priority" and act.mode in ("act", "approve")
+    every_s = act.look_within / LOOKS if acts else None
+    bus, numbered = open_bus(config.bus, config.manager, manager, stack, every_s)
+    if record is not None:
+        bus = Recorder(bus, record)
+    stack.callback(bus.close)
+    return Opened(manager, numbered, bus, journal)
+
+
 @contextmanager
 def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twin]:
     """A twin with its connections, closed at the end.
@@ -130,23 +179,7 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
         HpctwinError: the resource manager, the bus or the journal cannot be used.
     """
     with ExitStack() as stack:
-        path = config.journal.path
-        lock = FileLock(path.with_name(path.name + ".lock"))
-        why_not = lock.take()
-        if why_not is not None:
-            raise JournalError(f"{path}: another twin works on this journal: {why_not}")
-        stack.callback(lock.release)
-        journal = Journal(path)
-        stack.callback(journal.close)
-        manager = open_manager(config.manager, longest_lease_s=config.act.longest_lease)
-        stack.callback(manager.close)
-        act = config.act
-        acts = act.by != "priority" and act.mode in ("act", "approve")
-        every_s = act.look_within / LOOKS if acts else None
-        bus, manager = open_bus(config.bus, config.manager, manager, stack, every_s)
-        if record is not None:
-            bus = Recorder(bus, record)
-        stack.callback(bus.close)
+        _, manager, bus, journal = opened(config, stack, record=record)
         yield Twin(config, manager, bus, journal)
 
 

@@ -16,9 +16,12 @@ from hpctwin.rms.manager import Outcome
 from hpctwin.rms.records import JobSpec, Snapshot
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.emulated import emulated_cluster
+from hpctwin.twin.facility.config import SiteSettings
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.site import Site
+from hpctwin.twin.follow import Follower
+from hpctwin.twin.journal import Journal
 
 
 class LocalManager:
@@ -113,7 +116,12 @@ class Hall:
     """
 
     def __init__(
-        self, folder: Path, strategy: str = "round-robin", options: Any = None, **clusters: Any
+        self,
+        folder: Path,
+        strategy: str = "round-robin",
+        options: Any = None,
+        predictor: str = "walltime",
+        **clusters: Any,
     ) -> None:
         clusters = clusters or {"a": {"nodes": 4}, "b": {"nodes": 4}}
         about = [{"name": name, **fields} for name, fields in clusters.items()]
@@ -132,12 +140,18 @@ class Hall:
             manager = LocalManager(emulated)
             gate = LocalGate(manager)
             self.clusters[name], self.managers[name], self.gates[name] = emulated, manager, gate
-            sites.append(
-                Site(name, manager, bus, gate, parse_policy("fcfs+easy"))  # type: ignore[arg-type]
-            )
+            sites.append(self.site(name, folder, bus, predictor))
         self.sites = sites
         self.strategy = parse_strategy(strategy)
         self.begin()
+
+    def site(self, name: str, folder: Path, bus: LocalBus, predictor: str = "walltime") -> Site:
+        """A cluster of the facility, followed; what it had learnt goes on from its journal."""
+        settings = SiteSettings.model_validate({"manager": {"kind": "emulated", "address": name}})
+        config = settings.followed("fcfs+easy", predictor, folder / f"{name}.sqlite")  # type: ignore[arg-type]
+        journal = Journal(config.journal.path)
+        follower = Follower(config, self.managers[name], bus, journal)  # type: ignore[arg-type]
+        return Site(name, follower, self.gates[name], parse_policy("fcfs+easy"))
 
     def begin(self) -> None:
         """A new placer, as after a restart."""
@@ -152,7 +166,7 @@ class Hall:
             self.placer._later.clear()
             self.placer._tidy_at = 0.0
             for site in self.sites:
-                site._retry_at = 0.0
+                site.follower.due["retry"] = 0.0
             self.placer.turn()
 
     def run_on(self, seconds: float) -> None:

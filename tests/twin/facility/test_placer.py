@@ -154,7 +154,7 @@ def test_data_on_its_way_holds_a_job_up_and_counts_in_the_choice(tmp_path: Path)
 def test_recent_runtimes_of_a_user_correct_walltimes(tmp_path: Path) -> None:
     hall = Hall(tmp_path, "sgs-t", a={"nodes": 1}, b={"nodes": 1, "factor": 1.5})
     site = hall.sites[0]
-    site.expectations.predictor = "recent"
+    site.follower.core.expectations.predictor = "recent"
     hall.turn()
     for number in range(2):
         spec = JobSpec(id=f"own{number}", submit_s=0, nodes=1, walltime_s=1000, user="u")

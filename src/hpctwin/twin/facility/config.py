@@ -12,7 +12,10 @@ from hpctwin.facility import Facility, Strategy, parse_strategy
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.twin.config import (
     BusSettings,
+    CoreSettings,
+    JournalSettings,
     ManagerSettings,
+    TwinConfig,
     paths_beside,
     read_trusted_yaml,
 )
@@ -31,7 +34,9 @@ class SiteSettings(Settings):
         bus: where its events come from.
         options: further options of the submitting command, such as ``--chdir=/scratch``.
         gap_patience: a missing event is waited for so long before a snapshot is asked for.
-        resync_every: the mirror is set right by a snapshot so often.
+        resync_every: a snapshot is compared with the mirror so often, and adopted where they differ.
+        journal: where all that comes from it is recorded; beside the queue if left out.
+        keep: records older than this are deleted.
     """
 
     manager: ManagerSettings
@@ -39,6 +44,25 @@ class SiteSettings(Settings):
     options: tuple[str, ...] = ()
     gap_patience: Duration = Field(default=1.0, gt=0)
     resync_every: Duration = Field(default=60.0, gt=0)
+    journal: Path | None = None
+    keep: Duration = Field(default=7 * 86_400.0, gt=0)
+
+    def followed(self, policy: str, predictor: Predictor, journal: Path) -> TwinConfig:
+        """How the cluster is followed: as by a twin that only observes.
+
+        Args:
+            policy: what the cluster's own scheduler is taken to do.
+            predictor: how long jobs are expected to run.
+            journal: where it is recorded if ``journal`` is left out.
+        """
+        return TwinConfig(
+            manager=self.manager,
+            bus=self.bus,
+            core=CoreSettings(pool=(policy,), own_policy=policy, predictor=predictor),
+            journal=JournalSettings(path=self.journal or journal, keep=self.keep),
+            gap_patience=self.gap_patience,
+            resync_every=self.resync_every,
+        )
 
 
 class LiveFacility(Settings):

@@ -22,7 +22,8 @@ from hpctwin.twin.facility.config import LiveFacility, SiteSettings
 from hpctwin.twin.facility.placer import Placer
 from hpctwin.twin.facility.queue import Entry, Queue
 from hpctwin.twin.facility.site import Site
-from hpctwin.twin.service import open_bus, open_manager
+from hpctwin.twin.follow import Follower
+from hpctwin.twin.service import opened
 
 __all__ = ["open_gate", "open_placer"]
 
@@ -66,8 +67,8 @@ def open_placer(
         watch: called with each job that has come a step further.
 
     Raises:
-        HpctwinError: a resource manager, a bus or the queue cannot be used, or another placer works on
-            the queue.
+        HpctwinError: a resource manager, a bus, a journal or the queue cannot be used, or another placer
+            works on the queue.
     """
     with ExitStack() as stack:
         queue = Queue(config.queue)
@@ -76,23 +77,18 @@ def open_placer(
         sites = []
         for cluster in config.facility.clusters:
             settings = config.sites[cluster.name]
-            manager = open_manager(settings.manager)
-            stack.callback(manager.close)
-            bus, mirrored = open_bus(settings.bus, settings.manager, manager, stack)
+            beside = config.queue.with_name(f"{config.queue.stem}-{cluster.name}.journal.sqlite")
+            followed = settings.followed(cluster.policy, config.knowledge, beside)
+            manager, mirrored, bus, journal = opened(followed, stack)
             gate = open_gate(settings, manager, mirrored, Mark(queue.secret))
-            stack.callback(bus.close)
             source = settings.manager
             pause_s = 0.0 if isinstance(source, EmulatedSettings) else source.poll_every
             sites.append(
                 Site(
                     cluster.name,
-                    mirrored,
-                    bus,
+                    Follower(followed, mirrored, bus, journal),
                     gate,
                     parse_policy(cluster.policy),
-                    predictor=config.knowledge,
-                    gap_patience_s=settings.gap_patience,
-                    resync_every_s=settings.resync_every,
                     news_within_s=2 * pause_s + 30.0,
                 )
             )

@@ -1,30 +1,23 @@
-"""One cluster of a live facility: its mirror, kept by its bus, and its gate."""
+"""One cluster of a live facility: followed as a twin follows its own, and its gate."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hpctwin.errors import FormatError, HpctwinError
+from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
-from hpctwin.rms import events as ev
 from hpctwin.rms.gate import Gate
-from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin.bus import Bus
-from hpctwin.twin.expect import Expectations, Predictor
+from hpctwin.twin.faults import Faults
+from hpctwin.twin.follow import Follower
 from hpctwin.twin.mirror import Mirror
-from hpctwin.twin.present import present
 
 __all__ = ["Site"]
 
 logger = logging.getLogger(__name__)
-
-RETRY_S = 1.0
-"""How long after a fault the cluster is asked again."""
 
 
 @dataclass
@@ -41,120 +34,77 @@ class Site:
 
     Args:
         name: the cluster's name in the facility.
-        manager: its resource manager.
-        bus: its events.
+        follower: of the cluster; what it has learnt of runtimes goes on from its journal.
         gate: where jobs are submitted.
         policy: what its own scheduler is taken to do.
-        predictor: how long jobs are expected to run.
-        gap_patience_s: a missing event is waited for so long before a snapshot is asked for.
-        resync_every_s: the mirror is set right by a snapshot so often.
         news_within_s: a job that was sent shows in the mirror within this time, or is over.
+
+    Raises:
+        JournalError: the journal cannot be written.
     """
 
     def __init__(
         self,
         name: str,
-        manager: ResourceManager,
-        bus: Bus,
+        follower: Follower,
         gate: Gate,
         policy: Policy,
         *,
-        predictor: Predictor = "walltime",
-        gap_patience_s: float = 1.0,
-        resync_every_s: float = 60.0,
         news_within_s: float = 30.0,
     ) -> None:
         self.name = name
-        self.manager = manager
-        self.bus = bus
+        self.follower = follower
         self.gate = gate
         self.policy = policy
-        self.gap_patience_s = gap_patience_s
-        self.resync_every_s = resync_every_s
         self.news_within_s = news_within_s
-        self.mirror = Mirror()
-        self.expectations = Expectations(predictor)
-        self.fault: str | None = "not reached yet"
+        self.faults = Faults(lambda worse: None, name)
+        self.faults["resource manager"] = "not reached yet"
         self._sent: dict[str, _Sent] = {}
-        self._clock = (0.0, 0.0)
-        self._gap_since: float | None = None
-        self._resync_at = 0.0
-        self._retry_at = 0.0
+        follower.begin()
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing is sent there; None if nothing is wrong."""
+        return self.faults.text
+
+    @property
+    def mirror(self) -> Mirror:
+        """The cluster, as far as is known."""
+        return self.follower.core.mirror
 
     # --- keeping up ------------------------------------------------------------------------------
 
     def sync(self, timeout_s: float = 0.0) -> None:
-        """Take in what has come; get a snapshot where one is needed. Faults are kept in ``fault``.
+        """Take in what has come; get a snapshot where one is needed. Faults are kept in ``faults``.
 
         Args:
             timeout_s: how long to wait for events at most.
         """
-        for delivery in self.bus.receive(timeout_s):
-            try:
-                event = ev.parse_event(delivery.data)
-            except FormatError as error:
-                logger.warning("%s: an event that cannot be read: %s", self.name, error)
-                self.bus.dead_letter(delivery, str(error))
-                continue
-            self._take(event)
-            # What is lost with this process, the snapshot at the next beginning makes good.
-            self.bus.acknowledge([delivery.id])
-        self._watch_gap()
-        now = time.monotonic()
-        due = self.mirror.needs_snapshot is not None or now >= self._resync_at
-        if due and now >= self._retry_at:
-            self._resync()
-        self._forget_seen()
-
-    def _take(self, event: ev.Event) -> None:
-        for one, before in self.mirror.take(event)[1]:
-            ended = isinstance(one, ev.JobEnded) and one.reason in ("exit", "walltime")
-            if ended and before is not None:
-                self.expectations.saw_end(before, one.time_s)
-        self._see_time(event.time_s)
-
-    def _watch_gap(self) -> None:
-        if self.mirror.missing is None:
-            self._gap_since = None
-        elif self._gap_since is None:
-            self._gap_since = time.monotonic()
-        elif time.monotonic() - self._gap_since > self.gap_patience_s:
-            self.mirror.give_up_waiting()
-            self._gap_since = None
-
-    def _resync(self) -> None:
+        follower = self.follower
         try:
-            snapshot = self.manager.snapshot()
+            follower.receive(timeout_s)
+            follower.watch_gap()
+            if follower.look():
+                self.faults.mended("resource manager")
+                self.faults.mended("journal")
+            follower.forget_old()
+        except JournalError as error:
+            # What the core has done since is not in the journal: the next record is its whole state.
+            follower.checkpoint_due = True
+            self.faults.set("journal", str(error))
+            follower.lost()
         except HpctwinError as error:
-            if self.fault is None:
-                logger.warning("%s: %s", self.name, error)
-            self.fault = str(error)
-            self._retry_at = time.monotonic() + RETRY_S
-            return
-        if self.fault is not None and self.mirror.snapshots:
-            logger.info("%s answers again", self.name)
-        self.fault = None
-        if self.mirror.adopt(snapshot)[0]:
-            self._resync_at = time.monotonic() + self.resync_every_s
-        else:
-            # Older than the mirror already: another one soon.
-            self._retry_at = time.monotonic() + 0.05
-        self._clock = (snapshot.time_s, time.monotonic())
+            self.lost(error)
+        self._forget_seen()
 
     def lost(self, error: HpctwinError) -> None:
         """The cluster did not answer a request: nothing is sent there until a snapshot comes."""
-        self.fault = str(error)
-        self._resync_at = 0.0
-        self._retry_at = time.monotonic() + RETRY_S
-
-    def _see_time(self, time_s: float) -> None:
-        if time_s > self.now_s():
-            self._clock = (time_s, time.monotonic())
+        self.faults.set("resource manager", str(error))
+        self.follower.lost()
 
     def now_s(self) -> float:
         """The present by the cluster's clock."""
-        time_s, seen = self._clock
-        return time_s + (time.monotonic() - seen) * self.manager.clock_speed
+        return self.follower.now_s()
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -204,7 +154,8 @@ class Site:
 
     def runtime_s(self, spec: JobSpec) -> float:
         """How long a job is expected to run here."""
-        return self.expectations.runtime_s([JobRecord(spec=spec)]).get(spec.id, spec.walltime_s)
+        expected = self.follower.core.expectations.runtime_s([JobRecord(spec=spec)])
+        return expected.get(spec.id, spec.walltime_s)
 
     def forecast(self, spec: JobSpec, delay_s: float = 0.0) -> tuple[float, float] | None:
         """In how many seconds a job would start and end if it was sent now and nobody came after.
@@ -216,19 +167,9 @@ class Site:
         Returns:
             None if it would never start as things are.
         """
-        now_s = self.now_s()
-        jobs: Sequence[JobRecord] = self.jobs()
+        core, now_s = self.follower.core, self.now_s()
         candidate = spec.model_copy(update={"submit_s": now_s + delay_s})
-        found = present(
-            self.mirror.machine,
-            jobs,
-            list(self.mirror.nodes.values()),
-            list(self.mirror.reservations.values()),
-            now_s,
-            self.policy,
-            runtime_s=self.expectations.runtime_s([*jobs, JobRecord(spec=candidate)]),
-            arrivals=[candidate],
-        )
+        found = core.simulated(self.jobs(), now_s, self.policy, [candidate])
         simulation = found.fork()
         simulation.advance()
         row = found.ids.index(spec.id)
