@@ -73,7 +73,7 @@ def standing_queues(clusters: int, nodes: int, queue: int, text: str) -> None:
 
 
 def main() -> None:
-    for strategy in (oracle(), parse_strategy("sgs-t"), parse_strategy("sgs-t", knows="recent")):
+    for strategy in (oracle(), parse_strategy("sgs-t"), parse_strategy("sgs-t", knows="like-jobs")):
         theta(strategy)
     standing_queues(10, 10_000, 1_000, "sgs-t")
     standing_queues(10, 10_000, 1_000, "earliest-start")

@@ -92,7 +92,7 @@ def test_every_job_runs_once_at_one_cluster_whatever_is_moved_staged_or_limited(
     options: dict[str, Any] = {"move_every_s": data.draw(st.sampled_from((0, 7)))}
     options["move_gain_s"] = 1
     if strategy in ("sgs-t", "sgs(wait)"):
-        options["knows"] = data.draw(st.sampled_from(("oracle", "walltime", "recent")))
+        options["knows"] = data.draw(st.sampled_from(("oracle", "walltime", "like-jobs")))
         options["samples"] = data.draw(st.sampled_from((0, 2)))
     if strategy == "sgs-t" and not options["samples"]:
         options["batch"] = data.draw(st.sampled_from((1, 3)))
@@ -221,7 +221,7 @@ def test_recent_runs_of_like_jobs_correct_walltimes() -> None:
         walltime_s=[100] * size,
     )
     result = simulate_facility(
-        facility({"nodes": 1}, {"nodes": 1}), workload, parse_strategy("sgs-t", knows="recent")
+        facility({"nodes": 1}, {"nodes": 1}), workload, parse_strategy("sgs-t", knows="like-jobs")
     )
     forecast = (result.jobs["forecast_end_s"] - result.jobs["start_s"]).to_list()
     assert forecast[0] == 100  # nothing known yet

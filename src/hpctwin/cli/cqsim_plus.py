@@ -31,7 +31,7 @@ def cqsim_plus(
     """CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.
 
     The published strategies are run by CQSim+'s own rule, and by ours: SGS-T as published (it knows all
-    runtimes: oracle), with walltimes (honest), and with what like jobs ran lately (recent). Traces come
+    runtimes: oracle), with walltimes (honest), and with what like jobs ran lately (like-jobs). Traces come
     from the folder in HPCTWIN_TRACES.
 
     Args:

@@ -105,7 +105,7 @@ def simulate(
     *,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
     knowledge: Annotated[
-        Literal["oracle", "walltime", "recent"],
+        Literal["oracle", "walltime", "like-jobs"],
         Parameter(name=["--knowledge", "-k"], group="Strategy"),
     ] = "walltime",
     looking: StrategyOptions = StrategyOptions(),
@@ -127,7 +127,7 @@ def simulate(
         trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too.
         strategy: siloed, random, user(0.6), round-robin, least-loaded, peer, earliest-start, sgs-t or
             sgs(OBJECTIVE), for example sgs(wait) or "sgs(turnaround + 0.5*carbon)".
-        knowledge: what forecasts know of runtimes: walltime; recent: what like jobs ran of theirs;
+        knowledge: what forecasts know of runtimes: walltime; like-jobs: what like jobs ran of theirs;
             oracle: all.
         overrun: whether a walltime ends a job.
         seed: of everything drawn.
@@ -179,7 +179,7 @@ def compare(
         "sgs-t",
     ),
     knowledge: Annotated[
-        tuple[Literal["oracle", "walltime", "recent"], ...],
+        tuple[Literal["oracle", "walltime", "like-jobs"], ...],
         Parameter(name=["--knowledge", "-k"], group="Strategy"),
     ] = ("walltime",),
     looking: StrategyOptions = StrategyOptions(),
@@ -209,7 +209,7 @@ def compare(
 
     from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
-    from hpctwin.facility.strategy import GUIDED
+    from hpctwin.facility.strategies import GUIDED
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []

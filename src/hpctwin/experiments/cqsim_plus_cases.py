@@ -41,7 +41,7 @@ def oracle(strategy: str = "sgs-t", **options: Any) -> Strategy:
 
 
 def _published() -> list[Strategy]:
-    return [oracle(), parse_strategy("sgs-t"), parse_strategy("sgs-t", knows="recent")]
+    return [oracle(), parse_strategy("sgs-t"), parse_strategy("sgs-t", knows="like-jobs")]
 
 
 def _more() -> list[Strategy]:

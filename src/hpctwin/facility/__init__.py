@@ -3,7 +3,8 @@
 from hpctwin.facility.config import Facility, FacilityCluster, Kind, Origin, Staging
 from hpctwin.facility.result import FacilityResult
 from hpctwin.facility.simulate import FacilitySimulation, compare_strategies, simulate_facility
-from hpctwin.facility.strategy import STRATEGIES, Strategy, parse_strategy
+from hpctwin.facility.strategies import STRATEGIES, parse_strategy
+from hpctwin.facility.strategy import Strategy
 
 __all__ = [
     "STRATEGIES",

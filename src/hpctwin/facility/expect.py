@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from hpctwin.model import Workload
 
-__all__ = ["RecentRatio"]
+__all__ = ["LikeJobs"]
 
 LAST = 2
 """Jobs that the mean is over (Tsafrir, Etsion, Feitelson 2007: the last two of the user)."""
 
 
-class RecentRatio:
+class LikeJobs:
     """What share of their walltimes the last like jobs ran.
 
     Like jobs are those of the same user with the same walltime; where nothing is known of these,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.futures import Futures
 from hpctwin.facility.moving import move_waiting
-from hpctwin.facility.objective import OBJECTIVES, Objective, Outlook, parse_objective
+from hpctwin.facility.objective import OBJECTIVES, Forecast, PlacementObjective, parse_objective
 from hpctwin.facility.state import FacilityState, Knowledge
 from hpctwin.facility.strategy import Strategy
 from hpctwin.facility.tree import Tree
@@ -31,7 +31,7 @@ class Guided(Strategy):
     Args:
         objective: what is least at the best cluster.
         knows: what forecasts know of runtimes: ``oracle``: all true ones, as in CQSim+;
-            ``walltime``: walltimes; ``recent``: the share of their walltimes that like jobs ran lately.
+            ``walltime``: walltimes; ``like-jobs``: the share of their walltimes that like jobs ran lately.
         ties: among equally good clusters: the one with the least work ahead (then the first), one
             drawn (as in CQSim+), or the first.
         samples: how many futures with sampled arrivals a place is judged by; 0: nobody comes later.
@@ -46,7 +46,7 @@ class Guided(Strategy):
         ConfigError, UnknownNameError: an option is out of range, or two do not go together.
     """
 
-    objective: Objective = field(default_factory=lambda: parse_objective("turnaround"))
+    objective: PlacementObjective = field(default_factory=lambda: parse_objective("turnaround"))
     knows: Knowledge = "walltime"
     ties: Ties = "least-loaded"
     samples: int = 0
@@ -82,7 +82,7 @@ class Guided(Strategy):
 
     @property
     def name(self) -> str:
-        """Objective and options in short."""
+        """PlacementObjective and options in short."""
         if self.label is not None:
             return self.label
         # The paper's name for it.
@@ -150,30 +150,30 @@ class Guided(Strategy):
         self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
         """Scores by all costs, each the mean over the futures; infinite where it would never start."""
-        outlooks = [self._outlooks(row, c, state) for c in options]
+        forecasts = [self._forecasts(row, c, state) for c in options]
         scores = np.full(len(options), np.inf)
         ends = [-1] * len(options)
-        starts = [i for i, of in enumerate(outlooks) if all(o.start_ms >= 0 for o in of)]
+        starts = [i for i, of in enumerate(forecasts) if all(o.start_ms >= 0 for o in of)]
         if not starts:
             return ends, scores
         costs = np.empty((len(self.objective.names), len(starts)))
         for column, i in enumerate(starts):
             cluster = state.facility.clusters[options[i]]
-            ends[i] = round(float(np.mean([outlook.end_ms for outlook in outlooks[i]])))
+            ends[i] = round(float(np.mean([forecast.end_ms for forecast in forecasts[i]])))
             for line, name in enumerate(self.objective.names):
                 cost = OBJECTIVES[name]
-                costs[line, column] = np.mean([cost(cluster, o, state) for o in outlooks[i]])
+                costs[line, column] = np.mean([cost(cluster, o, state) for o in forecasts[i]])
         scores[starts] = self.objective.scores(costs)
         return ends, scores
 
-    def _outlooks(self, row: int, cluster: int, state: View) -> list[Outlook]:
+    def _forecasts(self, row: int, cluster: int, state: View) -> list[Forecast]:
         """What may become of a job at a cluster: one future, or as many as are sampled."""
         others = "total" in self.objective.names
         if self.samples == 0 and not others:
-            return [Outlook(row, *state.forecast_end(row, cluster))]
+            return [Forecast(row, *state.forecast_end(row, cluster))]
         assert isinstance(state, FacilityState)
         futures = Futures(state, cluster, row, self.samples, self.horizon_s)
-        return futures.outlooks(others=others)
+        return futures.forecasts(others=others)
 
     def tick(self, state: FacilityState) -> None:
         """Move waiting jobs that have come to be better off elsewhere."""

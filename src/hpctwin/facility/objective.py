@@ -13,14 +13,14 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.config import FacilityCluster
 from hpctwin.facility.view import View
 
-__all__ = ["OBJECTIVES", "Objective", "parse_objective"]
+__all__ = ["OBJECTIVES", "PlacementObjective", "parse_objective"]
 
 FloatArray = npt.NDArray[np.float64]
 HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)
-class Objective:
+class PlacementObjective:
     """A weighted sum of costs; the least is the best.
 
     Args:
@@ -62,7 +62,7 @@ class Objective:
         return total
 
 
-def parse_objective(text: str) -> Objective:
+def parse_objective(text: str) -> PlacementObjective:
     """Read ``turnaround`` or ``turnaround + 0.5*energy``.
 
     Raises:
@@ -84,11 +84,11 @@ def parse_objective(text: str) -> Objective:
             raise ConfigError(f"objective {text!r}: {match[1]!r} is not a number") from error
         if not weights[match[2]] > 0:
             raise ConfigError(f"objective {text!r}: the weight of {match[2]} must be above 0")
-    return Objective(tuple(weights.items()))
+    return PlacementObjective(tuple(weights.items()))
 
 
 @dataclass(frozen=True)
-class Outlook:
+class Forecast:
     """What a forecast says of a job at a cluster.
 
     Args:
@@ -142,40 +142,40 @@ def carbon_g(
     return cluster.power_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
 
 
-def _turnaround(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _turnaround(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     return (job.end_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _wait(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _wait(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     return (job.start_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _energy(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _energy(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     return energy_j(cluster, _nodes(job, state), _run_s(job))
 
 
-def _cost(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _cost(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     return price(cluster, _nodes(job, state), _run_s(job))
 
 
-def _carbon(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _carbon(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     epoch = state.workload.start_epoch_s or 0.0
     return carbon_g(cluster, _nodes(job, state), job.start_ms, job.end_ms, epoch)
 
 
-def _total(cluster: FacilityCluster, job: Outlook, state: View) -> float:
+def _total(cluster: FacilityCluster, job: Forecast, state: View) -> float:
     return _turnaround(cluster, job, state) + job.others_s
 
 
-def _nodes(job: Outlook, state: View) -> int:
+def _nodes(job: Forecast, state: View) -> int:
     return int(state.workload.nodes[job.row])
 
 
-def _run_s(job: Outlook) -> float:
+def _run_s(job: Forecast) -> float:
     return (job.end_ms - job.start_ms) / 1000
 
 
-OBJECTIVES: dict[str, Callable[[FacilityCluster, Outlook, View], float]] = {
+OBJECTIVES: dict[str, Callable[[FacilityCluster, Forecast, View], float]] = {
     "turnaround": _turnaround,
     "wait": _wait,
     "energy": _energy,

@@ -19,7 +19,8 @@ from hpctwin.simulation.result import Result, job_frame
 
 if TYPE_CHECKING:
     from hpctwin.facility.config import Facility, FacilityCluster
-    from hpctwin.facility.simulate import FacilitySimulation
+    from hpctwin.facility.state import FacilityState
+    from hpctwin.facility.strategy import Strategy
 
 __all__ = ["FacilityResult", "make_facility_result"]
 
@@ -152,9 +153,17 @@ class FacilityResult:
         return total
 
 
-def make_facility_result(simulation: FacilitySimulation) -> FacilityResult:
-    """Read the result off a simulation that has come to its end."""
-    state = simulation.state
+def make_facility_result(
+    state: FacilityState, strategy: Strategy, decision_ms: npt.NDArray[np.float64], seed: int
+) -> FacilityResult:
+    """Read the result off a simulation that has come to its end.
+
+    Args:
+        state: in the end.
+        strategy: what placed the jobs.
+        decision_ms: what placing each job took, ms; NaN where nothing was decided [jobs].
+        seed: of everything drawn.
+    """
     jobs = state.jobs
     names = state.facility.names
     index = pl.Series("row", np.arange(len(state.workload)))
@@ -183,7 +192,7 @@ def make_facility_result(simulation: FacilitySimulation) -> FacilityResult:
             "placed_s": _seconds(state.placed_ms),
             "moves": state.moves,
             "forecast_end_s": _seconds(state.forecast_end_ms),
-            "decision_ms": pl.Series(simulation.decision_ms).fill_nan(None),
+            "decision_ms": pl.Series(decision_ms).fill_nan(None),
         }
     )
     return FacilityResult(
@@ -191,9 +200,9 @@ def make_facility_result(simulation: FacilitySimulation) -> FacilityResult:
         clusters=clusters,
         facility=state.facility,
         workload=state.workload,
-        strategy=simulation.strategy.name,
-        knowledge=simulation.strategy.knowledge or "",
-        seed=simulation.seed,
+        strategy=strategy.name,
+        knowledge=strategy.knowledge or "",
+        seed=seed,
     )
 
 

@@ -14,7 +14,8 @@ from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.facility.config import Facility
 from hpctwin.facility.result import FacilityResult, make_facility_result
 from hpctwin.facility.state import FacilityState
-from hpctwin.facility.strategy import Strategy, parse_strategy
+from hpctwin.facility.strategies import parse_strategy
+from hpctwin.facility.strategy import Strategy
 from hpctwin.model import Workload, to_ms
 from hpctwin.simulation.interruptible import run_all
 
@@ -94,7 +95,7 @@ class FacilitySimulation:
                 progress(done / size)
         for cluster in state.clusters:
             cluster.finish()
-        return make_facility_result(self)
+        return make_facility_result(state, self.strategy, self.decision_ms, self.seed)
 
     def _called_up(self) -> list[int]:
         """Take out of those held the jobs for which there is room somewhere now."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import SimulationError
 from hpctwin.facility.config import Facility
-from hpctwin.facility.expect import RecentRatio
+from hpctwin.facility.expect import LikeJobs
 from hpctwin.facility.jobs import facility_jobs
 from hpctwin.model import NEVER_MS, Workload
 from hpctwin.policies import parse_policy
@@ -20,7 +20,7 @@ __all__ = ["FacilityState", "Knowledge"]
 
 IntArray = npt.NDArray[np.int64]
 
-Knowledge = Literal["oracle", "walltime", "recent"]
+Knowledge = Literal["oracle", "walltime", "like-jobs"]
 """What forecasts take for runtimes: the true ones; the walltimes; what like jobs ran of theirs lately."""
 
 
@@ -81,17 +81,17 @@ class FacilityState:
         ]
         self._sent = 0
         self._known_places: dict[int, tuple[tuple[int, int], tuple[int, IntArray]]] = {}
-        self._recent = RecentRatio(workload) if knowledge == "recent" else None
+        self._like_jobs = LikeJobs(workload) if knowledge == "like-jobs" else None
 
     def learn(self, rows: list[int]) -> None:
         """Reckon how long jobs that have just come will run, where that is not simply known."""
-        if self._recent is None:
+        if self._like_jobs is None:
             return
         for row in rows:
-            ratio = self._recent.ratio(row, self.has_run_of)
+            ratio = self._like_jobs.ratio(row, self.has_run_of)
             for cluster, seen in zip(self.clusters, self.jobs.on, strict=True):
                 cluster.runtime_ms[row] = max(1, round(ratio * seen.walltime_ms[row]))
-            self._recent.open(row)
+            self._like_jobs.open(row)
 
     def has_run_of(self, row: int) -> float | None:
         """The share of its walltime that a job ran; None while it has not ended."""

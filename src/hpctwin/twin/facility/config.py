@@ -107,7 +107,7 @@ class LiveFacility(Settings):
     @property
     def placing(self) -> Strategy:
         """The strategy, as it is to be asked."""
-        return parse_strategy(self.strategy, knows=self.knowledge, ties=self.ties)
+        return parse_strategy(self.strategy, ties=self.ties)
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> LiveFacility:

@@ -1,0 +1,91 @@
+"""All strategies by name, and how they are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.facility.guided import Guided
+from hpctwin.facility.objective import parse_objective
+from hpctwin.facility.strategy import (
+    LeastLoaded,
+    Peer,
+    Random,
+    RoundRobin,
+    Siloed,
+    Strategy,
+    User,
+)
+
+__all__ = ["GUIDED", "STRATEGIES", "parse_strategy"]
+
+_EXAMPLE = re.compile(r"([a-z-]+)(?:\((.*)\))?", re.DOTALL)
+
+
+def _user(share: str, **options: Any) -> Strategy:
+    try:
+        return User(float(share or 0.6), **options)
+    except ValueError as error:
+        raise ConfigError(f"user({share}): {share!r} is not a number from 0 to 1") from error
+
+
+def _plain(cls: Callable[..., Strategy]) -> Callable[..., Strategy]:
+    def make(argument: str, **options: Any) -> Strategy:
+        if argument:
+            raise ConfigError(f"strategy {cls().name!r} takes no argument, found {argument!r}")
+        return cls(**options)
+
+    return make
+
+
+def _guided(argument: str, **options: Any) -> Strategy:
+    return Guided(parse_objective(argument or "turnaround"), **options)
+
+
+def _sgs_t(argument: str, **options: Any) -> Strategy:
+    if argument:
+        raise ConfigError(f"sgs-t takes no argument; write sgs({argument})")
+    return _guided("turnaround", **options)
+
+
+def _earliest_start(argument: str, **options: Any) -> Strategy:
+    if argument:
+        raise ConfigError(f"strategy 'earliest-start' takes no argument, found {argument!r}")
+    return _guided("wait", **{"label": "earliest-start", **options})
+
+
+STRATEGIES: dict[str, Callable[..., Strategy]] = {
+    "siloed": _plain(Siloed),
+    "random": _plain(Random),
+    "user": _user,
+    "round-robin": _plain(RoundRobin),
+    "least-loaded": _plain(LeastLoaded),
+    "earliest-start": _earliest_start,
+    "peer": _plain(Peer),
+    "sgs": _guided,
+    "sgs-t": _sgs_t,
+}
+"""How a strategy is made from what stands in its parentheses, by name."""
+
+GUIDED = ("earliest-start", "sgs", "sgs-t")
+"""Strategies that look ahead, and take the options that say how."""
+
+
+def parse_strategy(text: str, **options: Any) -> Strategy:
+    """Read ``random``, ``user(0.6)``, ``sgs-t``, ``sgs(wait)`` or ``sgs(turnaround + 0.5*energy)``.
+
+    Args:
+        text: the strategy.
+        options: fields of `hpctwin.facility.guided.Guided`, used by the strategies that look ahead.
+
+    Raises:
+        UnknownNameError: there is no such strategy or objective.
+        ConfigError: an argument or option is not right.
+    """
+    match = _EXAMPLE.fullmatch(text.strip())
+    if match is None or match[1] not in STRATEGIES:
+        raise UnknownNameError("strategy", match[1] if match else text, STRATEGIES)
+    name, argument = match[1], (match[2] or "").strip()
+    return STRATEGIES[name](argument, **(options if name in GUIDED else {}))
