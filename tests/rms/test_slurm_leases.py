@@ -258,7 +258,7 @@ def test_a_submission_starts_within_seconds_on_a_slurm_as_shipped(tmp_path: Any)
             slurm.wait(lambda: job_ends(slurm, jobs), 40)
             # Slurm makes a pass three seconds after the one that a submission made, at the latest.
             assert max(waited_s(slurm, job) for job in jobs) <= 5
-            found = twin.command("twin", "replay")
+            found = twin.command("twin", "repeat")
             assert found.returncode == 0, found.stdout
         finally:
             twin.end()

@@ -86,7 +86,7 @@ def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
     for job in last:
         assert any(a.result in ("done", "unknown") for a in journal.read_actions(job=job))
     journal.close()
-    assert twin.command("twin", "replay").returncode == 0
+    assert twin.command("twin", "repeat").returncode == 0
 
 
 def test_only_the_twins_jobs_are_leased_and_admitted(slurm: SlurmCluster) -> None:

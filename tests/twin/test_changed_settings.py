@@ -13,7 +13,7 @@ from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
-from hpctwin.twin.replaying import decide_again, restored_core
+from hpctwin.twin.repeat import decide_again, restored_core
 from hpctwin.twin.runner import Twin
 from tests.twin.test_runner import Manager
 

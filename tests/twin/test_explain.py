@@ -117,7 +117,7 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     stands = standing(reader)
     reader.close()
     known = {i: one for i, one in stands.forecasts.items() if i != "short"}
-    found = explain.outlook(stands.core, "short", stands.now_s, stands.policy, known)
+    found = explain.when(stands.core, "short", stands.now_s, stands.policy, known)
     assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
 
 

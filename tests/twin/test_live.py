@@ -77,7 +77,7 @@ def the_journal_is_consistent(pair: Pair) -> None:
     assert done > 0
     assert len(open_actions) <= 1
     for number in random.Random(1).sample(numbers, min(5, len(numbers))):
-        again = pair.command("replay", str(number), "--json")
+        again = pair.command("repeat", str(number), "--json")
         assert again.returncode == 0, again.stdout + again.stderr
         assert json.loads(again.stdout)["same"]
 

@@ -11,7 +11,7 @@ from hpctwin.cli.numbers import AT_LEAST_1
 
 if TYPE_CHECKING:
     from hpctwin.twin.facility.config import LiveFacility
-    from hpctwin.twin.facility.queue import Entry
+    from hpctwin.twin.facility.queue import QueuedJob
 
 __all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
 
@@ -220,7 +220,7 @@ def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: boo
     return 0
 
 
-def _summary(config: LiveFacility, entries: list[Entry], took: list[float]) -> None:
+def _summary(config: LiveFacility, entries: list[QueuedJob], took: list[float]) -> None:
     from collections import Counter
     from statistics import median
 
@@ -232,7 +232,7 @@ def _summary(config: LiveFacility, entries: list[Entry], took: list[float]) -> N
     print(f"; {median(took):.1f} ms a decision (median)" if took else "")
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: QueuedJob) -> dict[str, Any]:
     import dataclasses
 
     request = entry.request.model_dump(mode="json", exclude={"script"})

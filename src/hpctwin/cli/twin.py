@@ -149,7 +149,7 @@ def explain(
 
 
 @twin_app.command
-def replay(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+def repeat(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: Json = False) -> int:
     """Make a decision again from the journal, and compare it bit for bit.
 
     Exit code 1 if it comes out otherwise.
@@ -162,7 +162,7 @@ def replay(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: J
     from dataclasses import asdict
 
     from hpctwin.cli.output import print_json
-    from hpctwin.twin.replaying import decide_again
+    from hpctwin.twin.repeat import decide_again
 
     with _journal(config) as journal:
         again = decide_again(journal, decision)

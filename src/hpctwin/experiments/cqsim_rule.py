@@ -31,13 +31,13 @@ from hpctwin.facility import Facility
 from hpctwin.facility.jobs import FacilityJobs, facility_jobs
 from hpctwin.model import MS_PER_S, Workload
 
-__all__ = ["RULE_STRATEGIES", "Job", "Site", "simulate_rule"]
+__all__ = ["RULE_STRATEGIES", "RuleCluster", "RuleJob", "simulate_rule"]
 
 RULE_STRATEGIES = ("sgs-t", "siloed", "random", "user(0.6)")
 
 
 @dataclass(frozen=True)
-class Job:
+class RuleJob:
     """A job at one cluster, at that cluster's speed.
 
     Args:
@@ -53,7 +53,7 @@ class Job:
     walltime_ms: int
 
 
-class Site:
+class RuleCluster:
     """One cluster: what waits, what runs, what is free.
 
     Args:
@@ -63,10 +63,10 @@ class Site:
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
         self.free = nodes
-        self.waiting: list[Job] = []
+        self.waiting: list[RuleJob] = []
         self.running: list[tuple[int, int, int]] = []
         """Planned end, job's number and nodes, by planned end."""
-        self.ends: list[tuple[int, int, Job, int]] = []
+        self.ends: list[tuple[int, int, RuleJob, int]] = []
         """A heap: end, which start it was, the job and its planned end."""
         self.started: dict[int, int] = {}
         """When each job started, by its number."""
@@ -97,12 +97,12 @@ class Site:
         self._schedule(now)
         return now
 
-    def submit(self, job: Job, now: int) -> None:
+    def submit(self, job: RuleJob, now: int) -> None:
         """Put a job into the queue, and look what can start."""
         self.waiting.append(job)
         self._schedule(now)
 
-    def forecast(self, job: Job, now: int, best: float = math.inf) -> float:
+    def forecast(self, job: RuleJob, now: int, best: float = math.inf) -> float:
         """When a job would end here if nothing came after it; infinity if that is later than ``best``."""
         ahead = self.copy()
         ahead.submit(job, now)
@@ -134,7 +134,7 @@ class Site:
             else:
                 self.waiting.append(job)
 
-    def _start(self, job: Job, now: int) -> None:
+    def _start(self, job: RuleJob, now: int) -> None:
         self.free -= job.nodes
         self._starts += 1
         planned = now + job.walltime_ms
@@ -179,7 +179,7 @@ def _take(times: list[int], free: list[int], nodes: int, first: int, end: int) -
         free[place] -= nodes
 
 
-Chooser = Callable[[list[int], dict[int, Job], int, int], int]
+Chooser = Callable[[list[int], dict[int, RuleJob], int, int], int]
 """Chooses among clusters for a job: clusters that may take it, what it is there, its row, and the time."""
 
 
@@ -212,7 +212,7 @@ def simulate_rule(
     if strategy not in RULE_STRATEGIES:
         raise UnknownNameError("strategy of CQSim+'s rule", strategy, RULE_STRATEGIES)
     jobs = facility_jobs(facility, workload)
-    sites = [Site(cluster.cluster.node_count) for cluster in facility.clusters]
+    sites = [RuleCluster(cluster.cluster.node_count) for cluster in facility.clusters]
     chooser = _chooser(strategy, sites, jobs, random.Random(seed))
     rows: list[int] = []
     places: list[int] = []
@@ -236,14 +236,16 @@ def simulate_rule(
     return _table(facility, jobs, sites, np.array(rows, np.int64), np.array(places, np.int64))
 
 
-def _job(jobs: FacilityJobs, place: int, row: int) -> Job:
+def _job(jobs: FacilityJobs, place: int, row: int) -> RuleJob:
     seen = jobs.on[place]
     walltime = int(seen.walltime_ms[row])
-    return Job(row, int(seen.nodes[row]), min(int(seen.runtime_ms[row]), walltime), walltime)
+    return RuleJob(row, int(seen.nodes[row]), min(int(seen.runtime_ms[row]), walltime), walltime)
 
 
-def _chooser(strategy: str, sites: list[Site], jobs: FacilityJobs, draw: random.Random) -> Chooser:
-    def least_turnaround(open_to: list[int], here: dict[int, Job], row: int, now: int) -> int:
+def _chooser(
+    strategy: str, sites: list[RuleCluster], jobs: FacilityJobs, draw: random.Random
+) -> Chooser:
+    def least_turnaround(open_to: list[int], here: dict[int, RuleJob], row: int, now: int) -> int:
         ends: dict[int, float] = {}
         for place in open_to:
             best = min(ends.values(), default=math.inf)
@@ -251,14 +253,14 @@ def _chooser(strategy: str, sites: list[Site], jobs: FacilityJobs, draw: random.
         best = min(ends.values())
         return draw.choice([place for place in open_to if ends[place] == best])
 
-    def home(open_to: list[int], here: dict[int, Job], row: int, now: int) -> int:
+    def home(open_to: list[int], here: dict[int, RuleJob], row: int, now: int) -> int:
         origin = int(jobs.origin[row])
         return origin if origin in open_to else open_to[0]
 
-    def anywhere(open_to: list[int], here: dict[int, Job], row: int, now: int) -> int:
+    def anywhere(open_to: list[int], here: dict[int, RuleJob], row: int, now: int) -> int:
         return draw.choice(open_to)
 
-    def mostly_faster(open_to: list[int], here: dict[int, Job], row: int, now: int) -> int:
+    def mostly_faster(open_to: list[int], here: dict[int, RuleJob], row: int, now: int) -> int:
         first, *others = sorted(open_to, key=lambda place: here[place].run_ms)
         return first if not others or draw.random() < 0.6 else draw.choice(others)
 
@@ -273,7 +275,7 @@ def _chooser(strategy: str, sites: list[Site], jobs: FacilityJobs, draw: random.
 def _table(
     facility: Facility,
     jobs: FacilityJobs,
-    sites: list[Site],
+    sites: list[RuleCluster],
     rows: npt.NDArray[np.int64],
     places: npt.NDArray[np.int64],
 ) -> pl.DataFrame:

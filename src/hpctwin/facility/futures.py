@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.facility.objective import Forecast
+from hpctwin.facility.objective import PlacementForecast
 from hpctwin.facility.state import FacilityState
 
 __all__ = ["Futures"]
@@ -43,7 +43,7 @@ class Futures:
         self.samples = samples if self.past else 0
         self.horizon_ms = round(1000 * horizon_s)
 
-    def forecasts(self, *, others: bool) -> list[Forecast]:
+    def forecasts(self, *, others: bool) -> list[PlacementForecast]:
         """The job's start and end in each sample.
 
         Args:
@@ -63,7 +63,7 @@ class Futures:
         gaps = self.state.placed_ms[block] - when[0]
         return self.site.tell(block, self.state.now_ms + 1 + gaps)
 
-    def _with(self, later: IntArray, others: bool) -> Forecast:
+    def _with(self, later: IntArray, others: bool) -> PlacementForecast:
         own = np.array([self.row])
         present = NOBODY
         if others:
@@ -74,7 +74,7 @@ class Futures:
         if len(present):
             without = self._forecast(later, present)
             added = float((found[1, 1:] - without[1]).sum()) / 1000
-        return Forecast(self.row, int(found[0, 0]), int(found[1, 0]), added)
+        return PlacementForecast(self.row, int(found[0, 0]), int(found[1, 0]), added)
 
     def _forecast(self, coming: IntArray, watched: IntArray) -> IntArray:
         return self.site.forecast(self.state.now_ms, coming, watched, arrival_ms=self.arrival_ms)

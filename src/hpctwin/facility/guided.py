@@ -11,7 +11,12 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.facility.futures import Futures
 from hpctwin.facility.moving import move_waiting
-from hpctwin.facility.objective import OBJECTIVES, Forecast, PlacementObjective, parse_objective
+from hpctwin.facility.objective import (
+    OBJECTIVES,
+    PlacementForecast,
+    PlacementObjective,
+    parse_objective,
+)
 from hpctwin.facility.state import FacilityState, Knowledge
 from hpctwin.facility.strategy import Strategy
 from hpctwin.facility.tree import Tree
@@ -166,11 +171,11 @@ class Guided(Strategy):
         scores[starts] = self.objective.scores(costs)
         return ends, scores
 
-    def _forecasts(self, row: int, cluster: int, state: View) -> list[Forecast]:
+    def _forecasts(self, row: int, cluster: int, state: View) -> list[PlacementForecast]:
         """What may become of a job at a cluster: one future, or as many as are sampled."""
         others = "total" in self.objective.names
         if self.samples == 0 and not others:
-            return [Forecast(row, *state.forecast_end(row, cluster))]
+            return [PlacementForecast(row, *state.forecast_end(row, cluster))]
         assert isinstance(state, FacilityState)
         futures = Futures(state, cluster, row, self.samples, self.horizon_s)
         return futures.forecasts(others=others)

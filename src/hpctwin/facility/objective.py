@@ -88,7 +88,7 @@ def parse_objective(text: str) -> PlacementObjective:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class PlacementForecast:
     """What a forecast says of a job at a cluster.
 
     Args:
@@ -142,40 +142,40 @@ def carbon_g(
     return cluster.power_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
 
 
-def _turnaround(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _turnaround(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return (job.end_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _wait(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _wait(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return (job.start_ms - int(state.workload.submit_ms[job.row])) / 1000
 
 
-def _energy(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _energy(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return energy_j(cluster, _nodes(job, state), _run_s(job))
 
 
-def _cost(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _cost(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return price(cluster, _nodes(job, state), _run_s(job))
 
 
-def _carbon(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _carbon(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     epoch = state.workload.start_epoch_s or 0.0
     return carbon_g(cluster, _nodes(job, state), job.start_ms, job.end_ms, epoch)
 
 
-def _total(cluster: FacilityCluster, job: Forecast, state: View) -> float:
+def _total(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return _turnaround(cluster, job, state) + job.others_s
 
 
-def _nodes(job: Forecast, state: View) -> int:
+def _nodes(job: PlacementForecast, state: View) -> int:
     return int(state.workload.nodes[job.row])
 
 
-def _run_s(job: Forecast) -> float:
+def _run_s(job: PlacementForecast) -> float:
     return (job.end_ms - job.start_ms) / 1000
 
 
-OBJECTIVES: dict[str, Callable[[FacilityCluster, Forecast, View], float]] = {
+OBJECTIVES: dict[str, Callable[[FacilityCluster, PlacementForecast, View], float]] = {
     "turnaround": _turnaround,
     "wait": _wait,
     "energy": _energy,

@@ -16,7 +16,7 @@ from hpctwin.errors import TraceError
 from hpctwin.formats._files import write_bytes
 from hpctwin.model import MS_PER_S
 
-__all__ = ["JobRecord", "job_ids", "machine_size", "plain_seconds", "read_jobs", "write_json"]
+__all__ = ["JsonRecord", "job_ids", "machine_size", "plain_seconds", "read_jobs", "write_json"]
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as se
 
 
 @dataclass(frozen=True)
-class JobRecord:
+class JsonRecord:
     """One object, with access to its values that tells what is wrong and where.
 
     Args:
@@ -66,7 +66,7 @@ def read_jobs(
     path: Path,
     document: Any,
     id_key: str,
-    read_one: Callable[[JobRecord], T],
+    read_one: Callable[[JsonRecord], T],
     *,
     skip_invalid: bool,
 ) -> tuple[list[int | str], list[T], tuple[str, ...]]:
@@ -95,10 +95,10 @@ def read_jobs(
         try:
             if not isinstance(job, dict):
                 raise TraceError(path, f"jobs[{position}] is {job!r:.40}, expected an object")
-            job_id = _job_id(JobRecord(path, f"jobs[{position}]", job), id_key)
+            job_id = _job_id(JsonRecord(path, f"jobs[{position}]", job), id_key)
             if job_id in ids:
                 raise TraceError(path, f"job {job_id} is in the file already", field=id_key)
-            one = read_one(JobRecord(path, f"job {job_id}", job))
+            one = read_one(JsonRecord(path, f"job {job_id}", job))
         except TraceError as error:
             if not skip_invalid:
                 raise
@@ -124,7 +124,7 @@ def machine_size(path: Path, document: Mapping[str, Any]) -> int | None:
     """
     if document.get("nb_res") is None:
         return None
-    return int(JobRecord(path, "the workload", document).number("nb_res", least=1, whole=True))
+    return int(JsonRecord(path, "the workload", document).number("nb_res", least=1, whole=True))
 
 
 def plain_seconds(ms: int) -> int | float:
@@ -144,7 +144,7 @@ def write_json(path: Path, document: Any) -> None:
     write_bytes(path, f'{{\n{head}  "jobs": [\n    {jobs}\n  ]\n}}\n'.encode())
 
 
-def _job_id(record: JobRecord, key: str) -> int | str:
+def _job_id(record: JsonRecord, key: str) -> int | str:
     value = record.values.get(key)
     # JSON can spell half a character (\ud800), which no file can be written with.
     if isinstance(value, str) and value and value.isprintable():

@@ -15,7 +15,7 @@ from typing import Any
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
 from hpctwin.formats._files import read_json, stem
 from hpctwin.formats._json_jobs import (
-    JobRecord,
+    JsonRecord,
     job_ids,
     machine_size,
     plain_seconds,
@@ -72,7 +72,7 @@ def read_batsim_document(
     if not isinstance(profiles, dict):
         raise TraceError(path, "expected an object with an object 'profiles'", field="profiles")
 
-    def read_one(job: JobRecord) -> tuple[float, float, float, float | None]:
+    def read_one(job: JsonRecord) -> tuple[float, float, float, float | None]:
         limited = job.has("walltime") and job.values["walltime"] != -1
         return (
             job.number("subtime"),
@@ -128,7 +128,7 @@ def write_batsim(workload: Workload, path: str | Path) -> tuple[str, ...]:
     return lost_by("Batsim", workload, _CARRIED)
 
 
-def _runtime_s(job: JobRecord, profiles: Mapping[str, Any], flops_per_s: float) -> float:
+def _runtime_s(job: JsonRecord, profiles: Mapping[str, Any], flops_per_s: float) -> float:
     name = job.values.get("profile")
     if not isinstance(name, str) or name not in profiles:
         found = "is missing" if name is None else f"{name!r:.40} is none of the file's profiles"
@@ -136,20 +136,20 @@ def _runtime_s(job: JobRecord, profiles: Mapping[str, Any], flops_per_s: float) 
     values = profiles[name]
     if not isinstance(values, dict):
         raise job.fault("profile", f"{name!r} is {values!r:.40}, expected an object")
-    profile = JobRecord(job.path, f"{job.where}, profile {name!r}", values)
+    profile = JsonRecord(job.path, f"{job.where}, profile {name!r}", values)
     kind = values.get("type")
     if kind == "delay":
         return profile.number("delay")
     if kind == "parallel_homogeneous":
         if profile.has("com") and profile.number("com") > 0:
             raise profile.fault("com", f"is {values['com']}, communication is not supported")
-        return JobRecord(job.path, profile.where, {"cpu": _flops(profile) / flops_per_s}).number(
+        return JsonRecord(job.path, profile.where, {"cpu": _flops(profile) / flops_per_s}).number(
             "cpu"
         )
     raise profile.fault("type", f"is {kind!r:.40}, supported are {_SUPPORTED}")
 
 
-def _flops(profile: JobRecord) -> float:
+def _flops(profile: JsonRecord) -> float:
     # Flops are beyond any bound that is sensible for times, so only the kind is checked here.
     value = profile.values.get("cpu")
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import read_json, stem
 from hpctwin.formats._json_jobs import (
-    JobRecord,
+    JsonRecord,
     job_ids,
     machine_size,
     plain_seconds,
@@ -128,7 +128,7 @@ def _id_key(document: Any) -> str:
     return "id" if isinstance(first, dict) and "job_id" not in first and "id" in first else "job_id"
 
 
-def _read_one(job: JobRecord) -> _Job:
+def _read_one(job: JsonRecord) -> _Job:
     old = not job.has("reqtime") and job.has("walltime")
     walltime = job.number("walltime" if old else "reqtime", least=_SHORTEST_S)
     runtime_known = not old or job.has("runtime")

@@ -16,7 +16,7 @@ import numpy as np
 
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import read_json, stem
-from hpctwin.formats._json_jobs import JobRecord
+from hpctwin.formats._json_jobs import JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.dependencies import chain_text, waiting_chain
 
@@ -71,7 +71,7 @@ def read_wfcommons_document(path: Path, document: Any, *, skip_invalid: bool) ->
     specified = _tasks(path, _object(path, workflow, "specification") or workflow)
     ran = {}
     for position, task in enumerate(_tasks(path, execution) if execution else ()):
-        ran[_name(JobRecord(path, f"execution.tasks[{position}]", task), "id")] = task
+        ran[_name(JsonRecord(path, f"execution.tasks[{position}]", task), "id")] = task
     names = _names(path, specified)
     skipped: list[str] = []
     read: dict[str, _Task] = {}
@@ -79,7 +79,7 @@ def read_wfcommons_document(path: Path, document: Any, *, skip_invalid: bool) ->
         try:
             if name in read:
                 raise TraceError(path, f"task {name} is in the file already", field="id")
-            read[name] = _read_one(JobRecord(path, f"task {name}", {**task, **ran.get(name, {})}))
+            read[name] = _read_one(JsonRecord(path, f"task {name}", {**task, **ran.get(name, {})}))
         except TraceError as error:
             if not skip_invalid:
                 raise
@@ -134,15 +134,15 @@ def _tasks(path: Path, where: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _names(path: Path, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the jobs are called: the tasks' ids if all have one, and no two the same, else their names."""
     key = "id" if all("id" in task for task in tasks) else "name"
-    names = [_name(JobRecord(path, f"tasks[{i}]", task), key) for i, task in enumerate(tasks)]
+    names = [_name(JsonRecord(path, f"tasks[{i}]", task), key) for i, task in enumerate(tasks)]
     if key == "id" and len(set(names)) < len(names) and all("name" in task for task in tasks):
         # Before version 1.5 ids counted the tasks of each program, and names were unique.
-        own = [_name(JobRecord(path, f"tasks[{i}]", task), "name") for i, task in enumerate(tasks)]
+        own = [_name(JsonRecord(path, f"tasks[{i}]", task), "name") for i, task in enumerate(tasks)]
         names = own if len(set(own)) == len(own) else names
     return names
 
 
-def _name(record: JobRecord, key: str) -> str:
+def _name(record: JsonRecord, key: str) -> str:
     value = record.values.get(key)
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -152,7 +152,7 @@ def _name(record: JobRecord, key: str) -> str:
     return value
 
 
-def _read_one(task: JobRecord) -> _Task:
+def _read_one(task: JsonRecord) -> _Task:
     runtime = "runtime" if task.has("runtime") else "runtimeInSeconds"
     cores = "cores" if task.has("cores") else "coreCount"
     memory = 0.0

@@ -4,10 +4,10 @@ Every definition, with unit and source, is in ``docs/metrics.md``.
 """
 
 from hpctwin.metrics.breakdown import By, breakdown
+from hpctwin.metrics.conflicts import capacity_conflicts
 from hpctwin.metrics.fairness import jain, unfair_delay
 from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
 from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
-from hpctwin.metrics.replay import capacity_conflicts
 from hpctwin.metrics.resources import (
     dependency_violations,
     resource_use,

@@ -19,12 +19,12 @@ from hpctwin.twin.objective import METRICS, Objective
 from hpctwin.twin.standing import full_id, standing
 
 __all__ = [
-    "Outlook",
+    "When",
     "clock_text",
     "explain_decision",
     "explain_job",
-    "outlook",
     "status_lines",
+    "when",
     "why_policy",
 ]
 
@@ -75,7 +75,7 @@ def explain_job(journal: Journal, job_id: str) -> list[str]:
     """
     stands = standing(journal)
     job_id = full_id(stands.core, job_id)
-    found = outlook(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
+    found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
     lines = list(found.lines)
     said = journal.read_forecasts(job_id)
     if said:
@@ -231,7 +231,7 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
 
 
 @dataclass(frozen=True)
-class Outlook:
+class When:
     """When a job will start, and why not now.
 
     Args:
@@ -253,13 +253,13 @@ class Outlook:
     policy: str = ""
 
 
-def outlook(
+def when(
     core: Core,
     job_id: str,
     now_s: float,
     policy: str | None = None,
     forecasts: Mapping[str, Forecast] | None = None,
-) -> Outlook:
+) -> When:
     """When a job will start and why not now, as the mirror stands.
 
     Args:
@@ -273,7 +273,7 @@ def outlook(
     job = core.mirror.jobs.get(job_id)
     if job is None:
         said = f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."
-        return Outlook("gone", (said,))
+        return When("gone", (said,))
     spec = job.spec
     asks = f"{_count(spec.nodes, 'node')} for up to {format_duration(round(spec.walltime_s))}"
     if job.start_s is not None:
@@ -283,12 +283,12 @@ def outlook(
             f"Job {job_id} ({asks}) runs since {clock_text(job.start_s)}, for {since} now.",
             f"It waited {waited}.",
         )
-        return Outlook("runs", runs, job.start_s, job.start_s, job.start_s, True)
+        return When("runs", runs, job.start_s, job.start_s, job.start_s, True)
     waited = format_duration(round(max(0.0, now_s - spec.submit_s)))
     lines = (f"Job {job_id} ({asks}) waits since {clock_text(spec.submit_s)}, for {waited} now.",)
     stuck, conditions = _conditions(core, job, now_s)
     if stuck:
-        return Outlook("stuck", (*lines, *conditions))
+        return When("stuck", (*lines, *conditions))
     policy = policy or core.policy
     made = (forecasts or {}).get(job_id)
     if forecasts and made is not None:
@@ -297,14 +297,14 @@ def outlook(
         starts = _look_ahead(core, now_s, policy)
     start_s = starts.get(job_id)
     if start_s is None:
-        return Outlook("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
+        return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
     if made is not None and made.low_s is not None and made.high_s is not None:
         span = (made.low_s, made.high_s, made.calibrated)
     else:
         span = core.forecaster.interval(start_s, now_s)
     state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
-    when = _when(core, job, now_s, start_s, starts, policy, span)
-    return Outlook(state, (*lines, *conditions, *when), start_s, *span, policy)
+    said = _when(core, job, now_s, start_s, starts, policy, span)
+    return When(state, (*lines, *conditions, *said), start_s, *span, policy)
 
 
 def _look_ahead(core: Core, now_s: float, policy: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
-from hpctwin.twin.replaying import restored_core
+from hpctwin.twin.repeat import restored_core
 
 __all__ = ["Standing", "full_id", "standing", "starts_by"]
 

@@ -11,7 +11,7 @@ from hpctwin.rms.manager import ResourceManager
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
-from hpctwin.twin.explain import Outlook, outlook
+from hpctwin.twin.explain import When, when
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.standing import Standing, standing, starts_by
@@ -88,9 +88,9 @@ def looked_up(config: TwinConfig, manager: ResourceManager) -> Picture:
     return _picture(stands, "one look at the resource manager")
 
 
-def when_job(picture: Picture, job_id: str) -> Outlook:
+def when_job(picture: Picture, job_id: str) -> When:
     """When a job will start that waits."""
-    return outlook(picture.core, job_id, picture.now_s, picture.policy, picture.forecasts)
+    return when(picture.core, job_id, picture.now_s, picture.policy, picture.forecasts)
 
 
 def when_request(
@@ -104,7 +104,7 @@ def when_request(
     cores: float = 0.0,
     gpus: float = 0.0,
     memory_gb: float = 0.0,
-) -> Outlook:
+) -> When:
     """When a job would start if it were submitted now. The picture's mirror is left with it in the queue.
 
     Args:
@@ -144,8 +144,8 @@ def when_request(
         priority=_usual_priority(list(picture.core.mirror.jobs.values())),
     )
     picture.core.mirror.jobs[REQUEST] = JobRecord(spec=spec)
-    found = outlook(picture.core, REQUEST, picture.now_s, picture.policy)
-    return Outlook(**{**vars(found), "lines": found.lines[1:]})
+    found = when(picture.core, REQUEST, picture.now_s, picture.policy)
+    return When(**{**vars(found), "lines": found.lines[1:]})
 
 
 def _usual_priority(jobs: Sequence[JobRecord]) -> float:

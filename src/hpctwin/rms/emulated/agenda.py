@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-__all__ = ["CANCEL", "END", "NODE", "OTHER", "SUBMIT", "Agenda", "Entry"]
+__all__ = ["CANCEL", "END", "NODE", "OTHER", "SUBMIT", "Agenda", "AgendaEntry"]
 
 # What happens at one instant happens in this order.
 END, NODE, SUBMIT, CANCEL, OTHER = range(5)
 
 
 @dataclass
-class Entry:
+class AgendaEntry:
     """One thing to do; nothing any more once ``action`` is None."""
 
     action: Callable[[], Any] | None
@@ -28,19 +28,19 @@ class Agenda:
     def __init__(self) -> None:
         self.due = 0
         """How many actions that count are to come."""
-        self._heap: list[tuple[float, int, int, Entry]] = []
+        self._heap: list[tuple[float, int, int, AgendaEntry]] = []
         self._numbers = count()
 
     def put(
         self, kind: int, time_s: float, action: Callable[[], Any], *, counts: bool = True
-    ) -> Entry:
+    ) -> AgendaEntry:
         """Have something done at a time; ``counts`` is false for what nobody waits for."""
-        entry = Entry(action, counts)
+        entry = AgendaEntry(action, counts)
         self.due += counts
         heapq.heappush(self._heap, (round(time_s, 3), kind, next(self._numbers), entry))
         return entry
 
-    def drop(self, entry: Entry | None) -> None:
+    def drop(self, entry: AgendaEntry | None) -> None:
         """Do not do it, if it is not done yet."""
         if entry is not None and entry.action is not None:
             entry.action = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hpctwin.rms.emulated.agenda import Entry
+from hpctwin.rms.emulated.agenda import AgendaEntry
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
 
 __all__ = ["ENDED", "STARTED", "WELL", "Dependencies", "Job", "Past", "Settled"]
@@ -33,7 +33,7 @@ class Job:
     fails: bool = False
     nodes: tuple[int, ...] = ()
     first_start_s: float | None = None
-    end: Entry | None = None
+    end: AgendaEntry | None = None
     ending: str | None = None
     lease_s: float = 0.0
 

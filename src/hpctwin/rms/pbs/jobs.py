@@ -12,7 +12,7 @@ from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_s
 from hpctwin.rms.pbs.values import integer, resources, time_s
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
-__all__ = ["MARK", "LargestNode", "Mark", "array_of", "as_subjob", "job_mark", "job_record"]
+__all__ = ["MARK", "LargestNode", "LeaseMark", "array_of", "as_subjob", "job_mark", "job_record"]
 
 MARK = "hpctwin"
 """The resource by which the hook marks jobs as the twin's, with 0; operators take one out with 1."""
@@ -41,7 +41,7 @@ class LargestNode(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Mark:
+class LeaseMark:
     """A job that is the twin's and waits.
 
     Args:
@@ -68,13 +68,13 @@ def as_subjob(row: dict[str, Any], array: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **kept, "job_state": "Q" if state == "B" else state}
 
 
-def job_mark(row: Mapping[str, Any]) -> Mark | None:
+def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
     """How a waiting job is marked as the twin's; None where it is not, or runs."""
     state = _state(row)
     value = str(resources(row.get("Resource_List")).get(MARK, ""))
     if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
         return None
-    return Mark(int(value) != 0, _is_held(row))
+    return LeaseMark(int(value) != 0, _is_held(row))
 
 
 def job_record(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hpctwin.model import write_atomically
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.pbs.jobs import Mark, array_of
+from hpctwin.rms.pbs.jobs import LeaseMark, array_of
 
 __all__ = ["Leasing", "leases_file"]
 
@@ -52,12 +52,12 @@ class Leasing:
         self.look_again = look_again
         self.clock = clock
         self._lock = threading.Lock()
-        self._marks: dict[str, Mark] = {}
-        self._since: list[tuple[float, str, Mark]] = []
+        self._marks: dict[str, LeaseMark] = {}
+        self._since: list[tuple[float, str, LeaseMark]] = []
         self._until: dict[str, float] = {}
         self._admitted: dict[str, float] = {}
 
-    def looked(self, marks: Mapping[str, Mark], began_s: float) -> None:
+    def looked(self, marks: Mapping[str, LeaseMark], began_s: float) -> None:
         """What a look found that began then; what was told since counts on.
 
         Args:
@@ -69,13 +69,13 @@ class Leasing:
             self._marks = dict(marks)
             self._marks |= {job_id: mark for _, job_id, mark in self._since}
 
-    def told(self, job_id: str, mark: Mark) -> None:
+    def told(self, job_id: str, mark: LeaseMark) -> None:
         """A job of the twin's was submitted."""
         with self._lock:
             self._since.append((self.clock(), job_id, mark))
             self._marks[job_id] = mark
 
-    def marks(self) -> dict[str, Mark]:
+    def marks(self) -> dict[str, LeaseMark]:
         """The waiting jobs that are the twin's, as last known."""
         with self._lock:
             return {job_id: mark for job_id, mark in self._marks.items() if not mark.free}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged
-from hpctwin.rms.pbs.jobs import Mark, job_mark, job_record
+from hpctwin.rms.pbs.jobs import LeaseMark, job_mark, job_record
 from hpctwin.rms.pbs.parse import Found
 from hpctwin.rms.pbs.request import vnodes
 
@@ -46,7 +46,7 @@ class PbsNews:
     def __init__(
         self,
         found: Callable[[], Found | None],
-        marked: Callable[[str, Mark], None] = lambda job_id, mark: None,
+        marked: Callable[[str, LeaseMark], None] = lambda job_id, mark: None,
     ) -> None:
         self.found = found
         self.marked = marked

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.rms.machine import ListedNode, group_nodes
-from hpctwin.rms.pbs.jobs import LargestNode, Mark, array_of, as_subjob, job_mark, job_record
+from hpctwin.rms.pbs.jobs import LargestNode, LeaseMark, array_of, as_subjob, job_mark, job_record
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
@@ -41,7 +41,7 @@ class Found:
     snapshot: Snapshot
     largest: LargestNode
     notes: list[str] = field(default_factory=list)
-    marks: dict[str, Mark] = field(default_factory=dict)
+    marks: dict[str, LeaseMark] = field(default_factory=dict)
 
 
 def cluster_snapshot(

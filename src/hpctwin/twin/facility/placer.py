@@ -20,9 +20,9 @@ from hpctwin.facility.guided import Guided
 from hpctwin.facility.strategy import LeastLoaded, Random, RoundRobin, User
 from hpctwin.model import format_duration
 from hpctwin.rms.gate import SubmittedJob
-from hpctwin.twin.facility.outlook import ROW, LiveView
-from hpctwin.twin.facility.queue import Entry, Queue
+from hpctwin.twin.facility.queue import Queue, QueuedJob
 from hpctwin.twin.facility.site import Site
+from hpctwin.twin.facility.view import ROW, LiveView
 
 __all__ = ["Placer", "check_strategy"]
 
@@ -79,7 +79,7 @@ class Placer:
         strategy: Strategy,
         *,
         seed: int = 0,
-        watch: Callable[[Entry], None] = lambda entry: None,
+        watch: Callable[[QueuedJob], None] = lambda entry: None,
     ) -> None:
         check_strategy(strategy)
         self.facility = facility
@@ -132,7 +132,7 @@ class Placer:
         site = self.sites[cluster]
         return site.fault is None and site.mirror.needs_snapshot is None
 
-    def _view(self, entry: Entry) -> LiveView:
+    def _view(self, entry: QueuedJob) -> LiveView:
         clusters = tuple(
             cluster.model_copy(update={"nodes": None, "machine": site.mirror.machine})
             if site.mirror.snapshots
@@ -142,7 +142,7 @@ class Placer:
         facility = self.facility.model_copy(update={"clusters": clusters})
         return LiveView(facility, self.sites, entry, time.time(), self._rng, self._turn)
 
-    def _intend(self, entry: Entry, view: LiveView, chosen: int, options: list[int]) -> None:
+    def _intend(self, entry: QueuedJob, view: LiveView, chosen: int, options: list[int]) -> None:
         site = self.sites[chosen]
         start_s, end_s = view.forecast_s(chosen) or (None, None)
         why = _why(self.strategy, view, options)
@@ -154,7 +154,7 @@ class Placer:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def _submit(self, entry: Entry, view: LiveView, cluster: int) -> None:
+    def _submit(self, entry: QueuedJob, view: LiveView, cluster: int) -> None:
         site, key = self.sites[cluster], entry.request.key
         spec = view.spec(cluster)
         site.send(spec.id, spec)
@@ -179,7 +179,9 @@ class Placer:
             )
             self._later[key] = time.monotonic() + RETRY_S
 
-    def _note(self, entry: Entry, site: Site, job_id: str, view: LiveView, cluster: int) -> None:
+    def _note(
+        self, entry: QueuedJob, site: Site, job_id: str, view: LiveView, cluster: int
+    ) -> None:
         self.queue.submitted(entry.request.key, job_id)
         spec = view.spec(cluster)
         site.unsend(spec.id)
@@ -187,7 +189,7 @@ class Placer:
         self._tell(entry)
         self._admit(entry, site, job_id)
 
-    def _admit(self, entry: Entry, site: Site, job_id: str) -> None:
+    def _admit(self, entry: QueuedJob, site: Site, job_id: str) -> None:
         key = entry.request.key
         try:
             outcome = site.gate.admit(job_id)
@@ -260,7 +262,7 @@ class Placer:
             except UnreachableError as error:
                 site.lost(error)
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: QueuedJob) -> None:
         self.watch(self.queue.entry(entry.request.key))
 
 

@@ -24,7 +24,7 @@ from hpctwin.model.file_lock import FileLock
 from hpctwin.model.private_file import make_private
 from hpctwin.rms.gate import JobRequest
 
-__all__ = ["Entry", "Queue", "Stage"]
+__all__ = ["Queue", "QueuedJob", "Stage"]
 
 Stage = Literal["queued", "intended", "submitted", "placed", "rejected", "withdrawn"]
 
@@ -41,7 +41,7 @@ CREATE INDEX IF NOT EXISTS jobs_open ON jobs (stage) WHERE stage IN ('queued', '
 
 
 @dataclass(frozen=True)
-class Entry:
+class QueuedJob:
     """A job in the queue.
 
     Args:
@@ -150,13 +150,13 @@ class Queue:
             where = f" at {entry.cluster}, job {entry.job_id}" if entry.job_id else ""
             raise QueueError(f"job {key} is {entry.stage}{where}: it can no longer be withdrawn")
 
-    def entries(self, *stages: Stage) -> list[Entry]:
+    def entries(self, *stages: Stage) -> list[QueuedJob]:
         """The jobs at these stages, or all, in their order."""
         wanted = stages or get_args(Stage)
         marks = ",".join("?" * len(wanted))
         return self._read(f"WHERE stage IN ({marks}) ORDER BY number", tuple(wanted))
 
-    def entry(self, key: str) -> Entry:
+    def entry(self, key: str) -> QueuedJob:
         """The job with a key.
 
         Raises:
@@ -227,7 +227,7 @@ class Queue:
         except sqlite3.Error as error:
             raise QueueError(f"{self.path}: {error}") from error
 
-    def _read(self, where: str, values: tuple[str, ...]) -> list[Entry]:
+    def _read(self, where: str, values: tuple[str, ...]) -> list[QueuedJob]:
         columns = (
             "number, request, queued_s, stage, cluster, job_id, start_s, end_s, reason, refused, "
             "changed_s"
@@ -239,9 +239,9 @@ class Queue:
             raise QueueError(f"{self.path}: {error}") from error
 
 
-def _entry(number: int, request: str, queued_s: float, stage: Stage, *rest: Any) -> Entry:
+def _entry(number: int, request: str, queued_s: float, stage: Stage, *rest: Any) -> QueuedJob:
     cluster, job_id, start_s, end_s, reason, refused, changed_s = rest
-    return Entry(
+    return QueuedJob(
         number, JobRequest.model_validate_json(request), queued_s, stage, cluster, job_id, start_s,
         end_s, reason, json.loads(refused), changed_s,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.config import EmulatedSettings
 from hpctwin.twin.facility.config import LiveFacility, SiteSettings
 from hpctwin.twin.facility.placer import Placer
-from hpctwin.twin.facility.queue import Entry, Queue
+from hpctwin.twin.facility.queue import Queue, QueuedJob
 from hpctwin.twin.facility.site import Site
 from hpctwin.twin.follow import Follower
 from hpctwin.twin.service import opened
@@ -58,7 +58,7 @@ def _nothing() -> None:
 
 @contextmanager
 def open_placer(
-    config: LiveFacility, *, watch: Callable[[Entry], None] = lambda entry: None
+    config: LiveFacility, *, watch: Callable[[QueuedJob], None] = lambda entry: None
 ) -> Iterator[Placer]:
     """A placer with its connections, closed at the end.
 

@@ -10,7 +10,7 @@ from hpctwin.model import MS_PER_S, NEVER_MS, Category, Workload
 from hpctwin.rms.gate import JobRequest
 from hpctwin.rms.records import JobSpec
 from hpctwin.simulation import Simulation
-from hpctwin.twin.facility.queue import Entry
+from hpctwin.twin.facility.queue import QueuedJob
 from hpctwin.twin.facility.site import Site
 
 __all__ = ["LiveView"]
@@ -35,7 +35,7 @@ class LiveView:
         self,
         facility: Facility,
         sites: list[Site],
-        entry: Entry,
+        entry: QueuedJob,
         now_s: float,
         rng: np.random.Generator,
         turn: int,
