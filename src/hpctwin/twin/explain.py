@@ -303,8 +303,8 @@ def when(
     else:
         span = core.forecaster.interval(start_s, now_s)
     state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
-    said = _when(core, job, now_s, start_s, starts, policy, span)
-    return When(state, (*lines, *conditions, *said), start_s, *span, policy)
+    times = _when(core, job, now_s, start_s, starts, policy, span)
+    return When(state, (*lines, *conditions, *times), start_s, *span, policy)
 
 
 def _look_ahead(core: Core, now_s: float, policy: str) -> dict[str, float]:
