@@ -12,7 +12,7 @@ from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import UnknownNameError
 from hpctwin.experiments.cqsim_plus import bins, run_case_by_rule, ways
 from hpctwin.experiments.cqsim_plus_cases import CASES, PUBLISHED_WAYS, SIZE_EDGES
-from hpctwin.experiments.cqsim_rule import Job, Site, simulate_rule
+from hpctwin.experiments.cqsim_rule import RuleCluster, RuleJob, simulate_rule
 from hpctwin.facility import Facility
 
 
@@ -91,26 +91,26 @@ def test_with_exact_walltimes_and_no_two_events_at_once_the_rule_is_fcfs_and_eas
 
 
 def test_a_job_may_pass_the_head_by_its_true_run_time_and_between_two_ends() -> None:
-    site = Site(4)
-    site.submit(Job(0, 3, 100_000, 200_000), 0)
-    site.submit(Job(1, 4, 50_000, 50_000), 1000)
+    site = RuleCluster(4)
+    site.submit(RuleJob(0, 3, 100_000, 200_000), 0)
+    site.submit(RuleJob(1, 4, 50_000, 50_000), 1000)
     # Its walltime of 900 s would be in the head's way, its run time is not.
-    site.submit(Job(2, 1, 20_000, 900_000), 2000)
+    site.submit(RuleJob(2, 1, 20_000, 900_000), 2000)
     assert site.started[2] == 2000
-    twins = Site(2)
+    twins = RuleCluster(2)
     for number in (0, 1):
-        twins.submit(Job(number, 1, 100_000, 200_000), 0)
-    twins.submit(Job(2, 2, 10_000, 10_000), 1000)
-    twins.submit(Job(3, 1, 50_000, 50_000), 2000)
+        twins.submit(RuleJob(number, 1, 100_000, 200_000), 0)
+    twins.submit(RuleJob(2, 2, 10_000, 10_000), 1000)
+    twins.submit(RuleJob(3, 1, 50_000, 50_000), 2000)
     twins.advance(float("inf"))
     assert (twins.started[3], twins.started[2]) == (100_000, 150_000)
 
 
 def test_a_forecast_is_what_happens_and_changes_nothing() -> None:
-    site = Site(4)
+    site = RuleCluster(4)
     for number in range(6):
-        site.submit(Job(number, 1 + number % 4, 1000 * (number + 3), 20_000), 0)
-    job = Job(6, 2, 5000, 6000)
+        site.submit(RuleJob(number, 1 + number % 4, 1000 * (number + 3), 20_000), 0)
+    job = RuleJob(6, 2, 5000, 6000)
     before = (site.free, list(site.waiting), list(site.running), list(site.ends))
     end = site.forecast(job, 0)
     assert (site.free, list(site.waiting), list(site.running), list(site.ends)) == before
