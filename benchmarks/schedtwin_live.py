@@ -31,11 +31,19 @@ from tests.rms.slurm_cluster import SlurmCluster
 
 TWIN = "schedtwin"
 FIRST_LEASE_S = 1200
-PROGRAM = (
-    "import hpctwin.rms.slurm.begins as begins; from hpctwin.cli import main; "
-    f"begins.FIRST_LEASE_S = {FIRST_LEASE_S}; main()"
-)
-"""The twin, which has to know how long the rule's lease is."""
+PROGRAM = """
+import hpctwin.rms.polling as polling, hpctwin.rms.slurm.begins as begins, hpctwin.rms.spool as spool
+import hpctwin.twin.runner as runner
+from hpctwin.cli import main
+begins.FIRST_LEASE_S = {lease}
+own = (polling, "READ_S"), (polling, "MOST_OF_THE_TIME"), (spool, "STEP_S"), (runner, "STATUS_EVERY_S")
+for module, name in own:
+    setattr(module, name, {compress} * getattr(module, name))
+turn = runner.Twin.turn
+runner.Twin.turn = lambda twin, timeout_s: turn(twin, {compress} * timeout_s)
+main()
+"""
+"""The twin, which has to know how long the rule's lease is; its own pauses are those of a plain clock."""
 SMALL_FIRST = "PriorityWeightJobSize=100000\nPriorityFavorSmall=YES"
 UNDER: dict[str, dict[str, Any]] = {
     "fifo": {"scheduler": "builtin"},
@@ -127,7 +135,9 @@ def end(slurm: SlurmCluster) -> None:
             continue
 
 
-def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> Beside:
+def twin_beside(
+    slurm: SlurmCluster, clock: dict[str, str], compress: float, pool: list[str]
+) -> Beside:
     """The twin in act mode, by leases, under the same clock, in charge."""
     commands = wrapped(slurm.folder, clock, ("squeue", "sinfo", "scontrol"))
     twin = Beside(
@@ -136,11 +146,11 @@ def twin_beside(slurm: SlurmCluster, clock: dict[str, str]) -> Beside:
             "folder": str(commands), "timeout": "10min", "poll_every": "5min", "poll_floor": "18s",
         },
         act={"lease": "30min", "longest_lease": "10h", "look_within": "30min"},
-        core={"retry": "1min", "start_patience": "5min"},
+        core={"retry": "1min", "start_patience": "5min"} | ({"pool": pool} if pool else {}),
         heartbeat_every="1min",
         resync_every="30min",
     )  # fmt: skip
-    twin.program = ("-c", PROGRAM)
+    twin.program = ("-c", PROGRAM.format(lease=FIRST_LEASE_S, compress=compress))
     twin.environment = slurm.env
     twin.begin()
     # A job before the others, so that the engine is loaded: that takes seconds, here some minutes.
@@ -167,7 +177,7 @@ class Turns:
 TURNS = Turns(18.0)
 
 
-def run(under: str, seed: int, compress: float, out: Path, keep: Path) -> str:
+def run(under: str, seed: int, compress: float, pool: list[str], out: Path, keep: Path) -> str:
     """One run on a cluster of its own; what it says."""
     TURNS.wait()
     with tempfile.TemporaryDirectory(prefix=f"{under}-{seed}-") as name:
@@ -187,7 +197,7 @@ def run(under: str, seed: int, compress: float, out: Path, keep: Path) -> str:
         try:
             slurm = begun(folder, under, clock)
             if under == TWIN:
-                twin = twin_beside(slurm, clock)
+                twin = twin_beside(slurm, clock, compress, pool)
                 words += ["--twin", str(twin.config)]
             else:
                 words += ["--under", under]
@@ -212,12 +222,15 @@ def main() -> None:
     parser.add_argument("--under", nargs="+", choices=UNDER, default=list(UNDER))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--compress", type=float, default=60.0)
+    parser.add_argument("--pool", nargs="+", default=[], help="the twin's policies, if not its own")
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--out", type=Path, default=Path("out/schedtwin"))
     asked = parser.parse_args()
-    with ThreadPoolExecutor(asked.at_once) as pool:
+    with ThreadPoolExecutor(asked.at_once) as workers:
         runs = [
-            pool.submit(run, under, seed, asked.compress, asked.out, asked.out / "logs")
+            workers.submit(
+                run, under, seed, asked.compress, asked.pool, asked.out, asked.out / "logs"
+            )
             for under in asked.under
             for seed in asked.seeds
         ]

@@ -149,6 +149,17 @@ def test_a_start_on_nodes_of_a_job_whose_end_was_lost_brings_a_look() -> None:
     assert found.snapshot.jobs == known.jobs
 
 
+def test_a_node_that_no_look_showed_is_none_that_a_job_holds() -> None:
+    truth = Cluster4()
+    truth.step("submit")
+    known = truth.snapshot()
+    began = truth.step("start")
+    assert isinstance(began, JobBegan)
+    found = updated(known, [JobBegan(began.time_s, began.job_id, ("host", *began.node_names))])
+    assert [job.node_names for job in found.snapshot.jobs] == [began.node_names]
+    assert updated(known, [JobBegan(began.time_s, began.job_id, ("host",))]).look
+
+
 def test_when_all_is_told_the_mirror_is_the_truth_without_a_look() -> None:
     truth = Cluster4()
     events: list[ev.Event] = []

@@ -44,8 +44,9 @@ class Job:
 
 
 class Queue:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, priority: int | None = None) -> None:
         self.name = name
+        self.Priority = priority
 
     def __str__(self) -> str:
         return self.name
@@ -55,6 +56,9 @@ class Server:
     """The server, with a default queue."""
 
     default_queue = Queue("workq")
+
+    def queue(self, name: str) -> Queue:
+        return Queue(name, 150 if name == "express" else None)
 
 
 Hook = Callable[..., Job]
@@ -116,6 +120,18 @@ def test_a_job_that_is_submitted_is_marked_and_nothing_else(hook: Hook) -> None:
     assert (job.mark, job.Execution_Time, job.comment) == (0, None, None)
     later = int(time.time()) + 3600
     assert hook(QUEUEJOB, Job(Execution_Time=later)).Execution_Time == later
+
+
+def test_jobs_for_which_pbs_has_preempted_are_not_kept_waiting(
+    hook: Hook, settings: HookSettings
+) -> None:
+    assert hook(QUEUEJOB, Job(queue=Queue("express"))).mark is None
+    # It was moved there.
+    lease(settings, j7=30.0)
+    hook(RUNJOB, job_of(5, queue=Queue("express")))
+    hook(RUNJOB, job_of(5, queue=Queue("workq")), refused=True)
+    raised = HookSettings(settings.spool, settings.heartbeat, express=200)
+    hook(RUNJOB, job_of(5, queue=Queue("express")), settings=raised, refused=True)
 
 
 def test_a_mark_that_a_user_asked_for_is_not_theirs_to_choose(hook: Hook) -> None:

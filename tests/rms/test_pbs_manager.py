@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.errors import CommandError, UnreachableError
+from hpctwin.errors import CommandError, ConfigError, UnreachableError
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.install import HookSettings, install, uninstall
+from hpctwin.rms.pbs.install import HookSettings, install, preempting_priority, uninstall
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.probe import probe
 from tests.rms.fake_pbs import FakePbs
+from tests.rms.recorded import PBS
 
 
 @pytest.fixture
@@ -151,3 +152,20 @@ def test_the_probe_says_what_works_and_changes_nothing(pbs: FakePbs) -> None:
     assert found.version == ""
     assert any("cannot connect" in finding.says for finding in found.findings)
     assert probe(str(pbs.folder)) == []
+
+
+def test_where_pbs_preempts_for_more_than_express_queues_the_hook_is_not_put_in(
+    pbs: FakePbs,
+) -> None:
+    script = pbs.bin / "qmgr"
+    text = script.read_text()
+    shipped = PBS["sched.txt"].decode()
+
+    def answers(said: str) -> int:
+        script.write_text(text.replace("exit 0\n", f"cat <<'END'\n{said}\nEND\nexit 0\n"))
+        return preempting_priority(Commands(str(pbs.bin)))
+
+    assert answers(shipped) == 150
+    assert answers(shipped.replace("preempt_queue_prio = 150", "preempt_queue_prio = 70")) == 70
+    with pytest.raises(ConfigError, match="has starving_jobs: it would suspend jobs"):
+        answers(shipped.replace("express_queue,", "express_queue, starving_jobs,"))

@@ -192,6 +192,41 @@ def test_where_nodes_may_be_shared_the_twin_does_not_act_and_says_so(select, ove
     assert any("several jobs at once" in note for note in found.notes) != acts
 
 
+TIERS = (
+    b"PartitionName=low PriorityTier=1 State=UP\nPartitionName=main PriorityTier=3 State=UP\n"
+    b"PartitionName=apart PriorityTier=2 State=UP\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("preempt", "qos", "left"),
+    [
+        ("preempt/none", b"", set()),
+        ("preempt/partition_prio", b"", {"main", "low,main"}),
+        ("preempt/qos", b"normal|\nurgent|normal,low\nlow|\n", {"urgent"}),
+        ("preempt/qos", None, {"low", "main", "low,main", "apart", "urgent"}),
+    ],
+)
+def test_jobs_for_which_slurm_preempts_are_left_to_it(preempt, qos, left) -> None:
+    names = ["low", "main", "low,main", "apart"]
+    jobs = [
+        job(job_id=i, admin_comment=MARK, partition=name, qos="normal")
+        for i, name in enumerate(names, 1)
+    ]
+    jobs.append(job(job_id=5, admin_comment=MARK, partition="low", qos="urgent"))
+    nodes = [
+        {**NODE, "partitions": ["low", "main"]},
+        {**NODE, "name": "n2", "partitions": ["apart"]},
+    ]
+    found = cluster_snapshot(
+        json.dumps({"jobs": jobs}).encode(), json.dumps({"nodes": nodes}).encode(), NONE, TIERS,
+        NOW_S, preempt=preempt, qos=qos,
+    )  # fmt: skip
+    ours = {name for i, name in enumerate([*names, "urgent"], 1) if str(i) not in found.mine}
+    assert ours == left
+    assert any("sacctmgr" in note for note in found.notes) == (qos is None)
+
+
 @pytest.mark.parametrize(
     ("about", "says"),
     [
@@ -224,6 +259,8 @@ def test_dependencies_begin_times_and_unlimited_walltimes() -> None:
         ("idle", [], "up"), ("allocated", [], "up"), ("mixed", [], "up"), ("down", [], "down"),
         ("idle", ["DRAIN"], "drained"), ("DOWN*", [], "down"), (["IDLE", "DRAIN"], None, "drained"),
         ("idle", ["NOT_RESPONDING"], "down"), ("mixed+drain", [], "drained"),
+        ("idle", ["POWERED_DOWN"], "up"), ("idle", ["POWERING_UP", "NOT_RESPONDING"], "up"),
+        ("idle", ["POWERING_DOWN"], "down"), ("down", ["POWERED_DOWN"], "down"),
     ],
 )  # fmt: skip
 def test_states_of_nodes(state, flags, is_) -> None:

@@ -117,11 +117,17 @@ def install(
         dry_run: print the hook and the qmgr commands, and do nothing.
     """
     import tempfile
+    from dataclasses import replace
 
     from hpctwin.errors import CommandError, UnreachableError
     from hpctwin.model import parse_duration_s
     from hpctwin.rms.commands import Commands
-    from hpctwin.rms.pbs.install import HookSettings, hook_text, install_commands
+    from hpctwin.rms.pbs.install import (
+        HookSettings,
+        hook_text,
+        install_commands,
+        preempting_priority,
+    )
     from hpctwin.rms.pbs.install import install as put_in
 
     settings = HookSettings(spool, heartbeat, queue, round(parse_duration_s(lease)))
@@ -136,7 +142,9 @@ def install(
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
         try:
             hook_file = Path(scratch) / "hook.py"
-            put_in(Commands(folder, timeout_s=60.0), settings, hook_file, print, user=user)
+            commands = Commands(folder, timeout_s=60.0)
+            settings = replace(settings, express=preempting_priority(commands))
+            put_in(commands, settings, hook_file, print, user=user)
         except (CommandError, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
@@ -198,6 +206,7 @@ def slurm_rule(
     *,
     partition: tuple[str, ...] = (),
     user: tuple[str, ...] = (),
+    free_qos: tuple[str, ...] = (),
     heartbeat: Path = Path("/run/hpctwin/alive"),
     spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
 ) -> int:
@@ -206,6 +215,7 @@ def slurm_rule(
     Args:
         partition: only jobs of this partition; give it once per partition. All if left out.
         user: name or number of a user who may end leases of their own jobs, such as the twin's; root may.
+        free_qos: jobs of this QOS get no first lease, as one that may preempt; give it once per QOS.
         heartbeat: the file of manager.heartbeat, as the controller's host sees it.
         spool: the file of manager.news, which is told of each submission.
     """
@@ -218,6 +228,9 @@ def slurm_rule(
     for name in partition:
         if not name.replace("-", "").replace("_", "").isalnum():
             raise ConfigError(f"{name!r} is not the name of a partition")
+    for name in free_qos:
+        if not name.replace("-", "").replace("_", "").isalnum():
+            raise ConfigError(f"{name!r} is not the name of a QOS")
     ids = [0]
     for name in user:
         try:
@@ -226,9 +239,11 @@ def slurm_rule(
             raise ConfigError(f"there is no user {name!r} on this machine") from None
     text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
     names = ", ".join(f'["{name}"] = true' for name in partition)
+    free = ", ".join(f'["{name}"] = true' for name in free_qos)
     trusted = ", ".join(f"[{number}] = true" for number in dict.fromkeys(ids))
     for line, made in (
         ("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"),
+        ("local FREE_QOS = {}", f"local FREE_QOS = {{{free}}}"),
         ("local TRUSTED = {[0] = true}", f"local TRUSTED = {{{trusted}}}"),
         ('"/run/hpctwin/alive"', f'"{checked_path(heartbeat)}"'),
         ('"/var/spool/hpctwin/slurm-events.jsonl"', f'"{checked_path(spool)}"'),

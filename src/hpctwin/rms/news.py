@@ -137,13 +137,15 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             jobs.setdefault(item.record.spec.id, item.record)
         elif isinstance(item, JobBegan):
             job = jobs.get(item.job_id)
-            if job is None or not item.node_names:
+            # PBS names also the node of a host that has no cores of its own.
+            names = tuple(name for name in item.node_names if name in nodes)
+            if job is None or not names:
                 look = True
-            elif job.start_s is None and _held(item.node_names, jobs, snapshot.shared):
+            elif job.start_s is None and _held(names, jobs, snapshot.shared):
                 # Whoever had these nodes has ended, of which no news came.
                 look = True
             elif job.start_s is None:
-                began = {"start_s": item.time_s, "node_names": item.node_names}
+                began = {"start_s": item.time_s, "node_names": names}
                 jobs[item.job_id] = job.model_copy(update=began)
         elif isinstance(item, JobBack):
             job = jobs.get(item.job_id)

@@ -30,6 +30,7 @@ HEARTBEAT = "/run/hpctwin/alive"
 QUEUES = ()
 LEASE_S = 20
 FRESH_S = 15
+EXPRESS = 150
 LIMIT = 256 * 1024 * 1024
 MARK = "hpctwin"
 MESSAGE = "hpctwin: waits for its turn"
@@ -78,11 +79,17 @@ def silence(now):
         return 1e9
 
 
+def is_express(name):
+    """Whether PBS's scheduler preempts for the jobs of a queue: it has done so before it asks here."""
+    found = safely(lambda: pbs.server().queue(name).Priority)
+    return found is not None and int(found) >= EXPRESS
+
+
 def submitted(job):
     """Mark a job as the twin's."""
     name = str(job.queue or "") or str(pbs.server().default_queue or "")
     # The jobs of a reservation are the reservation's.
-    if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name):
+    if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name) or is_express(name):
         return
     job.Resource_List[MARK] = 0
 
@@ -93,7 +100,8 @@ def waits(job):
     mark = job.Resource_List[MARK]
     if mark is None or int(mark) != 0 or silence(now) > FRESH_S:
         return False
-    if re.match("[RSM][0-9]+$", str(job.queue or "")):
+    queue = str(job.queue or "")
+    if re.match("[RSM][0-9]+$", queue) or is_express(queue):
         return False
     number = str(job.id)
     try:

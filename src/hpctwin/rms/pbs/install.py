@@ -17,8 +17,8 @@ from hpctwin.rms.pbs.jobs import MARK
 from hpctwin.rms.spool import checked_path
 
 __all__ = [
-    "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "uninstall",
-    "uninstall_commands",
+    "EVENTS", "HookSettings", "hook_text", "install", "install_commands", "preempting_priority",
+    "uninstall", "uninstall_commands",
 ]  # fmt: skip
 
 HOOK = "hpctwin"
@@ -28,6 +28,8 @@ EVENTS = (
 )  # fmt: skip
 """Events on the server: the first two keep leases, and together they tell everything. MoM hooks are not
 needed, and each costs a job's start more than 100 ms."""
+
+_PREEMPTS_BY_QUEUE = {"express_queue", "normal_jobs"}
 
 OPTIONAL = {"postqueuejob", "jobobit", "modifyvnode"}
 """Events that old versions do not have; the next look at the queue tells instead."""
@@ -42,12 +44,14 @@ class HookSettings:
         heartbeat: the twin's; leases are given while it is fresh.
         queues: only jobs of these are the twin's; of all where none is named.
         lease_s: a job just submitted waits so long for the twin's word.
+        express: jobs of a queue of this priority preempt others, and are left to PBS.
     """
 
     spool: Path = Path("/var/spool/hpctwin/pbs-events.jsonl")
     heartbeat: Path = Path("/run/hpctwin/alive")
     queues: tuple[str, ...] = ()
     lease_s: int = 20
+    express: int = 150
 
 
 def hook_text(settings: HookSettings) -> str:
@@ -70,12 +74,32 @@ def hook_text(settings: HookSettings) -> str:
         'HEARTBEAT = "/run/hpctwin/alive"': f'HEARTBEAT = "{checked_path(settings.heartbeat)}"',
         "QUEUES = ()": f"QUEUES = ({queues.rstrip()})",
         "LEASE_S = 20": f"LEASE_S = {settings.lease_s}",
+        "EXPRESS = 150": f"EXPRESS = {settings.express}",
     }
     source = (files("hpctwin.rms.pbs") / "hook.py").read_text()
     for line, value in values.items():
         assert source.count(line + "\n") == 1
         source = source.replace(line + "\n", value + "\n")
     return source
+
+
+def preempting_priority(commands: Commands) -> int:
+    """From which priority on PBS's scheduler preempts for the jobs of a queue.
+
+    Raises:
+        ConfigError: it preempts for other jobs too. It would suspend jobs for one that is to wait.
+        CommandError: qmgr refused.
+        UnreachableError: no answer.
+    """
+    said = commands.run("qmgr", ["-c", "list sched"]).decode(errors="replace")
+    about = dict(re.findall(r"^\s+(preempt_\w+) = (.*?)\s*$", said, flags=re.MULTILINE))
+    others = set(re.findall(r"\w+", about.get("preempt_prio", ""))) - _PREEMPTS_BY_QUEUE
+    if others:
+        raise ConfigError(
+            f"preempt_prio of PBS's scheduler has {', '.join(sorted(others))}: it would suspend jobs "
+            "for one that the twin keeps waiting; only express_queue goes with leases"
+        )
+    return int(about.get("preempt_queue_prio", HookSettings.express))
 
 
 def install_commands(hook_file: Path) -> list[list[str]]:

@@ -3,6 +3,7 @@
 -- without the twin nothing is changed but the mark in the admin comment, which users cannot write.
 local PARTITIONS = {}                             -- none named: all
 local TRUSTED = {[0] = true}                      -- user ids that may end leases of their own jobs
+local FREE_QOS = {}                               -- that preempt: no first lease
 local HEARTBEAT = "/run/hpctwin/alive"            -- fresh while the twin is in charge
 local NEWS = "/var/spool/hpctwin/slurm-events.jsonl"
 local FRESH_S, LEASE_S = 15, 20
@@ -31,6 +32,20 @@ local function mine(names, parts)
     end
   end
   return true
+end
+
+-- Slurm puts the jobs of a higher tier first, and may preempt for them.
+local function first_anyway(names, parts)
+  local lowest = math.huge
+  for _, part in pairs(parts) do
+    lowest = math.min(lowest, part.priority_tier or lowest)
+  end
+  for name in string.gmatch(names or "", "[^,]+") do
+    if parts[name] ~= nil and (parts[name].priority_tier or lowest) > lowest then
+      return true
+    end
+  end
+  return false
 end
 
 local function twin_lives(now)
@@ -66,7 +81,8 @@ local function submitted(job, parts)
   job.admin_comment = asked and string.format("%s:%d", MARK, asked) or MARK
   -- Who asks for a reservation has nodes of their own.
   local reserved = job.reservation ~= nil and job.reservation ~= ""
-  if twin_lives(now) and not reserved then
+  local first = first_anyway(job.partition, parts) or FREE_QOS[job.qos or ""]
+  if twin_lives(now) and not reserved and not first then
     job.begin_time = math.max(asked or 0, now + LEASE_S)
     tell(string.format('{"v":1,"t":%d,"kind":"submit"}', now))
   end

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.rms.slurm.preempt import Preempting
 from hpctwin.rms.slurm.values import number, whole, words
 
 __all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
@@ -92,6 +93,7 @@ class Jobs:
         nice: nice values of the jobs that wait and are not held.
         exclusive: ids of the jobs that have their nodes for themselves.
         notes: one sentence for each thing left out or assumed.
+        preempting: whose jobs are not the twin's, since they preempt others.
     """
 
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -100,10 +102,14 @@ class Jobs:
     nice: dict[str, float] = field(default_factory=dict)
     exclusive: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    preempting: Preempting = field(default_factory=Preempting)
 
 
 def read_jobs(
-    rows: Sequence[dict[str, Any]], known: Mapping[str, NodeRecord], closed: Mapping[str, str]
+    rows: Sequence[dict[str, Any]],
+    known: Mapping[str, NodeRecord],
+    closed: Mapping[str, str],
+    preempting: Preempting,
 ) -> Jobs:
     """Jobs that have not ended.
 
@@ -111,8 +117,9 @@ def read_jobs(
         rows: of ``squeue --json``.
         known: the nodes.
         closed: states of the partitions that start no jobs.
+        preempting: whose jobs are left to Slurm.
     """
-    jobs = Jobs()
+    jobs = Jobs(preempting=preempting)
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         state = words(row.get("job_state"))
@@ -287,8 +294,9 @@ def _add(
     if not spec.held:
         jobs.nice[name] = number(row.get("nice")) or 0.0
     comment = re.fullmatch(MARK + r"(?::(\d{1,11}))?", str(row.get("admin_comment") or ""))
-    # Who asks for a reservation has nodes of their own: Slurm sees to it.
-    if comment is not None and not row.get("resv_name"):
+    # Who asks for a reservation has nodes of their own, who preempts takes them: Slurm sees to it.
+    free = row.get("resv_name") or any(jobs.preempting.holds(one) for one in rows)
+    if comment is not None and not free:
         deadline_s = number(row.get("deadline")) or math.inf
         jobs.mine[name] = Mine(
             parts,

@@ -122,12 +122,17 @@ class SlurmManager:
             reservations = seldom("scontrol", ["show", "reservation", "-o"], SELDOM_S)
             nodes = self._nodes()
             jobs = self.commands.run("squeue", ["--json"])
+            preempt = about.get("PreemptType", "preempt/none")
+            qos = self._preempting_qos() if preempt == "preempt/qos" else b""
         except CommandError as error:
             raise UnreachableError(f"Slurm: {error}") from error
         select = about.get("SelectType", "")
-        found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s, select)
+        found = cluster_snapshot(jobs, nodes, reservations, partitions, now_s, select, preempt, qos)
         if self._ahead_s:
-            found.notes.append(f"the controller's clock is {self._ahead_s:+.0f} s ahead of ours")
+            found.notes.append(
+                f"the controller's clock is {abs(self._ahead_s):.0f} s "
+                f"{'ahead of' if self._ahead_s > 0 else 'behind'} ours"
+            )
         for note in found.notes:
             if note not in self._told:
                 logger.warning("Slurm: %s", note)
@@ -150,6 +155,15 @@ class SlurmManager:
         )
         self.found = found
         return found.snapshot
+
+    def _preempting_qos(self) -> bytes | None:
+        """What sacctmgr says of QOS; None if it does not answer."""
+        try:
+            return self.commands.run_at_times(
+                "sacctmgr", ["-nP", "show", "qos", "format=Name,Preempt"], SELDOM_S
+            )
+        except CommandError:
+            return None
 
     def leases(self) -> Mapping[str, float]:
         """See `ResourceManager`."""

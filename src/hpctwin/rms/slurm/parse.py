@@ -20,6 +20,7 @@ from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
+from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.values import moment, number, words
 
 __all__ = ["Found", "cluster_snapshot", "settings", "start_times"]
@@ -51,6 +52,8 @@ def cluster_snapshot(
     partitions: bytes,
     now_s: float,
     select: str = "select/linear",
+    preempt: str = "preempt/none",
+    qos: bytes | None = b"",
 ) -> Found:
     """Everything Slurm knows now.
 
@@ -61,6 +64,8 @@ def cluster_snapshot(
         partitions: of ``scontrol show partition -o``.
         now_s: the controller's time, seconds since the epoch.
         select: its ``SelectType``.
+        preempt: its ``PreemptType``.
+        qos: of ``sacctmgr -nP show qos format=Name,Preempt``, where QOS preempt; None if it failed.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -76,7 +81,12 @@ def cluster_snapshot(
         for name, about in described.items()
         if about.get("State", "UP") not in ("UP", "DRAIN")
     }
-    jobs = read_jobs(rows, known, closed)
+    preempting = _preempting(preempt, grouped.members, described, qos)
+    if preempting.qos is None:
+        notes.append(
+            "which QOS preempt could not be asked of sacctmgr: Slurm alone starts all jobs"
+        )
+    jobs = read_jobs(rows, known, closed, preempting)
     notes += jobs.notes
     shared = _shared(listed, described, select)
     mine = jobs.mine
@@ -129,6 +139,20 @@ def _shared(
             if says in ("YES", "FORCE") or (by_core and says != "EXCLUSIVE"):
                 found.add(node.record.name)
     return found
+
+
+def _preempting(
+    preempt: str,
+    members: Mapping[str, tuple[str, ...]],
+    described: Mapping[str, dict[str, str]],
+    qos: bytes | None,
+) -> Preempting:
+    if preempt == "preempt/none":
+        return Preempting()
+    if preempt == "preempt/qos":
+        return Preempting(qos=None if qos is None else preempting_qos(qos))
+    tiers = {name: float(about.get("PriorityTier") or 0) for name, about in described.items()}
+    return Preempting(partitions=preempting_partitions(members, tiers))
 
 
 def _members(nodes: Sequence[ListedNode], label: str) -> set[str]:
@@ -222,7 +246,12 @@ def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
 
 
 def _node_state(flags: set[str]) -> Any:
-    if flags & {"DOWN", "FAIL", "ERROR", "POWERED_DOWN", "NOT_RESPONDING", "UNKNOWN", "FUTURE"}:
+    if flags & {"DOWN", "FAIL", "ERROR", "POWERING_DOWN", "UNKNOWN", "FUTURE"}:
+        return "down"
+    # Slurm switches a node on for a job; until it answers again it is no less the job's.
+    if flags & {"POWERED_DOWN", "POWERING_UP"}:
+        return "up"
+    if "NOT_RESPONDING" in flags:
         return "down"
     if flags & {"DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED"}:
         return "drained"
