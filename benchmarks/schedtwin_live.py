@@ -33,10 +33,10 @@ TWIN = "schedtwin"
 FIRST_LEASE_S = 1200
 PROGRAM = """
 import hpctwin.rms.polling as polling, hpctwin.rms.slurm.begins as begins, hpctwin.rms.spool as spool
-import hpctwin.twin.runner as runner
+import hpctwin.twin.runner as runner, hpctwin.twin.tell as tell
 from hpctwin.cli import main
 begins.FIRST_LEASE_S = {lease}
-own = (polling, "READ_S"), (polling, "MOST_OF_THE_TIME"), (spool, "STEP_S"), (runner, "STATUS_EVERY_S")
+own = (polling, "READ_S"), (polling, "MOST_OF_THE_TIME"), (spool, "STEP_S"), (tell, "EVERY_S")
 for module, name in own:
     setattr(module, name, {compress} * getattr(module, name))
 turn = runner.Twin.turn
