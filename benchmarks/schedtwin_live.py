@@ -32,10 +32,9 @@ from tests.rms.slurm_cluster import SlurmCluster
 TWIN = "schedtwin"
 FIRST_LEASE_S = 1200
 PROGRAM = """
-import hpctwin.rms.polling as polling, hpctwin.rms.slurm.begins as begins, hpctwin.rms.spool as spool
+import hpctwin.rms.polling as polling, hpctwin.rms.spool as spool
 import hpctwin.twin.runner as runner, hpctwin.twin.tell as tell
 from hpctwin.cli import main
-begins.FIRST_LEASE_S = {lease}
 own = (polling, "READ_S"), (polling, "MOST_OF_THE_TIME"), (spool, "STEP_S"), (tell, "EVERY_S")
 for module, name in own:
     setattr(module, name, {compress} * getattr(module, name))
@@ -43,7 +42,7 @@ turn = runner.Twin.turn
 runner.Twin.turn = lambda twin, timeout_s: turn(twin, {compress} * timeout_s)
 main()
 """
-"""The twin, which has to know how long the rule's lease is; its own pauses are those of a plain clock."""
+"""The twin; its own pauses are those of a plain clock."""
 SMALL_FIRST = "PriorityWeightJobSize=100000\nPriorityFavorSmall=YES"
 UNDER: dict[str, dict[str, Any]] = {
     "fifo": {"scheduler": "builtin"},
@@ -105,12 +104,8 @@ def begun(folder: Path, under: str, clock: dict[str, str]) -> SlurmCluster:
 
 def rule_of(folder: Path) -> Path:
     """The submit rule, its seconds as long as they are by a plain clock: the twin is no faster than ever."""
-    rule = made_rule(folder)
-    rule.write_text(
-        rule.read_text().replace(
-            "FRESH_S, LEASE_S = 15, 20", f"FRESH_S, LEASE_S = 900, {FIRST_LEASE_S}"
-        )
-    )
+    rule = made_rule(folder, lease=f"{FIRST_LEASE_S}s")
+    rule.write_text(rule.read_text().replace("local FRESH_S = 15\n", "local FRESH_S = 900\n"))
     return rule
 
 
@@ -144,13 +139,14 @@ def twin_beside(
         slurm,
         manager={
             "folder": str(commands), "timeout": "10min", "poll_every": "5min", "poll_floor": "18s",
+            "first_lease": FIRST_LEASE_S,
         },
         act={"lease": "30min", "longest_lease": "10h", "look_within": "30min"},
         core={"retry": "1min", "start_patience": "5min"} | ({"pool": pool} if pool else {}),
         heartbeat_every="1min",
         resync_every="30min",
     )  # fmt: skip
-    twin.program = ("-c", PROGRAM.format(lease=FIRST_LEASE_S, compress=compress))
+    twin.program = ("-c", PROGRAM.format(compress=compress))
     twin.environment = slurm.env
     twin.begin()
     # A job before the others, so that the engine is loaded: that takes seconds, here some minutes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from hpctwin.errors import ConfigError
 from hpctwin.rms import spool as spool_module
+from hpctwin.rms.settings import NewsSettings
 from hpctwin.rms.spool import Spool, checked_path
+from hpctwin.twin.service import open_lines
 
 
 def append(path: Path, text: str) -> None:
@@ -73,6 +76,41 @@ def test_no_line_is_lost_when_a_large_file_is_put_aside_under_a_writer(
     assert sorted(seen) == sorted(f"line {i}" for i in range(count))
     spool.keep_place()
     assert not path.exists() or path.stat().st_size < 400
+
+
+def test_the_place_can_be_kept_where_the_reader_may_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "slurms"
+    folder.mkdir()
+    path, place = folder / "spool", tmp_path / "j.sqlite.news"
+    may = os.access
+    # Mode 0750, and we are of the group.
+    monkeypatch.setattr(
+        spool_module.os,
+        "access",
+        lambda p, mode: may(p, mode) and not (p == folder and mode & os.W_OK),
+    )
+    with pytest.raises(ConfigError, match="not a folder in which the place read can be kept"):
+        Spool(path)
+    monkeypatch.setattr(spool_module, "ROTATE_BYTES", 5)
+    append(path, "one\ntwo\n")
+    first = Spool(path, place)
+    assert first.read(0.0) == ["one", "two"]
+    first.keep_place()
+    append(path, "three\n")
+    assert Spool(path, place).read(0.0) == ["three"]
+    assert [p.name for p in folder.iterdir()] == ["spool"]  # nor is it put aside
+
+
+def test_a_twin_keeps_its_place_in_the_news_beside_its_journal(tmp_path: Path) -> None:
+    (tmp_path / "news").mkdir()
+    settings = NewsSettings(spool=tmp_path / "news" / "events.jsonl")
+    lines = open_lines(settings, tmp_path / "j.sqlite")
+    append(tmp_path / "news" / "events.jsonl", "one\n")
+    assert lines.read(0.0) == ["one"]
+    lines.keep_place()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["j.sqlite.news.place", "news"]
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

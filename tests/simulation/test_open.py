@@ -111,7 +111,7 @@ def narrow(**columns: object) -> Workload:
 def test_a_job_that_outlives_what_is_known_of_it_is_expected_to_run_to_its_walltime() -> None:
     workload = narrow(submit_s=[0, 50], runtime_s=[80, 10], walltime_s=[100, 10])
     simulation = opened(workload, Cluster.uniform(nodes=1), "fcfs+easy", knows="walltime")
-    simulation.runtime_ms[0] = 20_000
+    simulation.expect_runtime(0, 20_000)
     simulation.arrive(0, 0)
     rows = np.array([1])
     assert simulation.forecast(10_000, rows, rows, arrival_ms=10_000)[0, 0] == 20_000

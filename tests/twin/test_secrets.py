@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin.cli import main
 from hpctwin.errors import ConfigError, JournalError
 from hpctwin.model.secrets import without_password
+from hpctwin.rms.redis_publisher import redis_url
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.journal import Journal
 
@@ -89,3 +91,29 @@ def test_another_user_is_told_that_the_journal_is_not_his_to_read(
     monkeypatch.setattr("hpctwin.twin.journal.os.access", lambda *_: False)
     with pytest.raises(JournalError, match="only the twin's own user may read its journal"):
         Journal(tmp_path / "j.sqlite", read_only=True)
+
+
+def test_a_password_on_the_command_line_is_refused_and_taken_from_a_file_or_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for url in ("redis://:s3cr3t@host:6379/0", "redis://host/0?password=s3cr3t"):
+        with pytest.raises(SystemExit) as stop:
+            main(["rms", "ship", str(tmp_path / "spool"), "--url", url])
+        assert stop.value.code == 2
+        said = capsys.readouterr().err
+        assert "--url-file" in said
+        assert "s3cr3t" not in said
+    monkeypatch.delenv("HPCTWIN_REDIS_URL", raising=False)
+    assert redis_url(None, None) == "redis://localhost:6379/0"
+    assert redis_url("rediss://ship@host:6380/1", None) == "rediss://ship@host:6380/1"
+    monkeypatch.setenv("HPCTWIN_REDIS_URL", URL)
+    assert redis_url(None, None) == URL
+    path = tmp_path / "url"
+    path.write_text("redis://:from-file@host/0\n")
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        redis_url(None, path)
+    path.chmod(0o600)
+    assert redis_url(None, path) == "redis://:from-file@host/0"
+    with pytest.raises(ConfigError, match="give one of them"):
+        redis_url("redis://host", path)

@@ -57,9 +57,11 @@ def probe(*, folder: str = "", conf: Path | None = None, json: Json = False) -> 
 def ship(
     spool: Path,
     *,
-    url: str = "redis://localhost:6379/0",
+    url: str | None = None,
+    url_file: Path | None = None,
     stream: str = "hpctwin:news",
     password_env: str | None = None,
+    place: Path | None = None,
 ) -> int:
     """Send what hooks note in a file to Redis, for a twin on another machine. Runs until interrupted.
 
@@ -67,22 +69,28 @@ def ship(
 
     Args:
         spool: the file that the hooks write.
-        url: of Redis; rediss:// for TLS.
+        url: of Redis; rediss:// for TLS; redis://localhost:6379/0 if neither it nor HPCTWIN_REDIS_URL is
+            given. With a password in it, it is refused: everybody sees the command line.
+        url_file: a file with the URL, readable by its owner only.
         stream: name of the stream, as in the twin's configuration under manager.news.
         password_env: environment variable that holds the password.
+        place: where it is written down how far the file was sent, to be ended with .place; beside it if left
+            out.
     """
     import logging
     import signal
     import threading
 
     from hpctwin.rms.redis_lines import ship as send
+    from hpctwin.rms.redis_publisher import redis_url
     from hpctwin.rms.spool import Spool
 
+    address = redis_url(url, url_file)
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    sent = send(Spool(spool), url, stream, stop, password_env=password_env)
+    sent = send(Spool(spool, place), address, stream, stop, password_env=password_env)
     print(f"{sent} lines sent")
     return 0
 
@@ -204,51 +212,46 @@ def slurm_events(
 @rms_app.command(name="slurm-rule")
 def slurm_rule(
     *,
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     partition: tuple[str, ...] = (),
     user: tuple[str, ...] = (),
     free_qos: tuple[str, ...] = (),
-    heartbeat: Path = Path("/run/hpctwin/alive"),
-    spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
+    heartbeat: Path | None = None,
+    spool: Path | None = None,
+    lease: str | None = None,
 ) -> int:
     """Print the job_submit.lua that gives jobs their first lease, to be put beside slurm.conf.
 
     Args:
+        config: the twin's YAML file: heartbeat, spool and lease are taken from there.
         partition: only jobs of this partition; give it once per partition. All if left out.
         user: name or number of a user who may end leases of their own jobs, such as the twin's; root may.
         free_qos: jobs of this QOS get no first lease, as one that may preempt; give it once per QOS.
         heartbeat: the file of manager.heartbeat, as the controller's host sees it.
         spool: the file of manager.news, which is told of each submission.
+        lease: how long a first lease is, as manager.first_lease (20s): the twin takes what is longer for a
+            user's wish.
     """
-    import pwd
-    from importlib.resources import files
-
     from hpctwin.errors import ConfigError
-    from hpctwin.rms.spool import checked_path
+    from hpctwin.model import parse_duration_s
+    from hpctwin.rms.slurm.install import Rule, rule_text
+    from hpctwin.rms.slurm.settings import SlurmSettings
+    from hpctwin.twin.config import TwinConfig
 
-    for name in partition:
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise ConfigError(f"{name!r} is not the name of a partition")
-    for name in free_qos:
-        if not name.replace("-", "").replace("_", "").isalnum():
-            raise ConfigError(f"{name!r} is not the name of a QOS")
-    ids = [0]
-    for name in user:
-        try:
-            ids.append(int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid)
-        except KeyError:
-            raise ConfigError(f"there is no user {name!r} on this machine") from None
-    text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
-    names = ", ".join(f'["{name}"] = true' for name in partition)
-    free = ", ".join(f'["{name}"] = true' for name in free_qos)
-    trusted = ", ".join(f"[{number}] = true" for number in dict.fromkeys(ids))
-    for line, made in (
-        ("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"),
-        ("local FREE_QOS = {}", f"local FREE_QOS = {{{free}}}"),
-        ("local TRUSTED = {[0] = true}", f"local TRUSTED = {{{trusted}}}"),
-        ('"/run/hpctwin/alive"', f'"{checked_path(heartbeat)}"'),
-        ('"/var/spool/hpctwin/slurm-events.jsonl"', f'"{checked_path(spool)}"'),
-    ):
-        assert line in text
-        text = text.replace(line, made)
-    print(text, end="")
+    settings = SlurmSettings(kind="slurm")
+    if config is not None:
+        found = TwinConfig.from_yaml(config).manager
+        if not isinstance(found, SlurmSettings):
+            raise ConfigError(f"{config}: manager: kind is {found.kind}, not slurm")
+        settings = found
+    noted = settings.news.spool if settings.news is not None else None
+    rule = Rule(
+        partitions=partition,
+        users=user,
+        free_qos=free_qos,
+        heartbeat=heartbeat or settings.heartbeat or Rule.heartbeat,
+        spool=spool or noted or Rule.spool,
+        lease_s=settings.first_lease if lease is None else parse_duration_s(lease),
+    )
+    print(rule_text(rule), end="")
     return 0

@@ -9,7 +9,7 @@ from hpctwin.engine.layout import KNOWN, LAYOUT, NEVER
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.state import new_sim
 
-__all__ = ["close_arrivals", "forecast_arrays", "like", "sort_cancellations"]
+__all__ = ["arrive_at", "close_arrivals", "come_at", "expect", "forecast_arrays", "like"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -21,7 +21,22 @@ def close_arrivals(sim: Sim) -> None:
     sim["clock"]["arrival_end"] = sim["clock"]["alive"] = 0
 
 
-def sort_cancellations(sim: Sim) -> None:
+def arrive_at(sim: Sim, row: int, submit_ms: int, cancel_ms: int) -> None:
+    """Say when a job is submitted, and cancelled.
+
+    Args:
+        sim: arrays of a simulation whose arrivals are closed.
+        row: of the job, which is not on its way.
+        submit_ms, cancel_ms: when; ``NEVER`` for not at all.
+    """
+    job = sim["job"]
+    job["submit"][row] = submit_ms
+    if job["cancel"][row] != cancel_ms:
+        job["cancel"][row] = cancel_ms
+        _sort_cancellations(sim)
+
+
+def _sort_cancellations(sim: Sim) -> None:
     """Put those to come in order of time again."""
     rest = sim["by_cancel"][sim["clock"]["cancels_done"][0] :]
     rest[:] = rest[np.argsort(sim["job"]["cancel"][rest], kind="stable")]
@@ -51,6 +66,28 @@ def forecast_arrays(sim: Sim, spare: int, *, one_speed: bool) -> Sim:
         lost=np.zeros(nodes, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
     )
     return ahead
+
+
+def expect(sim: Sim, rows: IntArray | int | slice, runtime_ms: IntArray | int) -> None:
+    """Say how long jobs run in forecasts.
+
+    Args:
+        sim: arrays of `forecast_arrays`.
+        rows: of the jobs.
+        runtime_ms: of each.
+    """
+    sim["job"]["runtime"][rows] = runtime_ms
+
+
+def come_at(sim: Sim, rows: IntArray, submit_ms: IntArray | int) -> None:
+    """Say when jobs are submitted in forecasts.
+
+    Args:
+        sim: arrays of `forecast_arrays`.
+        rows: of the jobs.
+        submit_ms: of each, or of all.
+    """
+    sim["job"]["submit"][rows] = submit_ms
 
 
 def like(sim: Sim, rows: IntArray, others: IntArray, submit_ms: IntArray) -> None:

@@ -90,7 +90,7 @@ class FacilityState:
         for row in rows:
             ratio = self._like_jobs.ratio(row, self.has_run_of)
             for cluster, seen in zip(self.clusters, self.jobs.on, strict=True):
-                cluster.runtime_ms[row] = max(1, round(ratio * seen.walltime_ms[row]))
+                cluster.expect_runtime(row, max(1, round(ratio * seen.walltime_ms[row])))
             self._like_jobs.open(row)
 
     def has_run_of(self, row: int) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-__all__ = ["without_password"]
+__all__ = ["has_password", "without_password"]
 
 _SECRET = re.compile(r"pass|secret|token", re.I)
 
@@ -25,3 +25,13 @@ def without_password(url: str) -> str:
     place = f"{user}@{host}" if user else host
     asked = f"?{urlencode(query)}" if query else ""
     return f"{parts.scheme}://{place}{parts.path}{asked}" if parts.scheme else ""
+
+
+def has_password(url: str) -> bool:
+    """Whether a URL has a password in it, or what cannot be read as a URL might."""
+    try:
+        parts = urlsplit(url)
+        asked = any(_SECRET.search(name) for name, _ in parse_qsl(parts.query, True))
+        return asked or parts.password is not None
+    except ValueError:
+        return True

@@ -48,6 +48,10 @@ class Commands:
         self._calls: deque[float] = deque()
         self._kept: dict[tuple[str, ...], tuple[float, bytes]] = {}
 
+    def again(self) -> Commands:
+        """The same commands, counted and kept apart: for another thread."""
+        return Commands(self.folder, timeout_s=self.timeout_s, environment=self.environment)
+
     def run(self, name: str, arguments: Sequence[str]) -> bytes:
         """The standard output of a command.
 

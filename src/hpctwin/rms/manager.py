@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from hpctwin.rms.news import News
 from hpctwin.rms.records import Snapshot
 
 __all__ = [
+    "Hooked",
+    "Identified",
     "LendsScheduling",
     "Outcome",
     "Priorities",
     "Report",
     "ResourceManager",
+    "Tells",
     "Way",
 ]
 
@@ -152,3 +156,34 @@ class LendsScheduling(Protocol):
 
     def give_scheduling(self) -> Outcome:
         """Let it schedule by itself again."""
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A manager that sends its events by itself; one that does not is polled."""
+
+    def subscribe(self, take: Callable[[bytes], None]) -> None:
+        """Have each event from now on given to a function, as a line of JSON, in a thread."""
+
+
+@runtime_checkable
+class Hooked(Protocol):
+    """A manager that is polled, and has hooks that note what happens between two looks."""
+
+    def translator(self) -> Callable[[str], Sequence[News]]:
+        """What says what a line of theirs means."""
+
+    def now_s(self) -> float:
+        """The time by the clock that they note, seconds since the epoch."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A manager that says which cluster it is of, whatever the settings call it."""
+
+    def identity(self) -> str:
+        """The same text for any two managers of one cluster on one host, another for any other.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """

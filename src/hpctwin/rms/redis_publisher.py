@@ -7,21 +7,56 @@ import os
 import threading
 import time
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError
+from hpctwin.model.secrets import has_password
 from hpctwin.rms.events import Event, event_json
 
 if TYPE_CHECKING:
     from redis import Redis
 
-__all__ = ["FIELD", "RedisPublisher", "connect_redis"]
+__all__ = ["FIELD", "RedisPublisher", "connect_redis", "redis_url"]
 
 logger = logging.getLogger(__name__)
 
 FIELD = "event"
 """Field of a stream entry that holds the event's JSON."""
 RETRY_S = 0.5
+
+
+URL_VARIABLE = "HPCTWIN_REDIS_URL"
+
+
+def redis_url(given: str | None, file: Path | None) -> str:
+    """The URL of Redis: of the command line, of a file, of the environment, or that of this machine.
+
+    Args:
+        given: on the command line, which everybody sees.
+        file: its first line; only its owner may read it.
+
+    Raises:
+        ConfigError: the command line has a password, others may read the file, or both were given.
+    """
+    if given is not None and file is not None:
+        raise ConfigError("--url, --url-file: give one of them")
+    if given is not None:
+        if has_password(given):
+            raise ConfigError(
+                "--url: a password on the command line is seen by everybody (ps); write the URL into a file "
+                f"for --url-file or into the variable {URL_VARIABLE}, or name one for the password "
+                "with --password-env"
+            )
+        return given
+    if file is None:
+        return os.environ.get(URL_VARIABLE) or "redis://localhost:6379/0"
+    try:
+        if file.stat().st_mode & 0o077:
+            raise ConfigError(f"{file}: others may read or write it; chmod 600 {file}")
+        return file.read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
 
 
 def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float = 5.0) -> Redis:

@@ -55,22 +55,28 @@ class Lines(Protocol):
 class Spool:
     """Reads a file that others append whole lines to.
 
-    The place reached is kept in a file beside it, so that a reader that is started again goes on where it
-    stopped. A file that has been read to its end and has grown large is put aside and deleted once
-    nobody can be writing to it any more.
+    The place reached is written down, so that a reader that is started again goes on where it stopped. A
+    file that has been read to its end and has grown large is put aside and deleted once nobody can be
+    writing to it any more, if the reader may write in its folder; else that is left to logrotate.
 
     Args:
         path: the file; it need not be there yet.
+        place: where the place reached is written down; beside the file if left out. Its name gets the
+            ending ``.place``.
 
     Raises:
-        ConfigError: its folder is not there or cannot be written, so that the place cannot be kept.
+        ConfigError: the folder of one of them is not there, or the place cannot be kept.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, place: Path | None = None) -> None:
         self.path = path
-        self._place_path = path.with_name(path.name + ".place")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise ConfigError(f"{path.parent}: not a folder in which the place read can be kept")
+        place = path if place is None else place
+        self._place_path = place.with_name(place.name + ".place")
+        if not os.access(place.parent, os.W_OK | os.X_OK):
+            raise ConfigError(f"{place.parent}: not a folder in which the place read can be kept")
+        if not os.access(path.parent, os.X_OK):
+            raise ConfigError(f"{path.parent}: not a folder that can be read")
+        self._rotates = os.access(path.parent, os.W_OK)
         self._inode, self._place = self._kept_place()
 
     def read(self, timeout_s: float) -> list[str]:
@@ -86,7 +92,7 @@ class Spool:
         """Write down the place reached; put a large file aside."""
         with write_atomically(self._place_path) as file:
             file.write(json.dumps({"inode": self._inode, "place": self._place}).encode())
-        if self._place >= ROTATE_BYTES:
+        if self._place >= ROTATE_BYTES and self._rotates:
             self._rotate()
 
     def close(self) -> None:

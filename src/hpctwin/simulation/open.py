@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.opened import close_arrivals, forecast_arrays, like, sort_cancellations
+from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, forecast_arrays, like
 from hpctwin.engine.passes import find_pass
 from hpctwin.engine.state import choose_pass
 from hpctwin.errors import ConfigError, SimulationError, WorkloadError
@@ -65,8 +65,9 @@ class OpenSimulation:
         self._ahead = forecast_arrays(simulation.state, spare, one_speed=not self.oracle)
         choose_pass(self._ahead, find_pass(simulation.policy.backfill))
         self.runtime_ms: IntArray = self._ahead["job"]["runtime"][: self.size]
+        self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:
-            self.runtime_ms[:] = runtime_ms
+            expect(self._ahead, slice(0, self.size), runtime_ms)
         self._decided: dict[str, npt.NDArray[Any]] | None = None
 
     @property
@@ -118,6 +119,10 @@ class OpenSimulation:
             runtime = min(runtime, int(self._ahead["job"]["limit"][row]))
         return runtime
 
+    def expect_runtime(self, row: int, runtime_ms: int) -> None:
+        """Say how long a job runs in forecasts from now on."""
+        expect(self._ahead, row, runtime_ms)
+
     def ran_share(self, row: int) -> float | None:
         """The share of its walltime that a job ran; None if it has not run to its end."""
         sim = self.simulation.state
@@ -148,10 +153,7 @@ class OpenSimulation:
                 f"job {self.simulation.workload.job_id[row]} is to arrive at {at_ms / MS_PER_S:g} s, "
                 f"but the simulation has gone on to {self.simulation.now_s:g} s"
             )
-        sim["job"]["submit"][row] = at_ms
-        if self._cancel[row] < NEVER_MS:
-            sim["job"]["cancel"][row] = self._cancel[row]
-            sort_cancellations(sim)
+        arrive_at(sim, row, at_ms, int(self._cancel[row]))
         arrive(sim.address, row)
 
     def withdraw(self, row: int, at_ms: int) -> None:
@@ -160,10 +162,7 @@ class OpenSimulation:
 
         sim = self.simulation.state
         withdraw(sim.address, row, at_ms)
-        sim["job"]["submit"][row] = self._submit[row]
-        if self._cancel[row] < NEVER_MS:
-            sim["job"]["cancel"][row] = layout.NEVER
-            sort_cancellations(sim)
+        arrive_at(sim, row, int(self._submit[row]), layout.NEVER)
 
     def tell(self, past: IntArray, arrival_ms: IntArray) -> IntArray:
         """Make jobs for forecasts that are like others but arrive at another time.
@@ -209,8 +208,8 @@ class OpenSimulation:
         from hpctwin.engine.kernel import inner_advance
         from hpctwin.engine.lookahead import look_ahead
 
-        submit = self._ahead["job"]["submit"]
-        submit[coming[coming < self.size]] = now_ms if arrival_ms is None else arrival_ms
+        known = coming[coming < self.size]
+        come_at(self._ahead, known, now_ms if arrival_ms is None else arrival_ms)
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
         self._decide()

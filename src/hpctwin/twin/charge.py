@@ -9,7 +9,7 @@ from hpctwin.errors import UnreachableError
 from hpctwin.rms.heartbeat import beat, why_no_beat
 from hpctwin.rms.identity import cluster_identity
 from hpctwin.rms.manager import ResourceManager
-from hpctwin.twin.config import EmulatedSettings, TwinConfig
+from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.lock import ClusterLock
 
 __all__ = ["Charge"]
@@ -29,8 +29,7 @@ class Charge:
     """
 
     def __init__(self, config: TwinConfig, manager: ResourceManager) -> None:
-        settings = config.manager
-        self._heartbeat = None if isinstance(settings, EmulatedSettings) else settings.heartbeat
+        self._heartbeat = config.manager.sign_of_life
         shared = [] if config.lock is None else [config.lock]
         if self._heartbeat is not None:
             shared.append(self._heartbeat.with_name(self._heartbeat.name + ".lock"))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import Field, PlainSerializer, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import read_yaml
-from hpctwin.model.secrets import without_password
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.trusted import check_trusted
 from hpctwin.policies import parse_policy
 from hpctwin.rms.manager import Way
+from hpctwin.rms.managers import AnyManager, kind_of
+from hpctwin.rms.settings import RedisUrl
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
@@ -22,14 +23,9 @@ __all__ = [
     "ActSettings",
     "BusSettings",
     "CoreSettings",
-    "EmulatedSettings",
     "JournalSettings",
-    "ManagerSettings",
     "Mode",
-    "NewsSettings",
     "ObjectiveSettings",
-    "PbsSettings",
-    "SlurmSettings",
     "TwinConfig",
     "config_schema",
     "paths_beside",
@@ -37,9 +33,6 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=Settings)
-
-RedisUrl = Annotated[str, PlainSerializer(without_password)]
-"""A URL whose password stays in the process: whatever writes settings down writes it without."""
 
 Mode = Literal["observe", "advise", "approve", "act"]
 
@@ -191,100 +184,6 @@ class BusSettings(Settings):
     claim_after: Duration = Field(default=10.0, gt=0)
 
 
-class EmulatedSettings(Settings):
-    """An emulated cluster in a process of its own.
-
-    Args:
-        address: path of its socket.
-        timeout: of each call.
-    """
-
-    kind: Literal["emulated"] = "emulated"
-    address: str
-    timeout: Duration = Field(default=5.0, gt=0)
-
-
-class NewsSettings(Settings):
-    """Where hooks of the resource manager put what they notice, so that it is known at once.
-
-    Args:
-        spool: file that the hooks write on this machine; or else:
-        url: of the Redis that `hpctwin rms ship` sends the lines of such a file to.
-        stream: its stream.
-        password_env: environment variable that holds the password.
-    """
-
-    spool: Path | None = None
-    url: RedisUrl | None = Field(default=None, repr=False)
-    stream: str = "hpctwin:news"
-    password_env: str | None = None
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if (self.spool is None) == (self.url is None):
-            raise ValueError("give either spool (a file here) or url (of Redis)")
-        return self
-
-
-class SlurmSettings(Settings):
-    """A Slurm controller, by its commands.
-
-    Args:
-        cluster: name for events and reports.
-        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if left out.
-        conf: value of ``SLURM_CONF``, where it is not the default.
-        timeout: of each command.
-        poll_every: pause between two looks at the queue; 60 s spares the controller.
-        poll_floor: least pause, when something is known to have changed. The pause is longer where a look
-            takes long: no more than a tenth of the time is spent on looking.
-        heartbeat: file that the submit rule looks at: it is renewed while the twin is in charge.
-        news: what `hpctwin rms slurm-events` notes.
-    """
-
-    kind: Literal["slurm"]
-    cluster: str = "slurm"
-    folder: str = ""
-    conf: Path | None = None
-    timeout: Duration = Field(default=10.0, gt=0)
-    poll_every: Duration = Field(default=60.0, gt=0)
-    poll_floor: Duration = Field(default=0.3, gt=0)
-    heartbeat: Path | None = None
-    news: NewsSettings | None = None
-
-
-class PbsSettings(Settings):
-    """A PBS server, by its commands.
-
-    Args:
-        cluster: name for events and reports.
-        folder: where ``qstat``, ``pbsnodes``, ``qalter`` and ``qrun`` are; found on the path if left out.
-        server: name of the server, where it is not the default one.
-        conf: value of ``PBS_CONF_FILE``, where it is not the default one.
-        timeout: of each command.
-        poll_every: pause between two looks at the queue; 60 s spares the server.
-        poll_floor: least pause, when something is known to have changed.
-        heartbeat: file that says that the twin is in charge; the hook gives leases only then.
-        news: what the hook of `hpctwin rms pbs install` notes.
-    """
-
-    kind: Literal["pbs"]
-    cluster: str = "pbs"
-    folder: str = ""
-    server: str = ""
-    conf: Path | None = None
-    timeout: Duration = Field(default=10.0, gt=0)
-    poll_every: Duration = Field(default=60.0, gt=0)
-    poll_floor: Duration = Field(default=1.0, gt=0)
-    heartbeat: Path | None = None
-    news: NewsSettings | None = None
-
-
-ManagerSettings = Annotated[
-    EmulatedSettings | SlurmSettings | PbsSettings, Field(discriminator="kind")
-]
-"""The resource manager: ``kind`` says which."""
-
-
 class JournalSettings(Settings):
     """Where the record of everything is kept.
 
@@ -317,7 +216,7 @@ class TwinConfig(Settings):
             one cluster find each other without it.
     """
 
-    manager: ManagerSettings
+    manager: AnyManager
     bus: BusSettings = BusSettings()
     core: CoreSettings = CoreSettings()
     act: ActSettings = ActSettings()
@@ -332,19 +231,20 @@ class TwinConfig(Settings):
     @model_validator(mode="before")
     @classmethod
     def _by_default(cls, content: Any) -> Any:
-        """Act by lease where the manager has leases."""
+        """Act in the way that comes first for this kind of manager."""
         if not isinstance(content, dict) or not isinstance(content.get("act", {}), dict):
             return content
-        manager = content.get("manager")
-        kind = manager.get("kind") if isinstance(manager, dict) else getattr(manager, "kind", "")
-        if kind in ("slurm", "pbs"):
-            content = {**content, "act": {"by": "lease", **(content.get("act") or {})}}
+        kind = kind_of(content.get("manager"))
+        if kind is not None:
+            content = {**content, "act": {"by": kind.ways[0], **(content.get("act") or {})}}
         return content
 
     @model_validator(mode="after")
     def _together(self) -> Self:
-        if isinstance(self.manager, SlurmSettings) and self.act.by == "start":
-            raise ValueError("act.by: start: Slurm starts no job by force; use lease or priority")
+        ways = self.manager.ways
+        if self.act.by not in ways:
+            says = f"a manager of kind {self.manager.kind} does not go with it; use {' or '.join(ways)}"
+            raise ValueError(f"act.by: {self.act.by}: {says}")
         return self
 
     @classmethod
@@ -357,7 +257,7 @@ class TwinConfig(Settings):
         """
         content = read_trusted_yaml(path, "manager")
         base = Path(path).parent
-        for where, key in texts_of(content.get("core")):
+        for where, key in texts_of(content):
             where[key] = named_beside(where[key], base)
         return paths_beside(cls.of(content, str(path)), base)
 
@@ -369,7 +269,7 @@ class TwinConfig(Settings):
             ConfigError: they are not valid; the message names the field. Or somebody else may write the
                 Python that they name.
         """
-        for named_in, key in texts_of(content.get("core")):
+        for named_in, key in texts_of(content):
             check_named_code(named_in[key])
         config = cls.checked(content, where)
         objective = config.core.objective

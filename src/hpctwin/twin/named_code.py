@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from hpctwin.model.trusted import check_module, check_trusted
 
-__all__ = ["check_named_code", "named_beside"]
+__all__ = ["check_named_code", "kinds_of", "named_beside", "texts_of"]
 
 # ``my.py:order+easy``, and ``fcfs+easy:2/my.py:order``: see `hpctwin.policies.parse_policy`.
 _FILES = (
@@ -41,16 +42,19 @@ def check_named_code(text: str) -> None:
         check_module(module)
 
 
-def texts_of(core: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
-    """Where a configuration's ``core`` names code: container and key of each text.
+def texts_of(content: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
+    """Where a twin's configuration names code: container and key of each text.
 
     Args:
-        core: its plain values, not validated yet.
+        content: its plain values, not validated yet.
     """
-    if not isinstance(core, dict):
+    if not isinstance(content, dict):
         return []
+    core, places = content.get("core"), kinds_of([content])
+    if not isinstance(core, dict):
+        return places
     objective = core.get("objective")
-    places: list[tuple[dict[str, Any] | list[Any], Any]] = [(core, "own_policy")]
+    places.append((core, "own_policy"))
     lists = [core.get("pool")]
     if isinstance(objective, dict):
         places.append((objective, "function"))
@@ -59,6 +63,20 @@ def texts_of(core: Any) -> list[tuple[dict[str, Any] | list[Any], Any]]:
         if isinstance(values, list):
             places += [(values, i) for i in range(len(values))]
     return [(where, key) for where, key in places if isinstance(_at(where, key), str)]
+
+
+def kinds_of(sites: Iterable[Any]) -> list[tuple[dict[str, Any] | list[Any], Any]]:
+    """The same for the kinds of resource manager that are a site's own.
+
+    Args:
+        sites: plain values with a ``manager`` each, not validated yet.
+    """
+    managers = [site.get("manager") for site in sites if isinstance(site, dict)]
+    return [
+        (manager, "kind")
+        for manager in managers
+        if isinstance(manager, dict) and ":" in str(manager.get("kind"))
+    ]
 
 
 def _at(where: dict[str, Any] | list[Any], key: Any) -> Any:

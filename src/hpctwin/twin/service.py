@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from hpctwin.errors import HpctwinError, JournalError
+from hpctwin.errors import ConfigError, HpctwinError, JournalError
 from hpctwin.model.file_lock import FileLock
-from hpctwin.rms.commands import not_inherited
-from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.heartbeat import why_no_beat
-from hpctwin.rms.manager import ResourceManager
-from hpctwin.rms.news import News
-from hpctwin.rms.pbs.manager import PbsManager
-from hpctwin.rms.pbs.news import PbsNews
+from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling import PolledManager, Poller
 from hpctwin.rms.redis_lines import RedisLines
-from hpctwin.rms.slurm.manager import SlurmManager
-from hpctwin.rms.slurm.news import SlurmNews
+from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
 from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
-from hpctwin.twin.config import (
-    BusSettings,
-    EmulatedSettings,
-    ManagerSettings,
-    NewsSettings,
-    PbsSettings,
-    SlurmSettings,
-    TwinConfig,
-)
+from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
@@ -40,7 +26,6 @@ from hpctwin.twin.runner import Twin
 __all__ = [
     "Opened",
     "check_connections",
-    "ignored_environment",
     "open_bus",
     "open_lines",
     "open_manager",
@@ -64,59 +49,24 @@ def open_manager(settings: ManagerSettings, *, longest_lease_s: float = 600.0) -
     Raises:
         UnreachableError: it does not answer.
     """
-    hint = ignored_environment(settings)
+    hint = settings.ignored_environment()
     if hint is not None:
         logger.warning(hint)
-    if isinstance(settings, EmulatedSettings):
-        return EmulatedManager(settings.address, timeout_s=settings.timeout)
-    if isinstance(settings, PbsSettings):
-        return PbsManager(
-            settings.cluster,
-            folder=settings.folder,
-            server=settings.server,
-            conf=settings.conf,
-            timeout_s=settings.timeout,
-            heartbeat_file=settings.heartbeat,
-        )
-    return SlurmManager(
-        settings.cluster,
-        folder=settings.folder,
-        conf=settings.conf,
-        timeout_s=settings.timeout,
-        heartbeat_file=settings.heartbeat,
-        longest_lease_s=longest_lease_s,
-    )
+    return settings.open(longest_lease_s=longest_lease_s)
 
 
-def ignored_environment(settings: ManagerSettings) -> str | None:
-    """What the environment says of the resource manager and its commands are not told, in words.
-
-    They get a small fixed environment, so that what a twin does depends on its settings alone.
-    """
-    if isinstance(settings, EmulatedSettings):
-        return None
-    variables: dict[str, list[str]] = {}
-    if settings.conf is None:
-        name = "SLURM_CONF" if isinstance(settings, SlurmSettings) else "PBS_CONF_FILE"
-        variables["manager.conf"] = [name]
-    if isinstance(settings, PbsSettings) and not settings.server:
-        variables["manager.server"] = ["PBS_SERVER", "PBS_DEFAULT"]
-    hints = [
-        f"{', '.join(found)} is not used: name it as {instead}"
-        for instead, names in variables.items()
-        if (found := not_inherited(*names))
-    ]
-    return "; ".join(hints) or None
-
-
-def open_lines(settings: NewsSettings) -> Lines:
+def open_lines(settings: NewsSettings, journal: Path) -> Lines:
     """Where pushed news come from.
+
+    Args:
+        settings: a file or a Redis.
+        journal: how far the file was read is kept beside it: that is where the twin may write.
 
     Raises:
         ConfigError: it cannot be used.
     """
     if settings.spool is not None:
-        return Spool(settings.spool)
+        return Spool(settings.spool, journal.with_name(journal.name + ".news"))
     assert settings.url is not None
     return RedisLines(settings.url, settings.stream, password_env=settings.password_env)
 
@@ -160,7 +110,7 @@ def opened(config: TwinConfig, stack: ExitStack, *, record: Path | None = None) 
     stack.callback(manager.close)
     acts = act.by != "priority" and act.mode in ("act", "approve")
     every_s = act.look_within / LOOKS if acts else None
-    bus, numbered = open_bus(config.bus, config.manager, manager, stack, every_s)
+    bus, numbered = open_bus(config, manager, stack, every_s)
     if record is not None:
         bus = Recorder(bus, record)
     stack.callback(bus.close)
@@ -201,11 +151,11 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
         manager.close()
     except HpctwinError as error:
         findings.append(("resource manager", False, str(error)))
-    beat_file = None if isinstance(config.manager, EmulatedSettings) else config.manager.heartbeat
+    beat_file = config.manager.sign_of_life
     if beat_file is not None:
         fault = why_no_beat(beat_file)
         findings.append(("heartbeat", fault is None, fault or str(beat_file)))
-    hint = ignored_environment(config.manager)
+    hint = config.manager.ignored_environment()
     if hint is not None:
         findings.append(("environment", False, hint))
     if config.bus.kind == "redis":
@@ -219,8 +169,7 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
 
 
 def open_bus(
-    settings: BusSettings,
-    source: ManagerSettings,
+    config: TwinConfig,
     manager: ResourceManager,
     stack: ExitStack,
     every_s: float | None = None,
@@ -228,12 +177,15 @@ def open_bus(
     """The bus, and the resource manager as its events are numbered.
 
     Args:
-        settings: of the bus.
-        source: of the resource manager.
-        manager: it.
+        config: of the twin.
+        manager: its resource manager.
         stack: what is opened is closed with it.
-        every_s: the manager is looked at so often at least, seconds; as ``source`` says if left out.
+        every_s: the manager is looked at so often at least, seconds; as the settings say if left out.
+
+    Raises:
+        ConfigError: what the settings name cannot be used.
     """
+    settings, source = config.bus, config.manager
     if settings.kind == "redis":
         from hpctwin.twin.redis_bus import RedisBus
 
@@ -246,27 +198,28 @@ def open_bus(
         )
         return bus, manager
     local = LocalBus()
-    if isinstance(manager, EmulatedManager):
+    if isinstance(manager, Tells):
         manager.subscribe(local.put)
         return local, manager
-    assert not isinstance(source, EmulatedSettings)
-    translate: Callable[[str], list[News]]
-    clock = time.time
-    if isinstance(manager, PbsManager):
-        translate = PbsNews(lambda: manager.found, manager.leasing.told)
-    else:
-        assert isinstance(manager, SlurmManager)
-        translate = SlurmNews(manager.wished, manager.names)
-        clock = manager.now_s
+    if not isinstance(source, PolledSettings):
+        raise ConfigError(
+            f"manager: kind {source.kind} tells of no events and says not how often it is polled: its "
+            "settings must be made from PolledSettings, or it must have `subscribe`"
+        )
+    hooked = manager if isinstance(manager, Hooked) else None
+    if source.news is not None and hooked is None:
+        raise ConfigError(
+            f"manager.news: a manager of kind {source.kind} has no hooks that write them"
+        )
     poller = Poller(
         manager,
         local.publish,
         every_s=source.poll_every if every_s is None else min(every_s, source.poll_every),
         floor_s=source.poll_floor,
-        lines=None if source.news is None else open_lines(source.news),
-        translate=translate,
-        drifting=isinstance(manager, SlurmManager),
-        clock=clock,
+        lines=None if source.news is None else open_lines(source.news, config.journal.path),
+        translate=None if hooked is None else hooked.translator(),
+        drifting=source.drifting,
+        clock=time.time if hooked is None else hooked.now_s,
     )
     stack.callback(poller.close)
     poller.start()

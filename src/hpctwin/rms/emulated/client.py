@@ -178,6 +178,10 @@ class EmulatedManager:
         )
         reading.start()
 
+    def identity(self) -> str:
+        """See `Identified`."""
+        return f"emulated {Path(self.path).absolute()}"
+
     def close(self) -> None:
         """Close all connections."""
         self._closed.set()

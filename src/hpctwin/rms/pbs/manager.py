@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -13,6 +14,7 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.pbs.leasing import Leasing, leases_file
+from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.pbs.values import is_false
 from hpctwin.rms.records import Snapshot
@@ -172,6 +174,23 @@ class PbsManager:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+    def now_s(self) -> float:
+        """See `Hooked`; the hooks run on the server's host, whose clock is taken for ours."""
+        return time.time()
+
+    def translator(self) -> PbsNews:
+        """See `Hooked`."""
+        return PbsNews(lambda: self.found, self.leasing.told)
+
+    def identity(self) -> str:
+        """See `Identified`."""
+        try:
+            said = self.commands.run("qstat", ["-B", "-f", "-F", "json"])
+            names = sorted(json.loads(said)["Server"])
+        except (CommandError, ValueError, KeyError, TypeError):
+            names = []
+        return f"pbs {names[0] if names else self.cluster}"
 
     def _look_again(self) -> Outcome:
         """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""

@@ -11,8 +11,6 @@ from hpctwin.rms.slurm.jobs import Mine
 
 __all__ = ["Begins"]
 
-FIRST_LEASE_S = 20.0
-"""What the submit rule gives."""
 SLACK_S = 2.0
 """Slurm keeps whole seconds."""
 REMEMBERED = 4
@@ -28,12 +26,14 @@ class Begins:
 
     Args:
         since_s: since when the leases that were given are known.
-        longest_s: no lease is longer.
+        longest_s: no lease of the twin's is longer.
+        first_s: how long the lease is that the submit rule gives.
     """
 
-    def __init__(self, since_s: float, longest_s: float) -> None:
+    def __init__(self, since_s: float, longest_s: float, first_s: float = 20.0) -> None:
         self.since_s = since_s
         self.longest_s = longest_s
+        self.first_s = first_s
         self.mine: Mapping[str, Mine] = {}
         self.leases: dict[str, float] = {}
         self._given: dict[str, deque[float]] = {}
@@ -112,7 +112,7 @@ class Begins:
         given = self._given.get(job_id, ())
         if begin_s in (*given, one.asked_s, self._noted.get(job_id)):
             return True
-        if begin_s <= one.submit_s + FIRST_LEASE_S + SLACK_S:
+        if begin_s <= one.submit_s + self.first_s + SLACK_S:
             return True
         known = one.submit_s > self.since_s or bool(given)
         return not known and not one.requeues and begin_s <= now_s + self.longest_s + SLACK_S

@@ -1,10 +1,11 @@
-"""Putting the event script beside a Slurm controller."""
+"""What is put beside a Slurm controller: the event script, and the submit rule."""
 
 from __future__ import annotations
 
 import grp
 import os
 import pwd
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,7 +14,60 @@ from hpctwin.model import write_atomically
 from hpctwin.model.trusted import check_trusted
 from hpctwin.rms.spool import checked_path
 
-__all__ = ["events_script", "install_events"]
+__all__ = ["Rule", "events_script", "install_events", "rule_text"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the submit rule is to do.
+
+    Args:
+        partitions: only jobs that run in these alone are the twin's; all if there are none.
+        users: names or numbers of those who may end leases of their own jobs.
+        free_qos: jobs of these get no first lease.
+        heartbeat: the file that is fresh while the twin is in charge.
+        spool: the file that is told of each submission.
+        lease_s: how long a first lease is, seconds.
+    """
+
+    partitions: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    free_qos: tuple[str, ...] = ()
+    heartbeat: Path = Path("/run/hpctwin/alive")
+    spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl")
+    lease_s: float = 20.0
+
+
+def rule_text(rule: Rule) -> str:
+    """The ``job_submit.lua``.
+
+    Raises:
+        ConfigError: a name, path or number cannot be written into it.
+    """
+    for what, some in (("partition", rule.partitions), ("QOS", rule.free_qos)):
+        for name in some:
+            if not name.replace("-", "").replace("_", "").isalnum():
+                raise ConfigError(f"{name!r} is not the name of a {what}")
+    lease_s = round(rule.lease_s)
+    if not 1 <= lease_s <= 3600:
+        raise ConfigError(f"the first lease is {rule.lease_s:g} s, expected 1 to 3600 s")
+    names, free = (
+        ", ".join(f'["{name}"] = true' for name in some)
+        for some in (rule.partitions, rule.free_qos)
+    )
+    trusted = ", ".join(f"[{uid}] = true" for uid in dict.fromkeys([0, *map(_uid, rule.users)]))
+    text = (files("hpctwin.rms.slurm") / "job_submit.lua").read_text()
+    for line, made in (
+        ("local PARTITIONS = {}", f"local PARTITIONS = {{{names}}}"),
+        ("local FREE_QOS = {}", f"local FREE_QOS = {{{free}}}"),
+        ("local TRUSTED = {[0] = true}", f"local TRUSTED = {{{trusted}}}"),
+        (f'"{Rule.heartbeat}"', f'"{checked_path(rule.heartbeat)}"'),
+        (f'"{Rule.spool}"', f'"{checked_path(rule.spool)}"'),
+        ("local LEASE_S = 20 ", f"local LEASE_S = {lease_s} "),
+    ):
+        assert line in text
+        text = text.replace(line, made)
+    return text
 
 
 def events_script(spool: Path) -> str:
@@ -61,6 +115,13 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
     with write_atomically(script) as file:
         file.write(text.encode())
     script.chmod(0o755)
+
+
+def _uid(user: str) -> int:
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError:
+        raise ConfigError(f"there is no user {user!r} on this machine") from None
 
 
 def _ids(owner: str) -> tuple[int, int]:

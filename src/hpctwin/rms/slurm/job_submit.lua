@@ -6,7 +6,8 @@ local TRUSTED = {[0] = true}                      -- user ids that may end lease
 local FREE_QOS = {}                               -- that preempt: no first lease
 local HEARTBEAT = "/run/hpctwin/alive"            -- fresh while the twin is in charge
 local NEWS = "/var/spool/hpctwin/slurm-events.jsonl"
-local FRESH_S, LEASE_S = 15, 20
+local FRESH_S = 15
+local LEASE_S = 20                                -- manager.first_lease of the twin's settings
 local MOST_BYTES = 268435456
 local MARK = "hpctwin"
 

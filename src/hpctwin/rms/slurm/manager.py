@@ -16,6 +16,7 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.begins import Begins
 from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
+from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.rms.slurm.parse import Found, cluster_snapshot, settings, start_times
 from hpctwin.rms.slurm.values import moment
 
@@ -28,11 +29,13 @@ PRIORITY_STEP = 10.0
 """Slurm shows 1 for all priorities below it, so a job raised by less might not move."""
 SELDOM_S = 60.0
 """Partitions, reservations and settings are asked for so often at most."""
+DAY_S = 86_400.0
 CLOCK_SLACK_S = 2.0
 """The controller tells its time in whole seconds, and late: clocks that differ by less are the same."""
 MOST_AT_ONCE = 1000
 """Jobs changed by one command: their numbers have to fit into one argument."""
 _ID = re.compile(r"[1-9]\d{0,11}(_\d{1,7})?")
+_WHICH = re.compile(r"^(ClusterName|SlurmctldHost\[0\]|SlurmctldPort)\s*=\s*(\S+)", re.M)
 _SAID = (re.compile(r"(\d+(?:_[\d,-]+)?): (.+)"), re.compile(r"(.+) for job (\S+)"))
 
 
@@ -49,6 +52,7 @@ class SlurmManager:
         timeout_s: of each command.
         heartbeat_file: what the submit rule looks at.
         longest_lease_s: no lease that the twin gives is longer.
+        first_lease_s: how long the lease is that the submit rule gives.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class SlurmManager:
         timeout_s: float = 10.0,
         heartbeat_file: Path | None = None,
         longest_lease_s: float = 600.0,
+        first_lease_s: float = 20.0,
     ) -> None:
         self.cluster = cluster
         # Times without a zone are UTC; lists of tasks are not cut off.
@@ -69,7 +74,7 @@ class SlurmManager:
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
-        self.begins = Begins(time.time(), longest_lease_s)
+        self.begins = Begins(time.time(), longest_lease_s, first_lease_s)
         self._ahead_s = 0.0
         self._config: dict[str, str] = {}
         self._config_s = 0.0
@@ -250,6 +255,20 @@ class SlurmManager:
         if self.heartbeat_file is not None:
             beat(self.heartbeat_file, seq, self.now_s())
         self._note_wishes()
+
+    def translator(self) -> SlurmNews:
+        """See `Hooked`."""
+        return SlurmNews(self.wished, self.names)
+
+    def identity(self) -> str:
+        """See `Identified`."""
+        try:
+            said = self.commands.run_at_times("scontrol", ["show", "config"], DAY_S)
+        except CommandError:
+            return f"slurm {self.cluster}"
+        found = dict(_WHICH.findall(said.decode(errors="replace")))
+        which = " ".join(f"{key}={found[key]}" for key in sorted(found))
+        return f"slurm {which or self.cluster}"
 
     def names(self) -> Mapping[str, str]:
         """Ids of jobs by Slurm's own number, where the two differ."""

@@ -10,18 +10,18 @@ from pydantic import Field, model_validator
 from hpctwin.errors import HpctwinError
 from hpctwin.facility import Facility, Strategy, parse_strategy
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.rms.managers import AnyManager
 from hpctwin.twin.config import (
     BusSettings,
     CoreSettings,
     JournalSettings,
-    ManagerSettings,
     TwinConfig,
     paths_beside,
     read_trusted_yaml,
 )
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.facility.placer import check_strategy
-from hpctwin.twin.named_code import check_named_code
+from hpctwin.twin.named_code import check_named_code, kinds_of, named_beside
 
 __all__ = ["LiveFacility", "SiteSettings"]
 
@@ -39,7 +39,7 @@ class SiteSettings(Settings):
         keep: records older than this are deleted.
     """
 
-    manager: ManagerSettings
+    manager: AnyManager
     bus: BusSettings = BusSettings()
     options: tuple[str, ...] = ()
     gap_patience: Duration = Field(default=1.0, gt=0)
@@ -124,9 +124,13 @@ class LiveFacility(Settings):
             _check_policies(read_trusted_yaml(described, "clusters"))
             content["facility"] = Facility.from_yaml(described)
         _check_policies(content.get("facility"))
+        sites = content.get("sites")
+        for where, key in kinds_of(sites.values() if isinstance(sites, dict) else ()):
+            where[key] = named_beside(where[key], path.parent)
+            check_named_code(where[key])
         config = cls.checked(content, str(path))
-        sites = {name: paths_beside(site, path.parent) for name, site in config.sites.items()}
-        return config.model_copy(update={"queue": path.parent / config.queue, "sites": sites})
+        beside = {name: paths_beside(site, path.parent) for name, site in config.sites.items()}
+        return config.model_copy(update={"queue": path.parent / config.queue, "sites": beside})
 
 
 def _check_policies(facility: object) -> None:

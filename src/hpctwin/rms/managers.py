@@ -1,0 +1,73 @@
+"""The kinds of resource manager: those with a name, and a site's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, PlainSerializer, WrapValidator
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.user_functions import load_module, named_in
+from hpctwin.rms.emulated.settings import EmulatedSettings
+from hpctwin.rms.pbs.settings import PbsSettings
+from hpctwin.rms.settings import ManagerSettings
+from hpctwin.rms.slurm.settings import SlurmSettings
+
+__all__ = ["MANAGERS", "AnyManager", "kind_of"]
+
+MANAGERS: Mapping[str, type[ManagerSettings]] = {
+    "emulated": EmulatedSettings,
+    "slurm": SlurmSettings,
+    "pbs": PbsSettings,
+}
+"""The settings of each kind, by its name: what ``manager.kind`` may be, besides ``FILE.py:CLASS``."""
+
+
+def kind_of(manager: object) -> type[ManagerSettings] | None:
+    """The kind that settings of a manager name, validated or not; None if they name none that is known."""
+    if isinstance(manager, ManagerSettings):
+        return type(manager)
+    name = manager.get("kind") if isinstance(manager, Mapping) else None
+    if not isinstance(name, str):
+        return None
+    return _own(name) if ":" in name else MANAGERS.get(name)
+
+
+def _own(name: str) -> type[ManagerSettings]:
+    """The class of a site's own settings.
+
+    Raises:
+        HpctwinError: it cannot be loaded, or is not one.
+    """
+    where, _, attribute = name.rpartition(":")
+    found = named_in(load_module(where), attribute, where)
+    if not (isinstance(found, type) and issubclass(found, ManagerSettings)):
+        raise ConfigError(
+            f"{name}: expected a class of settings, made from hpctwin.rms.settings.ManagerSettings"
+        )
+    return found
+
+
+def _validated(value: Any, known: Callable[[Any], ManagerSettings]) -> ManagerSettings:
+    kind = kind_of(value)
+    if kind is None or kind in MANAGERS.values():
+        return known(value)
+    return value if isinstance(value, kind) else kind.checked(value, value["kind"])
+
+
+def _plain(settings: ManagerSettings) -> dict[str, Any]:
+    return settings.model_dump(mode="json")
+
+
+if TYPE_CHECKING:
+    AnyManager = ManagerSettings
+else:
+    AnyManager = Annotated[
+        Annotated[reduce(or_, MANAGERS.values()), Field(discriminator="kind")],
+        WrapValidator(_validated),
+        PlainSerializer(_plain),
+    ]
+    """Settings of a manager of whichever kind; ``kind`` says which."""

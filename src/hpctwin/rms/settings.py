@@ -1,0 +1,153 @@
+"""What the settings of all resource managers have in common; a kind of manager is a class of them.
+
+Each says how its manager is reached, and opens it. Those that are known by a name are listed in
+`hpctwin.rms.managers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, PlainSerializer, model_validator
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.secrets import without_password
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.rms.commands import not_inherited
+from hpctwin.rms.gate import Gate
+from hpctwin.rms.manager import ResourceManager, Way
+from hpctwin.rms.mark import Mark
+
+__all__ = ["ManagerSettings", "NewsSettings", "PolledSettings", "RedisUrl"]
+
+RedisUrl = Annotated[str, PlainSerializer(without_password)]
+"""A URL whose password stays in the process: whatever writes settings down writes it without."""
+
+
+class ManagerSettings(Settings):
+    """A resource manager, and how it is reached.
+
+    Args:
+        kind: its name, or ``FILE.py:CLASS`` for a class of these settings of one's own.
+    """
+
+    ways: ClassVar[tuple[Way, ...]] = ("start", "lease", "priority")
+    """The ways to act that it may have; the first is taken where the settings name none."""
+
+    kind: str
+
+    def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
+        """The manager.
+
+        Args:
+            longest_lease_s: the longest lease that the twin gives.
+
+        Raises:
+            UnreachableError: it does not answer.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.open")
+
+    def gate(
+        self,
+        manager: ResourceManager,
+        mark: Mark,
+        options: tuple[str, ...],
+        changed: Callable[[], None],
+    ) -> Gate:
+        """Where a facility's jobs are submitted to it.
+
+        Args:
+            manager: as `open` gave it.
+            mark: of the facility's queue.
+            options: further options of the submitting command.
+            changed: called when a job was submitted or admitted.
+
+        Raises:
+            ConfigError: it takes none.
+        """
+        raise ConfigError(f"jobs cannot be placed into a resource manager of kind {self.kind}")
+
+    def environment(self) -> dict[str, tuple[str, ...]]:
+        """Variables that its commands would look at and are not told of, by the field that replaces them."""
+        return {}
+
+    def ignored_environment(self) -> str | None:
+        """What the environment says of it and is not used, in words.
+
+        Its commands get a small fixed environment, so that what a twin does depends on its settings alone.
+        """
+        hints = [
+            f"{', '.join(found)} is not used: name it as manager.{field}"
+            for field, names in self.environment().items()
+            if (found := not_inherited(*names))
+        ]
+        return "; ".join(hints) or None
+
+    @property
+    def sign_of_life(self) -> Path | None:
+        """The file that says to hooks that a twin is in charge; None where there is none."""
+        return None
+
+    @property
+    def news_within_s(self) -> float:
+        """A change is known after so long."""
+        return 30.0
+
+
+class NewsSettings(Settings):
+    """Where hooks of the resource manager put what they notice, so that it is known at once.
+
+    Args:
+        spool: file that the hooks write on this machine; or else:
+        url: of the Redis that `hpctwin rms ship` sends the lines of such a file to.
+        stream: its stream.
+        password_env: environment variable that holds the password.
+    """
+
+    spool: Path | None = None
+    url: RedisUrl | None = Field(default=None, repr=False)
+    stream: str = "hpctwin:news"
+    password_env: str | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.spool is None) == (self.url is None):
+            raise ValueError("give either spool (a file here) or url (of Redis)")
+        return self
+
+
+class PolledSettings(ManagerSettings):
+    """A resource manager that is looked at again and again.
+
+    Args:
+        cluster: name for events and reports.
+        timeout: of each command.
+        poll_every: pause between two looks at the queue; 60 s spares the manager.
+        poll_floor: least pause, when something is known to have changed. The pause is longer where a look
+            takes long: no more than a tenth of the time is spent on looking.
+        heartbeat: file that is renewed while the twin is in charge, for hooks to look at.
+        news: what hooks notice.
+    """
+
+    ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
+    drifting: ClassVar[bool] = False
+    """Whether priorities change by themselves as time goes by."""
+
+    cluster: str
+    timeout: Duration = Field(default=10.0, gt=0)
+    poll_every: Duration = Field(default=60.0, gt=0)
+    poll_floor: Duration = Field(default=1.0, gt=0)
+    heartbeat: Path | None = None
+    news: NewsSettings | None = None
+
+    @property
+    def sign_of_life(self) -> Path | None:
+        """See `ManagerSettings`."""
+        return self.heartbeat
+
+    @property
+    def news_within_s(self) -> float:
+        """See `ManagerSettings`."""
+        return 2 * self.poll_every + 30.0

@@ -1,0 +1,73 @@
+"""How Slurm is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from hpctwin.model.settings import Duration
+from hpctwin.rms.gate import Gate
+from hpctwin.rms.manager import ResourceManager, Way
+from hpctwin.rms.mark import Mark
+from hpctwin.rms.settings import PolledSettings
+
+__all__ = ["SlurmSettings"]
+
+
+class SlurmSettings(PolledSettings):
+    """A Slurm controller, by its commands.
+
+    Args:
+        folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if left out.
+        conf: value of ``SLURM_CONF``, where it is not the default.
+        heartbeat: file that the submit rule looks at: it is renewed while the twin is in charge.
+        first_lease: how long the lease is that the submit rule gives; `hpctwin rms slurm-rule -c` takes
+            it from here.
+        news: what `hpctwin rms slurm-events` notes.
+    """
+
+    ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
+    drifting: ClassVar[bool] = True
+
+    kind: Literal["slurm"]
+    cluster: str = "slurm"
+    folder: str = ""
+    conf: Path | None = None
+    poll_floor: Duration = Field(default=0.3, gt=0)
+    first_lease: Duration = Field(default=20.0, ge=1, le=3600)
+
+    def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
+        """See `ManagerSettings`."""
+        from hpctwin.rms.slurm.manager import SlurmManager
+
+        return SlurmManager(
+            self.cluster,
+            folder=self.folder,
+            conf=self.conf,
+            timeout_s=self.timeout,
+            heartbeat_file=self.heartbeat,
+            longest_lease_s=longest_lease_s,
+            first_lease_s=self.first_lease,
+        )
+
+    def gate(
+        self,
+        manager: ResourceManager,
+        mark: Mark,
+        options: tuple[str, ...],
+        changed: Callable[[], None],
+    ) -> Gate:
+        """See `ManagerSettings`."""
+        from hpctwin.rms.slurm.gate import SlurmGate
+        from hpctwin.rms.slurm.manager import SlurmManager
+
+        assert isinstance(manager, SlurmManager)
+        # Commands of its own: the mirror's poller runs them in another thread.
+        return SlurmGate(manager.commands.again(), mark, options, changed)
+
+    def environment(self) -> dict[str, tuple[str, ...]]:
+        """See `ManagerSettings`."""
+        return {} if self.conf is not None else {"conf": ("SLURM_CONF",)}
