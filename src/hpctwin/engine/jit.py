@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 import numba
 
 from hpctwin.engine.linking import KernelCompiler, PartCompiler
+from hpctwin.engine.rows import ORDER_SIGNATURE
 
-__all__ = ["CACHE_DIR", "Kernel", "address_of", "jit", "kept_on_disk"]
+__all__ = ["CACHE_DIR", "Kernel", "address_of", "compiled_ordering", "jit", "kept_on_disk"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -122,6 +123,19 @@ class Kernel:
     def address(self) -> int:
         """Where other kernels find it."""
         return address_of(self.compiled())
+
+
+def compiled_ordering(function: Callable[..., Any], *, keep: bool) -> Any:
+    """An ordering ``(now, JobView) -> score``, compiled apart; kernels call it by its address.
+
+    Args:
+        function: it.
+        keep: whether to keep it on disk, where anything can be kept.
+    """
+    with kept_on_disk() as kept:
+        return _njit(ORDER_SIGNATURE, nogil=True, error_model="numpy", cache=kept and keep)(
+            function
+        )
 
 
 def address_of(dispatcher: Any) -> int:

@@ -30,7 +30,7 @@ def load_module(name: str) -> ModuleType:
             return import_module(name)
         spec = spec_from_file_location(f"hpctwin_user_{path.stem}", path)
         if not path.is_file() or spec is None or spec.loader is None:
-            raise PolicyError(f"{path}: there is no such Python file")
+            raise PolicyError(f"{path}: there is no such file")
         module = module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)

@@ -78,19 +78,12 @@ class Ordering:
         Raises:
             PolicyError: it cannot be compiled.
         """
-        import numba
-
-        from hpctwin.engine.jit import kept_on_disk
-        from hpctwin.engine.rows import ORDER_SIGNATURE
+        from hpctwin.engine.jit import compiled_ordering
 
         self.check(complete=True)
         function = plain_function(self.function)
         try:
-            with kept_on_disk() as keep:
-                compiler = numba.njit(
-                    ORDER_SIGNATURE, nogil=True, error_model="numpy", cache=keep and self.kept
-                )
-                return compiler(function)
+            return compiled_ordering(function, keep=self.kept)
         except Exception as error:  # Numba lets through what its own code stumbles over
             line, reason = _reason(error, function.__code__.co_filename)
             raise PolicyError(

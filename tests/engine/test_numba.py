@@ -1,0 +1,80 @@
+"""The engine stands on insides of Numba, which Numba does not promise to keep: these are they."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+from collections import defaultdict
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import hpctwin.engine
+from hpctwin.engine import NUMBA, check_numba
+from hpctwin.errors import SimulationError
+
+ROOT = Path(__file__).parents[2]
+INSIDES = {
+    "numba.core": {"cgutils"},
+    "numba.core.codegen": {"JITCodeLibrary"},
+    "numba.core.compiler": {"Compiler"},
+    "numba.core.imputils": {"lower_builtin", "lower_getattr_generic", "lower_setattr_generic"},
+    "numba.core.typing.templates": {
+        "AbstractTemplate", "AttributeTemplate", "infer_getattr", "infer_global", "signature",
+    },
+    "numba.extending": {"intrinsic", "models", "register_model"},
+    "llvmlite": {"ir"},
+}  # fmt: skip
+"""What `engine/rows.py` and `engine/linking.py` import, by module."""
+
+
+def test_the_insides_of_numba_that_the_engine_uses_are_these_and_are_there() -> None:
+    used = defaultdict(set)
+    for path in Path(hpctwin.engine.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and re.match(
+                r"numba\.|llvmlite", node.module or ""
+            ):
+                used[node.module].update(name.name for name in node.names)
+    assert used == INSIDES
+    for module, names in INSIDES.items():
+        missing = [name for name in names if not hasattr(import_module(module), name)]
+        assert missing == [], f"{module} has no {missing}"
+
+
+def test_what_linking_replaces_in_numba_is_still_how_numba_links() -> None:
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import Compiler
+    from numba.core.registry import cpu_target
+    from numba.core.typed_passes import NativeLowering
+
+    library = cpu_target.target_context.codegen().create_library("test")
+    assert isinstance(library, JITCodeLibrary)
+    assert not library._finalized
+    assert library._linking_libraries == []
+    assert library._codegen is library.codegen
+    for name in ("finalize", "get_pointer_to_function", "enable_object_caching"):
+        assert callable(getattr(library, name))
+    # A library that is there already is the one that is filled.
+    assert list(inspect.signature(Compiler.compile_extra).parameters) == ["self", "func"]
+    assert "state.library is None" in inspect.getsource(NativeLowering.run_pass)
+
+
+def test_pyproject_and_the_check_name_the_same_versions_and_ours_is_within() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (asked,) = (d for d in settings["project"]["dependencies"] if d.startswith("numba"))
+    (oldest, newest) = NUMBA
+    assert asked == f"numba>={oldest[0]}.{oldest[1]},<{newest[0]}.{newest[1] + 1}"
+    check_numba(version("numba"))
+
+
+@pytest.mark.parametrize("found", ["0.59.1", "0.69.0rc1", "1.0"])
+def test_another_numba_is_refused_by_name_with_the_remedy(found: str) -> None:
+    with pytest.raises(
+        SimulationError, match=f"Numba {found} is installed; .*pip install 'numba>="
+    ):
+        check_numba(found)
