@@ -27,7 +27,7 @@ __all__ = ["clusters", "expectations", "orders", "rules", "simple_workloads", "w
 USERS = ("ada", "ben", "cyd")
 ACCOUNTS = ("chem", "phys")
 QOS = ("high", "low")
-SPEEDS = (1.0, 2.0, 0.5, 1.5, 3.0)
+SPEEDS = (1.0, 2.0, 0.5, 1.5, 0.7)
 ORDERS = {
     "fcfs": lambda now, job: job.submit,
     "lcfs": lambda now, job: -job.submit,

@@ -40,8 +40,11 @@ def outcome(energy: Energy) -> dict[str, Any]:
         nodes[node].append(Span(start, end, state, which))
     where: dict[int, list[int]] = {}
     assert energy.result.node_map is not None
-    for job, first, count in energy.result.node_map.select("job_id", "first_node", "count").rows():
-        where.setdefault(job, []).extend(range(first, first + count))
+    columns = ("job_id", "start_s", "first_node", "count")
+    starts = dict(energy.jobs.select("job_id", "start_s").rows())
+    for job, start, first, count in energy.result.node_map.select(*columns).rows():
+        if start == starts[job]:  # not an attempt that a failure cut off
+            where.setdefault(job, []).extend(range(first, first + count))
     jobs = {
         row["job_id"]: (
             row["state"],

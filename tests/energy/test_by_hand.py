@@ -1,7 +1,4 @@
-"""Schedules with power states worked out by hand, held by the plain reference and by the engine.
-
-What the engine does otherwise than docs/engine.md says is marked; who mends it takes the mark away.
-"""
+"""Schedules with power states worked out by hand, held by the plain reference and by the engine."""
 
 from __future__ import annotations
 
@@ -74,8 +71,6 @@ class Case:
     backfill: str = "easy"
     options: dict[str, Any] = field(default_factory=dict)
     cluster: Cluster | None = None
-    engine: str = ""
-    """What the engine does otherwise; empty where it does not."""
 
 
 OFF_AT_5 = [("idle", 0), ("switching_off 0", 5), ("sleeping 0", 9)]
@@ -91,19 +86,16 @@ CASES = [
         "and-so-with-several-reservations",
         ASLEEP, platform(4), PowerPolicy("psus", 5), [0, 107, 122, 107],
         options={"reservations": 2},
-        engine="plans a job just started as if its nodes were on, where the plan is more than two numbers",
     ),
     Case(
         "and-so-beside-a-resource-that-nobody-asks-for",
         ASLEEP, platform(4), PowerPolicy("psus", 5), [0, 107, 122, 107],
         cluster=cluster(4, resources={"licence": 1}),
-        engine="plans a job just started as if its nodes were on, where the plan is more than two numbers",
     ),
     Case(
         "conservative-reservations-count-with-when-what-was-just-started-begins",
         ASLEEP, platform(4), PowerPolicy("psus", 5), [0, 107, 122, 107],
         backfill="conservative",
-        engine="plans a job just started as if its nodes were on, where the plan is more than two numbers",
     ),
     Case(
         # Job 0 ends on node 0 at 50 and wants nothing of partition b, whose nodes sleep from 9 on.
@@ -111,7 +103,6 @@ CASES = [
         jobs((0, 100, 2), (50, 10, 2), (60, 10, 1), partition=labels("a", "a", "b")),
         platform(2, 2), PowerPolicy("psas-ipm", 5), [0, 100, 67],
         nodes={3: OFF_AT_5}, backfill="none", cluster=cluster(2, 2, partitions=TWO_PARTITIONS),
-        engine="plans each job after the one before it, also where that does not block it",
     ),
     Case(
         "maintenance-wakes-nobody",
@@ -122,7 +113,6 @@ CASES = [
             1, 2, partitions=TWO_PARTITIONS,
             reservations=[{"start": 60, "end": 80, "groups": ["b"]}],
         ),
-        engine="takes nodes in maintenance for nodes that the plan needs",
     ),
     Case(
         "maintenance-keeps-nobody-on",
@@ -133,7 +123,6 @@ CASES = [
             1, 2, partitions=TWO_PARTITIONS,
             reservations=[{"start": 6, "end": 80, "groups": ["b"]}],
         ),
-        engine="takes nodes in maintenance for nodes that the plan needs",
     ),
     Case(
         "so-many-nodes-of-a-group-are-left-on-maintenance-or-not",
@@ -141,7 +130,6 @@ CASES = [
         platform(4), PowerPolicy("psus", 5, keep=1), [0],
         nodes={1: [("idle", 0)], 2: OFF_AT_5, 3: OFF_AT_5},
         cluster=cluster(4, reservations=[{"start": 1000, "end": 1080, "nodes": "0-1"}]),
-        engine="leaves so many on of each pool, that is, twice",
     ),
     Case(
         "best-fit-chooses-the-group-also-under-psas-auto",
@@ -149,7 +137,6 @@ CASES = [
         platform(3, 2), PowerPolicy("psas-auto", 5), [0],
         nodes={3: [("computing", 0)], 4: [("computing", 0)]},
         options={"placement": "best-fit"},
-        engine="takes the groups as first-fit does",
     ),
     Case(
         "a-switching-off-that-takes-no-time-is-followed-by-the-next-timeout",
@@ -161,7 +148,6 @@ CASES = [
                 ("switching_off 2", 16), ("sleeping 2", 17),
             ]
         },
-        engine="does not come back for the timeout of the third sleep state",
     ),
     Case(
         # Job 1 is given node 0 at 100 and would begin at 107; job 2 waits for its start.
@@ -172,7 +158,6 @@ CASES = [
             dependencies=Dependencies.of([(2, 1, DependencyKind.AFTER, 20_000)]),
         ),
         platform(1), PowerPolicy("psus", 5), [0, None, 129],
-        engine="counts from when the job would have begun",
     ),
     Case(
         # Job 1 holds all nodes from 37 on; job 2, which comes before it in order, does not disturb that.
@@ -180,7 +165,6 @@ CASES = [
         jobs((0, 37, 1), (10, 35, 4), (20, 31, 1)),
         platform(4, sleeps=((1, 7),)), PowerPolicy("psas-ipm", 5), [0, 37, 72],
         order="smallest", backfill="conservative",
-        engine="wakes nodes for a plan of its own, so that a reservation is not kept",
     ),
     Case(
         # Off and on take 11 s: at 5 node 1 could be back at 16, which is when job 1 needs it.
@@ -245,19 +229,7 @@ def test_reference(case: Case) -> None:
     check(case, reference_outcome(case.workload, result))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.name,
-            marks=[pytest.mark.xfail(reason=f"the engine {case.engine}", strict=True)]
-            if case.engine
-            else [],
-        )
-        for case in CASES
-    ],
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_engine(case: Case) -> None:
     simulation = powered(
         case.workload,
@@ -272,10 +244,6 @@ def test_engine(case: Case) -> None:
     check(case, outcome(simulation.energy()))
 
 
-@pytest.mark.xfail(
-    reason="the engine stops when asked to come back at a time that is no whole millisecond",
-    strict=True,
-)
 def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() -> None:
     def control(view: PowerView) -> Orders:
         return Orders(again_s=0.1 + 0.2 if view.now_s < 0.3 else None)
@@ -285,7 +253,6 @@ def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() ->
     assert simulation.energy().jobs["end_s"].to_list() == [100]
 
 
-@pytest.mark.xfail(reason="the engine divides by the nearest binary number", strict=True)
 def test_a_speed_counts_as_its_decimals_say() -> None:
     # 21 s at seven tenths of the speed are 30 s, and not a millisecond more.
     modes = {"slow": {"power_w": 100, "speed": 0.7}}

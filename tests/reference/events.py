@@ -114,8 +114,7 @@ class Events:
                 continue
             if job.state == State.RUNNING:
                 self.vacate(job)
-                if job.start > now:  # its nodes were still being switched on
-                    job.start, job.first_start, job.nodes = None, None, []
+                self.undo_if_not_begun(job)
             elif job.reserved is not None:
                 job.reserved = None
                 self.came_back = True
@@ -158,6 +157,9 @@ class Events:
     def lose(self, job: Job) -> None:
         """A node under a running job has failed."""
         self.vacate(job)
+        self.undo_if_not_begun(job)
+        if job.start is not None and self.machine.cluster.failures.then == "requeue":
+            job.attempts.append((job.start, self.now, job.nodes))
         if self.machine.cluster.failures.then == "fail":
             self.end(job, State.NODE_FAILURE)
         else:
@@ -165,6 +167,13 @@ class Events:
             job.requeues += 1
             job.start = None
             job.nodes = []
+
+    def undo_if_not_begun(self, job: Job) -> None:
+        """A job that lost its nodes while they were still being switched on never started."""
+        if job.start > self.now:
+            if job.first_start == job.start:
+                job.first_start = None
+            job.start, job.nodes = None, []
 
     def rejected(self, job: Job) -> bool:
         machine = self.machine

@@ -89,6 +89,7 @@ class Job:
     ended: int | None = None
     requeues: int = 0
     nodes: list[int] = field(default_factory=list)
+    attempts: list[tuple[int, int, list[int]]] = field(default_factory=list)  # start, end, nodes
     split: dict[int, int] = field(default_factory=dict)  # nodes it holds of each pool
     due: int = 0  # when it will end, which policies do not know
     due_state: State = State.COMPLETED

@@ -131,6 +131,10 @@ class PoweredSimulation(Simulation):
         job = self.job_on(node)
         return job is not None and job.start <= self.now
 
+    def up(self, node: Node) -> bool:
+        """Whether it has not failed."""
+        return not self.machine.outages_over[node.number]
+
     # -- what jobs may have --
 
     @property
@@ -144,7 +148,7 @@ class PoweredSimulation(Simulation):
         for node in self.nodes:
             on_from = node.on_from(self.now)
             barred = self.only_what_is_on and self.job_on(node) is None and on_from > self.now
-            if barred:
+            if barred and self.up(node):
                 self.machine.back[node.number] = on_from
             if barred != node.barred:
                 self.came_back = True
@@ -170,7 +174,7 @@ class PoweredSimulation(Simulation):
 
     def due(self, node: Node) -> int | None:
         """When a node has been as it is for its timeout; None if it has none."""
-        if self.job_on(node) is not None or node.state not in (IDLE, SLEEPING):
+        if self.job_on(node) is not None or node.state not in (IDLE, SLEEPING) or not self.up(node):
             return None
         timeout = self.timeout(0 if node.state == IDLE else node.depth + 1, node)
         return None if timeout is None else node.since + timeout
@@ -181,7 +185,8 @@ class PoweredSimulation(Simulation):
         Args:
             spare: how many idle nodes of each pool the plan can do without.
         """
-        idle = [n for n in self.nodes if n.state == IDLE and self.job_on(n) is None]
+        up = [node for node in self.nodes if self.up(node)]
+        idle = [n for n in up if n.state == IDLE and self.job_on(n) is None]
         may = dict.fromkeys(range(len(self.platform.nodes)), -self.power.keep)
         for node in idle:
             may[node.group] += 1
@@ -216,8 +221,9 @@ class PoweredSimulation(Simulation):
         need = self.planned_need(waiting)
         spare = {}
         for pool, own in enumerate(self.machine.pools):
-            mine = [self.nodes[number] for number in own.nodes]
-            sleeps = mine[0].power.sleep
+            mine = [self.nodes[number] for number in self.machine.up(pool)]
+            some = self.nodes[own.nodes[0]]
+            sleeps = some.power.sleep
             quicker = 0
             for depth in range(len(sleeps)):
                 asleep = [n for n in mine if n.state == SLEEPING and n.depth == depth]
@@ -231,14 +237,15 @@ class PoweredSimulation(Simulation):
                     node.switch_on(self.now)
                 quicker += len(asleep)
             if sleeps:
-                back = mine[0].off_ms(0) + mine[0].on_ms(0)
+                back = some.off_ms(0) + some.on_ms(0)
                 spare[pool] = max(0, -need.most(pool, self.now + back))
         return spare
 
     def planned_need(self, waiting: list[Job]) -> Need:
         """The plan of all waiting jobs, each at its earliest start, or at the reservation it holds."""
-        pools = [[self.nodes[number] for number in pool.nodes] for pool in self.machine.pools]
-        need = Need(pools, self.machine.job_on, self.now)
+        pools = range(len(self.machine.pools))
+        up = [[self.nodes[number] for number in self.machine.up(pool)] for pool in pools]
+        need = Need(up, self.machine.job_on, self.now)
         if self.backfill == "conservative":
             for job in waiting:
                 if job.reserved is not None:

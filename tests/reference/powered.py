@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctwin.energy import PowerPolicy
-from hpctwin.model import Cluster, PowerCap, Workload
+from hpctwin.model import Cluster, PowerCap, Workload, to_ms
 from tests.reference.jobs import Order, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
@@ -62,7 +62,7 @@ def simulate_powered_reference(
     simulation = PoweredSimulation(
         machine=machine,
         jobs=jobs_of(workload, machine, expected_ms),
-        outages=[],
+        outages=[(o.node, to_ms(o.start), to_ms(o.duration)) for o in base.failures.outages],
         share=Usage(workload, base.fairshare),
         order=order,
         candidate_order=candidate_order or order,
@@ -88,13 +88,13 @@ def simulate_powered_reference(
         [energies(node) for node in simulation.nodes],
         [
             sum(
-                _overlap(span, job.start, job.ended) * node.watts(span)
-                for node in (simulation.nodes[number] for number in job.nodes)
+                _overlap(span, start, end) * node.watts(span)
+                for start, end, nodes in [*job.attempts, (job.start, job.ended, job.nodes)]
+                if start is not None
+                for node in (simulation.nodes[number] for number in nodes)
                 for span in node.past
                 if span.state == COMPUTING
             )
-            if job.start is not None
-            else 0.0
             for job in simulation.jobs
         ],
     )

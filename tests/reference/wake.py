@@ -10,7 +10,7 @@ class Need:
     """How many nodes of a pool the waiting jobs are planned on at a time, less those on and free then.
 
     Args:
-        pools: the nodes of each pool.
+        pools: the nodes of each pool that have not failed.
         job_on: the job on each node.
         now: the present.
     """

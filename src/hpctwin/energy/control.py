@@ -177,12 +177,13 @@ def _ask(simulation: PoweredSimulation, control: Control) -> float | None:
         return None
     if isinstance(again_s, bool) or not isinstance(again_s, (int, float, np.number)):
         raise PolicyError(f"{where}: again_s is {again_s!r}, it must be seconds or None")
-    if not simulation.now_s < again_s < NEVER_MS / MS_PER_S:
+    again_ms = to_ms(again_s) if abs(again_s) < NEVER_MS / MS_PER_S else NEVER_MS
+    if not simulation.now_s < again_ms / MS_PER_S < NEVER_MS / MS_PER_S:
         raise PolicyError(
             f"control function {name!r} wants to be asked again at {again_s:g} s, which is not "
             f"after {simulation.now_s:g} s"
         )
-    return float(again_s)
+    return again_ms / MS_PER_S
 
 
 def _nodes(nodes: Any, what: str) -> list[int]:

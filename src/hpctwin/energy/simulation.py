@@ -84,11 +84,6 @@ class PoweredSimulation(Simulation):
             )
         cap = cluster.cap if cap is None else cap
         machine = cluster
-        if machine.failures.outages or machine.failures.mtbf is not None:
-            raise ConfigError(
-                f"cluster {machine.name!r}: node failures are not simulated together with power "
-                "states; leave 'failures' out"
-            )
         if cap is not None:
             workload, machine = with_cap(workload, machine, power, cap)
         self.power = power
@@ -355,10 +350,10 @@ class PoweredSimulation(Simulation):
             "stepped": power.kind == "orders" or self._lowers,
         }
         if power.by_node:
-            rules["placement"] = layout.GIVEN
-        elif power.kind == "psas-auto" and self.policy.placement in ("first-fit", "best-fit"):
+            rules["preferred"] = layout.GIVEN
+        elif power.kind == "psas-auto":
             sleepers_first = power.rule == "as-published" or power.fault == "sleepers-first"
-            rules["placement"] = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
+            rules["preferred"] = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
         return rules
 
     def _log(self) -> IntArray | None:

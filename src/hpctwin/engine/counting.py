@@ -68,10 +68,11 @@ def pass_sorted(others: int, sim: Arrays) -> None:
                 continue
             if is_skipped(j, sim):
                 continue
-            if ends > shadow:
-                spare -= nodes
             sim.take[0] = nodes
             start_job(j, sim)
+            # Later, if its nodes are not on yet.
+            if sim.state[j].start + sim.job[j].expected > shadow:
+                spare -= nodes
         elif not head and others != ANYONE_PASSES:
             if is_skipped(j, sim):
                 continue
@@ -126,11 +127,11 @@ def pass_scored(others: int, sim: Arrays) -> None:
         nodes = sim.job[j].nodes
         if nodes > sim.stock[0].free or is_skipped(j, sim):
             continue
-        if now + sim.job[j].expected > shadow:
-            if nodes > spare:
-                continue
-            spare -= nodes
+        if now + sim.job[j].expected > shadow and nodes > spare:
+            continue
         sim.take[0] = nodes
         start_job(j, sim)
+        if sim.state[j].start + sim.job[j].expected > shadow:
+            spare -= nodes
         if sim.stock[0].free <= 0:
             return

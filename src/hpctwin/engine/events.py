@@ -22,9 +22,11 @@ from hpctwin.engine.order import dequeue, enqueue, leave
 from hpctwin.engine.transitions import (
     close,
     end_job,
+    forget_begin,
     forget_end,
     give_back,
     hold_for_ever,
+    note_begun,
     settle,
     tell_dependants,
     throw_back,
@@ -137,8 +139,7 @@ def cancel_job(j: int, sim: Arrays) -> None:
     if phase == RUNNING:
         forget_end(j, sim)
         give_back(j, sim)
-        if sim.state[j].start > sim.clock.now:  # its nodes were not switched on yet
-            sim.state[j].start = -1
+        forget_begin(j, sim)
         close(j, CANCELLED, sim)
     elif phase == WAITING:
         leave(j, sim)
@@ -151,25 +152,30 @@ def cancel_job(j: int, sim: Arrays) -> None:
 def node_event(node: int, sign: int, sim: Arrays) -> None:
     """A node fails or comes back."""
     p = sim.pool_of[node]
+    own = sim.node[node]
     if sign > 0:
-        sim.node[node].down -= 1
-        if sim.node[node].down == 0:
+        own.down -= 1
+        if own.down == 0:
             sim.stock[p].down -= 1
-            sim.stock[p].free += 1
+            if own.hidden == 0:
+                sim.stock[p].free += 1
             sim.clock.came_back = 1
         return
-    sim.node[node].down += 1
-    if sim.node[node].down > 1:
+    own.down += 1
+    if own.down > 1:
         return
-    j = sim.node[node].job
+    j = own.job
     if j >= 0:
         forget_end(j, sim)
         if sim.rules.requeue == 1:
             throw_back(j, sim)
         else:
-            end_job(j, NODE_FAILURE, sim)
+            give_back(j, sim)
+            forget_begin(j, sim)
+            settle(j, NODE_FAILURE, sim)
     sim.stock[p].down += 1
-    sim.stock[p].free -= 1
+    if own.hidden == 0:
+        sim.stock[p].free -= 1
 
 
 @jit
@@ -226,6 +232,8 @@ def apply_events(sim: Arrays) -> None:
     while clock.releases > 0 and sim.releases[0].time == clock.now:
         j = heap_pop(sim.releases, clock.releases)
         clock.releases -= 1
-        if sim.state[j].phase == PENDING:
+        if j < 0:
+            note_begun(-1 - j, sim)
+        elif sim.state[j].phase == PENDING:
             sim.state[j].eligible = clock.now
             enqueue(j, sim)

@@ -44,6 +44,7 @@ def hooks(
             ("run_pass", found.kernel.address),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
+            ("reserved", 0 if found.reserved is None else found.reserved.address),
             ("before_pass", 0 if power is None else power.before.address),
             ("after_pass", 0 if power is None else power.after.address),
         ),
@@ -72,4 +73,5 @@ def kernels_of(name: str) -> list[Kernel]:
 
 
 def _of_pass(one: Pass) -> list[Kernel]:
-    return [kernel for kernel in (one.kernel, one.entered, one.left) if kernel is not None]
+    kernels = (one.kernel, one.entered, one.left, one.reserved)
+    return [kernel for kernel in kernels if kernel is not None]

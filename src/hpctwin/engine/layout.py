@@ -23,7 +23,9 @@ NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, UNSUBMITTED = np.array([5
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
 FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD = np.array([0, 1, 2, 3, 4])
-SOONEST, LEAST_DRAW, GIVEN = np.array([5, 6, 7])  # only where nodes have power states
+
+# Which nodes of a pool first and best fit take; others than the lowest only where nodes have power states.
+LOWEST, SOONEST, LEAST_DRAW, GIVEN = np.arange(4)
 
 # Power states of a node. The last three once for each sleep depth.
 IDLE, COMPUTING, SWITCHING_OFF, ASLEEP, SWITCHING_ON = np.arange(5)
@@ -139,9 +141,12 @@ class Pool:
     """Nodes that are only counted."""
 
     speed: Real
+    top: Int  # the speed as a fraction, see `speeds`
+    bottom: Int
     first: Int  # places in `Known.by_pool`
     last: Int  # the place after the last
-    keep: Int  # so many idle nodes are never switched off
+    group: Int  # the first pool of the same node group
+    keep: Int  # so many idle nodes of the group are never switched off
 
 
 class Window:
@@ -193,7 +198,7 @@ class Clock:
     pass_due: Int
     timer: Int  # the next instant at which nothing else may happen
     came_back: Int  # 1: capacity came back other than planned since the last pass
-    unpowered: Int  # nodes that jobs cannot have since they are not switched on
+    unpowered: Int  # nodes that are hidden
     wake_at: Int  # when to look whether nodes must be woken
     random: Int
     stop_job: Int  # stop when it has started; -1
@@ -215,7 +220,7 @@ class JobState:
     first_node: Small
     phase: Flag
     outcome: Flag  # phase it will end in
-    started: Flag  # ever
+    started: Flag  # ever began, as those know that wait for its start
     dead: Flag  # a dependency failed
 
 
@@ -252,7 +257,8 @@ class Node:
     """How it goes with a node."""
 
     job: Small  # who has it, -1
-    down: Small  # outages that last, and whether it is hidden since it is not active
+    down: Short  # outages that last
+    hidden: Short  # 1: jobs cannot have it since it is not active
     next: Small  # next node of the same job, -1
     power: Short
     depth: Short  # the sleep depth it is in, or on its way to or from
@@ -283,7 +289,7 @@ class Segment:
     job: Int
     start: Int
     first: Int
-    nodes: Int
+    nodes: Int  # 0 if it never began there
 
 
 class Span:
@@ -310,9 +316,9 @@ class Fair:
 
 
 class Spare:
-    """Idle nodes of a pool: how many there are to switch off, and how many may be."""
+    """Idle nodes: how many of a group there are to switch off, and how many of a pool may be."""
 
-    idle: Int
+    idle: Int  # of the group that the pool is the first of
     allowed: Int
 
 
@@ -321,6 +327,7 @@ class Rules:
 
     pools: Int
     placement: Int
+    preferred: Int  # LOWEST …
     terminate: Int  # 1: walltimes end jobs
     hold_dependents: Int  # 1: a job whose dependency failed waits for ever
     requeue: Int  # 1: a job whose node failed waits again
@@ -346,6 +353,7 @@ class Hooks:
     run_pass: Int
     entered: Int
     left: Int
+    reserved: Int
     before_pass: Int
     after_pass: Int
 
@@ -382,7 +390,7 @@ class State:
     taken: Grid[Int]  # [jobs, P] nodes from each pool; [0, P] with one pool
     ends: Table[Event]  # heap
     run: Table[Run]
-    releases: Table[Event]  # heap; empty without dependencies
+    releases: Table[Event]  # heap; job -1 - j: j begins. Empty without dependencies
     stock: Table[Stock]  # [P + C]
     user_running: Grid[Int]  # [Q, users]; [Q, 0] without limits
     usage: Table[Usage]  # [labels + 1], the last for all
@@ -406,6 +414,7 @@ class Scratch:
     low: Table[Int]  # [P + C] least free over a span
     take: Table[Int]  # [P] nodes from each pool
     blocked: Table[Int]  # [P + C]
+    not_before: Table[Int]  # [P + C]
     handed_out: Table[Int]  # [Q] reservations
     order: Table[Scored]  # heap of jobs in order
     later: Table[Int]

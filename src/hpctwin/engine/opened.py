@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import KNOWN, LAYOUT, NEVER
 from hpctwin.engine.sim import Sim
+from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import new_sim
 
 __all__ = ["arrive_at", "close_arrivals", "come_at", "expect", "forecast_arrays", "like"]
@@ -58,7 +59,8 @@ def forecast_arrays(sim: Sim, spare: int, *, one_speed: bool) -> Sim:
     known["by_cancel"] = np.zeros(0, np.int64)
     if one_speed:
         known["pool"] = known["pool"].copy()
-        known["pool"]["speed"] = 1.0
+        for name, column in speed_columns([1.0]).items():
+            known["pool"][name] = column
     ahead = new_sim(known)
     ahead.own("job", "fact", "asks", "by_submit")
     nodes = len(ahead["node"])

@@ -7,6 +7,7 @@ from hpctwin.engine.layout import (
     CONTIGUOUS,
     GIVEN,
     LEAST_DRAW,
+    LOWEST,
     NEVER,
     RANDOM,
     SOONEST,
@@ -18,8 +19,9 @@ from hpctwin.engine.plan import active_from
 
 @jit
 def is_free(node: int, sim: Arrays) -> bool:
-    """Whether a node is up and nobody has it."""
-    return sim.node[node].job < 0 and sim.node[node].down == 0
+    """Whether a job may have a node: it is up, not hidden, and nobody has it."""
+    own = sim.node[node]
+    return own.job < 0 and own.down == 0 and own.hidden == 0
 
 
 @jit
@@ -47,6 +49,8 @@ def claim(j: int, node: int, sim: Arrays) -> None:
 def place(j: int, sim: Arrays) -> None:
     """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down."""
     placement = sim.rules.placement
+    if sim.rules.preferred == GIVEN:
+        return
     for p in range(sim.rules.pools):
         wanted = sim.take[p]
         if wanted == 0:
@@ -55,10 +59,10 @@ def place(j: int, sim: Arrays) -> None:
             _claim_runs(j, p, wanted, sim)
         elif placement == SPREAD or placement == RANDOM:
             _claim_some(j, p, wanted, sim)
-        elif placement == SOONEST or placement == LEAST_DRAW:
-            _claim_powered(j, p, wanted, sim)
-        elif placement != GIVEN:
+        elif sim.rules.preferred == LOWEST:
             _claim_lowest(j, p, wanted, sim)
+        else:
+            _claim_powered(j, p, wanted, sim)
 
 
 @jit
@@ -94,7 +98,7 @@ def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
         node = sim.by_pool[i]
         if is_free(node, sim) and active_from(node, sim) <= now:
             idle += 1
-    sleepers_first = sim.rules.placement == LEAST_DRAW and idle < wanted
+    sleepers_first = sim.rules.preferred == LEAST_DRAW and idle < wanted
     while wanted > 0:
         best = NEVER
         for i in range(pool.first, pool.last):
@@ -113,7 +117,7 @@ def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
 def _rank(node: int, sleepers_first: bool, sim: Arrays) -> int:
     now = sim.clock.now
     ready = active_from(node, sim)
-    if sim.rules.placement == SOONEST:
+    if sim.rules.preferred == SOONEST:
         return ready
     # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
     if ready <= now:
@@ -207,3 +211,11 @@ def note_segments(j: int, sim: Arrays) -> None:
             sim.segment[last].first = node
             sim.segment[last].nodes = 1
         node = sim.node[node].next
+
+
+@jit
+def forget_segments(j: int, sim: Arrays) -> None:
+    """A job that was given nodes never began there."""
+    for i in range(sim.clock.segments):
+        if sim.segment[i].job == j and sim.segment[i].start == sim.state[j].start:
+            sim.segment[i].nodes = 0

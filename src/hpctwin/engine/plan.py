@@ -139,6 +139,17 @@ def plan_window(m: int, sim: Arrays) -> None:
 
 
 @jit
+def forget_maintenance(sim: Arrays) -> None:
+    """Put back into the plan what maintenance takes out of it."""
+    now = sim.clock.now
+    for m in range(len(sim.window)):
+        window = sim.window[m]
+        if window.end > now and window.pool < sim.rules.pools:
+            plan_return(max(now, window.start), window.pool, window.amount, sim)
+            plan_return(window.end, window.pool, -window.amount, sim)
+
+
+@jit
 def active_from(node: int, sim: Arrays) -> int:
     """When a node is active, at the earliest."""
     return max(sim.clock.now, sim.node[node].ready) + sim.node[node].boot
@@ -152,7 +163,7 @@ def plan_switched_off(sim: Arrays) -> None:
     nodes = 0
     for i in range(len(sim.by_pool)):
         node = sim.by_pool[i]
-        if sim.node[node].down == 0:
+        if sim.node[node].hidden == 0 or sim.node[node].down > 0:
             continue
         ready = active_from(node, sim)
         if ready != time or sim.pool_of[node] != p:

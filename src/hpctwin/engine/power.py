@@ -51,21 +51,27 @@ def change_power(node: int, state: int, sim: Arrays) -> None:
 
 
 @jit
+def is_hidden(node: int, sim: Arrays) -> bool:
+    """Whether the policy keeps a node from jobs since it is not active."""
+    own = sim.node[node]
+    if own.job >= 0:
+        return False  # nobody else could have it anyway
+    if sim.rules.shown == ONLY_ACTIVE:
+        return active_from(node, sim) > sim.clock.now
+    return sim.rules.shown == NOT_SWITCHING_OFF and own.power == SWITCHING_OFF
+
+
+@jit
 def show_or_hide(node: int, sim: Arrays) -> None:
     """Let jobs have a node or not, as its state and the policy say."""
     own = sim.node[node]
-    hidden = False
-    if own.job >= 0:
-        hidden = False  # nobody else could have it anyway
-    elif sim.rules.shown == ONLY_ACTIVE:
-        hidden = active_from(node, sim) > sim.clock.now
-    elif sim.rules.shown == NOT_SWITCHING_OFF:
-        hidden = own.power == SWITCHING_OFF
-    if hidden == (own.down > 0):
+    hidden = 1 if is_hidden(node, sim) else 0
+    if hidden == own.hidden:
         return
-    sign = 1 if hidden else -1
-    own.down += sign
-    sim.stock[sim.pool_of[node]].free -= sign
+    sign = hidden - own.hidden
+    own.hidden = hidden
+    if own.down == 0:
+        sim.stock[sim.pool_of[node]].free -= sign
     sim.clock.unpowered += sign
     sim.clock.came_back = 1
 
@@ -130,7 +136,7 @@ def timeout_of(node: int, depth: int, sim: Arrays) -> int:
 def due(node: int, sim: Arrays) -> int:
     """When a node's timeout to the next sleep depth is over; NEVER if it has none."""
     own = sim.node[node]
-    if own.job >= 0:
+    if own.job >= 0 or own.down > 0:
         return NEVER
     if own.power == IDLE:
         timeout = timeout_of(node, ZERO, sim)

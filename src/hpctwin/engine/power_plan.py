@@ -11,16 +11,18 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
-from hpctwin.engine.order import order_queue, pop_order
+from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.plan import (
     active_from,
     choose_pools,
+    forget_maintenance,
     plan_build,
     plan_fits,
     plan_return,
     plan_take,
 )
 from hpctwin.engine.power import due, switch_off, switch_on
+from hpctwin.engine.rows import call
 from hpctwin.engine.skipping import is_skipped
 
 AHEAD = 256
@@ -28,24 +30,58 @@ AHEAD = 256
 
 
 @jit
-def plan_ahead(sim: Arrays) -> None:
-    """The plan with all waiting jobs in it, each at its earliest start in the ordering's order."""
-    plan_build(sim)
-    earliest = ZERO
+def take_waiting(sim: Arrays) -> None:
+    """Take all waiting jobs out of the plan, each at its earliest start in the ordering's order."""
+    reckon_fairshare(sim)
+    for c in range(len(sim.not_before)):
+        sim.not_before[c] = 0
     n = order_queue(sim)
     for left in range(n, max(0, n - AHEAD), -1):
         j = pop_order(left, sim)
         if is_skipped(j, sim):
             continue
-        first = earliest
-        while first < sim.plan_rows[0] and plan_fits(j, first, sim) >= 0:
+        earliest = ZERO
+        if sim.rules.in_order == 1:
+            earliest = latest_ahead(j, sim)
+        first = ZERO
+        while first < sim.plan_rows[0] and (
+            sim.plan_time[first] < earliest or plan_fits(j, first, sim) >= 0
+        ):
             first += 1
         if first >= sim.plan_rows[0]:
             continue
+        start = sim.plan_time[first]
         choose_pools(j, sim)
-        plan_take(j, sim.plan_time[first], sim)
-        if sim.rules.in_order == 1:
-            earliest = first
+        plan_take(j, start, sim)
+        note_planned(j, start, sim)
+
+
+@jit
+def latest_ahead(j: int, sim: Arrays) -> int:
+    """When the last of those ahead starts that share an eligible pool or a resource with a job."""
+    pools = sim.rules.pools
+    kind = sim.job[j].kind
+    latest = ZERO
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0:
+            latest = max(latest, sim.not_before[p])
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            latest = max(latest, sim.not_before[pools + c])
+    return latest
+
+
+@jit
+def note_planned(j: int, start: int, sim: Arrays) -> None:
+    """A job is planned to start at a time."""
+    pools = sim.rules.pools
+    kind = sim.job[j].kind
+    for p in range(pools):
+        if sim.eligible[kind, p] != 0:
+            sim.not_before[p] = start
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            sim.not_before[pools + c] = start
 
 
 @jit
@@ -65,8 +101,8 @@ def take_sleepers_out(sim: Arrays) -> None:
     nodes = 0
     for i in range(len(sim.by_pool)):
         node = sim.by_pool[i]
-        state = sim.node[node].power
-        if state != ASLEEP and state != SWITCHING_OFF:
+        own = sim.node[node]
+        if own.down > 0 or (own.power != ASLEEP and own.power != SWITCHING_OFF):
             continue
         ready = active_from(node, sim)
         # Most are ready at the same time as the one before, and the plan is long.
@@ -81,13 +117,15 @@ def take_sleepers_out(sim: Arrays) -> None:
 
 @jit
 def sleeps_at(node: int, depth: int, sim: Arrays) -> bool:
-    """Whether a node is asleep in a depth."""
-    return sim.node[node].power == ASLEEP and sim.node[node].depth == depth
+    """Whether a node is up, and asleep in a depth."""
+    own = sim.node[node]
+    return own.power == ASLEEP and own.depth == depth and own.down == 0
 
 
 @jit
-def wake_planned(p: int, sim: Arrays) -> None:
-    """Wake the nodes of a pool that the plan needs as soon as they can be active, and no others."""
+def wake_planned(p: int, sim: Arrays) -> bool:
+    """Wake the nodes of a pool that the plan needs as soon as they can be active; whether any."""
+    woken = False
     now = sim.clock.now
     pool = sim.pool[p]
     shallower = ZERO
@@ -104,6 +142,7 @@ def wake_planned(p: int, sim: Arrays) -> None:
                 break
             if sleeps_at(sim.by_pool[i], depth, sim):
                 switch_on(sim.by_pool[i], sim)
+                woken = True
                 wanted -= 1
         # Asked again when the next ones must be woken.
         if asleep > 0:
@@ -113,6 +152,7 @@ def wake_planned(p: int, sim: Arrays) -> None:
                     sim.clock.wake_at = min(sim.clock.wake_at, sim.plan_time[row] - boot)
                     break
         shallower += asleep
+    return woken
 
 
 @jit
@@ -128,57 +168,80 @@ def spare_of(p: int, sim: Arrays) -> int:
 
 
 @jit
-def manage(sim: Arrays) -> None:
-    """Wake what the plan needs in time; how many idle nodes of each pool may be switched off."""
+def manage(sim: Arrays) -> bool:
+    """Wake what the plan needs in time, and say what it can spare; whether any node was woken.
+
+    What is free in the plan, below zero where nodes must be woken, is the need of docs/engine.md with the
+    sign turned: nodes in maintenance count as on, as those of an overdue job may be there.
+    """
     if sim.clock.queued == 0:
-        return
-    plan_ahead(sim)
+        return False
+    plan_build(sim)
+    if sim.hooks.reserved != 0:
+        call(sim.hooks.reserved, sim)
+    else:
+        take_waiting(sim)
+    forget_maintenance(sim)
     take_sleepers_out(sim)
+    woken = False
     for p in range(sim.rules.pools):
-        wake_planned(p, sim)
+        if wake_planned(p, sim):
+            woken = True
         sim.spare[p].allowed = spare_of(p, sim)
+    return woken
 
 
 @jit
 def count_idle(sim: Arrays) -> None:
-    """How many idle nodes of each pool there are besides those that are kept on."""
+    """How many idle nodes of each group there are besides those that are kept on."""
     for p in range(sim.rules.pools):
-        pool = sim.pool[p]
-        idle = ZERO
-        for i in range(pool.first, pool.last):
-            node = sim.node[sim.by_pool[i]]
-            if node.power == IDLE and node.job < 0:
-                idle += 1
-        sim.spare[p].idle = idle - pool.keep
+        sim.spare[p].idle = -sim.pool[p].keep
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        if own.power == IDLE and own.job < 0 and own.down == 0:
+            sim.spare[sim.pool[sim.pool_of[node]].group].idle += 1
 
 
 @jit
-def switch_off_due(deeper: bool, sim: Arrays) -> int:
-    """Switch off what has been idle for its timeout, the last nodes first; when to look again.
+def switch_off_due(deeper: bool, sim: Arrays) -> bool:
+    """Switch off what has been idle for its timeout, the last nodes first; whether any is asleep at once.
 
     Args:
         deeper: whether sleeping nodes may go deeper.
         sim: the simulation.
     """
     now = sim.clock.now
-    again = NEVER
+    at_once = False
     count_idle(sim)
-    for i in range(len(sim.by_pool) - 1, -1, -1):
-        node = sim.by_pool[i]
-        time = due(node, sim)
-        if time > now:
-            again = min(again, time)
+    for node in range(len(sim.node) - 1, -1, -1):
+        if due(node, sim) > now:
             continue
+        own = sim.node[node]
         p = sim.pool_of[node]
-        spare = sim.spare[p]
-        if sim.node[node].power == ASLEEP:
-            if deeper:
-                switch_off(node, sim.node[node].depth + 1, sim)
-        elif spare.idle > 0 and spare.allowed > 0:
+        mine = sim.spare[p]
+        group = sim.spare[sim.pool[p].group]
+        if own.power == ASLEEP:
+            if not deeper:
+                continue
+            switch_off(node, own.depth + 1, sim)
+        elif group.idle > 0 and mine.allowed > 0:
             switch_off(node, ZERO, sim)
-            if sim.sleep[p * sim.rules.depths].off_time == 0:
-                again = now  # asleep at once: when to wake it?
-            spare.idle -= 1
-            if spare.allowed < NEVER:
-                spare.allowed -= 1
-    return again
+            group.idle -= 1
+            if mine.allowed < NEVER:
+                mine.allowed -= 1
+        else:
+            continue
+        if own.ready <= now:
+            at_once = True
+    return at_once
+
+
+@jit
+def first_due(sim: Arrays) -> int:
+    """When the first timeout ends after now; NEVER if none does."""
+    first = NEVER
+    for node in range(len(sim.node)):
+        time = due(node, sim)
+        if time > sim.clock.now:
+            first = min(first, time)
+    return first

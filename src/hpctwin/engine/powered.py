@@ -20,6 +20,7 @@ from hpctwin.engine.layout import (
     WALLTIME,
 )
 from hpctwin.engine.sim import Sim
+from hpctwin.engine.speeds import exact, speed_columns
 
 __all__ = ["Work", "change_speed", "hide_nodes", "past_states", "spent_ms", "state_rows"]
 
@@ -61,15 +62,16 @@ def hide_nodes(sim: Sim, shown: int) -> None:
         shown: `layout.ALL_NODES`, `NOT_SWITCHING_OFF` or `ONLY_ACTIVE`.
     """
     node = sim["node"]
+    clock = sim["clock"]
     off = np.zeros(len(node), bool)
     if shown == ONLY_ACTIVE:
-        off = node["power"] > COMPUTING
+        off = np.maximum(node["ready"], clock["now"]) + node["boot"] > clock["now"]
     elif shown == NOT_SWITCHING_OFF:
         off = node["power"] == SWITCHING_OFF
     hidden = (off & (node["job"] < 0)).astype(np.int64)
-    np.subtract.at(sim["stock"]["free"], sim["pool_of"], hidden - node["down"])
-    node["down"] = hidden
-    clock = sim["clock"]
+    up = node["down"] == 0
+    np.subtract.at(sim["stock"]["free"], sim["pool_of"][up], (hidden - node["hidden"])[up])
+    node["hidden"] = hidden
     clock["unpowered"] = hidden.sum()
     clock["pass_due"] = clock["came_back"] = 1
 
@@ -99,9 +101,9 @@ def change_speed(
         start = int(state["start"][j])
         since, todo = work.get(j, (start, Fraction(int(job["runtime"][j]))))
         at = max(int(clock.now), start)
-        todo = max(Fraction(0), todo - (at - since) * _exact(before[used].min()))
+        todo = max(Fraction(0), todo - (at - since) * exact(before[used].min()))
         left[j] = (at, todo)
-        end = at + math.ceil(todo / _exact(speed[used].min()))
+        end = at + math.ceil(todo / exact(speed[used].min()))
         limit = start + int(job["limit"][j])
         cut = terminate and end > limit
         ends_well = FAILED if job["fails"][j] else COMPLETED
@@ -112,11 +114,7 @@ def change_speed(
     # A sorted table is a heap.
     heap[:] = heap[np.lexsort((heap["job"], heap["time"]))]
     pool = sim["pool"].copy()
-    pool["speed"] = speed
+    for name, column in speed_columns(speed).items():
+        pool[name] = column
     sim.know(pool=pool)
     return left
-
-
-def _exact(speed: float) -> Fraction:
-    """A speed as its decimals say: 0.7 is seven tenths, not the nearest binary number."""
-    return Fraction(float(speed)).limit_denominator(10**9)

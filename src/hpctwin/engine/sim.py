@@ -186,6 +186,7 @@ class Sim:
             "low": (places,),
             "take": (self.pools,),
             "blocked": (places,),
+            "not_before": (places,),
             "handed_out": (len(known["user_limit"]),),
             "order": (jobs,),
             "later": (jobs,),

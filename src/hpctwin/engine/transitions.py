@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from hpctwin.engine.heap import heap_push, heap_remove
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
@@ -22,20 +20,39 @@ from hpctwin.engine.layout import (
     Arrays,
 )
 from hpctwin.engine.order import decayed, enqueue
-from hpctwin.engine.placement import nodes_ready, note_segments, place, release_nodes
-from hpctwin.engine.plan import choose_pools, load_take, plan_take
+from hpctwin.engine.placement import (
+    forget_segments,
+    nodes_ready,
+    note_segments,
+    place,
+    release_nodes,
+)
+from hpctwin.engine.plan import choose_pools, load_take, plan_change
+
+LONGEST = NEVER // 2
+
+
+@jit
+def scaled(runtime: int, top: int, bottom: int) -> int:
+    """A runtime at a speed, a fraction, rounded up; exact, as all products are whole numbers."""
+    if bottom > top and runtime > LONGEST // bottom * top:
+        return LONGEST
+    whole = runtime // top
+    rest = runtime - whole * top
+    return whole * bottom + (rest * bottom + top - 1) // top
 
 
 @jit
 def duration(j: int, sim: Arrays) -> int:
     """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
-    speed = math.inf
+    slowest = -1
     for p in range(sim.rules.pools):
-        if sim.take[p] > 0 and sim.pool[p].speed < speed:
-            speed = sim.pool[p].speed
-    if speed == 1.0:
+        if sim.take[p] > 0 and (slowest < 0 or sim.pool[p].speed < sim.pool[slowest].speed):
+            slowest = p
+    pool = sim.pool[slowest]
+    if pool.speed == 1.0:
         return sim.job[j].runtime
-    return int(math.ceil(sim.job[j].runtime / speed))
+    return scaled(sim.job[j].runtime, pool.top, pool.bottom)
 
 
 @jit
@@ -116,19 +133,54 @@ def start_job(j: int, sim: Arrays) -> None:
         note_segments(j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
     run_insert(j, begin + job.expected, sim)
-    if state.started == 0:
-        state.started = 1
-        for e in range(job.tells_from, job.tells_to):
-            if sim.tells[e].kind == AFTER:
-                come_true(sim.tells[e].job, begin + sim.tells[e].delay, sim)
+    if begin <= sim.clock.now:
+        note_begun(j, sim)
+    elif state.started == 0 and job.tells_to > job.tells_from:
+        # Until its nodes are on it may be cancelled, and then never started.
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, begin, -1 - j)
+
+
+@jit
+def note_begun(j: int, sim: Arrays) -> None:
+    """A job has begun: tell those that wait for its start, if it is the first one."""
+    state = sim.state[j]
+    if state.started == 1 or state.phase != RUNNING:
+        return
+    state.started = 1
+    for e in range(sim.job[j].tells_from, sim.job[j].tells_to):
+        if sim.tells[e].kind == AFTER:
+            come_true(sim.tells[e].job, state.start + sim.tells[e].delay, sim)
+
+
+@jit
+def forget_begin(j: int, sim: Arrays) -> bool:
+    """Forget that a job would have begun when its nodes are on; whether it had not yet."""
+    state = sim.state[j]
+    if state.start <= sim.clock.now:
+        return False
+    if state.started == 0 and sim.job[j].tells_to > sim.job[j].tells_from:
+        heap_remove(sim.releases, sim.clock.releases, -1 - j)
+        sim.clock.releases -= 1
+    forget_segments(j, sim)
+    state.start = -1
+    return True
+
+
+@jit
+def take_started(j: int, since: int, sim: Arrays) -> None:
+    """Take a job that was just started out of the plan, from a time until it is expected to end.
+
+    That is later than if it were started on nodes that are on: it begins when its nodes are.
+    """
+    plan_change(j, since, sim.state[j].start + sim.job[j].expected, TAKE, sim)
 
 
 @jit
 def start_now(j: int, sim: Arrays) -> None:
     """Start a job that fits the plan now (``sim.low``), and take it out of the plan."""
     choose_pools(j, sim)
-    plan_take(j, sim.clock.now, sim)
     start_job(j, sim)
+    take_started(j, sim.clock.now, sim)
 
 
 @jit
@@ -170,11 +222,12 @@ def forget_end(j: int, sim: Arrays) -> None:
 def throw_back(j: int, sim: Arrays) -> None:
     """A running job whose node failed waits again, as if it had never started."""
     give_back(j, sim)
-    lost = sim.lost[sim.clock.lost]
-    lost.job = j
-    lost.start = sim.state[j].start
-    lost.end = sim.clock.now
-    sim.clock.lost += 1
+    if not forget_begin(j, sim):
+        lost = sim.lost[sim.clock.lost]
+        lost.job = j
+        lost.start = sim.state[j].start
+        lost.end = sim.clock.now
+        sim.clock.lost += 1
     sim.state[j].requeues += 1
     sim.state[j].start = -1
     sim.state[j].end = -1

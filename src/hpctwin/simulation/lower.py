@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import LAYOUT, NEVER
 from hpctwin.engine.sim import records
+from hpctwin.engine.speeds import speed_columns
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Dependencies, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
@@ -115,9 +116,10 @@ def lower(
         "pool": records(
             "pool",
             len(pool_nodes),
-            speed=[cluster.nodes[g].speed_at_first for g in group_of_pool],
             first=places[:-1],
             last=places[1:],
+            group=[list(group_of_pool).index(g) for g in group_of_pool],
+            **speed_columns(cluster.nodes[g].speed_at_first for g in group_of_pool),
         ),
         "by_pool": np.argsort(pool_of_node, kind="stable") if tracked else np.zeros(0, np.int64),
         "pool_of": pool_of_node if tracked else np.zeros(0, np.int64),

@@ -170,11 +170,8 @@ def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     segment = sim["segment"][: sim.clock.segments]
+    segment = segment[segment["nodes"] > 0]
     state = sim["state"]
-    # Cancelled before its nodes were switched on: it was nowhere.
-    ran = state["start"][segment["job"]] >= 0
-    if sim.clock.lost == 0:
-        segment = segment[ran]
     job, start = segment["job"], segment["start"]
     end = state["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.

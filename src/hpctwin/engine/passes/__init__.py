@@ -35,6 +35,8 @@ class Pass:
             of the state's table; the queue holds those that wait.
         entered: ``(j, sim) -> None``: a job enters the queue.
         left: ``(j, sim) -> None``: a job goes from the queue without having started.
+        reserved: ``(sim) -> None``; for passes whose reservations outlive them: takes what waiting jobs hold
+            out of the plan.
         in_order: whether jobs start in the ordering's order only.
     """
 
@@ -47,6 +49,7 @@ class Pass:
     begin: Callable[[Any, Any, Any, Any], None] | None = None
     entered: Kernel | None = None
     left: Kernel | None = None
+    reserved: Kernel | None = None
     in_order: bool = False
 
     def settings(self, values: Mapping[str, float]) -> Any:

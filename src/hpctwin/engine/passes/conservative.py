@@ -13,7 +13,7 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import load_take, plan_build, plan_change, plan_split, plan_take, reserve
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_job
+from hpctwin.engine.transitions import start_job, take_started
 
 __all__ = ["PASS", "Held"]
 
@@ -116,9 +116,21 @@ def pass_conservative(sim: Arrays) -> None:
             load_take(j, sim)
             held(sim.kept)[j].start = -1
             start_job(j, sim)
+            if sim.state[j].start > sim.clock.now:
+                take_started(j, sim.clock.now + sim.job[j].expected, sim)
         else:
             # No other event need come then: those it waited for may have moved to earlier times.
             sim.clock.timer = min(sim.clock.timer, start)
+
+
+def take_reservations(sim: Arrays) -> None:
+    """Take what waiting jobs hold out of the plan."""
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if start >= 0:
+            load_take(j, sim)
+            plan_take(j, start, sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -131,4 +143,5 @@ PASS = Pass(
     kept=Held,
     begin=begin,
     left=Kernel(give_up, types.void(int64, SIM)),
+    reserved=Kernel(take_reservations, types.void(SIM)),
 )
