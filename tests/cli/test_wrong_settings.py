@@ -49,7 +49,28 @@ sites:
 strategy: sgs-t
 every: 1s
 """
+POWER = """nodes:
+  - name: a
+    count: 4
+    modes: {base: {power_w: 220, idle_w: 95}}
+    sleep:
+      - power_w: 9
+        switch_off: {time: 30m, power_w: 90}
+        switch_on: {time: 45m, power_w: 190}
+cap: 20kW
+"""
+SPARS = """paths:
+  workload: three.json
+  platform: four.json
+run:
+  algorithm: fcfs_psus
+  timeout: 600
+  overrun_policy: terminate
+  start_time: 0
+"""
 COMMANDS = {
+    POWER: ("cluster", "check"),
+    SPARS: ("simulate",),
     CLUSTER: ("cluster", "check"),
     FACILITY: ("facility", "check"),
     TWIN: ("twin", "check"),
@@ -93,6 +114,24 @@ COMMANDS = {
          "more, not -1"]),
         (LIVE, "  a:\n    m", "  b:\n    m", ["live.yaml: sites: cluster 'a' is missing"]),
         (LIVE, "sgs-t", "sgs-tt", ["live.yaml: strategy: unknown strategy 'sgs-tt'. Did you mean 'sgs-t'?"]),
+        (POWER, "power_w: 9\n", "power_w: -9\n", ["line 6, nodes.0.sleep.0.power_w: it must be 0 or "
+         "more, not -9"]),
+        (POWER, "        switch_on: {time: 45m, power_w: 190}\n", "", ["nodes.0.sleep.0.switch_on: it is "
+         "missing: a sleep state needs a way in and a way out, with time and power_w"]),
+        (POWER, "idle_w", "idle", ["line 4, nodes.0.modes.base.idle: there is no such field. Did you mean "
+         "'idle_w'? Known: idle_w, power_w, speed"]),
+        (POWER, "    modes: {base: {power_w: 220, idle_w: 95}}\n", "", ["line 2, nodes.0: node group 'a' has "
+         "'sleep' but no 'modes'"]),
+        (POWER, "30m", "half an hour", ["line 7, nodes.0.sleep.0.switch_off.time: 'half an hour' is not a "
+         "duration"]),
+        (POWER, "20kW", "20 horses", ["line 9, cap: "]),
+        (SPARS, "fcfs_psus", "fcfs_pssu", ["line 5, run.algorithm: 'fcfs_pssu' is not known. Did you mean "
+         "'fcfs_psus'? Known: "]),
+        (SPARS, "600", "soon", ["line 6, run.timeout: it must be seconds or null, not 'soon'"]),
+        (SPARS, "terminate", "kill", ["line 7, run.overrun_policy: it must be terminate or continue, not "
+         "'kill'"]),
+        (SPARS, "  platform: four.json\n", "", ["line 1, paths.platform: it must name a file, not None"]),
+        (SPARS, "run:\n", "runs:\n", ["no section 'run:'; is this SPARS's simulator_config.yaml?"]),
         (LIVE, "every: 1s", "every: true", ["line 8, every: True is not a duration"]),
     ],
 )  # fmt: skip
@@ -105,7 +144,14 @@ def test_what_is_wrong_in_a_file_is_told_with_line_field_and_remedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert old in good
-    names = {CLUSTER: "cluster", FACILITY: "facility", TWIN: "twin", LIVE: "live"}
+    names = {
+        CLUSTER: "cluster",
+        FACILITY: "facility",
+        TWIN: "twin",
+        LIVE: "live",
+        POWER: "power",
+        SPARS: "simulator_config",
+    }
     path = tmp_path / f"{names[good]}.yaml"
     path.write_text(good.replace(old, new, 1))
     assert run(*COMMANDS[good], path) == 2

@@ -13,7 +13,7 @@ from hpctwin import write_workload
 from hpctwin.cli import main
 from hpctwin.energy import read_spars_config
 from hpctwin.energy.outputs import write_energy, write_spars
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import simulate_cell, workload
 from tests.energy.test_cases import jobs
 from tests.energy.test_platform import spars_machine
@@ -88,7 +88,7 @@ def test_sparss_configuration_takes_no_other_scheduler(
 @pytest.mark.parametrize(
     ("section", "field", "value", "error", "says"),
     [
-        ("run", "algorithm", "easy_psus_x", UnknownNameError, "easy_psus"),
+        ("run", "algorithm", "easy_psus_x", ConfigError, "line .*Did you mean 'easy_psus'"),
         ("run", "algorithm", "fcfs_normal", ConfigError, "never wakes"),
         ("run", "timeout", "soon", ConfigError, r"run\.timeout"),
         ("run", "overrun_policy", "kill", ConfigError, r"run\.overrun_policy"),

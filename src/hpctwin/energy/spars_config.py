@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from hpctwin.energy.power import PowerPolicy
-from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.errors import ConfigError, near
 from hpctwin.formats import read_workload
 from hpctwin.formats.machines import read_cluster
 from hpctwin.model import Cluster, Workload, read_yaml
+from hpctwin.model.yaml_file import located
 
 __all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
 
@@ -53,31 +55,34 @@ def read_spars_config(path: str | Path) -> SparsRun:
     """Read a configuration and the files it names, which are relative to it or to the current folder.
 
     Raises:
-        ConfigError, UnknownNameError: it is not such a file; the message names the field.
+        ConfigError: it is not such a file; the message names the field.
         TraceError: the workload cannot be read.
     """
     path = Path(path)
     content = read_yaml(path, "paths")
     paths, run = (_section(content, name, path) for name in ("paths", "run"))
+    at = partial(located, content, str(path))
     for name in ("workload", "platform"):
         if not isinstance(paths.get(name), str):
-            raise ConfigError(f"{path}: paths.{name} is {paths.get(name)!r}, it must name a file")
+            field = at(("paths", name))
+            raise ConfigError(f"{field}: it must name a file, not {paths.get(name)!r}")
     algorithm = str(run.get("algorithm", "")).lower()
-    if algorithm in ("fcfs_normal", "easy_normal"):
-        raise ConfigError(
-            f"{path}: run.algorithm {algorithm!r} never wakes a node by itself, so jobs may wait for "
-            f"ever; known: {', '.join(ALGORITHMS)}"
-        )
     if algorithm not in ALGORITHMS:
-        raise UnknownNameError("run.algorithm", algorithm, ALGORITHMS)
+        wrong = "is not known"
+        if algorithm.endswith("_normal"):
+            wrong = "never wakes a node by itself, so jobs may wait for ever"
+        raise ConfigError(
+            f"{at(('run', 'algorithm'))}: {algorithm!r} {wrong}.{near(algorithm, ALGORITHMS)} "
+            f"Known: {', '.join(ALGORITHMS)}"
+        )
     backfill, kind = ALGORITHMS[algorithm]
     timeout = run.get("timeout")
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-        raise ConfigError(f"{path}: run.timeout is {timeout!r}, it must be seconds or null")
+        raise ConfigError(f"{at(('run', 'timeout'))}: it must be seconds or null, not {timeout!r}")
     overrun = run.get("overrun_policy", "continue")
     if overrun not in ("terminate", "continue"):
         raise ConfigError(
-            f"{path}: run.overrun_policy is {overrun!r}, it must be terminate or continue"
+            f"{at(('run', 'overrun_policy'))}: it must be terminate or continue, not {overrun!r}"
         )
     cluster = read_cluster(_file(path, paths["platform"], "paths.platform"))
     workload = read_workload(_file(path, paths["workload"], "paths.workload"), format="spars")
@@ -91,7 +96,7 @@ def read_spars_config(path: str | Path) -> SparsRun:
     if kind == "psus" and timeout == 0:
         timeout = None  # as SPARS takes it
         notes.append("run.timeout 0: SPARS's PSUS takes it for never")
-    start = _start_epoch_s(run.get("start_time", 0), path)
+    start = _start_epoch_s(run.get("start_time", 0), at(("run", "start_time")))
     output = paths.get("output")
     return SparsRun(
         workload=workload if start is None else workload.replace(start_epoch_s=start),
@@ -124,7 +129,7 @@ def _file(config: Path, name: str, field: str) -> Path:
     raise ConfigError(f"{config}: {field}: there is no file {name}")
 
 
-def _start_epoch_s(value: Any, path: Path) -> float | None:
+def _start_epoch_s(value: Any, at: str) -> float | None:
     """Unix time of time zero; None for a number, which only shifts SPARS's clock."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return None
@@ -134,5 +139,5 @@ def _start_epoch_s(value: Any, path: Path) -> float | None:
         return dt.datetime.fromisoformat(str(value)).replace(tzinfo=dt.UTC).timestamp()
     except ValueError as error:
         raise ConfigError(
-            f"{path}: run.start_time is {value!r}, it must be a number, now, or YYYY-MM-DD HH:MM:SS"
+            f"{at}: it must be a number, now, or YYYY-MM-DD HH:MM:SS, not {value!r}"
         ) from error

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from hpctwin.errors import ConfigError, HpctwinError, near
 from hpctwin.model.units import parse_duration_s
-from hpctwin.model.yaml_file import Fields
+from hpctwin.model.yaml_file import located
 
 __all__ = ["Duration", "Settings", "faults_of"]
 
@@ -65,9 +65,7 @@ def faults_of(
     for place, texts in said.items():
         if any(deeper != place and deeper[: len(place)] == place for deeper in said):
             continue  # an alternative form, which was not meant
-        line = content.line_of(place) if isinstance(content, Fields) else None
-        field = ".".join(map(str, place))
-        at = ", ".join(filter(None, (where, f"line {line}" if line else "", field)))
+        at = located(content, where, place)
         called = _name_of(place, content)
         # Where one of several forms would do, each says what it lacks.
         yield f"{at}: {'; or '.join(dict.fromkeys(texts))}{f' (of {called!r})' if called else ''}"

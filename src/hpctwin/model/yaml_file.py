@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import yaml
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
 
-__all__ = ["Fields", "parse_yaml", "read_yaml"]
+__all__ = ["Fields", "located", "parse_yaml", "read_yaml"]
 
 
 class Fields(dict[str, Any]):
@@ -41,6 +41,21 @@ class Fields(dict[str, Any]):
             key, node = pairs[0]
             line = key.start_mark.line + 1
         return line
+
+
+def located(content: Mapping[str, Any], where: str, place: Iterable[int | str]) -> str:
+    """How messages name a field: ``twin.yaml, line 3, act.mode``.
+
+    Args:
+        content: the fields; the line is told if they are `Fields`.
+        where: the file.
+        place: keys and indices from the outside in.
+    """
+    place = tuple(place)
+    line = content.line_of(place) if isinstance(content, Fields) else None
+    return ", ".join(
+        part for part in (where, f"line {line}" if line else "", ".".join(map(str, place))) if part
+    )
 
 
 def read_yaml(path: str | Path, example: str) -> Fields:
