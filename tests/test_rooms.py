@@ -14,6 +14,18 @@ from hpctwin.model import Workload
 from hpctwin.report.accessor import Plots
 
 SOURCES = Path(hpctwin.__file__).parent
+WRITERS = {
+    "model/files.py": "the writer",
+    "model/file_lock.py": "a lock holds its file open",
+    "model/private_file.py": "SQLite writes what is for its owner only",
+    "formats/archive.py": "a download that was cut off goes on where it was",
+    "rms/gate.py": "a script that lives as long as the submission",
+    "rms/pbs/hook.py": "runs within PBS, without us",
+    "rms/spool.py": "what came in while a file was put aside goes behind",
+    "twin/recording.py": "a record grows by lines",
+    "cli/app.py": "nowhere: /dev/null",
+}
+"""What opens files to write them, and why."""
 
 
 def test_figures_are_attached_to_results_and_imported_when_asked_for() -> None:
@@ -39,3 +51,27 @@ def test_each_error_is_in_the_tree_of_errors_and_drawn_there() -> None:
         assert issubclass(one, errors.HpctwinError)
         assert f" {one.__name__}" in (errors.__doc__ or "")
         assert one.__name__ in errors.__all__
+
+
+def test_files_are_written_by_the_one_writer() -> None:
+    writes = {
+        str(path.relative_to(SOURCES))
+        for path in SOURCES.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and _writes(node)
+    }
+    assert writes == set(WRITERS)
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether a call opens a file to write it, or writes one as a whole."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if name == "open":
+        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == "os.open":
+            return True
+        modes = [text for text in texts[-1:] if set(text) <= set("rwaxbt+")]
+        unknown = any(isinstance(a, ast.IfExp) for a in call.args)
+        return unknown or any(set(mode) & set("wax+") for mode in modes)
+    ours = isinstance(call.func, ast.Name)  # formats/ has a write_bytes that goes through the writer
+    return name in ("write_text", "write_bytes", "NamedTemporaryFile", "mkstemp") and not ours

@@ -23,7 +23,7 @@ from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
 from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
 from hpctwin.experiments.schedtwin_users import Times, User
-from hpctwin.model import Workload, write_folder
+from hpctwin.model import Workload, write_atomically, write_folder
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.journal import Journal
 
@@ -123,8 +123,10 @@ class LiveRun:
         about["twin"] = None if self.twin is None else asdict(self.twin)
         about |= {"costs": self.costs(), "row": self.row().plain()}
         with write_folder(folder) as place:
-            self.jobs.write_parquet(place / f"{name}.parquet")
-            (place / f"{name}.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+            with write_atomically(place / f"{name}.parquet") as file:
+                self.jobs.write_parquet(file)
+            with write_atomically(place / f"{name}.json") as file:
+                file.write(json.dumps(about, indent=2).encode())
         return folder / f"{name}.json"
 
     @classmethod
