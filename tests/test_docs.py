@@ -28,7 +28,7 @@ def test_the_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     # From a file: an ordering's source must be found, as it is when a user writes a script.
     script = tmp_path / "example.py"
     script.write_text(code)
-    exec(compile(code, str(script), "exec"), {"__name__": "example"})
+    exec(compile(code, str(script), "exec", dont_inherit=True), {"__name__": "example"})
 
 
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:

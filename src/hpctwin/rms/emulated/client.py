@@ -14,7 +14,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
-from hpctwin.rms.manager import Outcome, Priorities, Report, Way
+from hpctwin.rms.manager import Outcome, Way
+from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import JobSpec, Snapshot
 
 __all__ = ["EmulatedManager"]
@@ -32,7 +33,7 @@ class _SnapshotReply(BaseModel):
     snapshot: Snapshot
 
 
-class EmulatedManager:
+class EmulatedManager(PlainManager):
     """Talks to an emulated cluster in another process; connects anew when the connection is lost.
 
     Args:
@@ -51,7 +52,7 @@ class EmulatedManager:
         self._feeds: set[socket.socket] = set()
         self._closed = threading.Event()
         said = self.ask("hello")
-        self.cluster = str(said["cluster"])
+        super().__init__(str(said["cluster"]))
         self.clock_speed = float(said["speed"])
 
     def ask(self, op: str, **body: Any) -> dict[str, Any]:
@@ -71,22 +72,9 @@ class EmulatedManager:
         found: dict[str, Any] = reply
         return found
 
-    @property
-    def priorities(self) -> Priorities:
-        """No bound."""
-        return Priorities()
-
     def ways(self) -> frozenset[Way]:
         """All of them."""
         return frozenset({"lease", "start", "priority"})
-
-    def report(self) -> Report:
-        """It costs nothing to ask, and tells everything."""
-        return Report()
-
-    def own_estimates(self) -> dict[str, float]:
-        """It says nothing."""
-        return {}
 
     def snapshot(self) -> Snapshot:
         """Everything it knows now.

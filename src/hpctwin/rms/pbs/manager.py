@@ -17,6 +17,7 @@ from hpctwin.rms.pbs.leasing import Leasing, leases_file
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.pbs.values import is_false
+from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
 
 __all__ = ["PbsManager"]
@@ -35,7 +36,7 @@ QRUN_OVERRIDES = (
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 
 
-class PbsManager:
+class PbsManager(PlainManager):
     """Talks to a PBS server through its commands.
 
     PBS's own scheduling stays on. The hook keeps it from starting jobs that are leased, and PBS starts
@@ -51,6 +52,8 @@ class PbsManager:
         conf: value of ``PBS_CONF_FILE``, where it is not the default one.
     """
 
+    priorities = Priorities(HIGHEST_PRIORITY)
+
     def __init__(
         self,
         cluster: str,
@@ -61,7 +64,7 @@ class PbsManager:
         server: str = "",
         conf: Path | None = None,
     ) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         # PBS's commands read and write local times.
         environment = {"TZ": "UTC"}
         if server:
@@ -75,16 +78,6 @@ class PbsManager:
         self._warned = False
         path = None if heartbeat_file is None else leases_file(heartbeat_file)
         self.leasing = Leasing(path, self._look_again)
-
-    @property
-    def clock_speed(self) -> float:
-        """Real time."""
-        return 1.0
-
-    @property
-    def priorities(self) -> Priorities:
-        """See `ResourceManager`."""
-        return Priorities(HIGHEST_PRIORITY)
 
     def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
@@ -171,9 +164,6 @@ class PbsManager:
         """Renew the file that the hook looks at."""
         if self.heartbeat_file is not None:
             beat(self.heartbeat_file, seq)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def now_s(self) -> float:
         """See `Hooked`; the hooks run on the server's host, whose clock is taken for ours."""

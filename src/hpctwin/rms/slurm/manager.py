@@ -13,6 +13,7 @@ from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
+from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.slurm.begins import Begins
 from hpctwin.rms.slurm.jobs import MARK, Mine, targets, tasks_of
@@ -39,7 +40,7 @@ _WHICH = re.compile(r"^(ClusterName|SlurmctldHost\[0\]|SlurmctldPort)\s*=\s*(\S+
 _SAID = (re.compile(r"(\d+(?:_[\d,-]+)?): (.+)"), re.compile(r"(.+) for job (\S+)"))
 
 
-class SlurmManager:
+class SlurmManager(PlainManager):
     """Talks to a Slurm controller through its commands.
 
     Only jobs that the submit rule has marked as the twin's (in the admin comment, which users cannot
@@ -55,6 +56,8 @@ class SlurmManager:
         first_lease_s: how long the lease is that the submit rule gives.
     """
 
+    priorities = Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
+
     def __init__(
         self,
         cluster: str,
@@ -66,7 +69,7 @@ class SlurmManager:
         longest_lease_s: float = 600.0,
         first_lease_s: float = 20.0,
     ) -> None:
-        self.cluster = cluster
+        super().__init__(cluster)
         # Times without a zone are UTC; lists of tasks are not cut off.
         environment = {"TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
         if conf is not None:
@@ -80,16 +83,6 @@ class SlurmManager:
         self._config_s = 0.0
         self._told: set[str] = set()
         self._old = False
-
-    @property
-    def clock_speed(self) -> float:
-        """Real time."""
-        return 1.0
-
-    @property
-    def priorities(self) -> Priorities:
-        """See `ResourceManager`."""
-        return Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
 
     def ways(self) -> frozenset[Way]:
         """By lease and by priority; what our rights do not allow is refused by Slurm."""
@@ -220,10 +213,6 @@ class SlurmManager:
         self.begins.given({i: 0.0 for i, one in said.items() if one.result == "done"})
         return outcomes | said
 
-    def start(self, job_id: str) -> Outcome:
-        """Slurm starts no job by force."""
-        return Outcome("refused", "Slurm has no way to start a job by force")
-
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """Bring a waiting job that is not held to a priority, by its nice value.
 
@@ -277,9 +266,6 @@ class SlurmManager:
     def wished(self, job_id: str, begin_s: float) -> None:
         """A user has changed the begin time of a job of theirs, as the submit rule tells."""
         self.begins.wished(self.names().get(job_id, job_id), begin_s)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _begin(
         self, job_ids: Sequence[str], mine: Mapping[str, Mine], when: str, *, rest: bool
