@@ -73,5 +73,7 @@ def _writes(call: ast.Call) -> bool:
         modes = [text for text in texts[-1:] if set(text) <= set("rwaxbt+")]
         unknown = any(isinstance(a, ast.IfExp) for a in call.args)
         return unknown or any(set(mode) & set("wax+") for mode in modes)
-    ours = isinstance(call.func, ast.Name)  # formats/ has a write_bytes that goes through the writer
+    ours = isinstance(
+        call.func, ast.Name
+    )  # formats/ has a write_bytes that goes through the writer
     return name in ("write_text", "write_bytes", "NamedTemporaryFile", "mkstemp") and not ours

@@ -148,7 +148,11 @@ def run_case_by_rule(
     seeds: int = 1,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[Row]:
-    """Simulate a case's published strategies by CQSim+'s own rule; otherwise as `run_case`."""
+    """Simulate a case's published strategies by CQSim+'s own rule; otherwise as `run_case`.
+
+    Raises:
+        UnknownNameError: there is no such case.
+    """
     if name not in CASES:
         raise UnknownNameError("case", name, CASES)
     case = CASES[name]

@@ -18,7 +18,13 @@ COMPUTE_ALONE_J = 15.53e9
 
 
 class Cell(NamedTuple):
-    """One published run."""
+    """One published run.
+
+    Args:
+        total_j: energy of the whole run, J.
+        wasted_j: what was drawn while no job ran, J.
+        mean_wait_s: mean wait of the jobs, s.
+    """
 
     total_j: float
     wasted_j: float

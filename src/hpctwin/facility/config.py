@@ -191,7 +191,12 @@ class Facility(Settings):
         return [cluster.name for cluster in self.clusters]
 
     def staging_s(self, source: str, target: str) -> float:
-        """Seconds until the data of a job from one cluster is at another."""
+        """Seconds until the data of a job from one cluster is at another.
+
+        Args:
+            source: the cluster that the job comes from.
+            target: the cluster that it goes to.
+        """
         if source == target:
             return 0.0
         if isinstance(self.staging, float):

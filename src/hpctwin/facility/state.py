@@ -164,7 +164,15 @@ class FacilityState:
         self.forecasts += 1
 
     def place(self, row: int, cluster: int) -> None:
-        """Send a job to a cluster."""
+        """Send a job to a cluster.
+
+        Args:
+            row: the job.
+            cluster: the cluster's number.
+
+        Raises:
+            SimulationError: the job cannot run there.
+        """
         if not self.allowed[cluster, row]:
             raise SimulationError(
                 f"job {self.workload.job_id[row]} cannot run on {self.facility.names[cluster]!r}"

@@ -43,7 +43,12 @@ class Strategy(ABC):
         return 0
 
     def place(self, rows: list[int], state: FacilityState) -> None:
-        """Place or hold jobs that have come at the same time, in their order."""
+        """Place or hold jobs that have come at the same time, in their order.
+
+        Args:
+            rows: the jobs.
+            state: the facility; `FacilityState.place` and `FacilityState.hold` do it.
+        """
         for row in rows:
             options = state.options(row)
             if not options:
@@ -54,11 +59,21 @@ class Strategy(ABC):
                 )
 
     def pick(self, row: int, options: list[int], state: View) -> int:
-        """Choose among two or more clusters for a job."""
+        """Choose among two or more clusters for a job.
+
+        Args:
+            row: the job.
+            options: numbers of the clusters that it may go to.
+            state: what may be asked of the facility.
+        """
         raise NotImplementedError
 
     def tick(self, state: FacilityState) -> None:  # noqa: B027 - most have nothing to do then
-        """Look at the jobs that wait again."""
+        """Look at the jobs that wait again, every `every_s` seconds.
+
+        Args:
+            state: the facility; `FacilityState.move` moves a job.
+        """
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,12 @@ def read_batsim(
 def read_batsim_document(
     path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool
 ) -> Workload:
-    """Read a Batsim workload whose JSON has been read; otherwise as `read_batsim`."""
+    """Read a Batsim workload whose JSON has been read; otherwise as `read_batsim`.
+
+    Raises:
+        ConfigError: ``flops_per_s`` is not a number above 0.
+        TraceError: it is not such a workload, or a job is faulty.
+    """
     if not (flops_per_s > 0 and math.isfinite(flops_per_s)):
         raise ConfigError(f"flops_per_s is {flops_per_s!r}, expected a number above 0")
     profiles = document.get("profiles") if isinstance(document, dict) else None

@@ -59,7 +59,11 @@ def read_wfcommons(path: str | Path, *, skip_invalid: bool = False) -> Workload:
 
 
 def read_wfcommons_document(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
-    """Read a workflow whose JSON has been read; otherwise as `read_wfcommons`."""
+    """Read a workflow whose JSON has been read; otherwise as `read_wfcommons`.
+
+    Raises:
+        TraceError: it is not a workflow, or a task is faulty.
+    """
     if not is_wfcommons(document):
         raise TraceError(
             path,

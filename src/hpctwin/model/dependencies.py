@@ -55,7 +55,7 @@ class Dependencies:
 
     @classmethod
     def of(cls, edges: list[tuple[int, int, DependencyKind, int]]) -> Dependencies:
-        """Make them of (job row, row it waits for, kind, delay in ms)."""
+        """Make them of edges: (job row, row it waits for, kind, delay in ms)."""
         columns = list(zip(*edges, strict=True)) if edges else [(), (), (), ()]
         return cls(
             np.array(columns[0], np.int64),

@@ -147,9 +147,9 @@ class Workload:
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
-        ``walltime_s`` defaults to the runtime (at least 1 ms), ``job_id`` to 1, 2, ….
-        Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and never.
-        Dependencies refer to rows as given here.
+        Columns have the meaning of the fields of the same name; ``walltime_s`` is the runtime (at least 1 ms)
+        if left out, ``job_id`` 1, 2, …. Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and
+        never. Dependencies refer to rows as given here.
 
         Raises:
             WorkloadError: a column has the wrong length, a value is impossible, an id is not

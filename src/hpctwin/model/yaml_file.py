@@ -79,7 +79,16 @@ def read_yaml(path: str | Path, example: str) -> Fields:
 
 
 def parse_yaml(text: str, where: str, example: str) -> Fields:
-    """Read YAML of fields that has been read from somewhere; otherwise as `read_yaml`."""
+    """Read YAML of fields that has been read from somewhere; otherwise as `read_yaml`.
+
+    Args:
+        text: the YAML.
+        where: what messages call it.
+        example: as for `read_yaml`.
+
+    Raises:
+        ConfigError: as `read_yaml`.
+    """
     try:
         loader = _Loader(text)
         loader.where = where

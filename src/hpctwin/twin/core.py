@@ -41,7 +41,14 @@ _OPPORTUNITY = (
 
 @dataclass(frozen=True)
 class StartedJob:
-    """A job that has started: what the objective remembers of it."""
+    """A job that has started: what the objective remembers of it.
+
+    Args:
+        id: the job's.
+        submit_s, start_s: when it was submitted and started, seconds since the epoch.
+        nodes: how many it has.
+        end_s: when it ended; None while it runs.
+    """
 
     id: str
     submit_s: float

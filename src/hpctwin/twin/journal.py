@@ -81,7 +81,18 @@ class Input:
 
 @dataclass(frozen=True)
 class Action:
-    """Something that the cluster was asked to do; ``result`` is None while nothing is known."""
+    """Something that the cluster was asked to do.
+
+    Args:
+        id: its number.
+        decision: that of the decision that it comes from.
+        kind: ``start``, ``set_priority`` and the like.
+        job: the job's id.
+        at_s: when it was sent, seconds since the epoch.
+        took_ms: until the answer came, ms; None while there is none.
+        result: ``done``, ``refused`` or ``unknown``; None while nothing is known.
+        reason: why not, in the resource manager's words.
+    """
 
     id: int
     decision: int

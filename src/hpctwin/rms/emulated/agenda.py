@@ -16,7 +16,12 @@ END, NODE, SUBMIT, CANCEL, OTHER = range(5)
 
 @dataclass
 class AgendaEntry:
-    """One thing to do; nothing any more once ``action`` is None."""
+    """One thing to do.
+
+    Args:
+        action: it; None once nothing is to be done any more.
+        counts: whether somebody waits for it.
+    """
 
     action: Callable[[], Any] | None
     counts: bool

@@ -23,9 +23,17 @@ REMEMBERED = 10_000
 
 @dataclass
 class Job:
-    """A job that has not ended; ``ending``: why it has, while its nodes are cleaned up.
+    """A job that has not ended.
 
-    ``lease_s``: by a lease it does not start before then.
+    Args:
+        record: what the cluster tells of it.
+        runtime_s: how long it runs, if its walltime does not end it before.
+        fails: whether it ends with an error.
+        nodes: numbers of those that it runs on.
+        first_start_s: when it started for the first time; dependencies look at that.
+        end: when it will end; None while it waits.
+        ending: why it has ended, while its nodes are cleaned up.
+        lease_s: by a lease it does not start before then.
     """
 
     record: JobRecord
@@ -39,7 +47,13 @@ class Job:
 
 
 class Past(NamedTuple):
-    """A job that has ended."""
+    """A job that has ended.
+
+    Args:
+        first_start_s: when it started for the first time; None if it never did.
+        end_s: when it ended.
+        well: whether without an error.
+    """
 
     first_start_s: float | None
     end_s: float

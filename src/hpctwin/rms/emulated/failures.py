@@ -14,7 +14,15 @@ __all__ = ["Failing", "NodeFailures", "with_failures"]
 
 
 class Failing(Protocol):
-    """A cluster whose nodes fail."""
+    """A cluster whose nodes fail.
+
+    Args:
+        now_s: its clock.
+        faults: how often nodes fail, and for how long.
+        agenda: what will happen.
+        nodes: its nodes.
+        jobs: those that have not ended, by id.
+    """
 
     now_s: float
     faults: Faults

@@ -46,7 +46,10 @@ VNODE = ("name", "state")
 
 
 def opened(path, flags, mode=0o640):
-    """A regular file of one name, never through a link; never waits."""
+    """A regular file of one name, never through a link; never waits.
+
+    Raises ValueError where the file is none of its own, and OSError where it cannot be opened.
+    """
     plain = os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     file = os.open(path, flags | plain, mode)
     about = os.fstat(file)

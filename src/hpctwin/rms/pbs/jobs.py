@@ -34,7 +34,11 @@ _MODELLED = {
 
 
 class LargestNode(NamedTuple):
-    """What the largest node has: chunks that may share nodes are put together by it."""
+    """What the largest node has: chunks that may share nodes are put together by it.
+
+    Args:
+        cores, gpus: so many; 0 where nothing is known.
+    """
 
     cores: float = 0.0
     gpus: float = 0.0

@@ -92,7 +92,11 @@ class PbsManager(PlainManager):
         return Report(self.commands.calls_per_minute(), notes)
 
     def own_estimates(self) -> dict[str, float]:
-        """What PBS estimates, where the site lets it (``est_start_time_freq``)."""
+        """Starts that PBS estimates, where the site lets it (``est_start_time_freq``), s since the epoch.
+
+        Raises:
+            UnreachableError: the server does not answer, or refuses.
+        """
         try:
             return own_estimates(self.commands.run("qstat", ["-f", "-t", "-F", "json"]))
         except CommandError as error:

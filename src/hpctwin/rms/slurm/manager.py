@@ -98,7 +98,11 @@ class SlurmManager(PlainManager):
         return time.time() + self._ahead_s
 
     def own_estimates(self) -> dict[str, float]:
-        """Of ``squeue --start``: what the backfill scheduler has planned."""
+        """Of ``squeue --start``: what the backfill scheduler has planned, by job id, s since the epoch.
+
+        Raises:
+            UnreachableError: the controller does not answer, or refuses.
+        """
         try:
             said = self.commands.run("squeue", ["--start", "-h", "-o", "%i %S"])
         except CommandError as error:
