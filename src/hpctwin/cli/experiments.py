@@ -92,7 +92,7 @@ def schedtwin(
     from hpctwin.formats import read_workload
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import Workload
-    from hpctwin.twin.config import PAPER_POOL, CoreSettings, ObjectiveSettings
+    from hpctwin.twin.config import PAPER_POOL, CoreSettings
     from hpctwin.twin.objective import Normalise
 
     check_outputs(*filter(None, [trace]), figures=[figure])
@@ -108,9 +108,8 @@ def schedtwin(
             on, seed or range(seeds), compress=compress, under=under, twin=twin, conf=conf,
             folder=folder, options=option, out=out, json=json,
         )  # fmt: skip
-    settings = CoreSettings(
-        pool=pool or PAPER_POOL,
-        objective=ObjectiveSettings(normalise=normalise),
+    settings = CoreSettings.checked(
+        {"pool": pool or PAPER_POOL, "objective": {"normalise": normalise}}, "--policy, --normalise"
     )
     size = nodes or experiment.NODES
     numbers = list(range(seeds))
