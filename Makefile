@@ -22,15 +22,16 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The engine is compiled beforehand: else each of pytest's processes would compile it for itself.
+# The engine is compiled beforehand: else each of pytest's processes would compile it for itself. Beside a
+# cluster or a twin, tests wait more than they compute: one process more than this needs at least two cores.
 unit: $(VENV)/dev
 	$(BIN)/hpctwin warmup
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 # The engine once more, its power states too, with array bounds checked at each access.
 bounds: $(VENV)/dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 tests/engine tests/energy
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py

@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.examples import BOUNDS, examples
+
 # Compiling and a busy machine make single examples slow without anything being wrong.
 hypothesis.settings.register_profile(
     "random",
@@ -19,7 +21,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "fixed", hypothesis.settings.get_profile("random"), derandomize=True
 )
-hypothesis.settings.load_profile("fixed")
+# With bounds checked each path counts, and not each case: those are for the run without.
+hypothesis.settings.register_profile(
+    "bounds", hypothesis.settings.get_profile("fixed"), max_examples=examples(100)
+)
+hypothesis.settings.load_profile("bounds" if BOUNDS else "fixed")
 
 
 def _folder(variable: str, remedy: str) -> Path:

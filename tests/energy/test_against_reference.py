@@ -15,6 +15,7 @@ from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy
 from tests import strategies
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.engine.test_against_reference import as_reference, name_of
+from tests.examples import examples
 from tests.reference.powered import simulate_powered_reference
 
 ORDERINGS = {
@@ -162,7 +163,7 @@ def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "policy"), PAIRS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data())
 def test_every_power_policy_with_every_backfill(
     kind: str, policy: dict[str, Any], data: st.DataObject

@@ -15,6 +15,7 @@ from hpctwin.model import CapWindow, Cluster, PowerCap
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.energy.powered import NODES
 from tests.energy.test_against_reference import same
+from tests.examples import examples
 from tests.reference import fcfs
 from tests.reference.powered import simulate_powered_reference
 from tests.strategies import simple_workloads
@@ -84,7 +85,7 @@ def compared(
     same(outcome(simulation.energy()), reference_outcome(workload, reference))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=12),
     platform=platforms(),
@@ -111,7 +112,7 @@ def test_modes_set_from_outside(
     compared(workload, platform, power, "first-fit", changes, overrun=overrun)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=12),
     platform=platforms(),
@@ -172,7 +173,7 @@ def every_seven_seconds(view: Any) -> Orders:
 
 
 @pytest.mark.parametrize("control", [greedy, after_ten_seconds, every_seven_seconds])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=12),
     platform=platforms(),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import Category, Dependencies, DependencyKind
+from tests.examples import examples
 
 NODES = 6
 RESOURCES = {"cpu": 10, "disk_mbps": 7}
@@ -59,7 +60,7 @@ def workloads(draw: st.DrawFn, size: int = 20, *, depend: bool = True) -> Worklo
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(workload=workloads(), hold=st.booleans())
 def test_no_dependency_is_ever_violated_on_any_graph(
     policy: str, workload: Workload, hold: bool
@@ -86,7 +87,7 @@ def test_no_dependency_is_ever_violated_on_any_graph(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(workload=workloads())
 def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
     policy: str, workload: Workload
@@ -107,7 +108,7 @@ def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(workload=workloads())
 def test_no_resource_is_ever_oversubscribed(policy: str, workload: Workload) -> None:
     jobs = simulate(workload, CLUSTER, policy=parse_policy(policy)).jobs
@@ -140,7 +141,7 @@ def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.
 
 
 @pytest.mark.parametrize("order", ["adaptive", "ljf", "smallest", "wfp"])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(workload=workloads(40, depend=False), patience=st.sampled_from([0, 1, PATIENCE_S, 40]))
 def test_nobody_waits_longer_than_the_stated_bound(
     order: str, workload: Workload, patience: int
@@ -180,7 +181,7 @@ def test_an_adversary_who_never_stops_cannot_keep_a_job_waiting(stream: int) -> 
     assert all(wait >= 2 * stream - 3 for wait in waits.values()), waits
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_what_comes_later_cannot_move_a_job_past_its_bound(data: st.DataObject) -> None:
     """The same jobs with any others after them: those there first stay within the bound they had."""

@@ -22,6 +22,7 @@ from hpctwin.policies import (
     pas,
 )
 from tests import strategies
+from tests.examples import examples
 from tests.reference import simulate_reference
 
 # Fair-share factors are rounded, and multifactor goes without: equal use by two users is equal in theory
@@ -117,7 +118,7 @@ def compared(
 
 @pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @pytest.mark.parametrize("order", sorted(ORDERINGS))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(workload=strategies.simple_workloads())
 def test_every_ordering_and_backfill_on_a_uniform_cluster(
     order: str, policy: dict[str, Any], workload: Workload
@@ -126,7 +127,7 @@ def test_every_ordering_and_backfill_on_a_uniform_cluster(
 
 
 @pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None:
     """Groups, partitions, resources, maintenance, failures, dependencies, cancellations, predictions."""

@@ -14,6 +14,7 @@ from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.policies import Pushdown, make_policy, pas
+from tests.examples import examples
 from tests.pushdown_reference import simulate_pushdown
 
 NODES, CPU = 4, 6
@@ -61,7 +62,7 @@ def numbers() -> st.SearchStrategy[Pushdown]:
     )
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(150))
 @given(workload=workloads(), chosen=numbers())
 def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
     workload: Workload, chosen: Pushdown
