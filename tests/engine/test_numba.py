@@ -78,3 +78,17 @@ def test_another_numba_is_refused_by_name_with_the_remedy(found: str) -> None:
         SimulationError, match=f"Numba {found} is installed; .*pip install 'numba>="
     ):
         check_numba(found)
+
+
+def test_how_kept_code_is_loaded_is_still_how_numba_keeps_it() -> None:
+    from numba.core.caching import FunctionCache
+    from numba.core.dispatcher import Dispatcher
+
+    assert list(inspect.signature(FunctionCache._load_overload).parameters) == [
+        "self", "sig", "target_context",
+    ]  # fmt: skip
+    load = inspect.getsource(FunctionCache.load_overload)
+    assert "target_context.refresh()" in load
+    assert "self._load_overload(sig, target_context)" in load
+    assert "self.add_overload(cres)" in inspect.getsource(Dispatcher.compile)
+    assert "self.targetctx = " in inspect.getsource(Dispatcher.__init__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -45,6 +46,9 @@ for name, target, summary in (
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 
+    Args:
+        arguments: instead of those of the process, which then goes on.
+
     Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted.
     """
     try:
@@ -71,7 +75,19 @@ def main(arguments: list[str] | None = None) -> None:
         where = error.filename if error.filename is not None else "standard output"
         _give_up_output()
         _end(1, f"{where}: {error.strerror or error}")
-    sys.exit(outcome if isinstance(outcome, int) else 0)
+    code = outcome if isinstance(outcome, int) else 0
+    if arguments is None and threading.active_count() == 1:
+        _leave(code)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process without taking apart all that is in memory first, which takes 0.2 s."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def _interrupted() -> NoReturn:

@@ -99,25 +99,38 @@ class Kernel:
         self._lock = threading.Lock()
         self._dispatcher: Any = None
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return str(self._function.__name__).lstrip("_")
+
     def __call__(self, *arguments: Any) -> Any:
         """Call it from Python."""
         return (self._dispatcher or self.compiled())(*arguments)
 
     def compiled(self) -> Any:
         """The compiled function."""
+        if not self.load():
+            with self._lock:
+                if self._dispatcher is None:
+                    self._dispatcher = _compiled(self._made(), self._signature)
+        return self._dispatcher
+
+    def load(self) -> bool:
+        """Whether it is ready to be called, without having to be compiled; from disk if it is kept there."""
         with self._lock:
             if self._dispatcher is None:
-                with kept_on_disk() as kept:
-                    self._dispatcher = _njit(
-                        self._signature,
-                        cache=kept,
-                        nogil=True,
-                        error_model="numpy",
-                        _nrt=False,
-                        no_cfunc_wrapper=True,
-                        pipeline_class=KernelCompiler,
-                    )(self._function)
-            return self._dispatcher
+                self._dispatcher = _loaded(self._made(), self._signature)
+            return self._dispatcher is not None
+
+    def _made(self) -> Any:
+        return _dispatcher(
+            self._function,
+            keep=True,
+            _nrt=False,
+            no_cfunc_wrapper=True,
+            pipeline_class=KernelCompiler,
+        )
 
     @property
     def address(self) -> int:
@@ -132,10 +145,34 @@ def compiled_ordering(function: Callable[..., Any], *, keep: bool) -> Any:
         function: it.
         keep: whether to keep it on disk, where anything can be kept.
     """
+    made = _dispatcher(function, keep=keep)
+    return _loaded(made, ORDER_SIGNATURE) or _compiled(made, ORDER_SIGNATURE)
+
+
+def _dispatcher(function: Callable[..., Any], *, keep: bool, **options: Any) -> Any:
+    """A function that nothing is compiled of yet."""
     with kept_on_disk() as kept:
-        return _njit(ORDER_SIGNATURE, nogil=True, error_model="numpy", cache=kept and keep)(
-            function
-        )
+        return _njit(cache=kept and keep, nogil=True, error_model="numpy", **options)(function)
+
+
+def _loaded(dispatcher: Any, signature: Any) -> Any:
+    """A function with its code from disk; None if none is kept there.
+
+    As Numba loads it, but without preparing for compiling first, which takes ten times as long.
+    """
+    load = getattr(dispatcher._cache, "_load_overload", None)
+    kept = None if load is None else load(signature, dispatcher.targetctx)
+    if kept is None:
+        return None
+    dispatcher.add_overload(kept)
+    dispatcher.disable_compile()
+    return dispatcher
+
+
+def _compiled(dispatcher: Any, signature: Any) -> Any:
+    dispatcher.compile(signature)
+    dispatcher.disable_compile()
+    return dispatcher
 
 
 def address_of(dispatcher: Any) -> int:

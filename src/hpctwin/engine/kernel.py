@@ -8,6 +8,7 @@ import numpy.typing as npt
 from numba import int64, types
 
 from hpctwin.engine import loop
+from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import Pass, find_pass, pass_names
 from hpctwin.engine.power_passes import PowerPass
@@ -36,6 +37,8 @@ def hooks(
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
     """
+    switches = [] if power is None else [power.before, power.after]
+    prepare([advance, *_of_pass(found), *switches])
     return single(
         "hooks",
         (

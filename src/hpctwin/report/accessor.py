@@ -1,4 +1,4 @@
-"""``result.plot``, and reports of whole results."""
+"""``result.plot``, and reports of whole results. What needs matplotlib is imported when it is used."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from hpctwin.errors import ConfigError
 from hpctwin.metrics import breakdown
 from hpctwin.model import check_file, write_atomically
 from hpctwin.report.columns import format_metric, metric_name
-from hpctwin.report.gantt import plot_gantt
-from hpctwin.report.html import Entry, write_report
-from hpctwin.report.timeline import plot_queue, plot_utilization
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,6 +34,8 @@ class Plots:
 
     def gantt(self, **options: Any) -> Figure:
         """Jobs on nodes; true node numbers where the simulation tracked them."""
+        from hpctwin.report.gantt import plot_gantt
+
         result = self._result
         return plot_gantt(
             result.jobs,
@@ -48,10 +47,14 @@ class Plots:
 
     def utilization(self, **options: Any) -> Figure:
         """Nodes in use over time."""
+        from hpctwin.report.timeline import plot_utilization
+
         return plot_utilization({self._result.policy: self._result.series}, **self._dated(options))
 
     def queue(self, **options: Any) -> Figure:
         """Waiting jobs over time."""
+        from hpctwin.report.timeline import plot_queue
+
         return plot_queue({self._result.policy: self._result.series}, **self._dated(options))
 
     def _dated(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +93,8 @@ def report_results(
     Raises:
         OutputError: the file cannot be written.
     """
+    from hpctwin.report.html import Entry, write_report
+
     some = next(iter(results.values()))
     workload = some.workload
     entries = [

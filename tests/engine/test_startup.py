@@ -1,0 +1,66 @@
+"""What a user waits for first: compiling is said, with an estimate, and is done once."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpctwin.engine.compiling import USUAL_S, seconds_left
+
+KERNELS = """
+from numba import int64
+from hpctwin.engine.compiling import prepare
+from hpctwin.engine.jit import Kernel
+
+def twice(number):
+    return 2 * number
+
+def thrice(number):
+    return 3 * number
+
+kernels = [Kernel(function, int64(int64)) for function in (twice, thrice)]
+prepare(kernels)
+print(kernels[0](21), kernels[1](14))
+"""
+
+
+def prepared(folder: Path) -> subprocess.CompletedProcess[str]:
+    script = folder / "kernels.py"
+    if not script.exists():
+        script.write_text(KERNELS)
+    return subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")},
+    )
+
+
+def test_compiling_is_said_in_a_pipe_with_an_estimate_and_only_once(tmp_path: Path) -> None:
+    first = prepared(tmp_path)
+    assert first.stdout == "42 42\n"
+    said = re.findall(
+        r"^hpctwin: compiling the engine, once after installing: part (\d) of 2, about (\d+) s left$",
+        first.stderr,
+        re.MULTILINE,
+    )
+    assert [part for part, _ in said] == ["1", "2"]
+    # Nothing is known of these two before the first.
+    assert int(said[0][1]) == round(2 * USUAL_S)
+    assert int(said[1][1]) <= int(said[0][1])
+    second = prepared(tmp_path)
+    assert (second.stdout, second.stderr) == ("42 42\n", "")
+
+
+def test_the_estimate_is_what_kernels_took_at_the_pace_of_those_done() -> None:
+    known = {"one": 4.0, "two": 6.0}
+    assert seconds_left(["one", "two"], known, {}) == 10.0
+    assert seconds_left(["two"], known, {"one": 8.0}) == 12.0
+    assert seconds_left(["new"], known, {}) == USUAL_S
+    assert seconds_left(["new"], {}, {"other": 2 * USUAL_S}) == pytest.approx(2 * USUAL_S)
