@@ -15,7 +15,7 @@ from hpctwin.errors import ConfigError, HpctwinError, near
 from hpctwin.model.units import parse_duration_s
 from hpctwin.model.yaml_file import located
 
-__all__ = ["Duration", "Settings", "faults_of"]
+__all__ = ["Duration", "Settings", "faults_of", "first_fault"]
 
 Duration = Annotated[float, BeforeValidator(lambda value: parse_duration_s(value))]
 """Seconds, or text such as ``"2h"``."""
@@ -71,6 +71,13 @@ def faults_of(
         yield f"{at}: {'; or '.join(dict.fromkeys(texts))}{f' (of {called!r})' if called else ''}"
 
 
+def first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong with what another program sent: field and fault in plain words."""
+    fault = error.errors()[0]
+    field = ".".join(map(str, fault["loc"]))
+    return f"{field}{': ' if field else ''}{_words(fault, BaseModel, tuple(fault['loc']))}"
+
+
 def _name_of(place: Place, content: Any) -> str:
     """The name of the first thing with one in a list on the way to a place; else empty."""
     for part in place:
@@ -107,7 +114,8 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         return "it is missing" + (f": {why[0]}" if why else "")
     if kind == "extra_forbidden":
         known = sorted({name for one in _models_at(model, place[:-1]) for name in one.model_fields})
-        return f"there is no such field.{near(str(place[-1]), known)} Known: {', '.join(known)}"
+        listed = f"{near(str(place[-1]), known)} Known: {', '.join(known)}" if known else ""
+        return f"there is no such field.{listed}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", about["expected"])
         return f"{given!r:.60} is not known.{near(str(given), known)} Known: {', '.join(known)}"

@@ -10,19 +10,18 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hpctwin.report.html import Entry, write_report
-    from hpctwin.report.plots import (
+    from hpctwin.report.comparison import (
         plot_compare_bars,
-        plot_gantt,
-        plot_queue,
         plot_radar,
         plot_radars,
-        plot_utilization,
         plot_wait_by_size,
         plot_wait_cdf,
-        plot_workload,
     )
+    from hpctwin.report.gantt import plot_gantt
+    from hpctwin.report.html import Entry, write_report
     from hpctwin.report.tables import compare_table, summary_table
+    from hpctwin.report.timeline import plot_queue, plot_utilization
+    from hpctwin.report.workload import plot_workload
 
 __all__ = [
     "Entry",
@@ -42,16 +41,20 @@ __all__ = [
 
 _HOME = {
     "Entry": "html",
-    "write_report": "html",
     "compare_table": "tables",
+    "plot_gantt": "gantt",
+    "plot_queue": "timeline",
+    "plot_utilization": "timeline",
+    "plot_workload": "workload",
     "summary_table": "tables",
+    "write_report": "html",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOME.get(name, 'plots')}")
+    module = importlib.import_module(f"{__name__}.{_HOME.get(name, 'comparison')}")
     return getattr(module, name)
 
 

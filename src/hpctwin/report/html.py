@@ -14,17 +14,16 @@ from matplotlib.figure import Figure
 from hpctwin.metrics import Summary
 from hpctwin.model import Workload, write_atomically
 from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
-from hpctwin.report.embed import image_tag
-from hpctwin.report.plots import (
+from hpctwin.report.comparison import (
     plot_compare_bars,
-    plot_gantt,
-    plot_queue,
     plot_radar,
-    plot_utilization,
     plot_wait_by_size,
     plot_wait_cdf,
-    plot_workload,
 )
+from hpctwin.report.embed import image_tag
+from hpctwin.report.gantt import plot_gantt
+from hpctwin.report.timeline import plot_queue, plot_utilization
+from hpctwin.report.workload import plot_workload
 
 __all__ = ["Entry", "write_report"]
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records import JobId, JobSpec, Label, NodeName, NodeReservation, Record, Seconds
 
 __all__ = [
@@ -188,9 +189,7 @@ def parse_event(text: bytes | str) -> Event:
     try:
         event: Event = _ADAPTER.validate_json(data)
     except ValidationError as error:
-        fault = error.errors()[0]
-        field = ".".join(str(part) for part in fault["loc"])
-        raise FormatError(f"not an event: {field + ': ' if field else ''}{fault['msg']}") from error
+        raise FormatError(f"not an event: {first_fault(error)}") from error
     return event
 
 

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, DependencyKind, Workload
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.records import JobDependency, JobId, JobSpec, Label
 
 __all__ = ["Arrival", "arrivals", "waited_for"]
@@ -56,8 +57,8 @@ def _check(values: list[str], kind: Any, what: str) -> None:
     try:
         TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        fault = error.errors()[0]
-        raise WorkloadError(f"{what} {fault['input']!r}: {fault['msg']}") from error
+        says = first_fault(error).partition(": ")[2]  # without the place in the list
+        raise WorkloadError(f"{what}: {says}") from error
 
 
 def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arrival]:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.cluster import Failures
+from hpctwin.model.settings import first_fault
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import CANCEL, OTHER, SUBMIT
 from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
@@ -350,9 +351,7 @@ class EmulatedCluster(JobLife):
         try:
             spec = JobSpec.model_validate(before.model_dump() | changes)
         except ValidationError as error:
-            fault = error.errors()[0]
-            field = ".".join(str(part) for part in fault["loc"])
-            return Outcome("refused", f"job {job_id}, {field}: {fault['msg']}")
+            return Outcome("refused", f"job {job_id}, {first_fault(error)}")
         why_not = self._too_large(spec)
         if why_not:
             return Outcome("refused", why_not)

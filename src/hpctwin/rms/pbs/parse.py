@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.pbs.jobs import LargestNode, LeaseMark, array_of, as_subjob, job_mark, job_record
 from hpctwin.rms.pbs.output import read_output
@@ -262,8 +263,7 @@ def _listed_job(
     try:
         record = job_record(job_id, row, known, largest, notes)
     except ValidationError as error:
-        fault = error.errors()[0]
-        notes.append(f"job {job_id[:40]} was left out: {fault['loc']}: {fault['msg']}")
+        notes.append(f"job {job_id[:40]} was left out: {first_fault(error)}")
         return None
     except ValueError as error:
         notes.append(f"job {job_id[:40]} was left out: {error}")

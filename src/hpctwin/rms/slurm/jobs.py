@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 from hpctwin.rms.slurm.preempt import Preempting
@@ -280,10 +281,8 @@ def _add(
             node_names=tuple(n for n in node_names if n in known),
             requeues=whole(row.get("restart_cnt")),
         )
-    except (ValidationError, ValueError) as error:
-        fault = str(error).splitlines()[0]
-        if isinstance(error, ValidationError):
-            fault = f"{error.errors()[0]['loc']}: {error.errors()[0]['msg']}"
+    except ValueError as error:
+        fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
         jobs.notes.append(f"job {name} was left out: {fault}")
         return
     jobs.records[name] = record

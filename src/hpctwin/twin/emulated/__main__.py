@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from pydantic import ValidationError
 
 from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.formats import read_workload
@@ -75,12 +74,7 @@ def serve(
         jobs = read_workload(trace)
     elif workload != "none":
         jobs = generate(workload, **_json(options, "options"))
-    try:
-        wrong = Faults.model_validate(_json(faults, "faults"))
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = "".join(f", {part}" for part in fault["loc"])
-        raise ConfigError(f"faults{where}: {fault['msg']}") from error
+    wrong = Faults.checked(_json(faults, "faults"), "faults")
     server = Server(socket, speed=pace, takeover_s=takeover, wait=wait)
     server.attach(
         emulated_cluster(
