@@ -10,7 +10,7 @@ from hpctwin.rms.manager import LendsScheduling
 from hpctwin.twin.acting import Actor
 from hpctwin.twin.charge import Charge
 from hpctwin.twin.choice import Decision
-from hpctwin.twin.faults import Faults
+from hpctwin.twin.faults import FaultsInForce
 from hpctwin.twin.follow import RETRY_S, Follower
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.leasing import Leaser
@@ -29,7 +29,7 @@ class Command:
         faults: while there is one, the twin is not in charge.
     """
 
-    def __init__(self, follower: Follower, guard: Guard, faults: Faults) -> None:
+    def __init__(self, follower: Follower, guard: Guard, faults: FaultsInForce) -> None:
         act = follower.config.act
         self.follower = follower
         self.guard = guard

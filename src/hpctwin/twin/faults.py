@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-__all__ = ["Faults"]
+__all__ = ["FaultsInForce"]
 
 logger = logging.getLogger(__name__)
 
 
-class Faults(dict[str, str]):
+class FaultsInForce(dict[str, str]):
     """What is wrong now, by name.
 
     Args:

@@ -23,7 +23,7 @@ from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.decide import Decider
-from hpctwin.twin.faults import Faults
+from hpctwin.twin.faults import FaultsInForce
 from hpctwin.twin.follow import RETRY_S, Follower
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Journal
@@ -67,7 +67,7 @@ class Twin:
         self.journal = journal
         self.watch = watch or (lambda decision: None)
         self.guard = Guard(config.act)
-        self.faults = Faults(self._fault_changed)
+        self.faults = FaultsInForce(self._fault_changed)
         self._threads = ThreadPoolExecutor(config.threads) if config.threads > 1 else None
         self.follower = Follower(config, manager, bus, journal, self._threads)
         self.core.warm_up()

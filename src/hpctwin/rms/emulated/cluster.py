@@ -15,7 +15,7 @@ from hpctwin.model.settings import first_fault
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import CANCEL, OTHER, SUBMIT
 from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
-from hpctwin.rms.emulated.dependencies import ENDED, Job, Past
+from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.failures import NodeFailures, with_failures
 from hpctwin.rms.emulated.faults import Faults
 from hpctwin.rms.emulated.life import JobLife
@@ -133,7 +133,7 @@ class EmulatedCluster(JobLife):
             # At the same time still, but after the ends of jobs without length.
             self.agenda.put(OTHER, self.now_s, self._changed)
 
-    def _plannable(self, job: Job) -> bool:
+    def _plannable(self, job: EmulatedJob) -> bool:
         """Whether a job runs, or may start now if it fits."""
         record, spec = job.record, job.record.spec
         due_s = max(spec.not_before_s or 0.0, job.lease_s)
@@ -159,7 +159,7 @@ class EmulatedCluster(JobLife):
         why_not = self._never(spec)
         if why_not:
             return Outcome("refused", why_not)
-        left, due_s = self._dependencies.left(spec)
+        left, due_s = self._dependants.left(spec)
         if due_s > self.now_s:
             spec = spec.model_copy(update={"not_before_s": due_s})
             self.agenda.put(OTHER, due_s, self._changed)
@@ -169,10 +169,10 @@ class EmulatedCluster(JobLife):
             share = self._runtimes.uniform(self.faults.shortest_run, self.faults.longest_run)
             runtime_s = share * spec.walltime_s
         record = JobRecord.model_construct(spec=spec)
-        job = self.jobs[spec.id] = Job(record, max(0.0, runtime_s), fails)
+        job = self.jobs[spec.id] = EmulatedJob(record, max(0.0, runtime_s), fails)
         if self.now_s < self.leased_until_s:
             self._lease(job, self.now_s + self.first_lease_s)
-        self._dependencies.add(spec)
+        self._dependants.add(spec)
         self._waiting += 1
         self.submitted += 1
         self._note(spec.id, "submitted")
@@ -328,7 +328,7 @@ class EmulatedCluster(JobLife):
         if outcome.result == "refused":
             self.rejected += 1
             self._note(job_id, "rejected")
-            self._dependencies.remember(job_id, Past(None, self.now_s, False))
+            self._dependants.remember(job_id, EndedJob(None, self.now_s, False))
             self._clear_away(self._settle(job_id, ENDED, tell=True))
         elif arrival.cancel_s is not None:
             self.agenda.put(CANCEL, arrival.cancel_s, partial(self.cancel, job_id))
@@ -370,7 +370,7 @@ class EmulatedCluster(JobLife):
         self._lease(job, until_s)
         return Outcome("done")
 
-    def _lease(self, job: Job, until_s: float) -> None:
+    def _lease(self, job: EmulatedJob, until_s: float) -> None:
         job.lease_s = until_s
         if until_s > self.now_s:
             self.agenda.put(OTHER, until_s, self._changed)

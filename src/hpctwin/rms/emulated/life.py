@@ -11,7 +11,7 @@ from typing import Any
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
-from hpctwin.rms.emulated.dependencies import ENDED, STARTED, WELL, Dependencies, Job, Past
+from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.faults import Channel, Faults
 from hpctwin.rms.emulated.nodes import Nodes
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
@@ -48,14 +48,14 @@ class JobLife:
         self.now_s = now_s
         self.run = str(run)
         self.seq = 0
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, EmulatedJob] = {}
         self.ended = 0
         self.history: list[tuple[float, str, str]] | None = [] if record else None
         self.nodes = Nodes(machine)
         self.agenda = Agenda()
         self._waiting = 0
         self._used = dict.fromkeys(machine.resources, 0)
-        self._dependencies = Dependencies(self.jobs, awaited)
+        self._dependants = Dependants(self.jobs, awaited)
         self._look = False
         self._channel = Channel(publish, faults, partial(self.agenda.put, OTHER))
         self._cleanups = faults.draws("cleanups")
@@ -66,7 +66,7 @@ class JobLife:
         """Why a new job could never run here."""
         if spec.id in self.jobs:
             return f"job {spec.id} is there already"
-        return self._dependencies.why_never(spec) or self._too_large(spec)
+        return self._dependants.why_never(spec) or self._too_large(spec)
 
     def _too_large(self, spec: JobSpec) -> str | None:
         """Why a job could not run on the whole cluster, empty and healthy."""
@@ -86,7 +86,7 @@ class JobLife:
                 return f"job {spec.id} asks for {amount} of {name}, there are {has}"
         return None
 
-    def _why_not(self, job: Job) -> str | None:
+    def _why_not(self, job: EmulatedJob) -> str | None:
         """Why a job may not start now, whatever nodes are free."""
         spec = job.record.spec
         if job.record.start_s is not None:
@@ -104,7 +104,7 @@ class JobLife:
 
     # --- from start to end -----------------------------------------------------------------------
 
-    def _begin(self, job: Job, nodes: tuple[int, ...]) -> None:
+    def _begin(self, job: EmulatedJob, nodes: tuple[int, ...]) -> None:
         spec = job.record.spec
         self.nodes.hold(nodes, spec.id)
         for name, amount in spec.resources.items():
@@ -128,7 +128,7 @@ class JobLife:
         self._tell(ev.JobStarted, job_id=spec.id, node_names=names)
         self._settle(spec.id, STARTED)
 
-    def _finish(self, job: Job, reason: str) -> None:
+    def _finish(self, job: EmulatedJob, reason: str) -> None:
         """A job is over; its nodes are free when they are cleaned up."""
         if self.faults.cleanup_s == 0:
             self._end(job, reason)
@@ -138,7 +138,7 @@ class JobLife:
         clean_s = self.now_s + self._cleanups.random() * self.faults.cleanup_s
         job.end = self.agenda.put(END, clean_s, partial(self._end, job, reason))
 
-    def _end(self, job: Job, reason: str) -> None:
+    def _end(self, job: EmulatedJob, reason: str) -> None:
         job_id = job.record.spec.id
         well = reason == "exit" and not job.fails
         self._give_back(job)
@@ -146,7 +146,7 @@ class JobLife:
         self._tell(ev.JobEnded, job_id=job_id, reason=reason, exit_code=0 if well else 1)
         self._clear_away(self._gone(job, well))
 
-    def _clear_away(self, doomed: list[Job]) -> None:
+    def _clear_away(self, doomed: list[EmulatedJob]) -> None:
         """Delete jobs that wait, and those that can never run without them."""
         queue = deque(doomed)
         while queue:
@@ -158,16 +158,16 @@ class JobLife:
                 self._tell(ev.JobDeleted, job_id=job_id)
                 queue += self._gone(job, False)
 
-    def _gone(self, job: Job, well: bool) -> list[Job]:
+    def _gone(self, job: EmulatedJob, well: bool) -> list[EmulatedJob]:
         """A job is no more; those that can never run without it."""
         job_id = job.record.spec.id
         del self.jobs[job_id]
         self.ended += 1
-        self._dependencies.remember(job_id, Past(job.first_start_s, self.now_s, well))
+        self._dependants.remember(job_id, EndedJob(job.first_start_s, self.now_s, well))
         self._changed()
         return self._settle(job_id, WELL if well else ENDED)
 
-    def _throw_back(self, job: Job) -> None:
+    def _throw_back(self, job: EmulatedJob) -> None:
         self._give_back(job)
         requeues = job.record.requeues + 1
         job.record = JobRecord.model_construct(spec=job.record.spec, requeues=requeues)
@@ -175,7 +175,7 @@ class JobLife:
         self._note(job.record.spec.id, "requeued")
         self._tell(ev.JobRequeued, job_id=job.record.spec.id, requeues=requeues)
 
-    def _give_back(self, job: Job) -> None:
+    def _give_back(self, job: EmulatedJob) -> None:
         spec = job.record.spec
         self.nodes.give_back(job.nodes, spec.id)
         job.nodes = ()
@@ -187,7 +187,9 @@ class JobLife:
 
     # --- dependencies ----------------------------------------------------------------------------
 
-    def _settle(self, job_id: str, kinds: tuple[str, ...], *, tell: bool = False) -> list[Job]:
+    def _settle(
+        self, job_id: str, kinds: tuple[str, ...], *, tell: bool = False
+    ) -> list[EmulatedJob]:
         """Strike out the dependencies on a job that have come true.
 
         Args:
@@ -198,13 +200,18 @@ class JobLife:
         Returns:
             Once the job is gone, those whose dependency on it cannot come true any more.
         """
-        settled = self._dependencies.settle(job_id, kinds)
+        settled = self._dependants.settle(job_id, kinds)
         for other, true, left in settled.fulfilled:
             self._strike_out(other, true, left, tell=tell)
         return settled.doomed
 
     def _strike_out(
-        self, job: Job, true: list[JobDependency], left: tuple[JobDependency, ...], *, tell: bool
+        self,
+        job: EmulatedJob,
+        true: list[JobDependency],
+        left: tuple[JobDependency, ...],
+        *,
+        tell: bool,
     ) -> None:
         changes: dict[str, Any] = {"dependencies": left}
         delay_s = max(edge.delay_s for edge in true)

@@ -11,7 +11,7 @@ from hpctwin.model import MS_PER_S
 from hpctwin.policies import Policy
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin.faults import Faults
+from hpctwin.twin.faults import FaultsInForce
 from hpctwin.twin.follow import Follower
 from hpctwin.twin.mirror import Mirror
 
@@ -57,7 +57,7 @@ class Site:
         self.gate = gate
         self.policy = policy
         self.news_within_s = news_within_s
-        self.faults = Faults(lambda worse: None, name)
+        self.faults = FaultsInForce(lambda worse: None, name)
         self.faults["resource manager"] = "not reached yet"
         self._sent: dict[str, _Sent] = {}
         follower.begin()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hpctwin.rms.emulated.agenda import AgendaEntry
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
 
-__all__ = ["ENDED", "STARTED", "WELL", "Dependencies", "Job", "Past", "Settled"]
+__all__ = ["ENDED", "STARTED", "WELL", "Dependants", "EmulatedJob", "EndedJob", "Settled"]
 
 STARTED = ("after",)
 ENDED = ("after", "afterany")
@@ -22,7 +22,7 @@ REMEMBERED = 10_000
 
 
 @dataclass
-class Job:
+class EmulatedJob:
     """A job that has not ended.
 
     Args:
@@ -46,7 +46,7 @@ class Job:
     lease_s: float = 0.0
 
 
-class Past(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended.
 
     Args:
@@ -68,11 +68,11 @@ class Settled(NamedTuple):
         doomed: jobs whose dependency on it cannot come true any more.
     """
 
-    fulfilled: list[tuple[Job, list[JobDependency], tuple[JobDependency, ...]]]
-    doomed: list[Job]
+    fulfilled: list[tuple[EmulatedJob, list[JobDependency], tuple[JobDependency, ...]]]
+    doomed: list[EmulatedJob]
 
 
-class Dependencies:
+class Dependants:
     """Knows the dependants of each job, and the jobs that are gone.
 
     Args:
@@ -80,11 +80,11 @@ class Dependencies:
         awaited: jobs that others will depend on; they are never forgotten.
     """
 
-    def __init__(self, jobs: Mapping[str, Job], awaited: Iterable[str] = ()) -> None:
+    def __init__(self, jobs: Mapping[str, EmulatedJob], awaited: Iterable[str] = ()) -> None:
         self._jobs = jobs
         self._awaited = set(awaited)
         self._dependants: dict[str, dict[str, None]] = {}
-        self._past: dict[str, Past] = {}
+        self._past: dict[str, EndedJob] = {}
         self._forgettable: deque[str] = deque()
 
     def why_never(self, spec: JobSpec) -> str | None:
@@ -114,7 +114,7 @@ class Dependencies:
         for edge in spec.dependencies:
             self._dependants.setdefault(edge.on, {})[spec.id] = None
 
-    def remember(self, job_id: str, past: Past) -> None:
+    def remember(self, job_id: str, past: EndedJob) -> None:
         """A job is gone."""
         self._past[job_id] = past
         if job_id not in self._awaited:
