@@ -52,6 +52,7 @@ def schedtwin(
     option: tuple[str, ...] = (),
     out: Path = Path("out/schedtwin"),
     collect: Path | None = None,
+    late: str = "90s",
     figure: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -77,6 +78,7 @@ def schedtwin(
         option: there, further options of sbatch or qsub.
         out: folder for the runs stored.
         collect: a folder of stored runs: print their tables instead of running anything.
+        late: there, runs in which a submission came later than that are left out.
         figure: file for the Kiviat chart (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
@@ -91,7 +93,7 @@ def schedtwin(
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.formats import read_workload
     from hpctwin.generate.four_phase import four_phase
-    from hpctwin.model import Workload
+    from hpctwin.model import Workload, parse_duration_s
     from hpctwin.twin.config import PAPER_POOL, CoreSettings
     from hpctwin.twin.objective import Normalise
 
@@ -102,7 +104,8 @@ def schedtwin(
         from hpctwin.cli import schedtwin_live
 
         if collect is not None:
-            return schedtwin_live.collect(collect, figure=figure, json=json)
+            late_s = parse_duration_s(late)
+            return schedtwin_live.collect(collect, late_s=late_s, figure=figure, json=json)
         assert on is not None
         return schedtwin_live.on_cluster(
             on, seed or range(seeds), compress=compress, under=under, twin=twin, conf=conf,

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["collect", "on_cluster"]
 
-LATE_S = 90.0
-"""By so much a submission may be late, in the experiment's time."""
-
 
 def on_cluster(
     on: Literal["slurm", "pbs"],
@@ -64,8 +61,11 @@ def on_cluster(
     return 0
 
 
-def collect(folder: Path, *, figure: Path | None, json: bool) -> int:
-    """Print the table of each manager beside the emulated one, and draw the figure."""
+def collect(folder: Path, *, late_s: float, figure: Path | None, json: bool) -> int:
+    """Print the table of each manager beside the emulated one, and draw the figure.
+
+    A run in which a submission came later than `late_s` (of the experiment's time) is left out.
+    """
     from rich.console import Console
 
     from hpctwin.cli.objective_table import objective_table
@@ -73,7 +73,8 @@ def collect(folder: Path, *, figure: Path | None, json: bool) -> int:
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.experiments.schedtwin_live import collected, costs, stored
 
-    runs = stored(folder)
+    everything = stored(folder)
+    runs = [run for run in everything if run.late_s <= late_s]
     found = {on: part for on, part in collected(runs).items() if part.rows}
     seeds = sorted({row.seed for part in found.values() for row in part.rows})
     rows = {
@@ -101,11 +102,11 @@ def collect(folder: Path, *, figure: Path | None, json: bool) -> int:
             )
         for seed in found[on].missing if on in found else ():
             console.print(f"seed {seed} left out: not all methods ran it")
-    for run in runs:
-        if run.late_s > LATE_S:
+    for run in everything:
+        if run.late_s > late_s:
             console.print(
-                f"{run.on}, {run.under}, seed {run.seed}: a submission was {run.late_s:.0f} s late; "
-                "that is another workload"
+                f"{run.on}, {run.under}, seed {run.seed} left out: a submission was {run.late_s:.0f} s "
+                "late, and that is another workload"
             )
     return 0
 
