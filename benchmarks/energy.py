@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 
-from hpctwin import Workload
-from hpctwin.energy import PoweredSimulation, PowerPolicy
+from hpctwin import Simulation, Workload
 from hpctwin.errors import WorkloadError
 from hpctwin.experiments.spars import SCHEDULERS, simulate_cell, workload
 from hpctwin.model import Cluster
+from hpctwin.policies import PowerPolicy
 
 NODES, JOBS, UTILIZATION = 10_000, 100_000, 0.5
 
@@ -62,11 +62,11 @@ def large() -> None:
     )
     for kind in ("none", "psus", "psas-auto", "psas-ipm"):
         begin = time.perf_counter()
-        simulation = PoweredSimulation(
+        simulation = Simulation(
             jobs, platform, "fcfs", "easy", power=PowerPolicy(kind, 600 if kind != "none" else None)
         )
-        simulation.run()
-        energy = simulation.energy()
+        energy = simulation.run().energy
+        assert energy is not None
         show(
             f"{JOBS:,} jobs, {NODES:,} nodes: easy, {kind}",
             whole_s=time.perf_counter() - begin,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from hpctwin.model import Cluster, DependencyKind, State, Workload
-from hpctwin.policies import Pushdown
 
 __all__ = ["Outcome", "simulate_pushdown"]
 
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def simulate_pushdown(
-    workload: Workload, cluster: Cluster, priority: Callable[[int], float], numbers: Pushdown
+    workload: Workload, cluster: Cluster, priority: Callable[[int], float], numbers: SimpleNamespace
 ) -> list[Outcome]:
     """Run one-pool clusters with afterok dependencies and neither failures nor maintenance."""
     return _Pushdown(workload, cluster, priority, numbers).run()
@@ -42,7 +42,7 @@ class _Pushdown:
         workload: Workload,
         cluster: Cluster,
         priority: Callable[[int], float],
-        numbers: Pushdown,
+        numbers: SimpleNamespace,
     ) -> None:
         self.workload = workload
         self.numbers = numbers

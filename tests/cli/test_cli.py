@@ -112,7 +112,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["simulate", "{trace}", "-n", "4", "-o", "wfpp"], 2, "Did you mean 'wfp'"),
         (["simulate", "{trace}", "-n", "4", "-b", "eazy"], 2, "Did you mean 'easy'"),
         (["simulate", "{trace}", "-n", "four"], 2, '"four" into int'),
-        (["simulate", "{trace}", "-n", "0"], 2, "greater than or equal to 1"),
+        (["simulate", "{trace}", "-n", "0"], 2, "it must be 1 or more"),
         (["simulate", "{trace}", "-n", "4", "--plot", "x.bmp"], 2, ".png, .svg, .pdf"),
         (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),
         (["workload", "generate", "poison", "x.swf"], 2, "Did you mean 'poisson'"),

@@ -97,8 +97,8 @@ def test_where_the_engine_stops_for_python_changes_nothing(
     cluster = Cluster.uniform(nodes=32)
 
     def arrays(slice_s: float, many: int) -> list[np.ndarray]:
-        monkeypatch.setattr("hpctwin.simulation.simulation.SLICE_S", slice_s)
-        monkeypatch.setattr("hpctwin.simulation.simulation.MANY_WAITING", many)
+        monkeypatch.setattr("hpctwin.simulation.advance.SLICE_S", slice_s)
+        monkeypatch.setattr("hpctwin.simulation.advance.MANY_WAITING", many)
         # The pushdown wants an ordering that does not change with time.
         order = "sjf" if backfill == "pushdown" else "wfp"
         simulation = Simulation(workload, cluster, order, backfill)
@@ -113,7 +113,7 @@ def test_where_the_engine_stops_for_python_changes_nothing(
 
 
 def test_instants_are_counted_across_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hpctwin.simulation.simulation.SLICE_S", 0.0)
+    monkeypatch.setattr("hpctwin.simulation.advance.SLICE_S", 0.0)
     workload = generate("poisson", jobs=300, nodes=32, seed=4)
     simulation = Simulation(workload, Cluster.uniform(nodes=32))
     assert simulation.advance(instants=200) == "stepped"

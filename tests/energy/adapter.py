@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hpctwin import Workload
-from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy
+from hpctwin import Simulation, Workload
+from hpctwin.energy import Energy
 from hpctwin.energy.states import group_of_node
 from hpctwin.model import Cluster
-from tests.energy.powered import joined
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import joined, powered_simulation
 from tests.reference.nodes import AWAKE, SLEEPING, SWITCHING_OFF, SWITCHING_ON, Span
 from tests.reference.powered import PoweredResult
 
@@ -22,10 +23,10 @@ def powered(
     power: PowerPolicy,
     cluster: Cluster | None = None,
     **options: Any,
-) -> PoweredSimulation:
+) -> Simulation:
     """The engine's simulation at its beginning."""
     machine = joined(platform, cluster)
-    return PoweredSimulation(workload, machine, power=power, log=True, **options)
+    return powered_simulation(workload, machine, power=power, log=True, **options)
 
 
 def outcome(energy: Energy) -> dict[str, Any]:
@@ -39,10 +40,9 @@ def outcome(energy: Energy) -> dict[str, Any]:
             which = groups[node].mode or next(iter(groups[node].modes))
         nodes[node].append(Span(start, end, state, which))
     where: dict[int, list[int]] = {}
-    assert energy.result.node_map is not None
     columns = ("job_id", "start_s", "first_node", "count")
     starts = dict(energy.jobs.select("job_id", "start_s").rows())
-    for job, start, first, count in energy.result.node_map.select(*columns).rows():
+    for job, start, first, count in energy.node_map.select(*columns).rows():
         if start == starts[job]:  # not an attempt that a failure cut off
             where.setdefault(job, []).extend(range(first, first + count))
     jobs = {

@@ -1,15 +1,26 @@
-"""Random platforms and power policies."""
+"""Random machines and power policies, and simulations of them."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from hypothesis import strategies as st
 
-from hpctwin.energy import PowerPolicy
-from hpctwin.model import Cluster
+from hpctwin import Simulation, Workload
+from hpctwin.energy import Energy
+from hpctwin.model import Cluster, PowerCap
+from hpctwin.policies import Policy, PowerPolicy
 
-__all__ = ["KINDS", "joined", "platforms", "power_policies", "uniform"]
+__all__ = [
+    "KINDS",
+    "energy_of",
+    "joined",
+    "platforms",
+    "power_policies",
+    "powered_simulation",
+    "uniform",
+]
 
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
 NODES = 6
@@ -31,6 +42,34 @@ def joined(platform: Cluster, rest: Cluster | None) -> Cluster:
         for group, own in zip(rest.nodes, platform.nodes, strict=True)
     ]
     return rest.model_copy(update={"nodes": tuple(groups)})
+
+
+def powered_simulation(
+    workload: Workload,
+    machine: Cluster,
+    order: str = "fcfs",
+    backfill: str = "easy",
+    *,
+    policy: Policy | None = None,
+    power: PowerPolicy | None = None,
+    cap: PowerCap | None = None,
+    control: Any = None,
+    **options: Any,
+) -> Simulation:
+    """A simulation with its power policy, its cap and its control function given one by one."""
+    if cap is not None:
+        machine = machine.model_copy(update={"cap": cap})
+    if control is not None:
+        power = dataclasses.replace(power or PowerPolicy(), control=control)
+    parts = {"policy": policy} if policy else {"order": order, "backfill": backfill}
+    return Simulation(workload, machine, power=power, **parts, **options)
+
+
+def energy_of(workload: Workload, machine: Cluster, *policy: str, **options: Any) -> Energy:
+    """The accounts of a simulation that was run to its end."""
+    energy = powered_simulation(workload, machine, *policy, **options).run().energy
+    assert energy is not None
+    return energy
 
 
 @st.composite

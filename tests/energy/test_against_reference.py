@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import PowerPolicy
 from hpctwin.model import Cluster
-from hpctwin.policies import BUILT_IN, Ordering, formula, make_policy
+from hpctwin.policies import BUILT_IN, Ordering, PowerPolicy, formula, make_policy
 from tests import strategies
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.engine.test_against_reference import as_reference, name_of
@@ -29,6 +28,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy"},
     {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
     {"backfill": "conservative"},
+    {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
 ]
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
 
@@ -62,7 +62,7 @@ def compared(
         **options,
     )
     simulation.run()
-    mine = outcome(simulation.energy())
+    mine = outcome(simulation.result().energy)
     reference = simulate_powered_reference(
         workload,
         platform,
@@ -70,8 +70,10 @@ def compared(
         cluster=cluster,
         order=as_reference(chosen.order),
         backfill=chosen.backfill,
-        reservations=chosen.reservations,
+        reservations=chosen.setting("reservations") or 1,
         candidate_order=as_reference(chosen.candidates),
+        depth=chosen.setting("depth") or 0,
+        patience_ms=round((chosen.setting("patience") or 0) * 1000),
         placement=placement.replace("-", "_"),
         expected_ms=expected,
         **options,

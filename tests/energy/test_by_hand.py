@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hpctwin import Workload
-from hpctwin.energy import Orders, PowerPolicy, PowerView
+from hpctwin.energy import Orders, PowerView
 from hpctwin.model import Cluster, Dependencies, DependencyKind
+from hpctwin.policies import PowerPolicy
 from tests.by_hand import labels
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.reference.powered import simulate_powered_reference
@@ -241,7 +242,7 @@ def test_engine(case: Case) -> None:
         **case.options,
     )
     simulation.run()
-    check(case, outcome(simulation.energy()))
+    check(case, outcome(simulation.result().energy))
 
 
 def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() -> None:
@@ -250,7 +251,7 @@ def test_a_control_function_may_ask_for_a_time_that_is_no_whole_millisecond() ->
 
     simulation = powered(jobs((0, 100, 1)), platform(2), PowerPolicy("orders"), control=control)
     simulation.advance(200)
-    assert simulation.energy().jobs["end_s"].to_list() == [100]
+    assert simulation.result().energy.jobs["end_s"].to_list() == [100]
 
 
 def test_a_speed_counts_as_its_decimals_say() -> None:
@@ -260,4 +261,4 @@ def test_a_speed_counts_as_its_decimals_say() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[21], walltime_s=[60], nodes=[1])
     simulation = powered(workload, nodes, PowerPolicy())
     simulation.run()
-    assert simulation.energy().jobs["end_s"].to_list() == [30]
+    assert simulation.result().energy.jobs["end_s"].to_list() == [30]

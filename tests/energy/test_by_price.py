@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, generate
-from hpctwin.energy import PowerPolicy, Series, price_control, simulate_powered
+from hpctwin.energy import Series, price_control
 from hpctwin.energy.by_price import _exceeded_for
 from hpctwin.energy.states import state_names
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster
-from tests.energy.powered import NODES, uniform
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import NODES, energy_of, uniform
 from tests.strategies import simple_workloads
 
 ORDERS = PowerPolicy("orders")
@@ -21,7 +22,7 @@ ORDERS = PowerPolicy("orders")
 
 def controlled(workload: Workload, platform: Cluster, series: Series, **options: float):
     control = price_control(series, **options)
-    return simulate_powered(workload, platform, power=ORDERS, control=control, log=True)
+    return energy_of(workload, platform, power=ORDERS, control=control, log=True)
 
 
 @given(

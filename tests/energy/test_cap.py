@@ -7,10 +7,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, simulate
-from hpctwin.energy import PoweredSimulation, PowerPolicy, simulate_powered
 from hpctwin.errors import ConfigError
 from hpctwin.model import CapWindow, Cluster, PowerCap
-from tests.energy.powered import NODES, platforms, power_policies, uniform
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import (
+    NODES,
+    energy_of,
+    platforms,
+    power_policies,
+    powered_simulation,
+    uniform,
+)
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
 
@@ -40,14 +47,14 @@ def test_the_cap_holds_at_every_instant_and_every_job_runs(
         windows = (CapWindow(hour, hour + 20, watts + more),)
     cap = PowerCap(watts, windows)
     try:
-        simulation = PoweredSimulation(
+        simulation = powered_simulation(
             workload, platform, "fcfs", backfill, power=power, cap=cap, log=True
         )
     except ConfigError as error:
         assume("cap" not in str(error))
         raise
     assert simulation.advance(instants=5000) == "done"
-    energy = simulation.energy()
+    energy = simulation.result().energy
     assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
     times, drawn = energy.power_over_time()
     for time, power_w in zip(times.tolist(), drawn.tolist(), strict=True):
@@ -57,24 +64,24 @@ def test_the_cap_holds_at_every_instant_and_every_job_runs(
 def test_jobs_wait_for_power_and_for_the_hour_in_which_there_is_more() -> None:
     # Four nodes draw 400 W idle, and 100 W more each while they compute.
     workload = jobs((0, 100, 2), (1, 100, 2), (2, 10, 1))
-    tight = simulate_powered(workload, uniform(4), power=NONE, cap=PowerCap(600))
+    tight = energy_of(workload, uniform(4), power=NONE, cap=PowerCap(600))
     assert tight.jobs.sort("job_id")["start_s"].to_list() == [0, 100, 200]
     later = PowerCap(600, (CapWindow(50, 500, 800),))
-    wide = simulate_powered(workload, uniform(4), power=NONE, cap=later)
+    wide = energy_of(workload, uniform(4), power=NONE, cap=later)
     assert wide.jobs.sort("job_id")["start_s"].to_list() == [0, 50, 100]
 
 
 def test_a_job_does_not_start_if_the_cap_falls_before_it_would_end() -> None:
     cap = PowerCap(600, (CapWindow(0, 60, 800),))
     workload = jobs((0, 100, 2), (1, 80, 2), (2, 20, 2))
-    energy = simulate_powered(workload, uniform(4), power=NONE, cap=cap)
+    energy = energy_of(workload, uniform(4), power=NONE, cap=cap)
     assert energy.jobs.sort("job_id")["start_s"].to_list() == [0, 100, 2]
 
 
 @given(workload=simple_workloads(nodes=NODES, max_jobs=15))
 def test_a_cap_above_what_all_can_draw_changes_nothing(workload: Workload) -> None:
     plain = simulate(workload, Cluster.uniform(NODES), "fcfs", "easy").jobs.sort("job_id")
-    energy = simulate_powered(workload, uniform(), power=NONE, cap=PowerCap(1e6))
+    energy = energy_of(workload, uniform(), power=NONE, cap=PowerCap(1e6))
     assert energy.jobs.sort("job_id")["start_s"].to_list() == plain["start_s"].to_list()
 
 
@@ -100,11 +107,11 @@ def test_bad_caps_are_told(text: str) -> None:
 
 def test_a_cap_that_cannot_be_kept_is_told() -> None:
     with pytest.raises(ConfigError, match="400 W that the 4 nodes"):
-        simulate_powered(jobs((0, 1, 1)), uniform(4), power=NONE, cap=PowerCap(300))
+        energy_of(jobs((0, 1, 1)), uniform(4), power=NONE, cap=PowerCap(300))
     with pytest.raises(ConfigError, match="job 2 on 3 nodes draws 300 W"):
-        simulate_powered(jobs((0, 1, 1), (0, 1, 3)), uniform(4), power=NONE, cap=PowerCap(600))
+        energy_of(jobs((0, 1, 1), (0, 1, 3)), uniform(4), power=NONE, cap=PowerCap(600))
     with pytest.raises(ConfigError, match="time of day"):
-        simulate_powered(
+        energy_of(
             jobs((0, 1, 1)),
             uniform(4),
             power=PowerPolicy("psus", 5),

@@ -10,14 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, make_policy
-from hpctwin.energy import Orders, PoweredSimulation, PowerPolicy, PowerView, simulate_powered
+from hpctwin.energy import Orders, PowerView
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import MACHINE
 from hpctwin.experiments.spars import workload as nasa_fifth
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Reservation
-from tests.energy.powered import NODES, platforms, power_policies, uniform
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import (
+    NODES,
+    energy_of,
+    platforms,
+    power_policies,
+    powered_simulation,
+    uniform,
+)
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
 
@@ -33,7 +41,7 @@ def slept_until(time_s: float, timeout_s: float) -> float:
 @pytest.mark.parametrize("kind", SWITCHING)
 def test_nodes_are_switched_off_before_the_first_job_comes(kind: str) -> None:
     # Of four nodes one is woken when the job comes, in 7 s at 150 W; it computes for 10 s.
-    energy = simulate_powered(jobs((LATE_S, 10, 1)), uniform(4), power=PowerPolicy(kind, 1200))
+    energy = energy_of(jobs((LATE_S, 10, 1)), uniform(4), power=PowerPolicy(kind, 1200))
     assert energy.jobs["start_s"].to_list() == [LATE_S + 7]
     asleep = 3 * slept_until(LATE_S + 17, 1200)
     assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
@@ -43,7 +51,7 @@ def test_nodes_are_switched_off_before_the_first_job_comes(kind: str) -> None:
 @pytest.mark.parametrize("kind", SWITCHING)
 def test_the_published_manager_switches_off_before_the_first_job_too(kind: str) -> None:
     power = PowerPolicy(kind, 1200, rule="as-published")
-    energy = simulate_powered(jobs((LATE_S, 10, 1)), uniform(4), "fcfs", "none", power=power)
+    energy = energy_of(jobs((LATE_S, 10, 1)), uniform(4), "fcfs", "none", power=power)
     asleep = 3 * slept_until(LATE_S + 17, 1200)
     assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
 
@@ -57,7 +65,7 @@ def test_a_deeper_sleep_and_nodes_kept_on_begin_before_the_first_job() -> None:
     group = {"name": "n", "count": 3, "modes": {"base": {"power_w": 100}}, "sleep": states}
     platform = Cluster.model_validate({"nodes": [group]})
     power = PowerPolicy("psus", 60, deeper_s=(600,), keep=1)
-    energy = simulate_powered(jobs((LATE_S, 10, 1)), platform, power=power)
+    energy = energy_of(jobs((LATE_S, 10, 1)), platform, power=power)
     # Node 0 stays on: it computes, and nobody else is idle meanwhile. The others go down in two steps.
     sleeping = 62 + 600 + 2
     other = 60 * 100 + 2 * 50 + 600 * 20 + 2 * 50 + (LATE_S + 10 - sleeping) * 5
@@ -67,14 +75,14 @@ def test_a_deeper_sleep_and_nodes_kept_on_begin_before_the_first_job() -> None:
 def test_a_timeout_of_nothing_leaves_on_what_a_job_takes_at_time_zero() -> None:
     workload = jobs((0, 10, 3), (50, 10, 1))
     for simulation in (
-        PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 0)),
-        PoweredSimulation(workload, uniform(4)).fork(power=PowerPolicy("psus", 0)),
-        PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 0)).fork(
-            make_policy("sjf")
+        powered_simulation(workload, uniform(4), power=PowerPolicy("psus", 0)),
+        powered_simulation(workload, uniform(4)).fork(make_policy(power=PowerPolicy("psus", 0))),
+        powered_simulation(workload, uniform(4), power=PowerPolicy("psus", 0)).fork(
+            make_policy("sjf", power=PowerPolicy("psus", 0))
         ),
     ):
         simulation.run()
-        assert simulation.energy().jobs.sort("job_id")["start_s"].to_list() == [0, 57]
+        assert simulation.result().energy.jobs.sort("job_id")["start_s"].to_list() == [0, 57]
 
 
 @pytest.mark.parametrize("at_s", [0, 30, 5000])
@@ -82,23 +90,25 @@ def test_a_fork_before_anything_has_happened_switches_off_as_if_it_had_begun_so(
     at_s: float,
 ) -> None:
     workload = jobs((LATE_S, 10, 1))
-    new = PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
+    new = powered_simulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
     new.run()
-    other = PoweredSimulation(workload, uniform(4))
+    other = powered_simulation(workload, uniform(4))
     other.advance(at_s)
-    fork = other.fork(make_policy("sjf"), power=PowerPolicy("psus", 1200))
+    fork = other.fork(make_policy("sjf", power=PowerPolicy("psus", 1200)))
     fork.run()
     # Where the timeout is over already, nodes go off at the fork.
-    assert fork.energy().total_j == new.energy().total_j + 4 * 90 * max(0, at_s - 1200)
-    same = PoweredSimulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
+    assert fork.result().energy.total_j == new.result().energy.total_j + 4 * 90 * max(
+        0, at_s - 1200
+    )
+    same = powered_simulation(workload, uniform(4), power=PowerPolicy("psus", 1200))
     same.advance(at_s)
     same = same.fork()
     same.run()
-    assert same.energy().total_j == new.energy().total_j
+    assert same.result().energy.total_j == new.result().energy.total_j
 
 
 def test_a_fork_keeps_what_was_switched_before_anything_happened() -> None:
-    simulation = PoweredSimulation(jobs((100, 10, 1)), uniform(4), power=PowerPolicy("orders"))
+    simulation = powered_simulation(jobs((100, 10, 1)), uniform(4), power=PowerPolicy("orders"))
     simulation.switch(off=range(4))
     fork = simulation.fork()
     fork.advance(50)
@@ -116,7 +126,7 @@ def test_maintenance_before_the_first_job_changes_no_timeout(kind: str) -> None:
             )
         }
     )
-    energy = simulate_powered(jobs((LATE_S, 10, 1)), cluster, power=PowerPolicy(kind, 1200))
+    energy = energy_of(jobs((LATE_S, 10, 1)), cluster, power=PowerPolicy(kind, 1200))
     assert energy.jobs["start_s"].to_list() == [LATE_S + 7]
     asleep = 3 * slept_until(LATE_S + 17, 1200)
     assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
@@ -126,27 +136,25 @@ def test_maintenance_before_the_first_job_changes_no_timeout(kind: str) -> None:
 def test_timeouts_run_out_after_the_last_event_while_a_job_is_still_to_come(kind: str) -> None:
     # In the fork the second job never comes: all nodes go to sleep after the first, and then it ends.
     workload = jobs((0, 100, 1), (LATE_S, 10, 1))
-    simulation = PoweredSimulation(workload, uniform(4), power=PowerPolicy(kind, 300))
+    simulation = powered_simulation(workload, uniform(4), power=PowerPolicy(kind, 300))
     simulation.advance(0)
     fork = simulation.fork(arrivals=False)
     assert fork.advance() == "done"
     assert fork.node_states == ["sleeping:off"] * 4
     assert fork.now_s == 404
     used = 100 * 200 + 300 * 100 + 4 * 50
-    assert fork.energy().total_j == used + 3 * slept_until(404, 300)
+    assert fork.result().energy.total_j == used + 3 * slept_until(404, 300)
 
 
 def test_the_clock_stops_with_the_last_job_whatever_timeouts_run() -> None:
-    simulation = PoweredSimulation(jobs((0, 100, 1)), uniform(4), power=PowerPolicy("psus", 300))
+    simulation = powered_simulation(jobs((0, 100, 1)), uniform(4), power=PowerPolicy("psus", 300))
     assert simulation.advance(5000) == "done"
-    assert simulation.energy().total_j == 100 * (200 + 3 * 100)
+    assert simulation.result().energy.total_j == 100 * (200 + 3 * 100)
 
 
 def test_a_job_that_must_not_begin_before_long_finds_all_nodes_asleep() -> None:
     begin = np.array([float(LATE_S)])
-    energy = simulate_powered(
-        jobs((5, 10, 1)), uniform(4), power=PowerPolicy("psus", 1200), begin_s=begin
-    )
+    energy = energy_of(jobs((5, 10, 1)), uniform(4), power=PowerPolicy("psus", 1200), begin_s=begin)
     asleep = 3 * slept_until(LATE_S + 17, 1200)
     # At 5 s the job is submitted: nothing is done to nodes then.
     assert energy.total_j == slept_until(LATE_S, 1200) + 7 * 150 + 10 * 200 + asleep
@@ -155,11 +163,11 @@ def test_a_job_that_must_not_begin_before_long_finds_all_nodes_asleep() -> None:
 @pytest.mark.parametrize("begin_s", [float("nan"), float("inf"), 1e300])
 def test_a_begin_that_is_no_time_is_refused(begin_s: float) -> None:
     with pytest.raises(ConfigError, match="job 1: begin_s is"):
-        simulate_powered(jobs((0, 10, 1)), uniform(4), begin_s=np.array([begin_s]))
+        energy_of(jobs((0, 10, 1)), uniform(4), begin_s=np.array([begin_s]))
 
 
 def test_a_begin_before_time_zero_holds_nothing_back() -> None:
-    energy = simulate_powered(jobs((3, 10, 1)), uniform(4), begin_s=np.array([-50.0]))
+    energy = energy_of(jobs((3, 10, 1)), uniform(4), begin_s=np.array([-50.0]))
     assert energy.jobs["start_s"].to_list() == [3]
 
 
@@ -172,7 +180,7 @@ def test_a_control_function_is_asked_again_before_the_first_job() -> None:
             return Orders(again_s=view.now_s + 300)
         return Orders(off=view.nodes("idle"), on=view.nodes("sleeping") if view.waiting else ())
 
-    energy = simulate_powered(
+    energy = energy_of(
         jobs((LATE_S, 10, 4)), uniform(4), power=PowerPolicy("orders"), control=off_at_600
     )
     assert asked[:3] == [0, 300, 600]
@@ -205,8 +213,8 @@ def test_an_event_that_changes_nothing_changes_no_energy(
         nodes=[1000, *late.nodes],
         job_id=[size, *range(1, size)],
     )
-    one = simulate_powered(late, platform, "fcfs", backfill, power=power)
-    other = simulate_powered(with_event, platform, "fcfs", backfill, power=power)
+    one = energy_of(late, platform, "fcfs", backfill, power=power)
+    other = energy_of(with_event, platform, "fcfs", backfill, power=power)
     assert (one.spent_ms == other.spent_ms).all()
 
 
@@ -222,12 +230,11 @@ def test_energy_is_what_plain_arithmetic_makes_of_the_schedule(
 ) -> None:
     """Of jobs of one node each: from when a node was free to its next start nothing else is needed."""
     workload = jobs(*((late_s + submit, runtime, 1) for submit, runtime in rows))
-    simulation = PoweredSimulation(workload, uniform(), power=PowerPolicy("psus", timeout))
+    simulation = powered_simulation(workload, uniform(), power=PowerPolicy("psus", timeout))
     simulation.run()
-    energy = simulation.energy()
+    energy = simulation.result().energy
     held = defaultdict(list)
-    assert energy.result.node_map is not None
-    for row in energy.result.node_map.iter_rows(named=True):
+    for row in energy.node_map.iter_rows(named=True):
         held[row["first_node"]].append((row["start_s"], row["end_s"]))
     total = 0.0
     for node in range(NODES):
@@ -262,8 +269,8 @@ def test_nasas_last_fifth_at_its_own_times_costs_the_sleep_before_it_and_no_idli
     assert late_s > 6e6
     for kind in SWITCHING:
         power = PowerPolicy(kind, 1200)
-        at_zero = simulate_powered(moved, MACHINE, power=power)
-        energy = simulate_powered(own, MACHINE, power=power)
+        at_zero = energy_of(moved, MACHINE, power=power)
+        energy = energy_of(own, MACHINE, power=power)
         idle = MACHINE.node_count * 1200 * 190 + MACHINE.node_count * 1800 * 9
         asleep = MACHINE.node_count * (late_s - 3000) * 9
         # What is left to tell apart is how the first hours go: there nodes are asleep, here on.

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, simulate
-from hpctwin.energy import Orders, PoweredSimulation, PowerPolicy, PowerView, simulate_powered
-from hpctwin.energy.control import find_control
+from hpctwin.energy import Orders, PowerView
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.model import Cluster
-from tests.energy.powered import NODES, uniform
+from hpctwin.policies import PowerPolicy, find_power
+from tests.energy.powered import NODES, energy_of, powered_simulation, uniform
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
 
@@ -46,7 +46,7 @@ def after_ten_seconds(view: PowerView) -> Orders:
 def test_a_function_that_wakes_for_who_waits_gets_every_job_done(
     backfill: str, workload: Workload
 ) -> None:
-    energy = simulate_powered(
+    energy = energy_of(
         workload, uniform(), "fcfs", backfill, power=ORDERS, control=greedy, log=True
     )
     assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
@@ -56,7 +56,7 @@ def test_a_function_that_wakes_for_who_waits_gets_every_job_done(
 @given(workload=simple_workloads(nodes=NODES, max_jobs=12))
 def test_a_function_that_does_nothing_gives_the_plain_schedule(workload: Workload) -> None:
     plain = simulate(workload, Cluster.uniform(NODES), "fcfs", "easy").jobs.sort("job_id")
-    energy = simulate_powered(workload, uniform(), power=ORDERS, control=lambda view: None)
+    energy = energy_of(workload, uniform(), power=ORDERS, control=lambda view: None)
     assert energy.jobs.sort("job_id")["start_s"].to_list() == plain["start_s"].to_list()
 
 
@@ -65,19 +65,17 @@ def test_a_function_that_does_nothing_gives_the_plain_schedule(workload: Workloa
     stops=st.lists(st.integers(0, 100), max_size=4),
 )
 def test_stopping_in_between_changes_no_start(workload: Workload, stops: list[int]) -> None:
-    whole = simulate_powered(workload, uniform(), power=ORDERS, control=greedy)
-    pieces = PoweredSimulation(workload, uniform(), power=ORDERS, control=greedy)
+    whole = energy_of(workload, uniform(), power=ORDERS, control=greedy)
+    pieces = powered_simulation(workload, uniform(), power=ORDERS, control=greedy)
     for stop in sorted(stops):
         pieces.advance(stop)
     pieces.run()
-    assert pieces.energy().jobs["start_s"].to_list() == whole.jobs["start_s"].to_list()
+    assert pieces.result().energy.jobs["start_s"].to_list() == whole.jobs["start_s"].to_list()
 
 
 def test_it_is_asked_again_when_it_says() -> None:
     workload = jobs((0, 5, 1), (100, 5, 4))
-    energy = simulate_powered(
-        workload, uniform(4), power=ORDERS, control=after_ten_seconds, log=True
-    )
+    energy = energy_of(workload, uniform(4), power=ORDERS, control=after_ten_seconds, log=True)
     assert energy.jobs.sort("job_id")["start_s"].to_list() == [0, 107]
     row = energy.states.index("switching_off:off")
     off = sorted(
@@ -91,7 +89,7 @@ def test_jobs_left_waiting_for_ever_are_told() -> None:
         return Orders(off=view.nodes("idle"))
 
     with pytest.raises(SimulationError, match="2 jobs wait at 100 s"):
-        simulate_powered(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
+        energy_of(jobs((0, 5, 1), (100, 5, 4)), uniform(4), power=ORDERS, control=off)
 
 
 def test_asking_for_ever_while_jobs_wait_is_told() -> None:
@@ -99,7 +97,7 @@ def test_asking_for_ever_while_jobs_wait_is_told() -> None:
         return Orders(off=view.nodes("idle"), again_s=view.now_s + 1e7)
 
     with pytest.raises(SimulationError, match="1 jobs wait"):
-        simulate_powered(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
+        energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=off)
 
 
 async def later(view: PowerView) -> Orders:
@@ -128,27 +126,29 @@ async def later(view: PowerView) -> Orders:
 )
 def test_orders_that_cannot_be_are_told(orders: object, says: str) -> None:
     with pytest.raises(PolicyError, match=says):
-        simulate_powered(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
+        energy_of(jobs((0, 5, 1)), uniform(4), power=ORDERS, control=orders)  # type: ignore[arg-type]
 
 
 def test_two_who_switch_are_one_too_many() -> None:
     with pytest.raises(ConfigError, match="orders"):
-        PoweredSimulation(jobs((0, 5, 1)), uniform(4), power=PowerPolicy("psus", 5), control=greedy)
+        powered_simulation(
+            jobs((0, 5, 1)), uniform(4), power=PowerPolicy("psus", 5), control=greedy
+        )
 
 
 def test_a_function_in_a_file_is_found(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def control(view):\n    return None\n\nx = 3\n")
-    assert find_control(str(path))(None) is None  # type: ignore[arg-type]
-    with pytest.raises(PolicyError, match="'x'"):
-        find_control(f"{path}:x")
+    assert find_power(str(path)).control(None) is None  # type: ignore[misc]
+    with pytest.raises(PolicyError, match="not a function"):
+        find_power(f"{path}:x")
     with pytest.raises(PolicyError, match=r"none\.py"):
-        find_control(str(tmp_path / "none.py"))
+        find_power(str(tmp_path / "none.py"))
 
 
 def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
     """Orders come between the instants at which the engine itself looks for room."""
-    simulation = PoweredSimulation(jobs((1000, 10, 1)), uniform(), power=ORDERS, log=True)
+    simulation = powered_simulation(jobs((1000, 10, 1)), uniform(), power=ORDERS, log=True)
     times = 0
     while simulation.now_s < 900:
         nodes = PowerView(simulation)
@@ -156,5 +156,5 @@ def test_switching_again_and_again_finds_room_in_the_record_of_states() -> None:
         times += 1
         simulation.advance(simulation.now_s + 1)
     assert times > 500
-    state_s = simulation.energy().state_s()
+    state_s = simulation.result().energy.state_s()
     assert sum(state_s.values()) == pytest.approx(NODES * simulation.now_s)

@@ -12,10 +12,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload, make_policy, simulate
-from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy, simulate_powered
+from hpctwin.energy import Energy
 from hpctwin.energy.states import group_of_node, node_watts
 from hpctwin.model import Cluster
-from tests.energy.powered import NODES, platforms, power_policies, uniform
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import (
+    NODES,
+    energy_of,
+    platforms,
+    power_policies,
+    powered_simulation,
+    uniform,
+)
 from tests.strategies import simple_workloads
 
 BACKFILLS = ("none", "first-fit", "easy", "conservative")
@@ -44,7 +52,7 @@ def starts(energy: Energy) -> list[float | None]:
 def test_every_simulation_comes_to_its_end(
     platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
-    simulation = PoweredSimulation(workload, platform, "fcfs", backfill, power=power)
+    simulation = powered_simulation(workload, platform, "fcfs", backfill, power=power)
     assert simulation.advance(instants=5000) == "done"
     assert simulation.done
 
@@ -58,9 +66,9 @@ def test_every_simulation_comes_to_its_end(
 def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
     platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
-    simulation = PoweredSimulation(workload, platform, "fcfs", backfill, power=power, log=True)
+    simulation = powered_simulation(workload, platform, "fcfs", backfill, power=power, log=True)
     simulation.run()
-    energy = simulation.energy()
+    energy = simulation.result().energy
     now_ms = round(1000 * simulation.now_s)
     assert (energy.spent_ms.sum(axis=0) == now_ms).all()
     # The log tells the same story span by span.
@@ -85,11 +93,10 @@ def test_times_of_a_node_sum_to_the_span_and_energies_to_the_total_to_the_joule(
 def test_a_node_computes_exactly_while_a_job_is_on_it_and_no_two_jobs_share_one(
     platform: Cluster, workload: Workload, power: PowerPolicy, backfill: str
 ) -> None:
-    energy = simulate_powered(workload, platform, "fcfs", backfill, power=power, log=True)
+    energy = energy_of(workload, platform, "fcfs", backfill, power=power, log=True)
     assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
     held = defaultdict(list)
-    assert energy.result.node_map is not None
-    for row in energy.result.node_map.iter_rows(named=True):
+    for row in energy.node_map.iter_rows(named=True):
         if row["end_s"] > row["start_s"]:
             for node in range(row["first_node"], row["first_node"] + row["count"]):
                 held[node].append((round(1000 * row["start_s"]), round(1000 * row["end_s"])))
@@ -120,7 +127,7 @@ def merged(rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def test_transitions_last_as_long_as_the_platform_says_and_follow_the_graph(
     platform: Cluster, workload: Workload, power: PowerPolicy
 ) -> None:
-    energy = simulate_powered(workload, platform, "fcfs", "easy", power=power, log=True)
+    energy = energy_of(workload, platform, "fcfs", "easy", power=power, log=True)
     end_ms = int(energy.spent_ms[:, 0].sum())
     for node, rows in spans(energy).items():
         group = list(group_of_node(platform))[node]
@@ -143,7 +150,7 @@ def test_without_transition_times_all_power_policies_give_the_plain_schedule(
     backfill: str, workload: Workload, power: PowerPolicy
 ) -> None:
     plain = simulate(workload, PLAIN["uniform"], "fcfs", backfill).jobs.sort("job_id")
-    energy = simulate_powered(workload, uniform(off_s=0, on_s=0), "fcfs", backfill, power=power)
+    energy = energy_of(workload, uniform(off_s=0, on_s=0), "fcfs", backfill, power=power)
     assert starts(energy) == plain["start_s"].to_list()
 
 
@@ -156,7 +163,7 @@ def test_with_an_endless_timeout_all_power_policies_give_the_plain_schedule(
     backfill: str, workload: Workload, kind: str
 ) -> None:
     plain = simulate(workload, PLAIN["uniform"], "fcfs", backfill).jobs.sort("job_id")
-    energy = simulate_powered(workload, uniform(), "fcfs", backfill, power=PowerPolicy(kind))
+    energy = energy_of(workload, uniform(), "fcfs", backfill, power=PowerPolicy(kind))
     assert starts(energy) == plain["start_s"].to_list()
 
 
@@ -169,7 +176,7 @@ def test_with_an_endless_timeout_all_power_policies_give_the_plain_schedule(
 def test_psas_never_starts_the_head_later_than_psus_on_the_same_state(
     workload: Workload, timeout: int, at: int, kind: str
 ) -> None:
-    simulation = PoweredSimulation(
+    simulation = powered_simulation(
         workload, uniform(), "fcfs", "none", power=PowerPolicy("psus", timeout)
     )
     simulation.advance(at)
@@ -177,7 +184,9 @@ def test_psas_never_starts_the_head_later_than_psus_on_the_same_state(
     assume(waiting)
     head = int(np.flatnonzero(workload.job_id == min(waiting, key=order_of(workload)))[0])
     unaware = simulation.fork(arrivals=False).run_until_started(head)
-    aware = simulation.fork(arrivals=False, power=PowerPolicy(kind, timeout))
+    aware = simulation.fork(
+        make_policy(simulation.policy, power=PowerPolicy(kind, timeout)), arrivals=False
+    )
     start = aware.run_until_started(head)
     assert start is not None
     assert unaware is not None
@@ -200,10 +209,8 @@ def test_the_order_of_a_workloads_rows_does_not_matter(
 ) -> None:
     rows = list(range(len(workload)))
     random.shuffle(rows)  # type: ignore[attr-defined]
-    one = simulate_powered(workload, uniform(), "fcfs", backfill, power=power)
-    other = simulate_powered(
-        workload.take(np.array(rows)), uniform(), "fcfs", backfill, power=power
-    )
+    one = energy_of(workload, uniform(), "fcfs", backfill, power=power)
+    other = energy_of(workload.take(np.array(rows)), uniform(), "fcfs", backfill, power=power)
     assert starts(one) == starts(other)
     assert one.total_j == other.total_j
 
@@ -217,16 +224,16 @@ def test_the_order_of_a_workloads_rows_does_not_matter(
 def test_advancing_in_pieces_and_forking_give_the_same_energy_as_one_run(
     platform: Cluster, workload: Workload, power: PowerPolicy, stops: list[int]
 ) -> None:
-    whole = simulate_powered(workload, platform, power=power)
-    pieces = PoweredSimulation(workload, platform, power=power)
+    whole = energy_of(workload, platform, power=power)
+    pieces = powered_simulation(workload, platform, power=power)
     for stop in sorted(stops):
         pieces.advance(stop)
         pieces = pieces.fork()
     pieces.run()
-    assert starts(pieces.energy()) == starts(whole)
+    assert starts(pieces.result().energy) == starts(whole)
     last = max(stops, default=0)
     if whole.jobs["end_s"].max() >= last:  # else the clock went on without jobs
-        assert (pieces.energy().spent_ms == whole.spent_ms).all()
+        assert (pieces.result().energy.spent_ms == whole.spent_ms).all()
 
 
 @given(
@@ -242,12 +249,14 @@ def test_backfilling_never_delays_the_head_when_transitions_are_planned_with(
         runtime_ms=np.maximum(workload.runtime_ms, 1),
         walltime_ms=np.maximum(workload.runtime_ms, 1),
     )
-    simulation = PoweredSimulation(honest, platform, power=PowerPolicy("psas-ipm", timeout))
+    simulation = powered_simulation(honest, platform, power=PowerPolicy("psas-ipm", timeout))
     simulation.advance(at)
     waiting = simulation.snapshot()["waiting"]
     assume(waiting)
     head = int(np.flatnonzero(honest.job_id == min(waiting, key=order_of(honest)))[0])
-    alone = simulation.fork(make_policy("fcfs", "none"), arrivals=False).run_until_started(head)
+    alone = simulation.fork(
+        make_policy(simulation.policy, "none"), arrivals=False
+    ).run_until_started(head)
     backfilled = simulation.fork(arrivals=False).run_until_started(head)
     assert alone is not None
     assert backfilled is not None

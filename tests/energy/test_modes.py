@@ -11,10 +11,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import PoweredSimulation, PowerPolicy, Series
+from hpctwin.energy import Series
 from hpctwin.errors import ConfigError, SimulationError, UnknownNameError
 from hpctwin.model import CapWindow, Cluster, PowerCap
-from tests.energy.powered import NODES
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import NODES, powered_simulation
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
 
@@ -39,7 +40,7 @@ def platform(nodes: int = NODES) -> Cluster:
 
 
 def test_what_is_left_of_a_job_takes_as_much_longer() -> None:
-    simulation = PoweredSimulation(
+    simulation = powered_simulation(
         jobs((0, 100, 2)).replace(walltime_ms=jobs((0, 500, 2)).walltime_ms), platform(4)
     )
     simulation.advance(40)
@@ -48,13 +49,13 @@ def test_what_is_left_of_a_job_takes_as_much_longer() -> None:
     simulation.set_mode("a", "fast")
     energy_s = 40 + 20 + ceil(1000 * (100 - 40 - 20 * 0.7) / 1.3) / 1000
     simulation.run()
-    energy = simulation.energy()
+    energy = simulation.result().energy
     assert energy.jobs["end_s"].to_list() == [pytest.approx(energy_s)]
     # 40 s at 200 W, 20 s at 170 W, the rest at 230 W, on two nodes.
     expected = 2 * (40 * 200 + 20 * 170 + (energy_s - 60) * 230)
     assert energy.jobs["energy_j"].to_list() == [pytest.approx(expected)]
     assert energy.state_s()["computing:slow"] == 40
-    summary = energy.summary()
+    summary = simulation.result().summary()
     assert (summary["computing_node_s"], summary["computing_slow_node_s"]) == (80, 40)
     assert "computing_base_node_s" not in summary
 
@@ -67,13 +68,13 @@ def test_a_job_ends_at_its_walltime_if_it_becomes_too_slow_and_not_if_it_becomes
         ("fast", "completed", 40 + 46 / 1.3 + 20),
     ):
         workload = jobs((0, 100, 1)).replace(walltime_ms=jobs((0, 110, 1)).walltime_ms)
-        simulation = PoweredSimulation(workload, platform(4))
+        simulation = powered_simulation(workload, platform(4))
         simulation.advance(40)
         simulation.set_mode("a", "slow")
         simulation.advance(60)
         simulation.set_mode("a", last)
         simulation.run()
-        row = simulation.energy().jobs.row(0, named=True)
+        row = simulation.result().energy.jobs.row(0, named=True)
         assert row["state"] == state
         assert row["end_s"] == pytest.approx(end_s, abs=0.002)
 
@@ -91,14 +92,14 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
 ) -> None:
     nodes = platform()
     power = PowerPolicy(kind, None if kind == "none" else 5)
-    simulation = PoweredSimulation(workload, nodes, power=power, overrun="continue", log=True)
+    simulation = powered_simulation(workload, nodes, power=power, overrun="continue", log=True)
     history: list[tuple[int, str, str]] = []
     for at, group, mode in sorted(changes):
         simulation.advance(at)
         simulation.set_mode(group, mode)
         history.append((round(1000 * simulation.now_s), group, mode))
     simulation.run()
-    energy = simulation.energy()
+    energy = simulation.result().energy
     assert (energy.spent_ms.sum(axis=0) == energy.spent_ms[:, 0].sum()).all()
     # The log, by node and mode, gives the same energy, and so do the jobs.
     watts = energy.watts
@@ -114,10 +115,9 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
         modes = [mode for at, of, mode in history if of == group and at <= time]
         return Fraction(str(SPEEDS[modes[-1] if modes else "base"]))
 
-    assert energy.result.node_map is not None
     for job in energy.jobs.iter_rows(named=True):
         begin, finish = round(1000 * job["start_s"]), round(1000 * job["end_s"])
-        rows = energy.result.node_map.filter(energy.result.node_map["job_id"] == job["job_id"])
+        rows = energy.node_map.filter(energy.node_map["job_id"] == job["job_id"])
         groups = set()
         for first, count in rows.select("first_node", "count").iter_rows():
             groups |= {"a" if one < NODES - 2 else "b" for one in range(first, first + count)}
@@ -131,12 +131,12 @@ def test_work_and_energy_are_kept_to_the_millisecond_through_all_changes(
 
 
 def test_what_cannot_be_is_told() -> None:
-    simulation = PoweredSimulation(jobs((0, 100, 1)), platform(4))
+    simulation = powered_simulation(jobs((0, 100, 1)), platform(4))
     with pytest.raises(UnknownNameError, match="'c'"):
         simulation.set_mode("c", "slow")
     with pytest.raises(UnknownNameError, match="'turbo'"):
         simulation.set_mode("a", "turbo")
-    capped = PoweredSimulation(jobs((0, 100, 1)), platform(4), cap=PowerCap(9000))
+    capped = powered_simulation(jobs((0, 100, 1)), platform(4), cap=PowerCap(9000))
     with pytest.raises(SimulationError, match="cap"):
         capped.set_mode("a", "slow")
 
@@ -153,12 +153,12 @@ def test_modes_lowered_to_fit_keep_the_cap_at_every_instant(
     cap = PowerCap(watts, (CapWindow(15, 45, watts + more),), lower_modes=True)
     power = PowerPolicy(kind, None if kind == "none" else 5)
     try:
-        simulation = PoweredSimulation(workload, platform(), power=power, cap=cap, log=True)
+        simulation = powered_simulation(workload, platform(), power=power, cap=cap, log=True)
     except ConfigError:
         assume(False)
     assert simulation.advance(instants=5000) in ("done", "stepped")
     assert simulation.advance(instants=1) == "done"
-    energy = simulation.energy()
+    energy = simulation.result().energy
     assert energy.jobs["state"].is_in(["completed", "walltime"]).all()
     times, drawn = energy.power_over_time()
     for time, power_w in zip(times.tolist(), drawn.tolist(), strict=True):
@@ -170,11 +170,11 @@ def test_a_job_runs_slower_rather_than_not_at_all() -> None:
     workload = jobs((0, 70, 4), (200, 10, 1))
     workload = workload.replace(walltime_ms=workload.walltime_ms * 2)
     with pytest.raises(ConfigError, match="job 1"):
-        PoweredSimulation(workload, platform(4), cap=PowerCap(700))
+        powered_simulation(workload, platform(4), cap=PowerCap(700))
     cap = PowerCap(700, lower_modes=True)
-    simulation = PoweredSimulation(workload, platform(4), cap=cap)
+    simulation = powered_simulation(workload, platform(4), cap=cap)
     simulation.run()
-    energy = simulation.energy()
+    energy = simulation.result().energy
     assert energy.jobs["end_s"].to_list() == [100, 210]
     assert simulation.modes == ["base", "base"]
     assert energy.jobs["energy_j"].to_list() == [4 * 170 * 100, 200 * 10]

@@ -62,7 +62,7 @@ def test_sparss_configuration_runs_as_it_is(
 ) -> None:
     assert run("simulate", config, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
-    assert (summary["power"], summary["rule"]) == ("psas-ipm@600s", "as-published")
+    assert summary["policy"] == "fcfs+none~psas-ipm:10m,rule=as-published"
     assert summary["switching_on_node_s"] == 4 * 2700
     names = {path.name for path in (config.parent / "results").iterdir()}
     assert names == {
@@ -113,7 +113,7 @@ def test_what_is_done_otherwise_is_said(config: Path) -> None:
     content["rl"]["enabled"] = True
     config.write_text(yaml.safe_dump(content))
     read = read_spars_config(config)
-    assert read.power.rule == "sound"
+    assert read.policy.power.rule == "sound"
     assert [note.partition(":")[0] for note in read.notes] == ["easy_psas", "rl.enabled"]
     assert read.workload.start_epoch_s == 1_714_564_800
 
@@ -153,10 +153,10 @@ def test_sparss_files_say_what_sparss_own_say(golden: Path, traces: Path, tmp_pa
 
 
 def test_ours_are_parquet(tmp_path: Path) -> None:
-    from hpctwin.energy import PowerPolicy, simulate_powered
-    from tests.energy.powered import uniform
+    from hpctwin.policies import PowerPolicy
+    from tests.energy.powered import energy_of, uniform
 
-    energy = simulate_powered(
+    energy = energy_of(
         jobs((0, 10, 1), (50, 10, 2)), uniform(2), power=PowerPolicy("psus", 5), log=True
     )
     write_energy(energy, tmp_path)
@@ -185,7 +185,7 @@ def test_simulate_takes_a_platform_and_a_power_policy(
     prices = tmp_path / "prices.csv"
     prices.write_text("time,Price (EUR/MWh)\n0,100\n3600,10\n")
     code = run(
-        "simulate", trace, "--platform", platform, "--power", "psas-ipm", "--timeout", "5m",
+        "simulate", trace, "--cluster", platform, "--power", "psas-ipm:5m",
         "--price", prices, "--json", "--by", "user", "--out", tmp_path / "out",
         "--spars-out", tmp_path / "spars", "--plot", tmp_path / "states.png",
     )  # fmt: skip
@@ -205,26 +205,14 @@ def test_simulate_takes_a_platform_and_a_power_policy(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--power", "psas-ipm"], "--platform"),
-        (["--platform", "P", "--power", "psas"], "psas-ipm"),
-        (["--platform", "P", "--timeout", "5m"], "--power"),
-        (["--platform", "P", "--power", "psus", "--timeout", "-5"], "timeout"),
-        (["--platform", "P", "-n", "5"], "4 nodes"),
-        (["--platform", "P", "--may-wait", "1h"], "--price"),
-        (
-            [
-                "--platform",
-                "P",
-                "--power",
-                "psus",
-                "--timeout",
-                "5m",
-                "--power-rule",
-                "as-published",
-            ],
-            "--backfill none",
-        ),
-        (["--platform", "none.yaml"], "none.yaml"),
+        (["-n", "4", "--power", "psas-ipm:5m"], "'modes'"),
+        (["-c", "P", "--power", "psas"], "psas-ipm"),
+        (["-c", "P", "--power", "none:5m"], "'none' has no settings"),
+        (["-c", "P", "--power", "psus:-5"], "timeout"),
+        (["-c", "P", "-n", "5"], "not both"),
+        (["-c", "P", "--may-wait", "1h"], "--price"),
+        (["-c", "P", "--power", "psus:5m,rule=as-published"], "--backfill none"),
+        (["-c", "none.yaml"], "none.yaml"),
     ],
 )
 def test_wrong_options_are_told_without_a_traceback(
@@ -250,7 +238,7 @@ def test_simulate_takes_a_power_policy_in_python_and_a_cap(
         "from hpctwin.energy import Orders\n\n\ndef mine(view):\n"
         "    return Orders(on=view.nodes('sleeping')) if view.waiting else Orders(off=view.nodes('idle'))\n"
     )
-    given = ("--platform", platform, "--power", f"{mine}:mine", "--cap", "1kW", "--json")
+    given = ("--cluster", platform, "--power", f"{mine}:mine", "--cap", "1kW", "--json")
     assert run("simulate", trace, *given) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs_completed"] == 3

@@ -9,9 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import Orders, PowerPolicy
+from hpctwin.energy import Orders
 from hpctwin.errors import ConfigError
 from hpctwin.model import CapWindow, Cluster, PowerCap
+from hpctwin.policies import PowerPolicy
 from tests.energy.adapter import outcome, powered, reference_outcome
 from tests.energy.powered import NODES
 from tests.energy.test_against_reference import same
@@ -82,7 +83,7 @@ def compared(
         commands=[(1000 * at_s, changing(group, mode)) for at_s, group, mode in changes],
         **options,
     )
-    same(outcome(simulation.energy()), reference_outcome(workload, reference))
+    same(outcome(simulation.result().energy), reference_outcome(workload, reference))
 
 
 @settings(max_examples=examples(60))

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.energy import PowerPolicy, Series, cheapest_begins, simulate_powered
+from hpctwin.energy import Series, cheapest_begins
 from hpctwin.energy.states import node_watts
 from hpctwin.errors import ConfigError
-from tests.energy.powered import NODES, platforms, power_policies, uniform
+from hpctwin.policies import PowerPolicy
+from tests.energy.powered import NODES, energy_of, platforms, power_policies, uniform
 from tests.energy.test_cases import jobs
 from tests.strategies import simple_workloads
 
@@ -81,7 +82,7 @@ def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_cost_is_the_energy_of_each_second_at_its_price(
     platform: object, workload: Workload, power: PowerPolicy, prices: list[int]
 ) -> None:
-    energy = simulate_powered(workload, platform, power=power, log=True)  # type: ignore[arg-type]
+    energy = energy_of(workload, platform, power=power, log=True)  # type: ignore[arg-type]
     series = of(prices)
     cost = 0.0
     watts = node_watts(energy.cluster)
@@ -120,11 +121,11 @@ def test_jobs_that_may_wait_run_where_energy_is_cheap() -> None:
     workload = jobs((0, 10, 1), (5, 10, 4))
     series = of([9, 9, 1, 1, 9, 9])
     begins = cheapest_begins(np.array([0.0, 5]), np.full(2, 10.0), np.full(2, 30.0), series)
-    energy = simulate_powered(workload, uniform(4), begin_s=begins, log=True)
+    energy = energy_of(workload, uniform(4), begin_s=begins, log=True)
     assert energy.jobs.sort("job_id")["start_s"].to_list() == [20, 30]
     assert energy.job_costs(series).to_list() == [2000, 8000]
 
 
 def test_begins_must_be_one_for_each_job() -> None:
     with pytest.raises(ConfigError, match="one per job"):
-        simulate_powered(jobs((0, 10, 1)), uniform(4), begin_s=np.zeros(3))
+        energy_of(jobs((0, 10, 1)), uniform(4), begin_s=np.zeros(3))

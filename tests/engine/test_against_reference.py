@@ -14,7 +14,6 @@ from hpctwin.engine.abi import JobView
 from hpctwin.policies import (
     BUILT_IN,
     Ordering,
-    Pack,
     adaptive,
     formula,
     make_policy,
@@ -45,8 +44,8 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy", "reservations": 3, "candidates": "smallest"},
     {"backfill": "easy", "candidates": "wfp"},
     {"backfill": "conservative"},
-    {"backfill": "pack", "pack": Pack(patience=20)},
-    {"backfill": "pack", "pack": Pack(depth=3, patience=0)},
+    {"backfill": "pack", "settings": {"patience": 20}},
+    {"backfill": "pack", "settings": {"depth": 3, "patience": 0}},
     {"backfill": "pack"},
 ]
 
@@ -83,11 +82,11 @@ def compared(
         cluster,
         order=as_reference(chosen.order),
         backfill=chosen.backfill,
-        reservations=chosen.reservations,
+        reservations=chosen.setting("reservations") or 1,
         candidate_order=as_reference(chosen.candidates),
         placement=placement.replace("-", "_"),
-        depth=chosen.pack.depth,
-        patience_ms=round(chosen.pack.patience * 1000),
+        depth=chosen.setting("depth") or 0,
+        patience_ms=round((chosen.setting("patience") or 0) * 1000),
         expected_ms=expected,
         **options,
     )

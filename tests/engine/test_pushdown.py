@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hpctwin.engine import lists
 from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
-from hpctwin.policies import Pushdown, make_policy, pas
+from hpctwin.policies import make_policy, pas
 from tests.examples import examples
 from tests.pushdown_reference import simulate_pushdown
 
@@ -49,9 +50,9 @@ def workloads(draw: st.DrawFn, size: int = 25) -> Workload:
     )
 
 
-def numbers() -> st.SearchStrategy[Pushdown]:
+def numbers() -> st.SearchStrategy[SimpleNamespace]:
     return st.builds(
-        Pushdown,
+        SimpleNamespace,
         parallel=st.sampled_from((2, None, 1, 3)),
         adjacent=st.sampled_from((1, None, 2)),
         places=st.sampled_from((4, 1, 0)),
@@ -65,10 +66,10 @@ def numbers() -> st.SearchStrategy[Pushdown]:
 @settings(max_examples=examples(150))
 @given(workload=workloads(), chosen=numbers())
 def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
-    workload: Workload, chosen: Pushdown
+    workload: Workload, chosen: SimpleNamespace
 ) -> None:
     cluster = Cluster.uniform(nodes=NODES, resources={"cpu": CPU})
-    policy = make_policy(pas(memory=1e6), "pushdown", pushdown=chosen)
+    policy = make_policy(pas(memory=1e6), "pushdown", settings=vars(chosen))
     simulation = Simulation(workload, cluster, policy=policy)
     simulation.advance()
     sim, push = simulation.state, kept_of(simulation.state, "pushdown")

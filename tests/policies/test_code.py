@@ -13,9 +13,8 @@ import pytest
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.cli import main
-from hpctwin.energy.control import find_control
 from hpctwin.errors import PolicyError
-from hpctwin.policies import find_ordering, make_policy, ordering, parse_policy
+from hpctwin.policies import find_ordering, find_power, make_policy, ordering, parse_policy
 from hpctwin.policies.check import check_ordering
 from tests.policies.test_orderings import NOW, job
 
@@ -277,7 +276,7 @@ def test_a_variable_that_is_not_set_on_every_way_through_is_told(tmp_path: Path)
 def test_a_file_that_cannot_be_loaded_is_told(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(text)
-    for find in (find_ordering, find_control):
+    for find in (find_ordering, find_power):
         with pytest.raises(PolicyError, match=r"mine\.py fails when it is loaded"):
             find(f"{path}:order")
 

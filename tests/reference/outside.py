@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.energy import PowerPolicy
 from hpctwin.model import MS_PER_S, Cluster, NodeGroup, PowerCap, State, Workload
+from hpctwin.policies import PowerPolicy
 from tests.reference.nodes import AWAKE
 from tests.reference.power import PoweredSimulation
 

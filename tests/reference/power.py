@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from hpctwin.energy import PowerPolicy
 from hpctwin.model import Cluster, State, to_ms
+from hpctwin.policies import PowerPolicy
 from tests.reference.events import ENDED
 from tests.reference.jobs import Job
 from tests.reference.nodes import (

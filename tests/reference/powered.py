@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpctwin.energy import PowerPolicy
 from hpctwin.model import Cluster, PowerCap, Workload, to_ms
+from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Order, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
@@ -40,6 +40,8 @@ def simulate_powered_reference(
     candidate_order: Order | None = None,
     backfill: str = "easy",
     reservations: int = 1,
+    depth: int = 1000,
+    patience_ms: int = 86_400_000,
     placement: str = "first_fit",
     overrun: str = "terminate",
     expected_ms: list[int] | None = None,
@@ -68,8 +70,8 @@ def simulate_powered_reference(
         candidate_order=candidate_order or order,
         backfill=backfill,
         k=reservations,
-        depth=0,
-        patience=0,
+        depth=depth,
+        patience=patience_ms,
         placement=placement,
         terminate=overrun == "terminate",
         hold=False,

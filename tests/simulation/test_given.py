@@ -33,8 +33,8 @@ def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("workload", "cluster", "error", "told"),
     [
-        (JOBS, 0, ConfigError, "greater than or equal to 1"),
-        (JOBS, -3, ConfigError, "greater than or equal to 1"),
+        (JOBS, 0, ConfigError, "it must be 1 or more"),
+        (JOBS, -3, ConfigError, "it must be 1 or more"),
         (JOBS, 4.5, ConfigError, "4.5 is no cluster: give a Cluster, a number of nodes"),
         (JOBS, True, ConfigError, "is no cluster"),
         (JOBS, None, ConfigError, "None is no cluster"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,10 +12,9 @@ from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpctwin.energy import PowerPolicy
     from hpctwin.model import Cluster, Workload
 
-__all__ = ["ClusterOptions", "PowerOptions", "RunOptions", "Trace", "TraceOptions"]
+__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions"]
 
 
 def _no_option(_: Any, path: Path | None) -> None:
@@ -81,7 +79,7 @@ class ClusterOptions:
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
     """Equal nodes; what the trace says of its machine if left out."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
-    """A cluster's YAML file."""
+    """The machine's file: our YAML, SPARS's platform.json or Batsim's XML."""
 
     def make(self, workload: Workload) -> Cluster:
         """The cluster meant.
@@ -123,87 +121,3 @@ class RunOptions:
             "on_dependency_failure": self.on_dependency_failure,
             "seed": self.seed,
         }
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class PowerOptions:
-    """Node power states, and what energy costs."""
-
-    platform: Annotated[Path | None, Parameter(group="Energy")] = None
-    """What nodes draw in each state: YAML, SPARS's platform.json or Batsim's XML; makes the cluster too."""
-    power: Annotated[str | None, Parameter(group="Energy")] = None
-    """Power policy: none, psus, psas-auto, psas-ipm, or a function in a file, my.py:my_control."""
-    timeout: Annotated[str | None, Parameter(group="Energy")] = None
-    """Nodes idle so long are switched off, such as 20m; never if left out."""
-    deeper: Annotated[tuple[str, ...], Parameter(group="Energy")] = ()
-    """How long in each sleep state before the next one, such as 1h."""
-    keep: Annotated[int, Parameter(group="Energy")] = 0
-    """So many idle nodes of each group stay on."""
-    power_rule: Annotated[Literal["sound", "as-published"], Parameter(group="Energy")] = "sound"
-    """As-published is what SPARS does, without backfilling."""
-    cap: Annotated[str | None, Parameter(group="Energy")] = None
-    """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
-    lower_modes: Annotated[bool, Parameter(group="Energy", negative=())] = False
-    """Lower DVFS modes to fit under the cap."""
-    price: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of electricity prices over time: the summary tells the cost."""
-    carbon: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of carbon intensities over time: the summary tells the emissions."""
-    may_wait: Annotated[str | None, Parameter(group="Energy")] = None
-    """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
-    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
-    """Folder for SPARS's CSV files."""
-
-    @property
-    def given(self) -> bool:
-        """Whether power states are simulated.
-
-        Raises:
-            ConfigError: something is given that needs a platform, and there is none.
-        """
-        if self.platform is not None:
-            return True
-        for option in dataclasses.fields(self):
-            if getattr(self, option.name) != option.default:
-                name = "--" + option.name.replace("_", "-")
-                raise ConfigError(f"{name} needs --platform FILE: what nodes draw in each state")
-        return False
-
-    @property
-    def control(self) -> str | None:
-        """The file and function that switch nodes, if --power names one."""
-        named = self.power is not None and self.power.partition(":")[0].endswith(".py")
-        return self.power if named else None
-
-    def policy(self) -> PowerPolicy:
-        """The power policy.
-
-        Raises:
-            ConfigError, UnknownNameError: it cannot be.
-        """
-        from hpctwin.energy import PowerPolicy
-        from hpctwin.model import parse_duration_s
-
-        kind = self.power or "none"
-        if self.control is not None:
-            kind = "orders"
-        if kind == "none" and self.timeout is not None:
-            raise ConfigError("--timeout needs --power psus, psas-auto or psas-ipm")
-        policy = PowerPolicy(
-            kind,
-            None if self.timeout is None else parse_duration_s(self.timeout),
-            deeper_s=tuple(parse_duration_s(text) for text in self.deeper),
-            keep=self.keep,
-            rule=self.power_rule,
-        )
-        if self.timeout is None:
-            if kind not in ("none", "orders"):
-                raise ConfigError(
-                    f"--power {kind} switches no node off without --timeout: give one, such as "
-                    "--timeout 20m, or --power none to leave all nodes on"
-                )
-            for option, given in (("--deeper", self.deeper), ("--keep", self.keep)):
-                if given:
-                    raise ConfigError(f"{option} needs --timeout: without, no node is switched off")
-        return policy

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
+from cyclopts import Parameter as Option
+
+if TYPE_CHECKING:
+    from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = ["policy_app"]
 
@@ -12,44 +16,58 @@ policy_app = App(name="policy", help="List policies, check one's own.")
 
 
 @policy_app.command(name="list")
-def list_policies(*, json: Annotated[bool, Parameter(negative=())] = False) -> int:
-    """List the orderings, backfills and placements there are.
+def list_policies(*, json: Annotated[bool, Option(negative=())] = False) -> int:
+    """List the orderings, backfills, placements and power policies there are, with what can be set.
 
     Args:
         json: print them as JSON.
     """
-    from importlib import metadata
-
     from rich.console import Console
     from rich.table import Table
 
     from hpctwin.cli.output import print_json
-    from hpctwin.policies import BUILT_IN, Backfill, Placement
-    from hpctwin.policies.lookup import ENTRY_POINTS, MAKERS
+    from hpctwin.policies import BACKFILLS, ORDERINGS, PLACEMENTS, POWERS
 
-    orders = {name: made.summary for name, made in sorted(BUILT_IN.items())}
-    orders |= {name: make().summary for name, make in sorted(MAKERS.items())}
-    orders |= {p.name: f"plug-in: {p.value}" for p in metadata.entry_points(group=ENTRY_POINTS)}
+    kinds: dict[str, Registry[Any]] = {
+        "order": ORDERINGS,
+        "backfill": BACKFILLS,
+        "placement": PLACEMENTS,
+        "power": POWERS,
+    }
     if json:
         print_json(
-            {"order": orders, "backfill": get_args(Backfill), "placement": get_args(Placement)}
-        )
+            {kind: {name: _plain(one) for name, one in sorted(registry.entries().items())}
+             for kind, registry in kinds.items()}
+        )  # fmt: skip
         return 0
-    table = Table("order", "what comes first", box=None, header_style="bold")
-    for name, summary in orders.items():
-        table.add_row(name, summary)
     console = Console()
-    console.print(table)
-    console.print(f"\nbackfill:  {', '.join(get_args(Backfill))}")
-    console.print(f"placement: {', '.join(get_args(Placement))}")
+    for kind, registry in kinds.items():
+        table = Table(kind, "", "settings", box=None, header_style="bold")
+        for name, one in sorted(registry.entries().items()):
+            table.add_row(name, one.help, ", ".join(map(_setting, one.parameters)))
+        console.print(table)
+        console.print()
     console.print(
-        '\nAlso any formula, "-(wait/walltime)**3*nodes", and any function, my.py:my_order.'
+        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left\n"
+        "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as\n"
+        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may be ordering, backfill\n'
+        "or power policy.",
+        highlight=False,
     )
     return 0
 
 
+def _setting(one: Parameter) -> str:
+    return f"{one.name}={one.write(one.default)}"
+
+
+def _plain(one: Entry[Any]) -> dict[str, Any]:
+    settings = {p.name: {"default": p.write(p.default), "help": p.help} for p in one.parameters}
+    return {"help": one.help, "settings": settings}
+
+
 @policy_app.command
-def check(policy: Annotated[str, Parameter(allow_leading_hyphen=True)]) -> int:
+def check(policy: Annotated[str, Option(allow_leading_hyphen=True)]) -> int:
     """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
 
     Args:

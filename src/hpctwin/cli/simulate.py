@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, PowerOptions, RunOptions, Trace, TraceOptions
+from hpctwin.cli.energy_options import EnergyOptions, costs
+from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
 
 if TYPE_CHECKING:
-    from hpctwin.simulation import Simulation
+    from matplotlib.figure import Figure
+
+    from hpctwin.metrics import By
+    from hpctwin.simulation import Result, Simulation
 
 __all__ = ["simulate_command"]
 
@@ -28,7 +32,7 @@ def simulate_command(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
-    energy: PowerOptions = PowerOptions(),  # noqa: B008
+    energy: EnergyOptions = EnergyOptions(),  # noqa: B008
     by: Annotated[
         Literal["size", "walltime", "user", "account", "partition", "state"] | None,
         Parameter(group="Output"),
@@ -55,59 +59,54 @@ def simulate_command(
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
-            name has "queue" or "gantt" in it; with --platform, node states or power drawn if it has
-            "states" or "power".
+            name has "queue" or "gantt" in it; node states or power drawn, if it has "states" or "power" and
+            it is known what nodes draw.
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
         json: print the summary, or the explanation, as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs
-    from hpctwin.errors import ConfigError
-    from hpctwin.policies import make_policy
-
-    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot])
-    policy = make_policy(
-        order, backfill, reservations=reservations, candidates=candidates, placement=placement
-    )
-    if trace.suffix in (".yaml", ".yml"):
-        from hpctwin.cli.simulate_powered import simulate_spars
-
-        if policy.name != "fcfs+easy" or energy != PowerOptions() or run != RunOptions():
-            raise ConfigError(
-                f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
-                "--json go with it"
-            )
-        return simulate_spars(trace, out=out, plot=plot, json=json)
-    if energy.given:
-        from hpctwin.cli.simulate_powered import simulate_powered
-
-        for given, name in ((fairness, "--fairness"), (bool(explain), "--explain")):
-            if given:
-                raise ConfigError(f"{name} is not there together with --platform")
-        return simulate_powered(
-            trace, policy, reading, machine, run, energy, by=by, out=out, plot=plot, json=json
-        )
-
     from hpctwin.cli.output import (
+        check_outputs,
         need_jobs,
         note_doomed,
         note_reading,
         note_rejected,
-        print_json,
         progress_bar,
-        write_result,
     )
+    from hpctwin.errors import ConfigError
+    from hpctwin.policies import make_policy
     from hpctwin.simulation import Simulation
 
+    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot])
+    policy = make_policy(
+        order=order,
+        backfill=backfill,
+        reservations=reservations if reservations != 1 else None,
+        candidates=candidates,
+        placement=placement,
+        power=energy.power,
+    )
+    if trace.suffix in (".yaml", ".yml"):
+        if policy.name != "fcfs+easy" or energy != EnergyOptions() or run != RunOptions():
+            raise ConfigError(
+                f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
+                "--json go with it"
+            )
+        return _simulate_spars(trace, out=out, plot=plot, json=json)
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    cluster = machine.make(workload)
-    options = run.as_dict()
-    gantt = plot is not None and "gantt" in plot.stem
-    simulation = Simulation(workload, cluster, policy=policy, track_nodes=gantt, **options)
+    cluster = energy.machine(machine.make(workload))
+    series, notes = energy.series(workload)
+    options = run.as_dict() | {"begin_s": energy.begins(workload, series)}
+    simulation = Simulation(
+        workload,
+        cluster,
+        policy,
+        track_nodes=_draws(plot, "gantt"),
+        log=bool(series or out or energy.spars_out) or _draws(plot, "states", "power"),
+        **options,
+    )
     note_doomed(simulation)
     if explain:
         _explain(simulation, explain, json)
@@ -116,42 +115,116 @@ def simulate_command(
         result = simulation.run(progress)
     code = note_rejected(result)
     del simulation  # its memory is better used by what follows
-    summary = result.summary()
+    summary = {**result.summary(), **costs(result.energy, series), **notes}
     if fairness:
         from hpctwin.metrics import unfair_delay
         from hpctwin.sweep import fair_starts
 
         with progress_bar("fair start times") as progress:
-            fresh = Simulation(workload, cluster, policy=policy, **options)
+            fresh = Simulation(workload, cluster, policy, **options)
             summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
-    if out is not None:
-        write_result(result, out, options)
-    if plot is not None:
-        from hpctwin.report.accessor import save_figure
+    _show(
+        result, summary, run.as_dict(), by=by, out=out, spars=energy.spars_out, plot=plot, json=json
+    )
+    return code
 
-        save_figure(
-            result.plot.gantt()
-            if gantt
-            else result.plot.queue()
-            if "queue" in plot.stem
-            else result.plot.utilization(),
-            plot,
-        )
-    if json:
-        if by is not None:
-            from hpctwin.metrics import breakdown
 
-            summary["by"] = breakdown(result.jobs, by).to_dicts()
-        print_json(summary)
-        return code
+def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bool) -> int:
+    """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
+    import sys
+
+    from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
+    from hpctwin.energy import read_spars_config
+    from hpctwin.simulation import Simulation
+
+    asked = read_spars_config(path)
+    note_reading(asked.workload)
+    need_jobs(asked.workload)
+    for note in asked.notes:
+        print(note, file=sys.stderr)
+    options = {"overrun": asked.overrun}
+    simulation = Simulation(
+        asked.workload, asked.cluster, asked.policy, overrun=asked.overrun, log=True
+    )
+    with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
+        result = simulation.run(progress)
+    summary = result.summary()
+    _show(result, summary, options, by=None, out=out, spars=asked.output, plot=plot, json=json)
+    return note_rejected(result)
+
+
+def _show(
+    result: Result,
+    summary: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    by: By | None,
+    out: Path | None,
+    spars: Path | None,
+    plot: Path | None,
+    json: bool,
+) -> None:
+    """Write and print what a run gave."""
+    import dataclasses
+
+    from rich.console import Console
+
+    from hpctwin.cli.output import print_json, write_result
     from hpctwin.report import summary_table
-    from hpctwin.report.accessor import breakdown_table
+    from hpctwin.report.accessor import breakdown_table, save_figure
 
+    if result.energy is not None:
+        result = dataclasses.replace(result, jobs=result.energy.jobs)
+    if out is not None:
+        write_result(result, out, options, summary)
+    if result.energy is not None and (out is not None or spars is not None):
+        from hpctwin.energy.outputs import write_energy, write_spars
+
+        if out is not None:
+            write_energy(result.energy, out)
+        if spars is not None:
+            write_spars(result.energy, spars)
+    if plot is not None:
+        save_figure(_figure(result, plot), plot)
+    if json:
+        print_json(summary if by is None else {**summary, "by": _by(result, by)})
+        return
     console = Console()
     console.print(summary_table(summary))
     if by is not None:
         console.print(breakdown_table(result.jobs, by))
-    return code
+
+
+def _draws(plot: Path | None, *words: str) -> bool:
+    """Whether the figure is one that is called so."""
+    return plot is not None and any(word in plot.stem for word in words)
+
+
+def _figure(result: Result, plot: Path) -> Figure:
+    if result.energy is not None:
+        from hpctwin.report.energy import plot_node_states, plot_power
+
+        title = f"{result.workload.name} under {result.policy}"
+        if _draws(plot, "states"):
+            return plot_node_states(result.energy, title=f"Node states, {title}")
+        if _draws(plot, "power"):
+            return plot_power({result.policy: result.energy}, title=f"Power drawn, {title}")
+    draw = result.plot.utilization
+    if _draws(plot, "gantt", "queue"):
+        draw = result.plot.gantt if _draws(plot, "gantt") else result.plot.queue
+    figure: Figure = draw()
+    return figure
+
+
+def _by(result: Result, by: By) -> list[dict[str, Any]]:
+    from hpctwin.metrics import breakdown
+
+    rows = breakdown(result.jobs, by).to_dicts()
+    if result.energy is not None and by in ("user", "account", "partition"):
+        joules = {row[by]: row["energy_j"] for row in result.energy.by(by).iter_rows(named=True)}
+        for row in rows:
+            row["energy_j"] = joules.get(row["bin"])
+    return rows
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:

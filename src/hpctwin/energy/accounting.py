@@ -22,11 +22,8 @@ from hpctwin.energy.modes import (
 from hpctwin.energy.series import Series
 from hpctwin.energy.states import group_of_node, node_watts, nodes_of_group, state_names
 from hpctwin.engine.layout import COMPUTING
-from hpctwin.engine.powered import spent_ms
-from hpctwin.engine.sim import Sim
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster
-from hpctwin.simulation import Result
 
 __all__ = ["Energy", "account"]
 
@@ -39,20 +36,24 @@ class Energy:
     """What a simulation with power states used.
 
     Args:
-        result: the jobs and how they went.
+        table: the jobs and how they went.
+        node_map: where they ran.
         cluster: the nodes.
         spent_ms: time of each node in each state, ms [states, nodes]; the states are those of
             `states.state_names`. Each column sums to the time the simulation has covered.
         log: node, state, start and end in ms of all states each node was in [4, …]; None if not kept.
         changes: of DVFS modes so far. A mode that a node group does not begin in has two states of its own,
             after the others: ``idle:MODE`` and ``computing:MODE``.
+        start_epoch_s: Unix time of time zero; None if not known.
     """
 
-    result: Result
+    table: pl.DataFrame
+    node_map: pl.DataFrame
     cluster: Cluster
     spent_ms: IntArray
     log: IntArray | None
     changes: tuple[ModeChange, ...] = ()
+    start_epoch_s: float | None = None
 
     @cached_property
     def states(self) -> list[str]:
@@ -91,10 +92,9 @@ class Energy:
         """Node-seconds in each state."""
         return dict(zip(self.states, (self.spent_ms.sum(axis=1) / MS_PER_S).tolist(), strict=True))
 
-    def summary(self) -> dict[str, Any]:
-        """The figures of the simulation and of its energy in one flat dict."""
-        figures = self.result.summary()
-        figures |= {
+    def figures(self) -> dict[str, Any]:
+        """Energies, and node-seconds by state, in one flat dict."""
+        figures: dict[str, Any] = {
             "total_energy_j": self.total_j,
             "wasted_energy_j": self.wasted_j,
             "compute_energy_j": float(
@@ -161,8 +161,7 @@ class Energy:
 
     def _of_jobs(self, integral: Callable[[FloatArray], FloatArray]) -> pl.Series:
         """The power of each job's nodes while it ran times the rise of an integral, for each job."""
-        spans = self.result.node_map
-        assert spans is not None
+        spans = self.node_map
         # What still runs counts up to now; what waits for its nodes to be switched on, not at all.
         start = np.minimum(spans["start_s"].to_numpy(), self.now_s)
         end = np.maximum(np.minimum(spans["end_s"].to_numpy(), self.now_s), start)
@@ -174,7 +173,7 @@ class Energy:
             rise = integral(np.clip(end, begin_s, end_s)) - integral(np.clip(start, begin_s, end_s))
             total += (sums[last] - sums[first]) * rise
         used = spans.select("job_id").with_columns(used=pl.Series(total))
-        joined = self.result.jobs.select("job_id").join(
+        joined = self.table.select("job_id").join(
             used.group_by("job_id").agg(pl.col("used").sum()),
             on="job_id",
             how="left",
@@ -217,7 +216,7 @@ class Energy:
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """The jobs with ``energy_j``: what their nodes drew while they ran, lost attempts included."""
-        return self.result.jobs.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))
+        return self.table.with_columns(energy_j=self._of_jobs(lambda time_s: time_s))
 
     def by(self, label: Literal["user", "account", "partition"]) -> pl.DataFrame:
         """Energy of jobs by user, account or partition, the largest first.
@@ -234,14 +233,15 @@ class Energy:
 
 def account(
     cluster: Cluster,
-    sim: Sim,
-    result: Result,
+    spent_ms: IntArray,
+    table: pl.DataFrame,
+    node_map: pl.DataFrame,
     log: IntArray | None,
     changes: tuple[ModeChange, ...] = (),
+    start_epoch_s: float | None = None,
 ) -> Energy:
-    """The accounts at the present instant of a simulation."""
-    spent = spent_ms(sim)[: 2 + 3 * cluster.depths]
+    """The accounts of what was: arguments as of `Energy`, with times and log by state only."""
     if changes:
-        spent = time_by_mode(cluster, changes, spent)
+        spent_ms = time_by_mode(cluster, changes, spent_ms)
         log = None if log is None else split_log(cluster, changes, log)
-    return Energy(result, cluster, spent, log, changes)
+    return Energy(table, node_map, cluster, spent_ms, log, changes, start_epoch_s)

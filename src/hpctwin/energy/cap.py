@@ -8,43 +8,39 @@ with reservations knows when it falls.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from hpctwin.energy.power import PowerPolicy
 from hpctwin.energy.states import node_watts, slowest
 from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster, PowerCap, Workload, to_ms
+from hpctwin.model import MS_PER_S, Cluster, PowerCap, Workload, to_ms
 from hpctwin.model.cap import DAY_S
-from hpctwin.simulation.lower import changes_of
 
-__all__ = ["with_cap", "with_cap_windows"]
+__all__ = ["RESOURCE", "raised_caps", "with_cap"]
 
 RESOURCE = "power_w"
 AFTER_S = 30 * DAY_S
 """Raised caps come back each day until so long after the last submission; then the lowest holds."""
 
 
-def with_cap(
-    workload: Workload, cluster: Cluster, power: PowerPolicy, cap: PowerCap
-) -> tuple[Workload, Cluster]:
+def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[Workload, Cluster]:
     """The jobs with what they draw as a resource, and the cluster with the lowest cap of it.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine; without a cap nothing is added.
+        switched: whether nodes are ever switched off.
 
     Raises:
         ConfigError: the cap cannot be kept, or a job alone is above it; the message names it.
     """
-    if cap.windows and power.kind in ("psus", "psas-auto"):
-        raise ConfigError(
-            f"a cap by time of day does not go with power policy {power.kind!r}, whose plan does not know "
-            "when jobs begin; take psas-ipm"
-        )
+    cap = cluster.cap
+    if cap is None:
+        return workload, cluster
     drawn = node_watts(slowest(cluster) if cap.lower_modes else cluster)
     # Without power management nodes are never anything but idle and computing.
-    rest = drawn[[IDLE]] if power.kind == "none" else np.delete(drawn, COMPUTING, axis=0)
+    rest = np.delete(drawn, COMPUTING, axis=0) if switched else drawn[[IDLE]]
     floor = rest.max(axis=0)
     above = np.maximum(drawn[COMPUTING] - floor, 0.0)
     left = cap.lowest - float(floor.sum())
@@ -70,15 +66,10 @@ def with_cap(
     )
 
 
-def with_cap_windows(
-    known: Mapping[str, npt.NDArray[Any]], cluster: Cluster, workload: Workload, cap: PowerCap
-) -> dict[str, npt.NDArray[Any]]:
-    """What the engine knows, with the times at which the cap is higher than at its lowest."""
-    last_s = float(workload.submit_ms.max(initial=0)) / 1000 + AFTER_S
-    column = len(known["pool"]) + list(cluster.resources).index(RESOURCE)
-    rows = [
-        (to_ms(start), to_ms(end), column, -math.floor(more))
+def raised_caps(cap: PowerCap, workload: Workload) -> list[tuple[int, int, int]]:
+    """Start and end (ms) of the times at which a cap is above its lowest, and by how much, W."""
+    last_s = float(workload.submit_ms.max(initial=0)) / MS_PER_S + AFTER_S
+    return [
+        (to_ms(start), to_ms(end), math.floor(more))
         for start, end, more in cap.raised(workload.start_epoch_s, last_s)
     ]
-    windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])
-    return {**known, "window": windows, "change": changes_of(windows)}

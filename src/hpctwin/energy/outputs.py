@@ -75,7 +75,7 @@ def write_spars(energy: Energy, folder: Path) -> None:
         ),
         "node_log": _node_log(energy, jobs),
         "state_switch": _state_switch(energy),
-        "raw_terminated_log": energy.result.jobs.filter(pl.col("start_s").is_null()).select(
+        "raw_terminated_log": energy.table.filter(pl.col("start_s").is_null()).select(
             "job_id", res="nodes", subtime="submit_s", reqtime="walltime_s", runtime="runtime_s"
         ),
     }
@@ -127,10 +127,8 @@ def _energy_log(energy: Energy) -> pl.DataFrame:
 
 def _jobs(energy: Energy) -> pl.DataFrame:
     """SPARS's job log, by finish time, and ``waiting_time``."""
-    spans = energy.result.node_map
-    assert spans is not None
     nodes = (
-        spans.select(
+        energy.node_map.select(
             "job_id",
             node=pl.int_ranges(pl.col("first_node"), pl.col("first_node") + pl.col("count")),
         )
@@ -139,9 +137,7 @@ def _jobs(energy: Energy) -> pl.DataFrame:
         .group_by("job_id", maintain_order=True)
         .agg(nodes=pl.col("node").cast(pl.String).str.join(" "))
     )
-    ended = energy.result.jobs.filter(
-        pl.col("end_s").is_not_null() & pl.col("start_s").is_not_null()
-    )
+    ended = energy.table.filter(pl.col("end_s").is_not_null() & pl.col("start_s").is_not_null())
     return (
         ended.join(nodes, on="job_id", how="left", maintain_order="left")
         .sort("end_s", "job_id")

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from hpctwin.energy.power import PowerPolicy
 from hpctwin.errors import ConfigError, near
 from hpctwin.formats import read_workload
 from hpctwin.formats.machines import read_cluster
 from hpctwin.model import Cluster, Workload, read_yaml
 from hpctwin.model.yaml_file import located
+from hpctwin.policies import Policy, PowerPolicy, make_policy
 
 __all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
 
@@ -34,9 +34,8 @@ class SparsRun:
 
     Args:
         workload, cluster: read from the files it names.
-        backfill: ``none`` or ``easy``.
-        power: the power policy; the FCFS forms by SPARS's published rule, the EASY forms, whose
-            published rules are not sound, by ours.
+        policy: FCFS with ``none`` or ``easy``; the FCFS forms switch nodes by SPARS's published rule, the
+            EASY forms, whose published rules are not sound, by ours.
         overrun: whether walltimes end jobs.
         output: folder for its CSV files.
         notes: what is left out or done otherwise, a sentence each.
@@ -44,8 +43,7 @@ class SparsRun:
 
     workload: Workload
     cluster: Cluster
-    backfill: str
-    power: PowerPolicy
+    policy: Policy
     overrun: Literal["terminate", "continue"]
     output: Path | None
     notes: tuple[str, ...]
@@ -96,17 +94,17 @@ def read_spars_config(path: str | Path) -> SparsRun:
     if kind == "psus" and timeout == 0:
         timeout = None  # as SPARS takes it
         notes.append("run.timeout 0: SPARS's PSUS takes it for never")
+    power = PowerPolicy(
+        kind,
+        None if timeout is None else float(timeout),
+        rule="sound" if sound else "as-published",
+    )
     start = _start_epoch_s(run.get("start_time", 0), at(("run", "start_time")))
     output = paths.get("output")
     return SparsRun(
         workload=workload if start is None else workload.replace(start_epoch_s=start),
         cluster=cluster,
-        backfill=backfill,
-        power=PowerPolicy(
-            kind,
-            None if timeout is None else float(timeout),
-            rule="sound" if sound else "as-published",
-        ),
+        policy=make_policy("fcfs", backfill, power=power),
         overrun="terminate" if overrun == "terminate" else "continue",
         output=path.parent / output if isinstance(output, str) else None,
         notes=tuple(notes),

@@ -45,6 +45,11 @@ DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 
 PASS = np.int64(6)  # only within: a scheduling pass is due
 
 Int = Annotated[int, "i8"]
+# Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1.
+Count = Annotated[int, "i8", "count"]
+Limit = Annotated[int, "i8", "limit"]
+Millis = Annotated[int, "i8", "ms"]
+Step = Annotated[int, "i8", "step"]
 Small = Annotated[int, "i4"]
 Short = Annotated[int, "i2"]
 Flag = Annotated[int, "i1"]

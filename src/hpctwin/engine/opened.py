@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import KNOWN, LAYOUT, NEVER
+from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, KNOWN, LAYOUT, NEVER
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import new_sim
 
 __all__ = ["arrive_at", "close_arrivals", "come_at", "expect", "forecast_arrays", "like"]
+
+AWAKE_STATES = COMPUTING + 1
 
 IntArray = npt.NDArray[np.int64]
 
@@ -61,7 +63,8 @@ def forecast_arrays(sim: Sim, spare: int, *, one_speed: bool) -> Sim:
         known["pool"] = known["pool"].copy()
         for name, column in speed_columns([1.0]).items():
             known["pool"][name] = column
-    ahead = new_sim(known)
+    states = sim["spent"].shape[1]
+    ahead = new_sim(known, depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0)
     ahead.own("job", "fact", "asks", "by_submit")
     nodes = len(ahead["node"])
     ahead.reshape(

@@ -8,7 +8,7 @@ from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import SWITCHING_OFF, Arrays
 from hpctwin.engine.order import drop_started
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.passes.easy import Easy, pass_easy
+from hpctwin.engine.passes.easy import Numbers, pass_easy
 from hpctwin.engine.passes.first_fit import pass_first_fit
 from hpctwin.engine.passes.none import pass_none
 from hpctwin.engine.rows import SIM
@@ -61,7 +61,7 @@ def stops_while_off(sim: Arrays) -> None:
 
 
 FAULTY = {
-    name: Pass(Kernel(function, types.void(SIM)), numbers=Easy)
+    name: Pass(Kernel(function, types.void(SIM)), numbers=Numbers)
     for name, function in (
         ("three-waiting", three_waiting),
         ("lost-reservation", lost_reservation),

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from hpctwin.energy import Energy, PoweredSimulation, PowerPolicy
-from hpctwin.energy.power import Rule
+from hpctwin.energy import Energy
 from hpctwin.errors import UnknownNameError, WorkloadError
 from hpctwin.experiments.spars_published import TIMEOUTS_S, Cell, published
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Workload
+from hpctwin.policies import PowerPolicy
+from hpctwin.policies.powers import Rule
+from hpctwin.simulation import simulate
 
 __all__ = [
     "BEST",
@@ -148,8 +150,8 @@ def simulate_cell(
         scheduler: one of `SCHEDULERS`, or `BEST`.
         timeout_s: idle so long, a node is switched off; None for never.
         rule: ``sound`` or ``as-published``.
-        fault: one of `hpctwin.energy.power.FAULTS` on top of the sound rule.
-        options: further ones of `PoweredSimulation`.
+        fault: one of `hpctwin.policies.powers.FAULTS` on top of the sound rule.
+        options: further ones of `Simulation`.
 
     Raises:
         UnknownNameError: there is no such scheduler.
@@ -158,9 +160,9 @@ def simulate_cell(
         raise UnknownNameError("scheduler", scheduler, _KNOWN)
     order, backfill, kind = _KNOWN[scheduler]
     power = PowerPolicy(kind, timeout_s, rule=rule, fault=fault)
-    simulation = PoweredSimulation(jobs, MACHINE, order, backfill, power=power, **options)
-    simulation.run()
-    return simulation.energy()
+    energy = simulate(jobs, MACHINE, order, backfill, power=power, **options).energy
+    assert energy is not None
+    return energy
 
 
 def run(

@@ -81,7 +81,7 @@ class FacilityCluster(Settings):
         partition: all jobs go into this partition; those that jobs name if left out.
         max_queued: jobs that may wait here at once.
         max_queued_per_user: of one user.
-        power_w: what a node in use draws, W.
+        power_w: what a node in use draws, W; as the machine says if left out.
         node_hour_price: price of a node hour.
         kwh_price: price of electricity per kWh.
         carbon_g_per_kwh: carbon intensity of electricity, g/kWh: a number, or 24 by hour of the day (UTC).
@@ -129,6 +129,15 @@ class FacilityCluster(Settings):
         if self.machine is None:
             return Cluster.uniform(self.nodes or 1, name=self.name)
         return self.machine.model_copy(update={"name": self.name})
+
+    @property
+    def node_w(self) -> float:
+        """What a node in use draws, W: the mean of all."""
+        if self.power_w or self.machine is None or not self.machine.has_power:
+            return self.power_w
+        groups = self.machine.nodes
+        watts = sum(group.count * group.initial.power_w for group in groups)
+        return watts / self.machine.node_count
 
     def factor_of(self, kind: str) -> float:
         """The factor for a kind of job."""

@@ -105,7 +105,7 @@ class PlacementForecast:
 
 def energy_j(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
     """Energy of nodes in use, J."""
-    return cluster.power_w * nodes * seconds
+    return cluster.node_w * nodes * seconds
 
 
 def price(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
@@ -139,7 +139,7 @@ def carbon_g(
         days, hour = divmod(hours, 24)
         return float(days * whole[24] + whole[hour] + hourly[hour] * rest / HOUR_MS)
 
-    return cluster.power_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
+    return cluster.node_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
 
 
 def _turnaround(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:

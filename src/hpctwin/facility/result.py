@@ -77,7 +77,7 @@ class FacilityResult:
             **{f"jobs_{name}": len(result.jobs) for name, result in self.clusters.items()},
             **{f"utilization_{name}": share for name, share in self._utilization.items()},
             "utilization_spread": self.utilization_spread,
-            "energy_j": self._total(ran, energy_j),
+            "energy_j": self._energy_j(ran),
             "cost": self._total(ran, price),
             "carbon_g": self._carbon_g(ran),
             "decision_ms_mean": _mean(decision),
@@ -139,11 +139,17 @@ class FacilityResult:
             (of(clusters[name], 1, node_s) for name, node_s in by_cluster.iter_rows()), start=0.0
         )
 
+    def _energy_j(self, ran: pl.DataFrame) -> float:
+        """What nodes drew: all of it where power states are simulated, else while they were in use."""
+        known = {name: one.energy for name, one in self.clusters.items() if one.energy is not None}
+        rest = ran.filter(~pl.col("cluster").is_in(list(known)))
+        return self._total(rest, energy_j) + sum(energy.total_j for energy in known.values())
+
     def _carbon_g(self, ran: pl.DataFrame) -> float:
         epoch = self.workload.start_epoch_s or 0.0
         total = 0.0
         for cluster in self.facility.clusters:
-            if not cluster.power_w:
+            if not cluster.node_w:
                 continue
             here = ran.filter(pl.col("cluster") == cluster.name)
             for nodes, start, end in here.select("nodes", "start_s", "end_s").iter_rows():

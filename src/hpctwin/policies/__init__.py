@@ -1,31 +1,35 @@
-"""Orderings, backfills and placements, by name or written by the user."""
+"""Orderings, backfills, placements and power policies, by name or written by the user."""
 
 from hpctwin.policies.adaptive import adaptive, pas, pfm
+from hpctwin.policies.backfills import BACKFILLS
 from hpctwin.policies.formula import formula
-from hpctwin.policies.lookup import MAKERS, OrderingLike, find_ordering, ordering_names
+from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.multifactor import multifactor
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.orderings import BUILT_IN
-from hpctwin.policies.policy import Backfill, Placement, Policy, make_policy, parse_policy
-from hpctwin.policies.settings import Pack, Pushdown
+from hpctwin.policies.placements import PLACEMENTS
+from hpctwin.policies.policy import Policy, PolicyLike, PowerLike, make_policy, parse_policy
+from hpctwin.policies.powers import POWERS, PowerPolicy, find_power
 
 __all__ = [
+    "BACKFILLS",
     "BUILT_IN",
-    "MAKERS",
-    "Backfill",
+    "ORDERINGS",
+    "PLACEMENTS",
+    "POWERS",
     "Ordering",
     "OrderingLike",
-    "Pack",
-    "Placement",
     "Policy",
-    "Pushdown",
+    "PolicyLike",
+    "PowerLike",
+    "PowerPolicy",
     "adaptive",
     "find_ordering",
+    "find_power",
     "formula",
     "make_policy",
     "multifactor",
     "ordering",
-    "ordering_names",
     "parse_policy",
     "pas",
     "pfm",

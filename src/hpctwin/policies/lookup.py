@@ -1,36 +1,58 @@
-"""Finding policies by what a user writes."""
+"""Finding orderings by what a user writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from hpctwin.engine.abi import JobView
-from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
-from hpctwin.model.user_functions import functions_in, load_module, named_in
+from hpctwin.errors import PolicyError, UnknownNameError
 from hpctwin.policies.adaptive import adaptive, pas, pfm
+from hpctwin.policies.files import is_file, load_function
 from hpctwin.policies.formula import formula, is_formula
 from hpctwin.policies.multifactor import multifactor
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.orderings import BUILT_IN
+from hpctwin.policies.registry import Entry, Parameter, Registry
 
-__all__ = ["ENTRY_POINTS", "MAKERS", "find_ordering", "ordering_names"]
+__all__ = ["ENTRY_POINTS", "ORDERINGS", "OrderingLike", "find_ordering"]
 
 ENTRY_POINTS = "hpctwin.orderings"
 """Entry-point group under which installed packages offer orderings."""
 
-MAKERS: dict[str, Callable[..., Ordering]] = {
-    "adaptive": adaptive,
-    "multifactor": multifactor,
-    "pas": pas,
-    "pfm": pfm,
-}
-"""Orderings that take options, by name."""
-
 OrderingLike = str | Ordering | Callable[[float, JobView], float]
+
+
+def _plugins() -> Mapping[str, Entry[Ordering]]:
+    """Orderings that installed packages offer."""
+    return {
+        point.name: Entry(point.name, f"plug-in: {point.value}", partial(_plugin, point))
+        for point in metadata.entry_points(group=ENTRY_POINTS)
+    }
+
+
+ORDERINGS: Registry[Ordering] = Registry("ordering", _plugins)
+"""By name."""
+
+
+def _parameters(maker: Callable[..., Ordering]) -> tuple[Parameter, ...]:
+    """Those of a function that makes orderings: its keywords."""
+    return tuple(
+        Parameter(name, _KINDS.get(type(value), "number"), value)
+        for name, value in (maker.__kwdefaults__ or {}).items()
+    )
+
+
+_KINDS: dict[type, str] = {bool: "flag", str: "text"}
+
+for _made in BUILT_IN.values():
+    ORDERINGS.register(Entry(_made.name, _made.summary, partial(BUILT_IN.get, _made.name)))  # type: ignore[arg-type]
+for _maker in (adaptive, multifactor, pas, pfm):
+    _help = (inspect.getdoc(_maker) or "").partition("\n")[0]
+    ORDERINGS.register(Entry(_maker.__name__, _help, _maker, _parameters(_maker)))
 
 
 def find_ordering(what: OrderingLike) -> Ordering:
@@ -56,61 +78,26 @@ def find_ordering(what: OrderingLike) -> Ordering:
             f"an ordering is {what!r}; it must be a name, a formula, a function or an Ordering"
         )
     text = what.strip()
-    if text in BUILT_IN:
-        return BUILT_IN[text]
-    name, _, options = text.partition(":")
-    if name in MAKERS:
-        return _made(name, options)
-    if name.endswith(".py"):
-        return _from_file(name, options)
+    name, _, details = text.partition(":")
+    if ORDERINGS.has_own(name):
+        return _named(name, details)
+    if is_file(text):
+        whole, found = load_function(text, Ordering, "ordering")
+        return _usable(found, whole)
     if is_formula(text):
         return formula(text)
-    plugins = {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
-    if text in plugins:
-        return _usable(_loaded(plugins[text]), text)
+    if text in ORDERINGS:
+        return ORDERINGS.find(text).make()
     if text in JobView._fields:
         return formula(text)
-    raise UnknownNameError("ordering", text, [*ordering_names(), *plugins])
-
-
-def ordering_names() -> list[str]:
-    """The names of the orderings that come with hpctwin."""
-    return sorted([*BUILT_IN, *MAKERS])
+    raise UnknownNameError("ordering", text, list(ORDERINGS))
 
 
 @lru_cache(maxsize=256)
-def _made(name: str, options: str) -> Ordering:
-    """An ordering that takes options, from ``key=value,key=value``; the same again is not compiled again."""
-    maker = MAKERS[name]
-    known = maker.__kwdefaults__ or {}
-    given: dict[str, Any] = {}
-    for option in filter(None, options.split(",")):
-        key, _, value = (part.strip() for part in option.partition("="))
-        if key not in known:
-            raise UnknownNameError(f"option of {name}", key, known)
-        if isinstance(known[key], str):
-            given[key] = value
-        elif isinstance(known[key], bool):
-            given[key] = value.lower() in ("1", "true", "yes")
-        else:
-            try:
-                given[key] = float(value)
-            except ValueError as error:
-                raise ConfigError(f"{name}: {key}={value!r} is not a number") from error
-    return maker(**given)
-
-
-def _from_file(path: str, name: str) -> Ordering:
-    module = load_module(path)
-    found = {k: v for k, v in vars(module).items() if isinstance(v, Ordering)}
-    if name:
-        return _usable(named_in(module, name, path, found), f"{Path(path).name}:{name}")
-    if len(found) != 1:
-        there = sorted({*found, *functions_in(module)})
-        raise PolicyError(
-            f"{path}: name the ordering, as in {path}:NAME; it has {', '.join(there) or 'none'}"
-        )
-    return _checked(next(iter(found.values())))
+def _named(name: str, details: str) -> Ordering:
+    """An ordering and its options; the same again is not compiled again."""
+    entry = ORDERINGS.find(name)
+    return entry.make(**entry.read(details, "option"))
 
 
 def _checked(made: Ordering) -> Ordering:
@@ -120,15 +107,16 @@ def _checked(made: Ordering) -> Ordering:
     return made
 
 
-def _loaded(plugin: metadata.EntryPoint) -> Any:
+def _plugin(point: metadata.EntryPoint) -> Ordering:
     try:
-        return plugin.load()
+        found: Any = point.load()
     except PolicyError:
         raise
     except (Exception, SystemExit) as error:
         raise PolicyError(
-            f"plug-in {plugin.name!r} ({plugin.value}) fails when it is loaded: {error!r}"
+            f"plug-in {point.name!r} ({point.value}) fails when it is loaded: {error!r}"
         ) from error
+    return _usable(found, point.name)
 
 
 def _usable(what: Any, name: str) -> Ordering:

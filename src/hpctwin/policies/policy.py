@@ -1,45 +1,48 @@
-"""A policy: ordering, backfill and placement together."""
+"""A policy: ordering, backfill, placement and power policy together."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from functools import partial
+from typing import Any
 
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.policies.lookup import OrderingLike, find_ordering, ordering_names
+from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
+from hpctwin.policies.files import is_file
+from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.ordering import Ordering
-from hpctwin.policies.settings import Pack, Pushdown, parse_settings
+from hpctwin.policies.placements import PLACEMENTS
+from hpctwin.policies.powers import PowerPolicy, find_power
 
-__all__ = ["Backfill", "Placement", "Policy", "make_policy", "parse_policy"]
-
-Backfill = Literal["none", "first-fit", "easy", "conservative", "pack", "pushdown"]
-Placement = Literal["first-fit", "best-fit", "contiguous", "random", "spread"]
-
-
-_SETTINGS: dict[str, type[Pack] | type[Pushdown]] = {"pack": Pack, "pushdown": Pushdown}
+__all__ = ["Policy", "PolicyLike", "PowerLike", "make_policy", "parse_policy"]
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Which job comes first, who may pass it, and on which nodes.
+    """Which job comes first, who may pass it, on which nodes, and which nodes are on.
 
     Args:
         order: the ordering.
         backfill: the kind of backfilling.
-        reservations: jobs per partition that EASY protects.
+        settings: those of the backfill that are not as by default: name and value.
         candidates: EASY's ordering of those that may pass; None for the same.
         placement: how nodes are chosen.
-        pack: numbers of ``pack``.
-        pushdown: numbers of ``pushdown``.
+        power: when nodes are switched off and on.
     """
 
     order: Ordering
-    backfill: Backfill = "easy"
-    reservations: int = 1
+    backfill: str = CANDIDATES
+    settings: tuple[tuple[str, Any], ...] = ()
     candidates: Ordering | None = None
-    placement: Placement = "first-fit"
-    pack: Pack = field(default_factory=Pack)
-    pushdown: Pushdown = field(default_factory=Pushdown)
+    placement: str = "first-fit"
+    power: PowerPolicy = field(default_factory=PowerPolicy)
+
+    def setting(self, name: str) -> Any:
+        """A setting of the backfill, whether it was given or not; None if it has none such."""
+        defaults = {one.name: one.default for one in BACKFILLS.find(self.backfill).parameters}
+        return {**defaults, **dict(self.settings)}.get(name)
 
     def compile(self) -> None:
         """Compile the orderings and what the engine runs them with now, rather than at first use.
@@ -56,115 +59,148 @@ class Policy:
             kernel.compiled()
 
     def numbers(self) -> dict[str, int]:
-        """The numbers of all backfills for the engine."""
-        return {
-            "reservations": self.reservations,
-            **self.pack.numbers(),
-            **self.pushdown.numbers(),
-        }
+        """The backfill's settings in the engine's form."""
+        return engine_numbers(self.backfill, dict(self.settings))
 
     @property
     def name(self) -> str:
-        """Short text such as ``wfp+easy``; `parse_policy` reads it."""
-        text = f"{self.order.name}+{self.backfill}"
-        if self.backfill == "easy":
-            text += f":{self.reservations}" if self.reservations != 1 else ""
-            text += f"/{self.candidates.name}" if self.candidates else ""
-        if self.backfill in _SETTINGS:
-            settings = str(getattr(self, self.backfill))
-            text += f":{settings}" if settings else ""
-        return text if self.placement == "first-fit" else f"{text}@{self.placement}"
+        """Short text such as ``wfp+easy@best-fit~psus:20m``; `parse_policy` reads it."""
+        text = f"{self.order.name}+{BACKFILLS.find(self.backfill).text(dict(self.settings))}"
+        text += f"/{self.candidates.name}" if self.candidates else ""
+        text += "" if self.placement == "first-fit" else f"@{self.placement}"
+        return text if self.power == PowerPolicy() else f"{text}~{self.power.name}"
+
+
+PowerLike = str | PowerPolicy | Callable[[Any], Any]
+PolicyLike = str | Policy | Ordering | Callable[..., float]
 
 
 def make_policy(
-    order: OrderingLike = "fcfs",
-    backfill: str = "easy",
+    policy: PolicyLike | None = None,
+    backfill: str | None = None,
     *,
-    reservations: int = 1,
+    order: OrderingLike | None = None,
+    reservations: int | None = None,
     candidates: OrderingLike | None = None,
-    placement: str = "first-fit",
-    pack: Pack | None = None,
-    pushdown: Pushdown | None = None,
+    placement: str | None = None,
+    power: PowerLike | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Policy:
     """Make a policy of what a user writes.
 
     Args:
+        policy: a whole one, or text for `parse_policy`; what is given besides takes its part's place. Or an
+            ordering.
+        backfill: a name (`hpctwin policy list`), with its settings, if any, as in ``pack:patience=12h``; or a
+            function in a file, ``my.py:my_pass``.
         order: see `find_ordering`.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``; the
-            last two with their settings, if any, as in ``pack:patience=12h``.
         reservations: jobs per partition that EASY protects, at least 1.
         candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
         placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
-        pack: numbers of ``pack``; the defaults if left out.
-        pushdown: numbers of ``pushdown``; the paper's if left out.
+        power: see `find_power`.
+        settings: of the backfill, by name.
 
     Raises:
         UnknownNameError: a name is not known.
         ConfigError: a number is out of range, or an option does not go with the backfill.
+        PolicyError: a formula, file or function cannot be used.
     """
-    head, colon, details = backfill.partition(":")
-    if colon and head in _SETTINGS and (pack, pushdown, candidates, reservations) == (
-        None, None, None, 1,
-    ):  # fmt: skip
-        settings = parse_settings(_SETTINGS[head], details)
-        return make_policy(order, head, placement=placement, **{head: settings})  # type: ignore[arg-type]
-    for kind, name, known in (
-        ("backfill", backfill, get_args(Backfill)),
-        ("placement", placement, get_args(Placement)),
-    ):
-        if name not in known:
-            raise UnknownNameError(kind, name, known)
-    if reservations < 1:
-        raise ConfigError(f"reservations is {reservations}, it must be at least 1")
-    if backfill != "easy" and (reservations != 1 or candidates is not None):
-        raise ConfigError(f"reservations and candidates go with backfill 'easy', not {backfill!r}")
-    for name, given in (("pack", pack), ("pushdown", pushdown)):
-        if given is not None and backfill != name:
-            raise ConfigError(f"settings of {name} go with backfill {name!r}, not {backfill!r}")
-    first = find_ordering(order)
-    if backfill == "pushdown" and (first.changes or first.chain):
+    if isinstance(policy, str):
+        # What follows a plus sign need not be looked for if the backfill is given.
+        made = _parsed(policy) if backfill is None else Policy(find_ordering(policy))
+    elif isinstance(policy, Policy):
+        made = policy
+    else:
+        made = Policy(find_ordering("fcfs" if policy is None else policy))
+    changes: dict[str, Any] = {}
+    if order is not None:
+        changes["order"] = find_ordering(order)
+    if backfill is not None:
+        changes |= _backfill(backfill)
+    if settings is not None:
+        name = changes.get("backfill", made.backfill)
+        changes["settings"] = _settings(name, {**dict(made.settings), **settings})
+    if placement is not None:
+        changes["placement"] = PLACEMENTS.find(placement).name
+    if power is not None:
+        changes["power"] = find_power(power)
+    made = dataclasses.replace(made, **changes)
+    if reservations is not None or candidates is not None:
+        if made.backfill != CANDIDATES and (reservations != 1 or candidates is not None):
+            raise ConfigError(
+                f"reservations and candidates go with backfill {CANDIDATES!r}, not {made.backfill!r}"
+            )
+        if made.backfill == CANDIDATES:
+            given = {} if reservations is None else {"reservations": reservations}
+            other = made.candidates if candidates is None else find_ordering(candidates)
+            chosen = _settings(made.backfill, {**dict(made.settings), **given})
+            made = dataclasses.replace(made, settings=chosen, candidates=other)
+    if made.backfill == "pushdown" and (made.order.changes or made.order.chain):
         raise ConfigError(
             f"pushdown gives each job its priority once, when it enters the queue; the scores of "
-            f"{first.name!r} change while jobs wait"
+            f"{made.order.name!r} change while jobs wait"
         )
-    return Policy(
-        order=first,
-        backfill=backfill,  # type: ignore[arg-type]
-        reservations=reservations,
-        candidates=None if candidates is None else find_ordering(candidates),
-        placement=placement,  # type: ignore[arg-type]
-        pack=pack or Pack(),
-        pushdown=pushdown or Pushdown(),
+    return made
+
+
+def _backfill(text: str) -> dict[str, Any]:
+    """The parts of a policy that ``easy:2/sjf`` names."""
+    head, slash, candidates = ("", "", "") if is_file(text) else text.partition("/")
+    name, settings = find_backfill(head or text)
+    if slash and name != CANDIDATES:
+        raise ConfigError(
+            f"reservations and candidates go with backfill {CANDIDATES!r}, not {name!r}"
+        )
+    return {
+        "backfill": name,
+        "settings": _settings(name, settings),
+        "candidates": find_ordering(candidates) if candidates else None,
+    }
+
+
+def _settings(name: str, given: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Those that are not as by default, in their order."""
+    parameters = BACKFILLS.find(name).parameters
+    known = [one.name for one in parameters]
+    for key in given:
+        if key not in known:
+            raise UnknownNameError(f"setting of {name}", key, known)
+    values = {one.name: one.read(given[one.name], name) for one in parameters if one.name in given}
+    return tuple(
+        (p.name, values[p.name])
+        for p in parameters
+        if p.name in values and values[p.name] != p.default
     )
 
 
 def parse_policy(text: str) -> Policy:
-    """Read ``ORDER``, ``ORDER+BACKFILL`` or ``ORDER+BACKFILL@PLACEMENT``.
+    """Read ``ORDER+BACKFILL@PLACEMENT~POWER``; what is left out is fcfs, easy, first-fit and none.
 
-    Details of a backfill follow a colon: ``ORDER+easy:2/sjf``, ``ORDER+pushdown:parallel=any``.
+    Settings follow a colon: ``fcfs+pack:patience=12h~psas-ipm:20m,keep=4``. Those of EASY are the number of
+    reservations and, after a slash, the ordering of candidates: ``fcfs+easy:2/sjf``. The ordering, the
+    backfill and the power policy may be a function in a file: ``my.py:my_function``.
 
     Raises:
         UnknownNameError, ConfigError, PolicyError: see `make_policy`.
     """
-    rest, at, placement = text.rpartition("@")
-    if not at:
-        rest, placement = text, "first-fit"
+    return make_policy(text)
+
+
+def _parsed(text: str) -> Policy:
+    rest, tilde, power = text.rpartition("~")
+    if not tilde:
+        rest, power = text, "none"
+    before, at, placement = rest.rpartition("@")
+    rest = (before if at else rest).strip()
+    made = partial(make_policy, placement=placement.strip() if at else None, power=power)
+    if not rest:
+        return made()
     # The ordering may be a formula with its own plus signs: what follows the last one is a backfill
     # if it is named so, or if it can only be a misspelt one.
     order, plus, tail = rest.rpartition("+")
     head = tail.partition("/")[0].partition(":")[0].strip()
-    if not plus or (head not in get_args(Backfill) and order not in ordering_names()):
-        return make_policy(rest, placement=placement)
-    if head in _SETTINGS:
-        return make_policy(order, tail.strip(), placement=placement)
-    tail, _, candidates = tail.partition("/")
-    backfill, _, count = tail.partition(":")
-    if count and not count.isdigit():
-        raise ConfigError(f"policy {text!r}: {count!r} is not a number of reservations")
-    return make_policy(
-        order,
-        backfill.strip(),
-        reservations=int(count or 1),
-        candidates=candidates or None,
-        placement=placement,
-    )
+    if not plus and head in BACKFILLS and head not in ORDERINGS:
+        return made(backfill=rest)
+    if not plus or not (head in BACKFILLS or order in ORDERINGS or is_file(tail)):
+        return made(order=rest)
+    return made(order=order, backfill=tail.strip())

@@ -52,7 +52,7 @@ def plot_node_states(
     shown = (start < last) & (end > start_s)
     if nodes is not None:
         shown &= node < nodes
-    scale = TimeScale.of(last - start_s, energy.result.workload.start_epoch_s)
+    scale = TimeScale.of(last - start_s, energy.start_epoch_s)
     figure = new_figure(4.6)
     ax = figure.subplots()
     ax.set_title(title)
@@ -90,7 +90,7 @@ def plot_power(energies: Mapping[str, Energy], *, title: str = "Power drawn") ->
     last = 0.0
     curves = {name: energy.power_over_time() for name, energy in energies.items()}
     last = max(float(times[-1]) for times, _ in curves.values())
-    scale = TimeScale.of(last, next(iter(energies.values())).result.workload.start_epoch_s)
+    scale = TimeScale.of(last, next(iter(energies.values())).start_epoch_s)
     for number, (name, (times, watts)) in enumerate(curves.items()):
         ax.step(
             scale.at(times),

@@ -220,7 +220,7 @@ class _Story:
     def kept_by(self) -> str:
         """What may keep it back if nothing is short."""
         policy = self.simulation.policy
-        limit = policy.pushdown.parallel
+        limit = policy.setting("parallel")
         running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
             return f"no more than {limit} jobs may run"

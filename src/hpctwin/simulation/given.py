@@ -1,4 +1,4 @@
-"""What a user may give for a workload and a machine, made into one."""
+"""What a user may give for a workload, a machine and numbers of jobs, made into one."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model import Cluster, Workload
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["as_cluster", "as_workload"]
+from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+
+__all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks"]
 
 
 def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
@@ -50,3 +53,60 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     raise ConfigError(
         f"{given!r:.60} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"
     )
+
+
+def _of_jobs(given: npt.ArrayLike, workload: Workload, name: str) -> npt.NDArray[np.float64]:
+    numbers = np.asarray(given, np.float64)
+    if numbers.shape != (len(workload),):
+        raise ConfigError(
+            f"{name} has shape {numbers.shape}, it must be ({len(workload)},): one per job"
+        )
+    return numbers
+
+
+def expected_ms(
+    expected_s: npt.ArrayLike | None, workload: Workload
+) -> npt.NDArray[np.int64] | None:
+    """How long each job is expected to run, ms [jobs].
+
+    Raises:
+        ConfigError: there is not one time for each job, or one is no length.
+    """
+    if expected_s is None:
+        return None
+    expected = _of_jobs(expected_s, workload, "expected_s")
+    if not np.isfinite(expected).all() or (expected <= 0).any():
+        raise ConfigError("expected_s must be finite and above 0 for every job")
+    ms: npt.NDArray[np.int64] = np.rint(expected * MS_PER_S).astype(np.int64)
+    return ms
+
+
+def risks(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
+    """The predicted probability that each job fails [jobs].
+
+    Raises:
+        ConfigError: there is not one for each job, or one is no probability.
+    """
+    if risk is None:
+        return None
+    given = _of_jobs(risk, workload, "risk")
+    if not ((given >= 0) & (given <= 1)).all():
+        raise ConfigError("risk must be a probability, 0 to 1, for every job")
+    return given
+
+
+def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int64]:
+    """When jobs may begin, ms [jobs].
+
+    Raises:
+        ConfigError: there is not one time for each job, or one is no time.
+    """
+    begin = _of_jobs(begin_s, workload, "begin_s")
+    wrong = np.flatnonzero(~(begin * MS_PER_S < NEVER_MS))
+    if len(wrong):
+        row = int(wrong[0])
+        raise ConfigError(
+            f"job {workload.job_id[row]}: begin_s is {begin[row]:g}, it must be a finite number"
+        )
+    ms: npt.NDArray[np.int64] = np.rint(np.maximum(begin, 0.0) * MS_PER_S).astype(np.int64)
+    return ms

@@ -10,10 +10,11 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, forecast_arrays, like
-from hpctwin.engine.passes import find_pass
 from hpctwin.engine.state import choose_pass
-from hpctwin.errors import ConfigError, SimulationError, WorkloadError
+from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
+from hpctwin.simulation.powered import pass_of
+from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
 
@@ -38,7 +39,7 @@ class OpenSimulation:
 
     Raises:
         WorkloadError: jobs depend on each other.
-        ConfigError: the policy's backfill is ``pack`` or ``pushdown``, which no forecast knows.
+        ConfigError: there are no forecasts for such a machine and policy.
     """
 
     def __init__(
@@ -50,11 +51,7 @@ class OpenSimulation:
                 f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
                 "simulation one by one"
             )
-        if simulation.policy.backfill in ("pack", "pushdown"):
-            raise ConfigError(
-                f"cluster {simulation.cluster.name!r}: there are no forecasts under backfill "
-                f"{simulation.policy.backfill!r}; take none, first-fit, easy or conservative"
-            )
+        check_forecasts(simulation.cluster, simulation.policy)
         self.simulation = simulation
         self.size = len(workload)
         self._cancel = simulation.state["job"]["cancel"].copy()
@@ -63,7 +60,7 @@ class OpenSimulation:
         self.oracle = runtime_ms is None
         # What is expected of a job's length does not depend on where it runs.
         self._ahead = forecast_arrays(simulation.state, spare, one_speed=not self.oracle)
-        choose_pass(self._ahead, find_pass(simulation.policy.backfill))
+        choose_pass(self._ahead, pass_of(simulation.policy))
         self.runtime_ms: IntArray = self._ahead["job"]["runtime"][: self.size]
         self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:
@@ -240,6 +237,7 @@ class OpenSimulation:
             self._decided = policy
             rules = policy["rules"].copy()
             rules["outage_horizon"] = NEVER_MS
+            rules["log"] = 0
             self._ahead.decide(**{**policy, "rules": rules})
 
     def result(self) -> Result:

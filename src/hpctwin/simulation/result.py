@@ -11,10 +11,12 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.attached import Attached
+from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, State, Workload
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.powered import accounts
 from hpctwin.simulation.rejected import why_rejected
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Result:
         policy: the policy's name.
         engine_s: seconds spent in the engine.
         instants: event times worked off.
+        energy: time and energy of nodes, jobs, users and accounts, if it is known what nodes draw.
     """
 
     jobs: pl.DataFrame
@@ -51,6 +54,7 @@ class Result:
     policy: str
     engine_s: float
     instants: int
+    energy: Energy | None = None
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""
@@ -65,6 +69,7 @@ class Result:
             "policy": self.policy,
             **self._figures,
             **why,
+            **({} if self.energy is None else self.energy.figures()),
             "engine_s": self.engine_s,
             "instants": self.instants,
         }
@@ -97,18 +102,24 @@ def make_result(simulation: Simulation) -> Result:
     workload = simulation.workload
     sim = simulation.state
     jobs = sim["state"]
+    cluster = simulation.cluster
     state = jobs["phase"].copy()
     state[state == layout.UNSUBMITTED] = layout.PENDING
     lost = sim["lost"][: sim.clock.lost]
+    table = job_frame(
+        workload,
+        eligible=jobs["eligible"],
+        start=jobs["start"],
+        end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
+        state=state,
+        requeues=jobs["requeues"].astype(np.int64),
+    )
+    node_map = _node_map(workload, sim) if len(sim["node"]) else None
+    energy = None
+    if cluster.has_power and node_map is not None:
+        energy = accounts(simulation, table, node_map)
     return Result(
-        jobs=job_frame(
-            workload,
-            eligible=jobs["eligible"],
-            start=jobs["start"],
-            end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
-            state=state,
-            requeues=jobs["requeues"].astype(np.int64),
-        ),
+        jobs=table,
         lost=pl.DataFrame(
             {
                 "job_id": workload.job_id[lost["job"]],
@@ -118,12 +129,13 @@ def make_result(simulation: Simulation) -> Result:
             }
         ),
         capacity=capacity_over_time(sim, simulation.outages_so_far()),
-        node_map=_node_map(workload, sim) if len(sim["node"]) else None,
+        node_map=node_map,
         workload=workload,
-        cluster=simulation.cluster,
+        cluster=cluster,
         policy=simulation.policy.name,
         engine_s=simulation.engine_s,
         instants=int(sim.clock.instants),
+        energy=energy,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,17 +14,19 @@ import numpy as np
 import polars as pl
 
 from hpctwin._version import __version__
+from hpctwin.energy.modes import ModeChange
 from hpctwin.engine.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation.powered import Outside
 
 if TYPE_CHECKING:
     from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["load", "save"]
 
-_FORMAT = 3
+_FORMAT = 4
 
 S = TypeVar("S", bound="Simulation")
 
@@ -50,12 +54,16 @@ def save(simulation: Simulation, path: Path) -> None:
         ],
         "drawn": simulation.drawn,
         "engine_s": simulation.engine_s,
+        "log": simulation.log,
+        "outside": _outside_as_plain(simulation.outside),
     }
     arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state.state().items()}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
     arrays["expected_ms"] = expected
     arrays["risk"] = simulation.state["fact"]["risk"]
+    for number, change in enumerate(simulation.outside.changes):
+        arrays[f"spent_ms_{number}"] = change.spent_ms
     with write_atomically(path) as file:
         np.savez_compressed(file, **arrays)
 
@@ -82,11 +90,13 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
             f"this is {__version__} with format {_FORMAT}"
         )
     try:
-        was = policy or parse_policy(about["policy"])
+        was = parse_policy(about["policy"])
     except HpctwinError as error:
-        raise SimulationError(
-            f"{path}: its policy {about['policy']!r} cannot be found again; give policy="
-        ) from error
+        if policy is None:
+            raise SimulationError(
+                f"{path}: its policy {about['policy']!r} cannot be found again; give policy="
+            ) from error
+        was = policy
     made = cls(
         Workload.from_frame(frame, name=about["workload"]),
         Cluster.model_validate(about["cluster"]),
@@ -96,9 +106,36 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         expected_s=arrays["expected_ms"] / 1000,
         risk=arrays["risk"],
         track_nodes=about["track_nodes"],
+        log=about["log"],
     )
+    outside = _outside_of_plain(about["outside"], arrays)
     node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
-    made.restore(state, (node, start, end), about["drawn"], about["engine_s"])
+    made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
     if policy is not None and policy.name != about["policy"]:
         return made.fork(policy)
     return made
+
+
+def _outside_as_plain(outside: Outside) -> dict[str, Any]:
+    return {
+        "changes": [[change.time_ms, change.group, change.mode] for change in outside.changes],
+        "work": [
+            [job, at, todo.numerator, todo.denominator] for job, (at, todo) in outside.work.items()
+        ],
+        "asked": outside.asked,
+        "again_s": outside.again_s,
+        "last_s": outside.last_s,
+    }
+
+
+def _outside_of_plain(plain: dict[str, Any], arrays: Mapping[str, Any]) -> Outside:
+    return Outside(
+        changes=tuple(
+            ModeChange(time_ms, group, mode, arrays[f"spent_ms_{number}"])
+            for number, (time_ms, group, mode) in enumerate(plain["changes"])
+        ),
+        work={job: (at, Fraction(over, under)) for job, at, over, under in plain["work"]},
+        asked=plain["asked"],
+        again_s=plain["again_s"],
+        last_s=plain["last_s"],
+    )

@@ -4,66 +4,54 @@ from __future__ import annotations
 
 import math
 import os
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import layout
-from hpctwin.engine.passes import Pass, find_pass
+from hpctwin.energy.cap import with_cap
+from hpctwin.engine.begin import hold_until
 from hpctwin.engine.sim import Sim, single
-from hpctwin.engine.state import choose_pass, more_outages, more_room, new_sim
-from hpctwin.errors import ConfigError, PolicyError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
-from hpctwin.policies import Ordering, OrderingLike, Policy, make_policy
-from hpctwin.simulation.given import as_cluster, as_workload
-from hpctwin.simulation.interruptible import run_interruptible
+from hpctwin.engine.speeds import speed_columns
+from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
+from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.policies import Ordering, OrderingLike, Policy, PolicyLike, PowerLike, make_policy
+from hpctwin.policies.placements import PLACEMENTS, needs_nodes
+from hpctwin.simulation import powered
+from hpctwin.simulation.advance import Outcome, advance_engine
+from hpctwin.simulation.control import advance_controlled
+from hpctwin.simulation.fitting import ModeFitting
+from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
+from hpctwin.simulation.refusals import check_together
 from hpctwin.simulation.result import Result, make_result
-
-if TYPE_CHECKING:
-    from hpctwin.engine.power_passes import PowerPass
 
 __all__ = ["Simulation", "simulate"]
 
-_PLACEMENT = {
-    "first-fit": layout.FIRST_FIT,
-    "best-fit": layout.BEST_FIT,
-    "contiguous": layout.CONTIGUOUS,
-    "random": layout.RANDOM,
-    "spread": layout.SPREAD,
-}
-
-
-SLICE_S = 0.02
-"""So long the engine runs, about, before Python has its turn."""
-MANY_WAITING = 500
-"""With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
-
 
 class Simulation:
-    """One workload on one cluster under one policy.
+    """One workload on one machine under one policy.
 
     Args:
         workload: the jobs, or the path of a trace.
-        cluster: the machine, a number of equal nodes, or the path of a YAML file.
-        order: ordering; see `hpctwin.policies.find_ordering` for what can be written.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
-        reservations: jobs per partition that EASY protects.
-        candidates: EASY's ordering of those that may pass; the same if left out.
-        placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
-        policy: all of these in one, instead.
+        cluster: the machine, a number of equal nodes, or the path of a machine's file. Where it is known what
+            its nodes draw, they have power states.
+        policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering.
+        backfill, order, reservations, candidates, placement, power, settings: parts of it, in place of its
+            own; see `hpctwin.policies.make_policy`.
         overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: what becomes of a job whose ``afterok`` cannot come true.
         expected_s: what the scheduler expects each job to run, seconds [jobs]; the walltimes if left out.
         risk: predicted probability that each job fails [jobs], for orderings that use it; 0 if left out.
-        track_nodes: whether nodes have identity, for a map of who ran where; always so with node
-            failures and placements other than first and best fit.
+        begin_s: jobs wait in any case until then, seconds [jobs]; see `hpctwin.energy.cheapest_begins`.
+        track_nodes: whether nodes have identity, for a map of who ran where; always so with power states,
+            node failures and placements other than first and best fit.
+        log: whether to keep each node's past power states, for the node log, costs and charts.
         seed: of random placement.
 
     Raises:
@@ -74,30 +62,37 @@ class Simulation:
         self,
         workload: Workload | str | os.PathLike[str],
         cluster: Cluster | int | str | os.PathLike[str],
-        order: OrderingLike = "fcfs",
-        backfill: str = "easy",
+        policy: PolicyLike | None = None,
+        backfill: str | None = None,
         *,
-        reservations: int = 1,
+        order: OrderingLike | None = None,
+        reservations: int | None = None,
         candidates: OrderingLike | None = None,
-        placement: str = "first-fit",
-        policy: Policy | None = None,
+        placement: str | None = None,
+        power: PowerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
         overrun: Literal["terminate", "continue"] = "terminate",
         on_dependency_failure: Literal["cancel", "hold"] = "cancel",
         expected_s: npt.ArrayLike | None = None,
         risk: npt.ArrayLike | None = None,
+        begin_s: npt.ArrayLike | None = None,
         track_nodes: bool = False,
+        log: bool = False,
         seed: int = 0,
     ) -> None:
-        workload, cluster = as_workload(workload), as_cluster(cluster)
-        self.workload = workload
-        self.cluster = cluster
-        self.policy = policy or make_policy(
-            order,
+        self.workload = workload = as_workload(workload)
+        self.cluster = cluster = as_cluster(cluster)
+        self.policy = make_policy(
+            policy,
             backfill,
+            order=order,
             reservations=reservations,
             candidates=candidates,
             placement=placement,
+            power=power,
+            settings=settings,
         )
+        check_together(cluster, self.policy)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
@@ -107,28 +102,26 @@ class Simulation:
         failures = cluster.failures
         self.tracked = (
             track_nodes
+            or cluster.has_power
             or bool(failures.outages)
             or failures.mtbf is not None
-            or self.policy.placement not in ("first-fit", "best-fit")
+            or needs_nodes(self.policy.placement)
         )
         self.overrun = overrun
         self.on_dependency_failure = on_dependency_failure
+        self.log = log and cluster.has_power
         self.engine_s = 0.0
-        jobs_and_machine = lower(
-            workload,
-            cluster,
-            expected_ms=_expected_ms(expected_s, workload),
-            risk=_risk(risk, workload),
-            tracked=self.tracked,
-        )
-        self._sim = self._new_sim(jobs_and_machine, seed)
-        self.drawn = 0
+        self.outside = powered.Outside()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
+        self._sim = self._new_sim(
+            expected_ms(expected_s, workload), risks(risk, workload), begin_s, seed
+        )
+        self.drawn = 0
         self._outages: list[Outages] = []
         self._add_outages(recorded_outages(cluster))
-        self._broken: str | None = None
-        self._slice = 64
-        self._stopped = False
+        self.broken: str | None = None
+        self.slice = 64
+        self.stopped = False
         self._decided: dict[str, npt.NDArray[Any]] | None = None
 
     @property
@@ -159,9 +152,7 @@ class Simulation:
         progress(1.0)
         return self.result()
 
-    def advance(
-        self, until_s: float | None = None, *, instants: int | None = None
-    ) -> Literal["done", "reached", "stepped"]:
+    def advance(self, until_s: float | None = None, *, instants: int | None = None) -> Outcome:
         """Go on until a time (its events included), for so many instants, or to the end.
 
         Args:
@@ -173,103 +164,38 @@ class Simulation:
             instants were used up.
 
         Raises:
-            PolicyError: the ordering gave something that is not a number, or failed.
-            SimulationError: the simulation had failed before.
+            PolicyError: the ordering or the control function failed, or gave what cannot be.
+            SimulationError: the simulation had failed before; or jobs wait, and the control function left all
+                they need switched off.
         """
-        if self._broken:
-            raise SimulationError(f"this simulation cannot go on: {self._broken}")
-        until = NEVER_MS if until_s is None else to_ms(until_s)
-        from hpctwin.engine.kernel import advance
-
-        self.decided()
-        begin = time.perf_counter()
-        first = int(self._sim.clock.instants)
-        while True:
-            if self._stopped:
-                raise SimulationError("this simulation was stopped from another thread")
-            left = self._slice
-            if instants is not None:
-                left = min(left, first + instants - int(self._sim.clock.instants))
-            entered = time.perf_counter()
-            call = partial(advance, self._sim.address, until, left)
-            interrupted = False
-            try:
-                if self._may_take_long(until):
-                    code, interrupted = run_interruptible(call)
-                else:
-                    code = call()
-            except KeyboardInterrupt:
-                self._broken = "it was interrupted in the middle of an instant"
-                raise
-            except Exception as error:
-                self._broken = f"the ordering failed: {error!r}"
-                raise PolicyError(
-                    f"ordering {self.policy.order.name!r} failed: {error!r}"
-                ) from error
-            if interrupted:
-                raise KeyboardInterrupt
-            if code == layout.NEED_ROOM:
-                self._make_room()
-            elif code == layout.NEED_OUTAGES:
-                self._draw_outages()
-                self.decided()
-            elif code == layout.STEPPED and self._sliced(first, instants):
-                took = time.perf_counter() - entered
-                if took < SLICE_S / 2:
-                    self._slice *= 2
-                elif took > 2 * SLICE_S:
-                    self._slice = max(1, self._slice // 2)
-            else:
-                break
-        self.engine_s += time.perf_counter() - begin
-        if code == layout.NOT_A_NUMBER:
-            job = self.workload.job_id[self._sim.clock.bad_job]
-            self._broken = "the ordering gave something that is not a number"
-            raise PolicyError(
-                f"ordering {self.policy.order.name!r} gave NaN for job {job} at {self.now_s:g} s; "
-                "it must give a number for every waiting job"
+        cap, control = self.cluster.cap, self.policy.power.control
+        if cap is not None and cap.lower_modes:
+            return ModeFitting(cap, self).advance(
+                partial(advance_engine, self), until_s=until_s, instants=instants
             )
-        names: dict[int, Literal["done", "reached", "stepped"]] = {
-            layout.DONE: "done",
-            layout.REACHED: "reached",
-            layout.STEPPED: "stepped",
-        }
-        return names[code]
+        if control is not None:
+            return advance_controlled(
+                self, control, partial(advance_engine, self), until_s=until_s, instants=instants
+            )
+        return advance_engine(self, until_s, instants=instants)
 
     def stop(self) -> None:
         """Have `advance` end soon in whatever thread it runs; the simulation cannot go on."""
-        self._stopped = True
+        self.stopped = True
 
-    def _may_take_long(self, until: int) -> bool:
-        """Whether so many jobs will wait that a single pass may take long."""
-        clock = self._sim.clock
-        arrived, waiting = int(clock.arrived), int(clock.queued)
-        coming = min(arrived + MANY_WAITING, int(clock.arrival_end)) - 1
-        if waiting >= MANY_WAITING:
-            return True
-        if coming < arrived:
-            return False
-        last = int(self._sim["by_submit"][coming])
-        return (
-            coming - arrived + 1 + waiting >= MANY_WAITING
-            and int(self._sim["job"]["submit"][last]) <= until
-        )
-
-    def _sliced(self, first: int, instants: int | None) -> bool:
-        """Whether the kernel came back only for Python to have its turn."""
-        clock = self._sim.clock
-        job = int(clock.stop_job)
-        if job >= 0 and layout.RUNNING <= self.column("phase")[job] < layout.UNSUBMITTED:
-            return False
-        return instants is None or int(clock.instants) - first < instants
-
-    def fork(self, policy: Policy | None = None, *, arrivals: bool = True) -> Self:
+    def fork(self, policy: Policy | str | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
 
         Args:
             policy: what the copy goes on under; the same if left out.
             arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
+
+        Raises:
+            ConfigError: the policy does not go with the machine.
         """
+        if policy is not None:
+            policy = make_policy(policy)
+            check_together(self.cluster, policy)
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._sim = self._sim.fork()
@@ -278,7 +204,52 @@ class Simulation:
             twin._sim.clock.arrival_end = twin._sim.clock.arrived
         if policy is not None:
             twin._change_policy(policy)
+        if self.cluster.has_power and powered.untouched(self._sim):
+            # A pass now would come before the events of the first instant.
+            clock = twin._sim.clock
+            clock.pass_due = 0
+            clock.timer = powered.first_timeout(
+                twin._sim["sleep"], self.cluster.depths, int(clock.now)
+            )
         return twin
+
+    @property
+    def node_states(self) -> list[str]:
+        """The power state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
+        return powered.node_states(self)
+
+    @property
+    def modes(self) -> list[str]:
+        """The DVFS mode each node group is in."""
+        return powered.modes_of(self.cluster, self.outside)
+
+    def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
+        """Switch nodes on and off now.
+
+        Args:
+            on: numbers of nodes that are asleep.
+            off: numbers of nodes that are idle.
+
+        Raises:
+            SimulationError: a node is in another state, is not there, or has no sleep state.
+        """
+        powered.switch(self, on=on, off=off)
+
+    def set_mode(self, group: str, mode: str) -> None:
+        """Put the nodes of a group into another DVFS mode now; jobs on them go on at its speed.
+
+        What is left of a job takes as much longer as its slowest node has become slower, to the
+        millisecond, rounded up. Its walltime stays as it is.
+
+        Args:
+            group: name of a node group.
+            mode: name of one of its modes.
+
+        Raises:
+            UnknownNameError: there is no such group or mode.
+            SimulationError: there is a power cap, which counts with the modes at the beginning.
+        """
+        powered.set_mode(self, group, mode)
 
     def run_until_started(self, row: int) -> float | None:
         """Run until the job in a row of the workload has started; its start in seconds, or None."""
@@ -333,10 +304,22 @@ class Simulation:
         return expected
 
     def restore(
-        self, state: Mapping[str, npt.NDArray[Any]], outages: Outages, drawn: int, engine_s: float
+        self,
+        state: Mapping[str, npt.NDArray[Any]],
+        outages: Outages,
+        drawn: int,
+        engine_s: float,
+        outside: powered.Outside,
     ) -> None:
         """Go on from a state that was read from a file."""
         self._sim.put_state(state)
+        self.outside = outside
+        if outside.changes:
+            pool = self._sim["pool"].copy()
+            speeds = powered.speeds(self, dict(enumerate(self.modes)))
+            for name, column in speed_columns(speeds).items():
+                pool[name] = column
+            self._sim.know(pool=pool)
         self._outages = [outages]
         self.drawn = drawn
         if self.cluster.failures.mtbf is not None:
@@ -390,38 +373,52 @@ class Simulation:
 
         return load(cls, Path(path), policy)
 
-    def _new_sim(self, known: Mapping[str, npt.NDArray[Any]], seed: int) -> Sim:
-        sim = new_sim(known, seed=seed)
-        choose_pass(sim, self._pass())
+    def _new_sim(
+        self,
+        expected: npt.NDArray[np.int64] | None,
+        risk: npt.NDArray[np.float64] | None,
+        begin_s: npt.ArrayLike | None,
+        seed: int,
+    ) -> Sim:
+        cluster, power = self.cluster, self.policy.power
+        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
+        known = lower(workload, machine, expected_ms=expected, risk=risk, tracked=self.tracked)
+        depths = 0
+        if cluster.has_power:
+            known = powered.power_known(known, machine, workload, power, known["pool_of"])
+            depths = max(cluster.depths, 1)
+        sim = new_sim(known, seed=seed, depths=depths, waits=begin_s is not None)
+        if begin_s is not None:
+            hold_until(sim, begins_ms(begin_s, self.workload))
+        choose_pass(sim, powered.pass_of(self.policy))
+        if cluster.has_power:
+            sim.clock.timer = powered.first_timeout(sim["sleep"], depths)
         return sim
-
-    def _pass(self) -> Pass:
-        return find_pass(self.policy.backfill)
-
-    def _power_pass(self) -> PowerPass | None:
-        """What switches nodes; None where they have no power states."""
-        return None
 
     def decided(self) -> dict[str, npt.NDArray[Any]]:
         """The policy in the engine's form; the same object as long as it is the same."""
         from hpctwin.engine.kernel import hooks
 
         if self._decided is None:
-            found = self._pass()
+            found = powered.pass_of(self.policy)
+            numbers: dict[str, float] = {**self.policy.numbers()}
+            switching = None
+            if self.cluster.has_power:
+                numbers |= powered.power_numbers(self.cluster)
+                switching = powered.power_pass_of(self.policy.power)
             self._decided = {
                 "rules": single("rules", self._rules().items()),
-                "hooks": hooks(*self._compiled(), found, self._power_pass()),
-                "numbers": self._numbers(found),
+                "hooks": hooks(*self._compiled(), found, switching),
+                "numbers": found.settings(numbers),
             }
             self._sim.decide(**self._decided)
         return self._decided
 
-    def _numbers(self, found: Pass) -> npt.NDArray[np.int64]:
-        numbers: npt.NDArray[np.int64] = found.settings(self.policy.numbers())
-        return numbers
-
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
+        """Give the engine more room for what it notes and plans."""
         more_room(self._sim)
+        if self.log:
+            more_log(self._sim)
 
     def _compiled(self) -> tuple[Any, Any]:
         order = self.ordering.compiled
@@ -437,9 +434,9 @@ class Simulation:
     def _rules(self) -> dict[str, Any]:
         """The fields of `engine.layout.Rules`."""
         order, candidates = self.ordering, self.policy.candidates
-        return {
+        rules = {
             "pools": self._sim.pools,
-            "placement": _PLACEMENT[self.policy.placement],
+            "placement": PLACEMENTS.find(self.policy.placement).make(),
             "terminate": self.overrun == "terminate",
             "hold_dependents": self.on_dependency_failure == "hold",
             "requeue": self.cluster.failures.then == "requeue",
@@ -447,23 +444,28 @@ class Simulation:
             "own_candidates": candidates is not None,
             "fairshare": order.fairshare or (candidates is not None and candidates.fairshare),
             "chains": order.chain,
-            "in_order": self._pass().in_order,
+            "in_order": powered.pass_of(self.policy).in_order,
             "outage_horizon": self._horizon,
             "machine_nodes": self.cluster.node_count,
             "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
         }
+        if self.cluster.has_power:
+            rules |= powered.power_rules(self.cluster, self.policy, log=self.log)
+        return rules
 
     def _change_policy(self, policy: Policy) -> None:
         from hpctwin.engine.kernel import reorder
 
-        if policy.placement not in ("first-fit", "best-fit") and not len(self._sim["node"]):
+        if needs_nodes(policy.placement) and not len(self._sim["node"]):
             raise SimulationError(
                 f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy
         self._decided = None
-        choose_pass(self._sim, self._pass())
+        choose_pass(self._sim, powered.pass_of(policy))
+        if self.cluster.has_power:
+            powered.change_power(self._sim, self.cluster, policy.power)
         # The new policy has its say at once, and the old one's reservations are void.
         self._sim.clock.pass_due = 1
         self._sim.clock.timer = NEVER_MS
@@ -472,7 +474,8 @@ class Simulation:
         self.decided()
         reorder(self._sim.address)
 
-    def _draw_outages(self) -> None:
+    def draw_outages(self) -> None:
+        """Draw the node failures of the next stretch of time."""
         outages, self._horizon = drawn_outages(self.cluster, self.drawn)
         self._decided = None
         self.drawn += 1
@@ -487,49 +490,21 @@ class Simulation:
 def simulate(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
-    order: OrderingLike = "fcfs",
-    backfill: str = "easy",
+    policy: PolicyLike | None = None,
+    backfill: str | None = None,
     **options: Any,
 ) -> Result:
-    """Simulate a workload on a cluster to the end.
+    """Simulate a workload on a machine to the end.
 
     Args:
         workload: the jobs, or the path of a trace.
-        cluster: the machine, a number of equal nodes, or the path of a YAML file.
-        order: ordering: a name, a formula, a function; see `hpctwin.policies.find_ordering`.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``pushdown``.
+        cluster: the machine, a number of equal nodes, or the path of a machine's file.
+        policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering: a
+            name, a formula, a function.
+        backfill: in place of the policy's own: see `hpctwin.policies.make_policy`.
         options: further arguments of `Simulation`.
 
     Raises:
         ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
     """
-    return Simulation(workload, cluster, order, backfill, **options).run()
-
-
-def _expected_ms(
-    expected_s: npt.ArrayLike | None, workload: Workload
-) -> npt.NDArray[np.int64] | None:
-    if expected_s is None:
-        return None
-    expected = np.asarray(expected_s, np.float64)
-    if expected.shape != (len(workload),):
-        raise ConfigError(
-            f"expected_s has shape {expected.shape}, it must be ({len(workload)},): one per job"
-        )
-    if not np.isfinite(expected).all() or (expected <= 0).any():
-        raise ConfigError("expected_s must be finite and above 0 for every job")
-    ms: npt.NDArray[np.int64] = np.rint(expected * MS_PER_S).astype(np.int64)
-    return ms
-
-
-def _risk(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
-    if risk is None:
-        return None
-    given = np.asarray(risk, np.float64)
-    if given.shape != (len(workload),):
-        raise ConfigError(
-            f"risk has shape {given.shape}, it must be ({len(workload)},): one per job"
-        )
-    if not ((given >= 0) & (given <= 1)).all():
-        raise ConfigError("risk must be a probability, 0 to 1, for every job")
-    return given
+    return Simulation(workload, cluster, policy, backfill, **options).run()

@@ -116,7 +116,7 @@ def present(
     order = np.lexsort((rank, submit_ms))
     running_ids = {job.spec.id for job in runs}
     workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, running_ids)
-    cluster = _with_reservations(_at_one_speed(machine), nodes, reservations, runs, now_s)
+    cluster = _with_reservations(_as_expected(machine), nodes, reservations, runs, now_s)
     simulation = Simulation(workload, cluster, policy=policy)
     place = np.argsort(order)
     number = {node.name: i for i, node in enumerate(nodes)}
@@ -291,12 +291,19 @@ def _dependencies(
     )
 
 
-def _at_one_speed(machine: Cluster) -> Cluster:
-    """What is expected of a job is expected on this cluster: no speed is to be applied again."""
-    if all(group.speed_at_first == 1 for group in machine.nodes):
+def _as_expected(machine: Cluster) -> Cluster:
+    """The machine at one speed, without power states.
+
+    What is expected of a job is expected on this cluster, so no speed is to be applied again; and nodes
+    that a resource manager switches on and off count as being there.
+    """
+    plain = {"speed": 1.0, "modes": {}, "mode": "", "sleep": ()}
+    if machine.cap is None and all(
+        group.speed == 1.0 and not group.modes for group in machine.nodes
+    ):
         return machine
-    groups = tuple(group.model_copy(update={"speed": 1.0}) for group in machine.nodes)
-    return machine.model_copy(update={"nodes": groups})
+    groups = tuple(group.model_copy(update=plain) for group in machine.nodes)
+    return machine.model_copy(update={"nodes": groups, "cap": None})
 
 
 def _one_job_a_node(

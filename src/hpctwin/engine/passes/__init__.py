@@ -1,22 +1,38 @@
 """The scheduling passes: each a module here, which registers itself.
 
-A module ``my_pass.py`` holds a `Pass` called ``PASS``; policies name it ``my-pass``. Nothing else need be
-touched. A pass from elsewhere is added by `register`.
+A module ``my_pass.py`` holds a `Pass` called ``PASS``; policies name it ``my-pass``. The first line of its
+text tells what it does, and a class ``Numbers`` in it what a policy may set: names, units, defaults and, as
+comments, what they mean. Nothing else need be touched. A pass from elsewhere is added by `register`.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+from hpctwin.engine import layout
 
 if TYPE_CHECKING:
     from hpctwin.engine.jit import Kernel
     from hpctwin.engine.sim import Sim
 
-__all__ = ["Pass", "find_pass", "kept_of", "pass_names", "register"]
+__all__ = [
+    "About",
+    "Number",
+    "Pass",
+    "about",
+    "find_pass",
+    "kept_of",
+    "made_of",
+    "pass_names",
+    "register",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +95,16 @@ def register(name: str, found: Pass) -> Pass:
     return found
 
 
+def made_of(function: Callable[..., None]) -> Pass:
+    """The pass that a function ``(sim) -> None`` is, which keeps nothing and has nothing to set."""
+    from numba import types
+
+    from hpctwin.engine.jit import Kernel
+    from hpctwin.engine.rows import SIM
+
+    return Pass(Kernel(function, types.void(SIM)))
+
+
 def kept_of(sim: Sim, name: str) -> Any:
     """What a pass keeps of each job, as a table of its record.
 
@@ -97,6 +123,80 @@ def pass_names() -> list[str]:
     """The names of all passes."""
     here = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
     return sorted({*here, *_REGISTERED})
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a policy may set.
+
+    Args:
+        name: what it is called.
+        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, or ``step`` (ms, 1
+            or more).
+        default: its value if it is not set.
+        help: what it means.
+    """
+
+    name: str
+    unit: str
+    default: int
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class About:
+    """What can be told of a pass.
+
+    Args:
+        help: a line.
+        numbers: what a policy may set.
+    """
+
+    help: str
+    numbers: tuple[Number, ...]
+
+
+@lru_cache(maxsize=64)
+def about(name: str) -> About:
+    """What can be told of a pass; for one of this folder nothing is compiled, and Numba is not loaded.
+
+    Raises:
+        KeyError: there is no such pass.
+    """
+    if name in _REGISTERED and importlib.util.find_spec(_module(name)) is None:
+        record = _REGISTERED[name].numbers
+        hints = {} if record is None else get_type_hints(record, include_extras=True)
+        return About(
+            (record.__doc__ or "" if record else "").partition("\n")[0],
+            tuple(Number(f, _unit(h), getattr(record, f, 0)) for f, h in hints.items()),
+        )
+    spec = importlib.util.find_spec(_module(name))
+    source = None if spec is None else getattr(spec.loader, "get_source")(spec.name)  # noqa: B009
+    if source is None:
+        raise KeyError(name)
+    tree = ast.parse(source)
+    help, _, _ = (ast.get_docstring(tree) or "").partition("\n")
+    return About(help, tuple(_numbers(tree, source.splitlines())))
+
+
+def _numbers(tree: ast.Module, lines: list[str]) -> Iterator[Number]:
+    """The fields of the class ``Numbers``."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Numbers":
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                    default = 0 if field.value is None else ast.literal_eval(field.value)
+                    hint = getattr(layout, ast.unparse(field.annotation))
+                    told = lines[field.lineno - 1].partition("#")[2].strip()
+                    yield Number(field.target.id, _unit(hint), default, told)
+
+
+def _unit(hint: Any) -> str:
+    return str((*get_args(hint), "number")[2])
+
+
+def _module(name: str) -> str:
+    return f"{__name__}.{name.replace('-', '_')}" if name.replace("-", "").isalnum() else "-"
 
 
 def find_pass(name: str) -> Pass:

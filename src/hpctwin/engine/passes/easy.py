@@ -12,7 +12,7 @@ from hpctwin.engine.counting import (
     pass_sorted,
 )
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays, Int
+from hpctwin.engine.layout import Arrays, Count
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
@@ -20,16 +20,16 @@ from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_now
 
-__all__ = ["PASS", "Easy", "pass_easy"]
+__all__ = ["PASS", "Numbers", "pass_easy"]
 
 
-class Easy:
+class Numbers:
     """What a policy may set."""
 
-    reservations: Int  # jobs per partition that are protected
+    reservations: Count = 1  # jobs per partition that are protected
 
 
-settings = view(Easy)
+settings = view(Numbers)
 
 
 @jit
@@ -104,4 +104,4 @@ def pass_easy(sim: Arrays) -> None:
             pass_planned(reservations, sim)
 
 
-PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Easy)
+PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers)

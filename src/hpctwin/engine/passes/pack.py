@@ -12,7 +12,7 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays, Int
+from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays, Count, Int, Millis
 from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
@@ -26,8 +26,10 @@ __all__ = ["PASS", "Numbers", "Own"]
 class Numbers:
     """What a policy may set."""
 
-    depth: Int  # so many jobs are compared
-    patience: Int  # ms; who has waited so long is protected
+    depth: Count = 1000  # so many jobs, the first in order, are compared for what is free
+    patience: Millis = (
+        86_400_000  # a job that has waited so long since it was eligible is protected
+    )
 
 
 class Own:

@@ -11,7 +11,7 @@ import numpy as np
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays, Int
+from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays, Count, Int, Limit, Millis, Step
 from hpctwin.engine.lists import (
     ASIDE,
     FRESH,
@@ -41,13 +41,14 @@ __all__ = ["PASS", "Numbers", "Own"]
 class Numbers:
     """What a policy may set."""
 
-    parallel: Int  # jobs that run at once; 0 for any number
-    adjacent: Int  # places between two that run at once; 0 for any
-    places: Int  # down so many
-    attempts: Int  # after more of them into the waiting queue
-    every: Int  # cycles from one look at the waiting queue to the next
-    interval: Int  # ms from cycle to cycle
-    promotion: Int  # ms of a dependant's runtime for one place up; 0 for none
+    # The defaults are those of the PAS paper (§III and §IV).
+    parallel: Limit = 2  # so many jobs run at once
+    adjacent: Limit = 1  # only jobs at most so many places apart in priority run at once
+    places: Int = 4  # a blocked job goes down so many
+    attempts: Int = 3  # after more than so many times it goes into the waiting queue
+    every: Count = 4  # the waiting queue is looked at in every so many-th cycle
+    interval: Step = 1  # time from cycle to cycle
+    promotion: Millis = 1  # a dependant's runtime that lifts a job by one place; 0: none
 
 
 class Own:

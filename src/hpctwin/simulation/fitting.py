@@ -12,9 +12,10 @@ from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.engine.powered import state_rows
 from hpctwin.model import PowerCap
 from hpctwin.model.cap import DAY_S
+from hpctwin.simulation.powered import put_into_mode
 
 if TYPE_CHECKING:
-    from hpctwin.energy.simulation import PoweredSimulation
+    from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["ModeFitting"]
 
@@ -29,7 +30,7 @@ class ModeFitting:
         simulation: that is advanced.
     """
 
-    def __init__(self, cap: PowerCap, simulation: PoweredSimulation) -> None:
+    def __init__(self, cap: PowerCap, simulation: Simulation) -> None:
         self._cap = cap
         self._simulation = simulation
         groups = simulation.cluster.nodes
@@ -48,7 +49,7 @@ class ModeFitting:
 
         Args:
             advance: advances without choosing.
-            until_s: as of `PoweredSimulation.advance`.
+            until_s: as of `Simulation.advance`.
             instants: as there.
         """
         self._fit()
@@ -82,4 +83,6 @@ class ModeFitting:
                 drawn += float(idle[number] * mode.idle + busy[number] * mode.power_w)
             if drawn <= limit:
                 break
-        simulation.put_into_modes(modes)
+        for number, (old, new) in enumerate(zip(simulation.modes, modes, strict=True)):
+            if old != new:
+                put_into_mode(simulation, number, new)

@@ -1,0 +1,109 @@
+"""Options of what energy costs, and what comes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpctwin.energy import Energy, Series
+    from hpctwin.model import Cluster, Workload
+
+__all__ = ["EnergyOptions"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class EnergyOptions:
+    """Power states, caps, and what energy costs."""
+
+    power: Annotated[str | None, Parameter(group="Energy")] = None
+    """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file, my.py:my_control."""
+    cap: Annotated[str | None, Parameter(group="Energy")] = None
+    """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
+    lower_modes: Annotated[bool, Parameter(group="Energy", negative=())] = False
+    """Lower DVFS modes to fit under the cap."""
+    price: Annotated[Path | None, Parameter(group="Energy")] = None
+    """CSV of electricity prices over time: the summary tells the cost."""
+    carbon: Annotated[Path | None, Parameter(group="Energy")] = None
+    """CSV of carbon intensities over time: the summary tells the emissions."""
+    may_wait: Annotated[str | None, Parameter(group="Energy")] = None
+    """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
+    spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
+    """Folder for SPARS's CSV files."""
+
+    def machine(self, cluster: Cluster) -> Cluster:
+        """The machine with the cap that is given.
+
+        Raises:
+            ConfigError: it is not known what its nodes draw, and something is given that needs it.
+        """
+        from hpctwin.model import PowerCap
+
+        if not cluster.has_power:
+            for option in dataclasses.fields(self):
+                if option.name != "power" and getattr(self, option.name) != option.default:
+                    name = "--" + option.name.replace("_", "-")
+                    raise ConfigError(
+                        f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
+                        "with 'modes' in each node group (docs/energy.md)"
+                    )
+        cap = cluster.cap
+        if self.cap is not None:
+            cap = PowerCap.parse(self.cap)
+        if self.lower_modes and cap is None:
+            raise ConfigError("--lower-modes needs --cap: what to fit under")
+        if cap is not None and self.lower_modes:
+            cap = dataclasses.replace(cap, lower_modes=True)
+        return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
+
+    def series(self, workload: Workload) -> tuple[dict[str, Series], dict[str, str]]:
+        """Price and carbon intensity with time zero where the workload's is, and how that was found."""
+        from hpctwin.energy import Series
+
+        found, notes = {}, {}
+        for name, path in (("price", self.price), ("carbon", self.carbon)):
+            if path is not None:
+                found[name], how = Series.read(path).aligned(workload.start_epoch_s)
+                notes[f"{name}_aligned"] = f"by {how}"
+        return found, notes
+
+    def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
+        """When each job may begin, if they may wait."""
+        import numpy as np
+
+        from hpctwin.energy import cheapest_begins
+        from hpctwin.model import parse_duration_s
+
+        if self.may_wait is None:
+            return None
+        if not series:
+            raise ConfigError("--may-wait needs --price or --carbon: what to wait for")
+        seconds = parse_duration_s(self.may_wait)
+        if not seconds >= 0:
+            raise ConfigError(f"--may-wait is {self.may_wait!r}, it must be 0 or more")
+        return cheapest_begins(
+            workload.submit_ms / 1000,
+            workload.walltime_ms / 1000,
+            np.full(len(workload), seconds),
+            next(iter(series.values())),
+        )
+
+
+def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:
+    """What the energy cost, and emitted."""
+    found: dict[str, float] = {}
+    if energy is None:
+        return found
+    if "price" in series:
+        unit = series["price"].unit.lower() or "currency"
+        found[f"cost_{unit}"] = energy.cost(series["price"])
+    if "carbon" in series:
+        found["emissions_kg"] = energy.cost(series["carbon"]) / 1000
+    return found

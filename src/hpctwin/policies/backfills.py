@@ -1,0 +1,102 @@
+"""Backfills: who may pass the first in order. Each is a scheduling pass of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from hpctwin.engine.passes import Number, Pass, about, made_of, pass_names, register
+from hpctwin.errors import PolicyError
+from hpctwin.model.units import MS_PER_S, to_ms
+from hpctwin.policies.files import is_file, load_function, split_file
+from hpctwin.policies.registry import Entry, Parameter, Registry
+
+__all__ = ["BACKFILLS", "CANDIDATES", "engine_numbers", "find_backfill"]
+
+CANDIDATES = "easy"
+"""The backfill whose candidates may have an ordering of their own."""
+
+_KIND = {
+    "count": "whole",
+    "number": "whole",
+    "limit": "limit",
+    "ms": "duration",
+    "step": "duration",
+}
+
+
+def _parameter(one: Number) -> Parameter:
+    kind = _KIND[one.unit]
+    least = {"count": 1.0, "limit": 1.0, "step": 1 / MS_PER_S}.get(one.unit, 0.0)
+    default: Any = one.default
+    if kind == "duration":
+        default = one.default / MS_PER_S
+    if kind == "limit" and one.default == 0:
+        default = None
+    return Parameter(one.name, kind, default, least, help=one.help)
+
+
+@lru_cache(maxsize=64)
+def _entry(name: str) -> Entry[dict[str, Any]]:
+    told = about(name)
+    parameters = tuple(_parameter(one) for one in told.numbers)
+    only = parameters[0].name if len(parameters) == 1 else ""
+    return Entry(name, told.help, dict, parameters, only)
+
+
+class _Passes(Mapping[str, Entry[dict[str, Any]]]):
+    """Entries made when they are asked for: that reads the pass's source."""
+
+    def __getitem__(self, name: str) -> Entry[dict[str, Any]]:
+        return _entry(name)
+
+    def __iter__(self) -> Any:
+        return iter(pass_names())
+
+    def __len__(self) -> int:
+        return len(pass_names())
+
+
+BACKFILLS: Registry[dict[str, Any]] = Registry("backfill", _Passes)
+"""By name; made, each is its settings."""
+
+
+def find_backfill(text: str) -> tuple[str, dict[str, Any]]:
+    """The name of a backfill, and its settings.
+
+    Args:
+        text: a name with its settings, as in ``pack:patience=12h``; or a function or pass in a file, as in
+            ``my.py:my_pass``.
+
+    Raises:
+        UnknownNameError, ConfigError, PolicyError: there is none such.
+    """
+    text = text.strip()
+    if is_file(text):
+        found, details = _own_pass(text), split_file(text)[2]
+    else:
+        found, _, details = text.partition(":")
+    return found, BACKFILLS.find(found).read(details)
+
+
+def _own_pass(text: str) -> str:
+    """Register the `Pass`, or the function ``(sim) -> None``, that a file has; its name."""
+    name, found = load_function(text, Pass, "backfill", default="PASS")
+    if not isinstance(found, Pass):
+        if not callable(found):
+            raise PolicyError(f"{name} is {type(found).__name__}, not a function or a Pass")
+        found = made_of(found)
+    register(name, found)
+    return name
+
+
+def engine_numbers(name: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Settings in the engine's form: durations in ms, 0 for any."""
+    numbers = {}
+    for one in BACKFILLS.find(name).parameters:
+        value = settings.get(one.name, one.default)
+        if one.kind == "duration":
+            value = to_ms(value)
+        numbers[one.name] = 0 if value is None else int(value)
+    return numbers

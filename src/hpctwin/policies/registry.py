@@ -1,0 +1,231 @@
+"""Registries: what there is of each kind, by name, with its parameters and a line about it.
+
+What lists, checks, documents and reads policies looks here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model.units import MS_PER_S, parse_duration_s, to_ms
+
+__all__ = ["Entry", "Parameter", "Registry", "exact_duration"]
+
+T = TypeVar("T")
+
+ANY = ("any", "unlimited")
+NEVER = "never"
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Something that can be set.
+
+    Args:
+        name: what it is called.
+        kind: ``duration`` (seconds), ``timeout`` (seconds, or never), ``durations``, ``whole``, ``limit``
+            (a whole number, or any), ``number``, ``flag``, ``word`` or ``text``.
+        default: its value if it is not set.
+        least: the smallest value of a number; of a duration in seconds.
+        known: the words that there are.
+        help: what it means.
+    """
+
+    name: str
+    kind: str
+    default: Any = None
+    least: float = 0
+    known: tuple[str, ...] = ()
+    help: str = ""
+
+    def read(self, given: Any, of: str) -> Any:
+        """The value that is meant.
+
+        Args:
+            given: text or a value.
+            of: whose parameter it is, for messages.
+
+        Raises:
+            ConfigError, UnknownNameError: it is no such value.
+        """
+        text = given.strip() if isinstance(given, str) else given
+        value = self._read(text, of)
+        if not self._fits(value):
+            raise ConfigError(f"{of}: {self.name} is {given!r}, it must be {self._must()}")
+        return value
+
+    def _read(self, given: Any, of: str) -> Any:
+        if self.kind in ("limit", "timeout") and (given is None or given in (*ANY, NEVER)):
+            return None
+        if self.kind == "durations":
+            parts = given.split("/") if isinstance(given, str) else given
+            return tuple(parse_duration_s(part) for part in parts)
+        if self.kind in ("duration", "timeout"):
+            return parse_duration_s(given)
+        if self.kind == "flag":
+            return given if isinstance(given, bool) else given.lower() in ("1", "true", "yes")
+        if self.kind == "word":
+            if given is not None and given not in self.known:
+                raise UnknownNameError(f"{self.name} of {of}", given, self.known)
+            return given
+        if self.kind in ("whole", "limit") and isinstance(given, str):
+            if given.isdigit():
+                return int(given)
+            raise ConfigError(
+                f"{of}: {given!r} is not a number of {self.name}; it must be {self._must()}"
+            )
+        if self.kind == "number" and isinstance(given, str):
+            try:
+                return float(given)
+            except ValueError as error:
+                raise ConfigError(f"{of}: {self.name}={given!r} is not a number") from error
+        return given
+
+    def _fits(self, value: Any) -> bool:
+        if self.kind in ("limit", "timeout") and value is None:
+            return True
+        if self.kind == "durations":
+            return all(0 <= one < 1e12 for one in value)
+        if self.kind in ("duration", "timeout"):
+            return 0 <= value < 1e12 and to_ms(value) >= self.least * MS_PER_S
+        if self.kind in ("whole", "limit"):
+            return isinstance(value, int) and not isinstance(value, bool) and value >= self.least
+        return True
+
+    def _must(self) -> str:
+        if self.kind in ("duration", "durations", "timeout"):
+            least = f"{self.least * MS_PER_S:g} ms" if self.least else "0 s"
+            return f"at least {least}"
+        more = ", or any" if self.kind == "limit" else ""
+        return f"a whole number, at least {self.least:g}{more}"
+
+    def write(self, value: Any) -> str:
+        """The text that `read` reads."""
+        if value is None:
+            return NEVER if self.kind == "timeout" else ANY[0]
+        if self.kind in ("duration", "timeout"):
+            return exact_duration(value)
+        if self.kind == "durations":
+            return "/".join(exact_duration(one) for one in value)
+        if self.kind == "flag":
+            return "yes" if value else "no"
+        return f"{value!r}" if isinstance(value, float) else str(value)
+
+
+def exact_duration(seconds: float) -> str:
+    """A duration that reads back to the millisecond: ``20m``, ``1500ms``."""
+    ms = to_ms(seconds)
+    unit, size = next(one for one in _UNITS if ms % one[1] == 0)
+    return f"{ms // size}{unit}" if ms else "0s"
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One of a kind.
+
+    Args:
+        name: what it is called.
+        help: one line about it.
+        make: of its parameters, by name.
+        parameters: what can be set.
+        first: the one that may be given without its name, before all others.
+    """
+
+    name: str
+    help: str
+    make: Callable[..., T]
+    parameters: tuple[Parameter, ...] = ()
+    first: str = ""
+
+    def text(self, values: Mapping[str, Any], always: tuple[str, ...] = ()) -> str:
+        """``name:key=value,…`` with what differs from the defaults.
+
+        Args:
+            values: of the parameters.
+            always: those that are told even so.
+        """
+        told = []
+        for one in self.parameters:
+            value = values.get(one.name, one.default)
+            if value != one.default or one.name in always:
+                told.append(
+                    one.write(value) if one.name == self.first else f"{one.name}={one.write(value)}"
+                )
+        return self.name + (":" + ",".join(told) if told else "")
+
+    def read(self, text: str, kind: str = "setting") -> dict[str, Any]:
+        """Read ``value,key=value,…``.
+
+        Args:
+            text: so written.
+            kind: what parameters are called in messages.
+
+        Raises:
+            UnknownNameError: there is no such parameter.
+            ConfigError: a value is not right, or is there twice.
+        """
+        if text and not self.parameters:
+            raise ConfigError(f"{self.name!r} has no settings; it is written without {text!r}")
+        by_name = {one.name: one for one in self.parameters}
+        given: dict[str, Any] = {}
+        for number, part in enumerate(filter(None, text.split(","))):
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals and number == 0 and self.first and key not in by_name:
+                key, value = self.first, key
+            if key not in by_name:
+                raise UnknownNameError(f"{kind} of {self.name}", key, by_name)
+            if key in given:
+                raise ConfigError(f"{self.name}: {key} is given twice")
+            given[key] = by_name[key].read(value, self.name)
+        return given
+
+
+class Registry(Generic[T]):
+    """What there is of one kind.
+
+    Args:
+        kind: what it is, for messages: ``ordering``, ``backfill`` ….
+        more: gives further entries, which are looked for when they are needed.
+    """
+
+    def __init__(self, kind: str, more: Callable[[], Mapping[str, Entry[T]]] | None = None) -> None:
+        self.kind = kind
+        self._own: dict[str, Entry[T]] = {}
+        self._more = more
+
+    def register(self, entry: Entry[T]) -> Entry[T]:
+        """Let policies name it."""
+        self._own[entry.name] = entry
+        return entry
+
+    def entries(self) -> dict[str, Entry[T]]:
+        """All, by name."""
+        return {**self._further(), **self._own}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._further(), *self._own}))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._further()
+
+    def has_own(self, name: str) -> bool:
+        """Whether it was registered, and is not one of those that are looked for."""
+        return name in self._own
+
+    def _further(self) -> Mapping[str, Entry[T]]:
+        return {} if self._more is None else self._more()
+
+    def find(self, name: str) -> Entry[T]:
+        """The entry of a name.
+
+        Raises:
+            UnknownNameError: there is none; the message has the nearest and all there are.
+        """
+        found = self._own.get(name) or self._further().get(name)
+        if found is None:
+            raise UnknownNameError(self.kind, name, list(self))
+        return found

@@ -1,0 +1,116 @@
+"""Advancing a simulation: the engine runs slice by slice, so that Python has its turn."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from hpctwin.engine import layout
+from hpctwin.errors import PolicyError, SimulationError
+from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.simulation.interruptible import run_interruptible
+
+if TYPE_CHECKING:
+    from hpctwin.simulation.simulation import Simulation
+
+__all__ = ["Outcome", "advance_engine"]
+
+Outcome = Literal["done", "reached", "stepped"]
+
+SLICE_S = 0.02
+"""So long the engine runs, about, before Python has its turn."""
+MANY_WAITING = 500
+"""With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+
+_NAMES: dict[int, Outcome] = {
+    layout.DONE: "done",
+    layout.REACHED: "reached",
+    layout.STEPPED: "stepped",
+}
+
+
+def advance_engine(
+    simulation: Simulation, until_s: float | None = None, *, instants: int | None = None
+) -> Outcome:
+    """Let the engine go on; arguments, result and errors as of `Simulation.advance`."""
+    if simulation.broken:
+        raise SimulationError(f"this simulation cannot go on: {simulation.broken}")
+    until = NEVER_MS if until_s is None else to_ms(until_s)
+    from hpctwin.engine.kernel import advance
+
+    sim = simulation.state
+    simulation.decided()
+    begin = time.perf_counter()
+    first = int(sim.clock.instants)
+    while True:
+        if simulation.stopped:
+            raise SimulationError("this simulation was stopped from another thread")
+        left = simulation.slice
+        if instants is not None:
+            left = min(left, first + instants - int(sim.clock.instants))
+        entered = time.perf_counter()
+        call = partial(advance, sim.address, until, left)
+        interrupted = False
+        try:
+            if _may_take_long(simulation, until):
+                code, interrupted = run_interruptible(call)
+            else:
+                code = call()
+        except KeyboardInterrupt:
+            simulation.broken = "it was interrupted in the middle of an instant"
+            raise
+        except Exception as error:
+            simulation.broken = f"the ordering failed: {error!r}"
+            raise PolicyError(
+                f"ordering {simulation.policy.order.name!r} failed: {error!r}"
+            ) from error
+        if interrupted:
+            raise KeyboardInterrupt
+        if code == layout.NEED_ROOM:
+            simulation.make_room()
+        elif code == layout.NEED_OUTAGES:
+            simulation.draw_outages()
+            simulation.decided()
+        elif code == layout.STEPPED and _sliced(simulation, first, instants):
+            took = time.perf_counter() - entered
+            if took < SLICE_S / 2:
+                simulation.slice *= 2
+            elif took > 2 * SLICE_S:
+                simulation.slice = max(1, simulation.slice // 2)
+        else:
+            break
+    simulation.engine_s += time.perf_counter() - begin
+    if code == layout.NOT_A_NUMBER:
+        job = simulation.workload.job_id[sim.clock.bad_job]
+        simulation.broken = "the ordering gave something that is not a number"
+        raise PolicyError(
+            f"ordering {simulation.policy.order.name!r} gave NaN for job {job} at {simulation.now_s:g} s; "
+            "it must give a number for every waiting job"
+        )
+    return _NAMES[code]
+
+
+def _may_take_long(simulation: Simulation, until: int) -> bool:
+    """Whether so many jobs will wait that a single pass may take long."""
+    sim = simulation.state
+    clock = sim.clock
+    arrived, waiting = int(clock.arrived), int(clock.queued)
+    coming = min(arrived + MANY_WAITING, int(clock.arrival_end)) - 1
+    if waiting >= MANY_WAITING:
+        return True
+    if coming < arrived:
+        return False
+    last = int(sim["by_submit"][coming])
+    return (
+        coming - arrived + 1 + waiting >= MANY_WAITING and int(sim["job"]["submit"][last]) <= until
+    )
+
+
+def _sliced(simulation: Simulation, first: int, instants: int | None) -> bool:
+    """Whether the kernel came back only for Python to have its turn."""
+    clock = simulation.state.clock
+    job = int(clock.stop_job)
+    if job >= 0 and layout.RUNNING <= simulation.column("phase")[job] < layout.UNSUBMITTED:
+        return False
+    return instants is None or int(clock.instants) - first < instants

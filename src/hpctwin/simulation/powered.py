@@ -1,0 +1,309 @@
+"""Nodes with power states: what the engine is told of them, what is done to them, accounts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy.accounting import Energy, account
+from hpctwin.energy.cap import RESOURCE, raised_caps
+from hpctwin.energy.modes import ModeChange
+from hpctwin.energy.states import group_of_node, nodes_of_group, state_names
+from hpctwin.engine import layout
+from hpctwin.engine.passes import Pass, find_pass
+from hpctwin.engine.powered import (
+    Work,
+    change_speed,
+    hide_nodes,
+    past_states,
+    spent_ms,
+    state_rows,
+)
+from hpctwin.engine.sim import Sim, records
+from hpctwin.engine.state import more_log
+from hpctwin.errors import SimulationError, UnknownNameError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.policies import Policy, PowerPolicy
+from hpctwin.policies.powers import PASS_FAULTS
+from hpctwin.simulation.lower import changes_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.engine.power_passes import PowerPass
+    from hpctwin.simulation.simulation import Simulation
+
+__all__ = [
+    "Outside",
+    "accounts",
+    "change_power",
+    "first_timeout",
+    "modes_of",
+    "node_states",
+    "pass_of",
+    "power_known",
+    "power_numbers",
+    "power_pass_of",
+    "power_rules",
+    "put_into_mode",
+    "set_mode",
+    "sleeps",
+    "speeds",
+    "switch",
+    "untouched",
+]
+
+IntArray = npt.NDArray[np.int64]
+Known = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What was done to the nodes of a simulation from outside, and when that goes on.
+
+    Args:
+        changes: of DVFS modes so far.
+        work: what was left of jobs when their speed changed last.
+        asked: whether the control function was asked at the beginning.
+        again_s: when it wants to be asked again, seconds.
+        last_s: when something else than that happened last, seconds.
+    """
+
+    changes: tuple[ModeChange, ...] = ()
+    work: Work = field(default_factory=dict)
+    asked: bool = False
+    again_s: float | None = None
+    last_s: float = 0.0
+
+
+# --- what the engine is told ---------------------------------------------------------------------
+
+
+def power_known(
+    known: Known, cluster: Cluster, workload: Workload, power: PowerPolicy, pool: IntArray
+) -> dict[str, npt.NDArray[Any]]:
+    """What the engine knows, with sleep states and with the times at which a cap is raised.
+
+    Args:
+        known: what it knows otherwise.
+        cluster: the machine, with the cap as a resource.
+        workload: the jobs.
+        power: the power policy.
+        pool: of each node [nodes].
+    """
+    found = {**known, "sleep": sleeps(cluster, power, pool), "pool": known["pool"].copy()}
+    found["pool"]["keep"] = power.keep
+    if cluster.cap is not None:
+        column = len(known["pool"]) + list(cluster.resources).index(RESOURCE)
+        rows = [(*times, column, -more) for *times, more in raised_caps(cluster.cap, workload)]
+        windows = np.concatenate([known["window"], np.array(rows, known["window"].dtype)])
+        found |= {"window": windows, "change": changes_of(windows)}
+    return found
+
+
+def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[Any]:
+    """The sleep depths of the nodes of each pool, as the engine has them [pools * depths].
+
+    Args:
+        cluster: the machine.
+        power: the power policy.
+        pool: of each node [nodes].
+    """
+    depths = max(cluster.depths, 1)
+    groups = list(group_of_node(cluster))
+    pools = int(pool.max()) + 1
+    table = records("sleep", pools * depths, timeout=NEVER_MS)
+    for p in range(pools):
+        group = groups[int(np.flatnonzero(pool == p)[0])]
+        for depth, state in enumerate(group.sleep):
+            row = table[p * depths + depth : p * depths + depth + 1]
+            row["off_time"] = to_ms(state.switch_off.time)
+            row["on_time"] = to_ms(state.switch_on.time)
+            if depth == 0:
+                if power.switches and power.timeout_s is not None:
+                    row["timeout"] = to_ms(power.timeout_s)
+            elif depth <= len(power.deeper_s):
+                row["timeout"] = to_ms(power.deeper_s[depth - 1])
+    return table
+
+
+def first_timeout(sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
+    """When the first node is switched off that has been idle since time zero, ms; NEVER for none.
+
+    Nothing else may happen for long: the first job may come late.
+
+    Args:
+        sleep: what `sleeps` gave.
+        depths: how many to a pool.
+        now: the present, ms; not before that.
+    """
+    first = int(sleep["timeout"][:: max(depths, 1)].min())
+    return first if first >= NEVER_MS else max(first, now)
+
+
+def untouched(sim: Sim) -> bool:
+    """Whether nothing has happened yet, and no node was switched."""
+    node = sim["node"]
+    return not sim.clock.instants and not (node["power"].any() or node["since"].any())
+
+
+def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:
+    """Go on under a power policy; nodes are hidden from jobs as it hides them."""
+    pool = sim["pool"].copy()
+    pool["keep"] = power.keep
+    sim.know(sleep=sleeps(cluster, power, sim["pool_of"]), pool=pool)
+    hide_nodes(sim, power.shown)
+
+
+def pass_of(policy: Policy) -> Pass:
+    """The scheduling pass of a policy."""
+    if policy.power.by_node:
+        from hpctwin.engine.power_published import NO_PASS
+
+        return NO_PASS
+    if policy.power.fault in PASS_FAULTS:
+        from hpctwin.engine.power_faults import FAULTY
+
+        return FAULTY[policy.power.fault]
+    return find_pass(policy.backfill)
+
+
+def power_pass_of(power: PowerPolicy) -> PowerPass:
+    """What switches nodes."""
+    from hpctwin.engine.power_passes import MANAGED, UNAWARE
+
+    if power.by_node:
+        from hpctwin.engine.power_published import BY_NODE
+
+        return BY_NODE
+    return MANAGED if power.kind == "psas-ipm" else UNAWARE
+
+
+def power_numbers(cluster: Cluster) -> dict[str, float]:
+    """What a node draws, as SPARS's published rule reckons, W."""
+    group = cluster.nodes[0]
+    return {
+        "active_w": group.initial.power_w,
+        "boot_w": group.sleep[0].switch_on.power_w if group.sleep else 0.0,
+    }
+
+
+def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any]:
+    """Fields of `engine.layout.Rules` that are otherwise where nodes have power states."""
+    power = policy.power
+    lowers = cluster.cap is not None and cluster.cap.lower_modes
+    rules: dict[str, Any] = {
+        "shown": power.shown,
+        "depths": max(cluster.depths, 1),
+        "log": log,
+        "stepped": power.kind == "orders" or lowers,
+    }
+    if power.by_node:
+        rules["preferred"] = layout.GIVEN
+    elif power.kind == "psas-auto":
+        sleepers_first = power.rule == "as-published" or power.fault == "sleepers-first"
+        rules["preferred"] = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
+    return rules
+
+
+# --- what is done to nodes from outside ----------------------------------------------------------
+
+
+def node_states(simulation: Simulation) -> list[str]:
+    """The state each node is in [nodes]."""
+    names = state_names(simulation.cluster)
+    return [names[row] for row in state_rows(simulation.state)]
+
+
+def switch(simulation: Simulation, *, on: Iterable[int], off: Iterable[int]) -> None:
+    """Switch nodes on and off now; see `Simulation.switch`."""
+    from hpctwin.engine.power_passes import give_orders
+
+    states = node_states(simulation)
+    sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
+    for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
+        chosen = np.array(sorted(set(nodes)), np.int64)
+        for node in chosen.tolist():
+            if not 0 <= node < len(states):
+                raise SimulationError(f"there is no node {node}; there are {len(states)}")
+            if states[node].partition(":")[0] != wanted:
+                raise SimulationError(
+                    f"node {node} is {states[node]}, it must be {wanted} to be switched "
+                    f"{'on' if number else 'off'}"
+                )
+            if not sleeping[node]:
+                raise SimulationError(f"node {node} has no sleep state; it stays on")
+        if len(chosen):
+            if simulation.log:
+                more_log(simulation.state)
+            simulation.decided()
+            give_orders(simulation.state.address, chosen, number)
+
+
+def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
+    """The DVFS mode each node group is in."""
+    found = [group.first_mode for group in cluster.nodes]
+    for change in outside.changes:
+        found[change.group] = change.mode
+    return found
+
+
+def set_mode(simulation: Simulation, group: str, mode: str) -> None:
+    """Put a node group into another mode now; see `Simulation.set_mode`."""
+    names = [one.name for one in simulation.cluster.nodes]
+    if group not in names:
+        raise UnknownNameError("node group", group, names)
+    number = names.index(group)
+    own = simulation.cluster.nodes[number]
+    if mode not in own.modes:
+        raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
+    if simulation.cluster.cap is not None:
+        raise SimulationError("modes cannot be set under a power cap")
+    put_into_mode(simulation, number, mode)
+
+
+def put_into_mode(simulation: Simulation, number: int, mode: str) -> None:
+    """Put a node group into a mode; `set_mode` without its checks."""
+    sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
+    pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
+    speed = speeds(simulation, {number: mode})
+    terminate = simulation.overrun == "terminate"
+    left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
+    awake = spent_ms(sim)[: layout.COMPUTING + 1]
+    change = ModeChange(round(simulation.now_s * MS_PER_S), number, mode, awake)
+    simulation.outside = dataclasses.replace(
+        outside, work={**outside.work, **left}, changes=(*outside.changes, change)
+    )
+
+
+def speeds(simulation: Simulation, changed: Mapping[int, str]) -> npt.NDArray[np.float64]:
+    """The speeds of all pools, with some node groups in other modes."""
+    sim, cluster = simulation.state, simulation.cluster
+    found: npt.NDArray[np.float64] = sim["pool"]["speed"].copy()
+    for number, mode in changed.items():
+        own = cluster.nodes[number]
+        pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
+        found[pools] = own.speed * own.modes[mode].speed
+    return found
+
+
+# --- accounts ------------------------------------------------------------------------------------
+
+
+def accounts(simulation: Simulation, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
+    """Time and energy of each node in each state up to now, and of each job."""
+    sim = simulation.state
+    return account(
+        simulation.cluster,
+        spent_ms(sim)[: 2 + 3 * simulation.cluster.depths],
+        jobs,
+        node_map,
+        past_states(sim) if simulation.log else None,
+        simulation.outside.changes,
+        simulation.workload.start_epoch_s,
+    )

@@ -1,0 +1,132 @@
+"""What has no meaning, or cannot be done, together: each refused here, by name, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster
+from hpctwin.policies import Policy
+from hpctwin.policies.powers import PASS_FAULTS
+
+__all__ = ["REFUSALS", "Refusal", "check_forecasts", "check_together"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A combination that is not simulated.
+
+    Args:
+        what: it is, in a word or two.
+        holds: whether it is there.
+        why: it cannot be, and what would be right.
+    """
+
+    what: str
+    holds: Callable[[Cluster, Policy], bool]
+    why: Callable[[Cluster, Policy], str]
+
+
+REFUSALS = (
+    Refusal(
+        "power policy without power",
+        lambda c, p: p.power.switches and not c.has_power,
+        lambda c, p: (
+            f"power policy {p.power.kind!r}: of cluster {c.name!r} it is not known what its nodes "
+            "draw; give 'modes' and 'sleep' of each node group"
+        ),
+    ),
+    Refusal(
+        "timeout without sleep states",
+        lambda c, p: p.power.switches and p.power.timeout_s is not None and c.depths == 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: no node group has a sleep state, so power policy "
+            f"{p.power.kind!r} has nothing to do; give one under 'sleep:'"
+        ),
+    ),
+    Refusal(
+        "pushdown with a manager",
+        lambda c, p: p.backfill == "pushdown" and p.power.kind == "psas-ipm",
+        lambda c, p: (
+            "power policy 'psas-ipm' wakes nodes for a plan in the ordering's order, and backfill "
+            "'pushdown' has queues of its own; take psus or psas-auto"
+        ),
+    ),
+    Refusal(
+        "as published with backfilling",
+        lambda c, p: p.power.rule == "as-published" and p.backfill != "none",
+        lambda c, p: (
+            "SPARS's published rule is there without backfilling only (--backfill none); its EASY "
+            "forms are not sound, see docs/energy.md"
+        ),
+    ),
+    Refusal(
+        "fault without EASY",
+        lambda c, p: p.power.fault in PASS_FAULTS and p.backfill != "easy",
+        lambda c, p: f"fault {p.power.fault!r} goes with backfill 'easy', not {p.backfill!r}",
+    ),
+    Refusal(
+        "psas-ipm as published on several groups",
+        lambda c, p: p.power.by_node and (len(c.nodes) > 1 or c.depths > 1),
+        lambda c, p: "psas-ipm as published is for one group of equal nodes with one sleep state",
+    ),
+    Refusal(
+        "cap by the time of day without a plan",
+        lambda c, p: (
+            c.cap is not None and bool(c.cap.windows) and p.power.kind in ("psus", "psas-auto")
+        ),
+        lambda c, p: (
+            f"a cap by time of day does not go with power policy {p.power.kind!r}, whose plan does "
+            "not know when jobs begin; take psas-ipm"
+        ),
+    ),
+    Refusal(
+        "lowered modes with a control function",
+        lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
+        lambda c, p: "a cap that lowers modes does not go with a control function",
+    ),
+)
+"""In the order in which they are told."""
+
+
+def check_together(cluster: Cluster, policy: Policy) -> None:
+    """Whether a machine and a policy go together.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    for refusal in REFUSALS:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))
+
+
+_NO_FORECAST = (
+    Refusal(
+        "forecast under pushdown",
+        lambda c, p: p.backfill == "pushdown",
+        lambda c, p: (
+            f"cluster {c.name!r}: there are no forecasts under backfill {p.backfill!r}, whose queues a "
+            "forecast would have to hold in full; take any other"
+        ),
+    ),
+    Refusal(
+        "forecast under a control function",
+        lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
+        lambda c, p: (
+            f"cluster {c.name!r}: there are no forecasts where a function switches nodes or a cap "
+            "lowers modes, which is done between instants; take psus, psas-auto or psas-ipm"
+        ),
+    ),
+)
+
+
+def check_forecasts(cluster: Cluster, policy: Policy) -> None:
+    """Whether forecasts can be made for a machine under a policy.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    for refusal in _NO_FORECAST:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))

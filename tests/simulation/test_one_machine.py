@@ -1,0 +1,201 @@
+"""One machine, one policy, one simulation: power states with all the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Result, Simulation, Workload, compare, simulate
+from hpctwin.errors import ConfigError, UnknownNameError
+from tests.strategies import simple_workloads
+
+MACHINE = """
+name: mixed
+nodes:
+  - name: thin
+    count: 5
+    modes: {base: {power_w: 200, idle_w: 90}, slow: {power_w: 120, idle_w: 70, speed: 0.5}}
+    sleep:
+      - {name: suspend, power_w: 15, switch_off: {time: 2, power_w: 90}, switch_on: {time: 3, power_w: 110}}
+      - {name: off, power_w: 4, switch_off: {time: 4, power_w: 90}, switch_on: {time: 9, power_w: 180}}
+  - name: fat
+    count: 3
+    modes: {base: {power_w: 900, idle_w: 400}}
+    sleep: [{power_w: 10, switch_off: {time: 5, power_w: 300}, switch_on: {time: 7, power_w: 500}}]
+"""
+POLICIES = (
+    "fcfs+easy~psus:5s",
+    "sjf+conservative@best-fit~psas-ipm:3s,deeper=20s",
+    "wfp+pack~psas-auto:0s,keep=1",
+)
+NODES = 8
+
+
+def machine(folder: Path, more: str = "") -> Path:
+    path = folder / "machine.yaml"
+    path.write_text(MACHINE + more)
+    return path
+
+
+CLUSTER = Cluster.checked(yaml.safe_load(MACHINE), "machine")
+
+
+def same(one: Result, other: Result) -> None:
+    assert one.jobs.equals(other.jobs)
+    assert one.node_map is not None
+    assert one.node_map.equals(other.node_map)
+    assert one.energy is not None
+    assert other.energy is not None
+    assert (one.energy.spent_ms == other.energy.spent_ms).all()
+    assert one.energy.total_j == other.energy.total_j
+
+
+def test_a_machine_a_policy_and_jobs_are_all_it_takes(tmp_path: Path) -> None:
+    workload = Workload.build(
+        submit_s=[0, 100], runtime_s=[10, 10], walltime_s=[10, 10], nodes=[8, 8]
+    )
+    result = simulate(workload, machine(tmp_path), "easy~psus:20s")
+    assert result.policy == "fcfs+easy~psus:20s"
+    assert result.energy is not None
+    # All sleep after 30 s and are woken at 100 s: the thin ones in 3 s, the fat ones in 7 s.
+    assert result.jobs["start_s"].to_list() == [0, 107]
+    assert result.energy.total_j == 5 * (
+        10 * 200 + 20 * 90 + 2 * 90 + 68 * 15 + 3 * 110 + 4 * 90 + 10 * 200
+    ) + 3 * (10 * 900 + 20 * 400 + 5 * 300 + 65 * 10 + 7 * 500 + 10 * 900)
+    assert result.summary()["total_energy_j"] == result.energy.total_j
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=15),
+    at_s=st.integers(0, 60),
+    change=st.booleans(),
+)
+def test_saved_or_forked_half_way_or_run_in_one_it_is_the_same(
+    policy: str,
+    workload: Workload,
+    at_s: int,
+    change: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("saved") / "half.npz"
+
+    def begun() -> Simulation:
+        simulation = Simulation(workload, CLUSTER, policy, log=True)
+        if change:
+            simulation.advance(at_s / 2)
+            simulation.set_mode("thin", "slow")
+        simulation.advance(at_s)
+        return simulation
+
+    whole = begun().run()
+    halves = begun()
+    halves.save(path)
+    fork = halves.fork()
+    loaded = Simulation.load(path)
+    assert loaded.policy.name == policy
+    assert loaded.modes == halves.modes
+    assert loaded.node_states == halves.node_states
+    for one in (fork, loaded, halves):
+        same(one.run(), whole)
+    assert (loaded.result().energy.spans() == whole.energy.spans()).all()  # type: ignore[union-attr]
+
+
+def test_a_control_function_in_a_file_goes_on_where_it_was_saved(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from hpctwin.energy import Orders\n\n\ndef later(view):\n"
+        "    idle = view.nodes('idle')\n"
+        "    if view.waiting:\n        return Orders(on=view.nodes('sleeping'))\n"
+        "    return Orders(off=idle[view.since_s[idle] >= 7], again_s=view.now_s + 7)\n"
+    )
+    workload = Workload.build(submit_s=[0, 60], runtime_s=[10, 5], walltime_s=[10, 5], nodes=[3, 8])
+    whole = simulate(workload, CLUSTER, f"fcfs+none~{mine}:later")
+    simulation = Simulation(workload, CLUSTER, f"fcfs+none~{mine}:later")
+    simulation.advance(20)
+    simulation.save(tmp_path / "half.npz")
+    same(Simulation.load(tmp_path / "half.npz").run(), whole)
+    assert whole.energy is not None
+    assert whole.energy.state_s()["sleeping:off"] == 0  # nobody sends them deeper
+    assert whole.energy.state_s()["sleeping:depth 1"] > 0
+
+
+def test_policies_with_power_are_compared(tmp_path: Path) -> None:
+    workload = Workload.build(
+        submit_s=[0, 100, 130], runtime_s=[10, 10, 5], walltime_s=[10, 10, 5], nodes=[8, 8, 2]
+    )
+    results = compare(workload, machine(tmp_path), [*POLICIES, "fcfs+easy"])
+    assert list(results) == [*POLICIES, "fcfs+easy"]
+    for name, result in results.items():
+        same(result, simulate(workload, CLUSTER, name))
+    joules = {name: result.summary()["total_energy_j"] for name, result in results.items()}
+    assert max(joules, key=joules.__getitem__) == "fcfs+easy"
+
+
+@given(workload=simple_workloads(nodes=NODES, max_jobs=15))
+@pytest.mark.parametrize("backfill", ["pack", "pushdown:every=1,interval=1s", "easy:2/sjf"])
+def test_power_states_that_switch_nothing_change_no_schedule(
+    backfill: str, workload: Workload
+) -> None:
+    plain = CLUSTER.model_copy(
+        update={
+            "nodes": tuple(g.model_copy(update={"modes": {}, "sleep": ()}) for g in CLUSTER.nodes)
+        }
+    )
+    expected = simulate(workload, plain, f"fcfs+{backfill}").jobs
+    assert simulate(workload, CLUSTER, f"fcfs+{backfill}").jobs.equals(expected)
+    assert simulate(workload, CLUSTER, f"fcfs+{backfill}~psus:never").jobs.equals(expected)
+
+
+@given(workload=simple_workloads(nodes=NODES, max_jobs=15), seed=st.integers(0, 5))
+def test_failures_and_power_states_are_simulated_together(workload: Workload, seed: int) -> None:
+    failing = {"failures": {"mtbf": "5m", "mttr": "20s", "seed": seed}}
+    content = {**CLUSTER.model_dump(), **failing}
+    powered = Cluster.checked(content, "machine")
+    plain = Cluster.checked(
+        {**failing, "nodes": [{"name": "n", "count": 5}, {"name": "m", "count": 3}]}, "plain"
+    )
+    result = simulate(workload, powered)
+    expected = simulate(workload, plain)
+    assert result.jobs.equals(expected.jobs)
+    assert result.energy is not None
+    assert (result.energy.spent_ms.sum(axis=0) == result.energy.spent_ms[:, 0].sum()).all()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "policy", "error", "says"),
+    [
+        (
+            CLUSTER,
+            "easy~psis:20m",
+            UnknownNameError,
+            "unknown power policy 'psis'. Did you mean 'psus'",
+        ),
+        (
+            Cluster.uniform(8),
+            "easy~psus:20m",
+            ConfigError,
+            "not known what its nodes draw; give 'modes'",
+        ),
+        (CLUSTER, "easy~psus", ConfigError, "without a timeout: give one, such as psus:20m"),
+        (CLUSTER, "easy~psus:timeuot=20m", UnknownNameError, "Did you mean 'timeout'"),
+        (
+            CLUSTER,
+            "pushdown~psas-ipm:20m",
+            ConfigError,
+            "'pushdown' has queues of its own; take psus",
+        ),
+        (CLUSTER, "easy@bestfit", UnknownNameError, "Did you mean 'best-fit'"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    cluster: Cluster, policy: str, error: type[Exception], says: str
+) -> None:
+    workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])
+    with pytest.raises(error, match=says) as told:
+        simulate(workload, cluster, policy)
+    assert len(str(told.value).splitlines()) == 1
