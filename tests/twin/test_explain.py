@@ -15,6 +15,7 @@ from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin import explain, journal
+from hpctwin.twin.asking import when_job
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
@@ -24,7 +25,7 @@ from hpctwin.twin.journal import Journal
 from hpctwin.twin.objective import Objective
 from hpctwin.twin.runner import Twin
 from hpctwin.twin.standing import full_id, standing
-from hpctwin.twin.when import picture_of, when_job
+from hpctwin.twin.when import picture_of
 from tests.twin.test_runner import Manager
 
 

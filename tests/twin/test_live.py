@@ -210,8 +210,11 @@ def test_without_the_right_to_act_nothing_is_sent_but_everything_is_forecast(
 ) -> None:
     pair = Pair(tmp_path, act={"mode": mode}, core={"own_policy": "fcfs+easy"})
     try:
-        pair.begin_cluster("--speed", "3000")
+        pair.begin_cluster("--speed", "1000", "--wait")
         pair.begin_twin()
+        # The clock stands until the twin is there, however long it takes to begin.
+        pair.wait(lambda: pair.status()["seq"] is not None, 60)
+        pair.ask("heartbeat", seq=0)
         pair.wait_done(60)
         every_job_ran_once(pair)
         pair.wait(lambda: pair.status()["waiting"] == 0, 10)

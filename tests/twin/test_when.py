@@ -11,12 +11,13 @@ import pytest
 from hpctwin.cli import main
 from hpctwin.model import Cluster
 from hpctwin.rms.records import JobSpec
+from hpctwin.twin.asking import JobToCome, when_job, when_request
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.runner import Twin
-from hpctwin.twin.when import picture_of, when_job, when_request
+from hpctwin.twin.when import picture_of
 from tests.rms.fake_pbs import FakePbs
 from tests.twin.test_runner import Manager
 
@@ -125,7 +126,7 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     found = when_job(picture, "2")
     assert (found.state, found.start_s) == ("waits", 200.0)
     assert when_job(picture, "0").state == "runs"
-    later = when_request(picture, 4, 50.0)
+    later = when_request(picture, JobToCome(4, 50.0))
     assert (later.state, later.start_s) == ("waits", 200.0)
     twin.end()
     journal.close()

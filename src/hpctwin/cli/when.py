@@ -57,10 +57,10 @@ def when_command(
     from hpctwin.cli.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
+    from hpctwin.twin.asking import JobToCome, Question
     from hpctwin.twin.config import TwinConfig
     from hpctwin.twin.explain import clock_text
-    from hpctwin.twin.standing import full_id
-    from hpctwin.twin.when import picture_of, when_job, when_request
+    from hpctwin.twin.when import answered
 
     if (job_id is None) == (nodes is None):
         raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")
@@ -70,25 +70,18 @@ def when_command(
     walltime_s = 0.0 if walltime is None else parse_duration_s(walltime)
     if walltime is not None and walltime_s <= 0:
         raise ConfigError(f"--walltime {walltime}: expected a positive duration such as 2h")
-    picture = picture_of(settings, look=look)
+    question: Question
     if job_id is not None:
-        job_id = full_id(picture.core, job_id)
-        found = when_job(picture, job_id)
-        title = f"Job {job_id}"
+        question = job_id
     else:
         assert nodes is not None
-        found = when_request(
-            picture,
-            nodes,
-            walltime_s,
-            partition=partition,
-            user=user,
-            account=account,
-            cores=cores,
-            gpus=gpus,
-            memory_gb=memory_gb,
-        )
+        question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
         title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+    said = answered(settings, question, look=look)
+    found = said.when
+    if job_id is not None:
+        job_id = said.job or job_id
+        title = f"Job {job_id}"
     own_s: float | None = None
     if beside and job_id is not None:
         from hpctwin.twin.service import open_manager
@@ -109,9 +102,9 @@ def when_command(
                 "calibrated": found.calibrated,
                 "policy": found.policy,
                 "why": list(found.lines),
-                "as_of_s": picture.now_s,
-                "source": picture.source,
-                "not_read": list(picture.not_read),
+                "as_of_s": said.now_s,
+                "source": said.source,
+                "not_read": list(said.not_read),
                 "managers_estimate_s": own_s,
             }
         )
@@ -127,11 +120,11 @@ def when_command(
     print(f"{title} {first}")
     print("\n".join(found.lines))
     if beside and job_id is not None:
-        said = "no estimate" if own_s is None else clock_text(own_s)
-        print(f"The resource manager's own estimate: {said}.")
-    print(f"As of {clock_text(picture.now_s)}, from {picture.source}.")
-    for note in picture.not_read[:MOST_NOTES]:
+        own = "no estimate" if own_s is None else clock_text(own_s)
+        print(f"The resource manager's own estimate: {own}.")
+    print(f"As of {clock_text(said.now_s)}, from {said.source}.")
+    for note in said.not_read[:MOST_NOTES]:
         print(f"Not in this picture: {note}.")
-    if len(picture.not_read) > MOST_NOTES:
-        print(f"… and {len(picture.not_read) - MOST_NOTES} more (--json lists them).")
+    if len(said.not_read) > MOST_NOTES:
+        print(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
     return 1 if found.state == "gone" else 0

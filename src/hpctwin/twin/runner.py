@@ -18,11 +18,13 @@ from typing import Any
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.act import Command
+from hpctwin.twin.asking import JobToCome, answer, picture
 from hpctwin.twin.bus import Bus
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.decide import Decider
+from hpctwin.twin.desk import Desk
 from hpctwin.twin.faults import FaultsInForce
 from hpctwin.twin.follow import RETRY_S, Follower
 from hpctwin.twin.guard import Guard
@@ -33,7 +35,7 @@ __all__ = ["Twin"]
 
 logger = logging.getLogger(__name__)
 
-_TRIED_AGAIN = ("bus", "events", "taking charge", "acting", "keeping")
+_TRIED_AGAIN = ("bus", "events", "taking charge", "acting", "answering", "keeping")
 """Steps whose faults of our own are over when the pause after them is: they are tried again."""
 
 LONGEST_PAUSE_S = 8.0
@@ -49,6 +51,7 @@ class Twin:
         manager: the resource manager.
         bus: where its events come from.
         journal: where everything is recorded.
+        desk: where it is asked when jobs will start.
         watch: called after each decision, and with None when anything else has changed.
     """
 
@@ -59,12 +62,14 @@ class Twin:
         bus: Bus,
         journal: Journal,
         *,
+        desk: Desk | None = None,
         watch: Callable[[Decision | None], None] | None = None,
     ) -> None:
         self.config = config
         self.manager = manager
         self.bus = bus
         self.journal = journal
+        self.desk = desk
         self.watch = watch or (lambda decision: None)
         self.guard = Guard(config.act)
         self.faults = FaultsInForce(self._fault_changed)
@@ -174,6 +179,7 @@ class Twin:
             ("taking charge", lambda: self.command.take(self.decision)),
             ("deciding", self._decide),
             ("acting", lambda: self.command.turn(self.decision)),
+            ("answering", self._answer),
             ("keeping", self._keep),
         )
         for name, step in steps:
@@ -198,6 +204,18 @@ class Twin:
         if self.decision_id != before:
             self.watch(self.decision)
         return done
+
+    def _answer(self) -> bool:
+        if self.desk is None or not self.core.mirror.snapshots:
+            return False
+        self.desk.answer(self._said)
+        return True
+
+    def _said(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """When a job will start, to whoever asks; see `hpctwin.twin.when`."""
+        job = asked.get("job")
+        question = JobToCome(**asked["to_come"]) if job is None else str(job)
+        return answer(picture(self.teller.standing(), "the running twin"), question).plain()
 
     def _keep(self) -> None:
         self.command.show_life(self.decision)

@@ -19,6 +19,7 @@ from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
 from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.desk import Desk
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
@@ -130,7 +131,19 @@ def open_twin(config: TwinConfig, *, record: Path | None = None) -> Iterator[Twi
     """
     with ExitStack() as stack:
         _, manager, bus, journal = opened(config, stack, record=record)
-        yield Twin(config, manager, bus, journal)
+        desk = _open_desk(journal.path, stack)
+        yield Twin(config, manager, bus, journal, desk=desk)
+
+
+def _open_desk(journal: Path, stack: ExitStack) -> Desk | None:
+    """Where the twin is asked; without it, whoever asks reads the journal."""
+    try:
+        desk = Desk(journal)
+    except OSError as error:
+        logger.warning("questions cannot be taken beside %s: %s", journal, error)
+        return None
+    stack.callback(desk.close)
+    return desk
 
 
 def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:

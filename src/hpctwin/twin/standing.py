@@ -13,7 +13,7 @@ from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import restored_core
 
-__all__ = ["Standing", "full_id", "standing", "starts_by"]
+__all__ = ["OLDEST_S", "Standing", "full_id", "standing", "starts_by"]
 
 MOST_TASKS = 5
 OLDEST_S = 120.0

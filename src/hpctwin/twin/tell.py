@@ -8,6 +8,7 @@ from typing import Any
 from hpctwin.twin.act import Command
 from hpctwin.twin.decide import Decider
 from hpctwin.twin.follow import Follower
+from hpctwin.twin.standing import OLDEST_S, Standing, starts_by
 
 __all__ = ["Teller"]
 
@@ -80,6 +81,17 @@ class Teller:
             "forecast_error": core.forecaster.median_error,
             "counts": self.counts(),
         }
+
+    def standing(self) -> Standing:
+        """The same for questions: the mirror itself, and what was forecast last."""
+        core, command, now_s = self._follower.core, self._command, self._follower.now_s()
+        acts = command.in_charge or command.orders()
+        policy, assumed = starts_by(core, core.policy if acts else None)
+        notes = self._follower.manager.report().notes[:MOST_NOTES]
+        made = self._decider.decision
+        fresh = made is not None and made.forecast_by == policy and now_s - made.time_s <= OLDEST_S
+        forecasts = {f.job_id: f for f in made.forecasts} if made is not None and fresh else {}
+        return Standing(core, now_s, policy, assumed, {"not_read": notes}, forecasts)
 
     def counts(self) -> dict[str, int]:
         """What came in, was decided, and was done."""

@@ -1,0 +1,153 @@
+"""Where a running twin is asked: a socket beside its journal, for its own user.
+
+The twin has everything at hand that an answer takes; a client that made it by itself would load the
+journal and the engine first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hpctwin.errors import HpctwinError
+
+__all__ = ["Desk", "ask"]
+
+logger = logging.getLogger(__name__)
+
+LONGEST_S = 5.0
+"""So long is waited for an answer; then whoever asks looks for himself."""
+LONGEST_LINE = 1 << 20
+AT_ONCE = 4
+"""So many questions are answered in one turn of the twin."""
+
+
+class Desk(socketserver.ThreadingUnixStreamServer):
+    """Takes questions, one JSON object a line, and keeps them until the twin has time.
+
+    Args:
+        journal: the twin's; the socket lies beside it.
+
+    Raises:
+        OSError: the socket cannot be made.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, journal: Path) -> None:
+        self.path = _place(journal)
+        self._waiting: queue.Queue[_Asked] = queue.Queue()
+        with suppress(FileNotFoundError):
+            self.path.unlink()
+        mask = os.umask(0o177)
+        try:
+            with _short(self.path) as address:
+                super().__init__(address, _Line)
+        finally:
+            os.umask(mask)
+        self._thread = threading.Thread(target=self.serve_forever, name="desk", daemon=True)
+        self._thread.start()
+
+    def answer(self, says: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Answer what was asked, by a function; its errors are told to whoever asked."""
+        for _ in range(AT_ONCE):
+            try:
+                asked = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                asked.reply = says(asked.body)
+            except HpctwinError as error:
+                asked.reply = {"error": str(error)}
+            except (KeyError, TypeError, ValueError) as error:
+                asked.reply = {"error": f"the question is not understood: {error!r}"}
+            finally:
+                asked.done.set()
+
+    def put(self, asked: _Asked) -> None:
+        """Keep a question until `answer`."""
+        self._waiting.put(asked)
+
+    def close(self) -> None:
+        """Take no more questions."""
+        self.shutdown()
+        self.server_close()
+        with suppress(OSError):
+            self.path.unlink()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has gone: nothing to do."""
+
+
+class _Asked:
+    """A question; ``reply`` is there when ``done`` is set."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        self.body = body
+        self.done = threading.Event()
+        self.reply: dict[str, Any] = {}
+
+
+class _Line(socketserver.StreamRequestHandler):
+    """Reads one question and writes its answer."""
+
+    timeout = LONGEST_S
+    server: Desk
+
+    def handle(self) -> None:
+        body = json.loads(self.rfile.readline(LONGEST_LINE))
+        asked = _Asked(body)
+        self.server.put(asked)
+        if asked.done.wait(LONGEST_S):
+            self.wfile.write(json.dumps(asked.reply).encode() + b"\n")
+
+
+def ask(journal: Path, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Ask the twin of a journal; None if none answers in time.
+
+    Args:
+        journal: the twin's.
+        body: the question.
+
+    Raises:
+        HpctwinError: the question makes no sense, in the twin's words.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(LONGEST_S)
+            with _short(_place(journal)) as address:
+                connection.connect(address)
+            connection.sendall(json.dumps(body).encode() + b"\n")
+            with connection.makefile("rb") as stream:
+                reply = json.loads(stream.readline())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(reply, dict) or not reply:
+        return None
+    if "error" in reply:
+        raise HpctwinError(reply["error"])
+    return reply
+
+
+def _place(journal: Path) -> Path:
+    return journal.with_name(journal.name + ".ask")
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """An address of a socket's path that is short enough, however deep its folder lies."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
