@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from hpctwin.rms.manager import Outcome
 from hpctwin.rms.slurm import manager as module
 from hpctwin.rms.slurm.jobs import Mine
 from hpctwin.rms.slurm.manager import SlurmManager
+from tests.rms.test_slurm_parse import NODES, NONE, PARTITIONS
 
 
 def seen(*jobs: str, **about: float) -> Any:
@@ -77,3 +79,46 @@ def test_commands_are_counted_while_others_run(tmp_path: Path) -> None:
         sys.setswitchinterval(interval)
         thread.join()
     assert not faults
+
+
+def test_a_partition_that_the_site_has_changed_is_seen_ten_seconds_later_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {
+        "squeue": '{"jobs": []}',
+        "sinfo": json.dumps({"nodes": NODES}),
+        "partition": PARTITIONS.decode(),
+        "reservation": NONE.decode(),
+        "config": "SelectType = select/linear",
+    }
+    for name, says in answers.items():
+        (tmp_path / name).write_text(says)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, script in (
+        ("squeue", f"cat {tmp_path}/squeue"),
+        ("sinfo", f"cat {tmp_path}/sinfo"),
+        # One of 22.05: it lists no nodes in JSON.
+        ("scontrol", f'[ "$2" != nodes ] && cat {tmp_path}/"$2"'),
+    ):
+        (commands / name).write_text(f"#!/bin/sh\n{script}\n")
+        (commands / name).chmod(0o755)
+    manager = SlurmManager("emul", folder=str(commands))
+    clock = Clock()
+    monkeypatch.setattr("hpctwin.rms.commands.time", clock)
+    assert [p.max_nodes for p in manager.snapshot().machine.partitions] == [None]
+    limited = PARTITIONS.decode().replace("MaxNodes=UNLIMITED", "MaxNodes=2")
+    (tmp_path / "partition").write_text(limited)
+    clock.now += 9.9
+    assert [p.max_nodes for p in manager.snapshot().machine.partitions] == [None]
+    clock.now += 0.2
+    assert [p.max_nodes for p in manager.snapshot().machine.partitions] == [2]
+
+
+class Clock:
+    """A clock that goes when it is told to."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 
 HIGHEST_PRIORITY = 1023.0
-SELDOM_S = 60.0
+SELDOM_S = 10.0
 """Queues and reservations are asked for so often at most."""
 QRUN_OVERRIDES = (
     "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "

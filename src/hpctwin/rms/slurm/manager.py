@@ -28,8 +28,10 @@ logger = logging.getLogger(__name__)
 HIGHEST_PRIORITY = 4_294_967_294
 PRIORITY_STEP = 10.0
 """Slurm shows 1 for all priorities below it, so a job raised by less might not move."""
+RULES_S = 10.0
+"""Partitions and reservations are asked for so often at most: what a site changes is seen as soon."""
 SELDOM_S = 60.0
-"""Partitions, reservations and settings are asked for so often at most."""
+"""Settings, and which QOS preempt, are asked for so often at most."""
 DAY_S = 86_400.0
 CLOCK_SLACK_S = 2.0
 """The controller tells its time in whole seconds, and late: clocks that differ by less are the same."""
@@ -110,7 +112,7 @@ class SlurmManager(PlainManager):
         return start_times(said)
 
     def snapshot(self) -> Snapshot:
-        """Jobs and nodes in one query each; partitions, reservations, settings once a minute at most.
+        """Jobs and nodes in one query each; partitions and reservations every 10 s at most.
 
         Raises:
             UnreachableError: the controller does not answer, or not in time.
@@ -120,8 +122,8 @@ class SlurmManager(PlainManager):
             about = self._settings()
             now_s = self.now_s()
             seldom = self.commands.run_at_times
-            partitions = seldom("scontrol", ["show", "partition", "-o"], SELDOM_S)
-            reservations = seldom("scontrol", ["show", "reservation", "-o"], SELDOM_S)
+            partitions = seldom("scontrol", ["show", "partition", "-o"], RULES_S)
+            reservations = seldom("scontrol", ["show", "reservation", "-o"], RULES_S)
             nodes = self._nodes()
             jobs = self.commands.run("squeue", ["--json"])
             preempt = about.get("PreemptType", "preempt/none")
