@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hpctwin.engine import layout
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.interruptible import run_interruptible
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Outcome", "advance_engine"]
 
@@ -31,7 +29,7 @@ _NAMES: dict[int, Outcome] = {
 
 
 def advance_engine(
-    simulation: Simulation, until_s: float | None = None, *, instants: int | None = None
+    simulation: SimulationBase, until_s: float | None = None, *, instants: int | None = None
 ) -> Outcome:
     """Let the engine go on; arguments, result and errors as of `Simulation.advance`."""
     if simulation.broken:
@@ -91,7 +89,7 @@ def advance_engine(
     return _NAMES[code]
 
 
-def _may_take_long(simulation: Simulation, until: int) -> bool:
+def _may_take_long(simulation: SimulationBase, until: int) -> bool:
     """Whether so many jobs will wait that a single pass may take long."""
     sim = simulation.state
     clock = sim.clock
@@ -107,7 +105,7 @@ def _may_take_long(simulation: Simulation, until: int) -> bool:
     )
 
 
-def _sliced(simulation: Simulation, first: int, instants: int | None) -> bool:
+def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> bool:
     """Whether the kernel came back only for Python to have its turn."""
     clock = simulation.state.clock
     job = int(clock.stop_job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,9 +13,8 @@ from hpctwin.energy.control import Control, Orders, PowerView
 from hpctwin.engine.layout import GIVE_UP
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.base import SimulationBase
+from hpctwin.simulation.outside import switch
 
 __all__ = ["advance_controlled"]
 
@@ -23,7 +22,7 @@ Outcome = Literal["done", "reached", "stepped"]
 
 
 def advance_controlled(
-    simulation: Simulation,
+    simulation: SimulationBase,
     control: Control,
     advance: Callable[..., Outcome],
     *,
@@ -66,11 +65,11 @@ def advance_controlled(
     return "stepped"
 
 
-def _note(simulation: Simulation, **what: Any) -> None:
+def _note(simulation: SimulationBase, **what: Any) -> None:
     simulation.outside = dataclasses.replace(simulation.outside, **what)
 
 
-def _goes_on_to_ask(simulation: Simulation, until_s: float | None) -> bool:
+def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
     """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
     waiting = simulation.snapshot()["waiting"]
     again_s, quiet_s = simulation.outside.again_s, simulation.now_s - simulation.outside.last_s
@@ -85,7 +84,7 @@ def _goes_on_to_ask(simulation: Simulation, until_s: float | None) -> bool:
     return True
 
 
-def _ask(simulation: Simulation, control: Control) -> float | None:
+def _ask(simulation: SimulationBase, control: Control) -> float | None:
     """One question; when to ask again at the latest."""
     name = getattr(control, "__name__", repr(control))
     try:
@@ -109,7 +108,7 @@ def _ask(simulation: Simulation, control: Control) -> float | None:
         for what, nodes in (("on", orders.on), ("off", orders.off))
     )
     try:
-        simulation.switch(on=on, off=off)
+        switch(simulation, on=on, off=off)
     except SimulationError as error:
         raise PolicyError(f"{where}: {error}") from error
     again_s = orders.again_s

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model.dependencies import chain_text, doomed_by
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.base import SimulationBase
 
 __all__ = ["why_doomed"]
 
 
-def why_doomed(simulation: Simulation, most: int = 10) -> Iterator[str]:
+def why_doomed(simulation: SimulationBase, most: int = 10) -> Iterator[str]:
     """A sentence for each of the first jobs that can never start, as far as can be told beforehand.
 
     A job cannot complete if the machine can never run it, if it fails, or if it runs past its walltime
@@ -49,7 +46,7 @@ def why_doomed(simulation: Simulation, most: int = 10) -> Iterator[str]:
         yield f"… and {len(found) - most:,} more jobs that can never start"
 
 
-def _cannot_complete(simulation: Simulation) -> npt.NDArray[np.bool_]:
+def _cannot_complete(simulation: SimulationBase) -> npt.NDArray[np.bool_]:
     workload = simulation.workload
     bad = simulation.rejects()
     if workload.fails is not None:

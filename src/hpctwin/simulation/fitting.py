@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.engine.powered import state_rows
 from hpctwin.model import PowerCap
 from hpctwin.model.cap import DAY_S
-from hpctwin.simulation.powered import put_into_mode
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.base import SimulationBase
+from hpctwin.simulation.outside import put_into_mode
 
 __all__ = ["ModeFitting"]
 
@@ -30,7 +28,7 @@ class ModeFitting:
         simulation: that is advanced.
     """
 
-    def __init__(self, cap: PowerCap, simulation: Simulation) -> None:
+    def __init__(self, cap: PowerCap, simulation: SimulationBase) -> None:
         self._cap = cap
         self._simulation = simulation
         groups = simulation.cluster.nodes

@@ -1,16 +1,14 @@
-"""Nodes with power states: what the engine is told of them, what is done to them, accounts."""
+"""Nodes with power states: what the engine is told of them, and how it is with them."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.energy.accounting import Energy, account
 from hpctwin.energy.cap import RESOURCE, raised_caps
 from hpctwin.energy.modes import ModeChange
 from hpctwin.energy.states import group_of_node, nodes_of_group, state_names
@@ -18,29 +16,20 @@ from hpctwin.engine import layout
 from hpctwin.engine.passes import Pass, find_pass
 from hpctwin.engine.powered import (
     Work,
-    change_speed,
     hide_nodes,
-    past_states,
-    spent_ms,
     state_rows,
 )
 from hpctwin.engine.sim import Sim, records
-from hpctwin.engine.state import more_log
-from hpctwin.errors import SimulationError, UnknownNameError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, to_ms
+from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
 from hpctwin.policies.powers import PASS_FAULTS
 from hpctwin.simulation.lower import changes_of
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from hpctwin.engine.power_passes import PowerPass
-    from hpctwin.simulation.simulation import Simulation
 
 __all__ = [
     "Outside",
-    "accounts",
     "change_power",
     "first_timeout",
     "modes_of",
@@ -50,11 +39,8 @@ __all__ = [
     "power_numbers",
     "power_pass_of",
     "power_rules",
-    "put_into_mode",
-    "set_mode",
     "sleeps",
     "speeds",
-    "switch",
     "untouched",
 ]
 
@@ -211,38 +197,13 @@ def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any
     return rules
 
 
-# --- what is done to nodes from outside ----------------------------------------------------------
+# --- how it is with nodes ------------------------------------------------------------------------
 
 
-def node_states(simulation: Simulation) -> list[str]:
+def node_states(sim: Sim, cluster: Cluster) -> list[str]:
     """The state each node is in [nodes]."""
-    names = state_names(simulation.cluster)
-    return [names[row] for row in state_rows(simulation.state)]
-
-
-def switch(simulation: Simulation, *, on: Iterable[int], off: Iterable[int]) -> None:
-    """Switch nodes on and off now; see `Simulation.switch`."""
-    from hpctwin.engine.power_passes import give_orders
-
-    states = node_states(simulation)
-    sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
-    for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
-        chosen = np.array(sorted(set(nodes)), np.int64)
-        for node in chosen.tolist():
-            if not 0 <= node < len(states):
-                raise SimulationError(f"there is no node {node}; there are {len(states)}")
-            if states[node].partition(":")[0] != wanted:
-                raise SimulationError(
-                    f"node {node} is {states[node]}, it must be {wanted} to be switched "
-                    f"{'on' if number else 'off'}"
-                )
-            if not sleeping[node]:
-                raise SimulationError(f"node {node} has no sleep state; it stays on")
-        if len(chosen):
-            if simulation.log:
-                more_log(simulation.state)
-            simulation.decided()
-            give_orders(simulation.state.address, chosen, number)
+    names = state_names(cluster)
+    return [names[row] for row in state_rows(sim)]
 
 
 def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
@@ -253,57 +214,11 @@ def modes_of(cluster: Cluster, outside: Outside) -> list[str]:
     return found
 
 
-def set_mode(simulation: Simulation, group: str, mode: str) -> None:
-    """Put a node group into another mode now; see `Simulation.set_mode`."""
-    names = [one.name for one in simulation.cluster.nodes]
-    if group not in names:
-        raise UnknownNameError("node group", group, names)
-    number = names.index(group)
-    own = simulation.cluster.nodes[number]
-    if mode not in own.modes:
-        raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
-    if simulation.cluster.cap is not None:
-        raise SimulationError("modes cannot be set under a power cap")
-    put_into_mode(simulation, number, mode)
-
-
-def put_into_mode(simulation: Simulation, number: int, mode: str) -> None:
-    """Put a node group into a mode; `set_mode` without its checks."""
-    sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
-    pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
-    speed = speeds(simulation, {number: mode})
-    terminate = simulation.overrun == "terminate"
-    left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
-    awake = spent_ms(sim)[: layout.COMPUTING + 1]
-    change = ModeChange(round(simulation.now_s * MS_PER_S), number, mode, awake)
-    simulation.outside = dataclasses.replace(
-        outside, work={**outside.work, **left}, changes=(*outside.changes, change)
-    )
-
-
-def speeds(simulation: Simulation, changed: Mapping[int, str]) -> npt.NDArray[np.float64]:
+def speeds(sim: Sim, cluster: Cluster, changed: Mapping[int, str]) -> npt.NDArray[np.float64]:
     """The speeds of all pools, with some node groups in other modes."""
-    sim, cluster = simulation.state, simulation.cluster
     found: npt.NDArray[np.float64] = sim["pool"]["speed"].copy()
     for number, mode in changed.items():
         own = cluster.nodes[number]
         pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
         found[pools] = own.speed * own.modes[mode].speed
     return found
-
-
-# --- accounts ------------------------------------------------------------------------------------
-
-
-def accounts(simulation: Simulation, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Time and energy of each node in each state up to now, and of each job."""
-    sim = simulation.state
-    return account(
-        simulation.cluster,
-        spent_ms(sim)[: 2 + 3 * simulation.cluster.depths],
-        jobs,
-        node_map,
-        past_states(sim) if simulation.log else None,
-        simulation.outside.changes,
-        simulation.workload.start_epoch_s,
-    )

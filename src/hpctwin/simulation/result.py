@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,10 @@ from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Cluster, State, Workload
+from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
-from hpctwin.simulation.powered import accounts
+from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
@@ -97,7 +95,7 @@ class Result:
     """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""
 
 
-def make_result(simulation: Simulation) -> Result:
+def make_result(simulation: SimulationBase) -> Result:
     """Read the result off the state of a simulation."""
     workload = simulation.workload
     sim = simulation.state

@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,19 +19,17 @@ from hpctwin.engine.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
 from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.powered import Outside
-
-if TYPE_CHECKING:
-    from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["load", "save"]
 
 _FORMAT = 4
 
-S = TypeVar("S", bound="Simulation")
+S = TypeVar("S", bound=SimulationBase)
 
 
-def save(simulation: Simulation, path: Path) -> None:
+def save(simulation: SimulationBase, path: Path) -> None:
     """Write a simulation, all or nothing.
 
     Raises:

@@ -1,0 +1,340 @@
+"""What a simulation is made of: jobs, machine, policy, and the engine's state of them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.energy.cap import with_cap
+from hpctwin.engine.begin import hold_until
+from hpctwin.engine.sim import Sim, single
+from hpctwin.engine.speeds import speed_columns
+from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
+from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.policies import Ordering, OrderingLike, Policy, PolicyLike, PowerLike, make_policy
+from hpctwin.policies.placements import PLACEMENTS, needs_nodes
+from hpctwin.simulation import powered
+from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
+from hpctwin.simulation.lower import lower
+from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
+from hpctwin.simulation.refusals import check_together
+
+__all__ = ["SimulationBase"]
+
+
+class SimulationBase:
+    """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
+
+    def __init__(
+        self,
+        workload: Workload | str | os.PathLike[str],
+        cluster: Cluster | int | str | os.PathLike[str],
+        policy: PolicyLike | None = None,
+        backfill: str | None = None,
+        *,
+        order: OrderingLike | None = None,
+        reservations: int | None = None,
+        candidates: OrderingLike | None = None,
+        placement: str | None = None,
+        power: PowerLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        overrun: Literal["terminate", "continue"] = "terminate",
+        on_dependency_failure: Literal["cancel", "hold"] = "cancel",
+        expected_s: npt.ArrayLike | None = None,
+        risk: npt.ArrayLike | None = None,
+        begin_s: npt.ArrayLike | None = None,
+        track_nodes: bool = False,
+        log: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.workload = workload = as_workload(workload)
+        self.cluster = cluster = as_cluster(cluster)
+        self.policy = make_policy(
+            policy,
+            backfill,
+            order=order,
+            reservations=reservations,
+            candidates=candidates,
+            placement=placement,
+            power=power,
+            settings=settings,
+        )
+        check_together(cluster, self.policy)
+        for option, value, known in (
+            ("overrun", overrun, ("terminate", "continue")),
+            ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
+        ):
+            if value not in known:
+                raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
+        failures = cluster.failures
+        self.tracked = (
+            track_nodes
+            or cluster.has_power
+            or bool(failures.outages)
+            or failures.mtbf is not None
+            or needs_nodes(self.policy.placement)
+        )
+        self.overrun = overrun
+        self.on_dependency_failure = on_dependency_failure
+        self.log = log and cluster.has_power
+        self.engine_s = 0.0
+        self.outside = powered.Outside()
+        self._horizon = NEVER_MS if failures.mtbf is None else 0
+        self._sim = self._new_sim(
+            expected_ms(expected_s, workload), risks(risk, workload), begin_s, seed
+        )
+        self.drawn = 0
+        self._outages: list[Outages] = []
+        self._add_outages(recorded_outages(cluster))
+        self.broken: str | None = None
+        self.slice = 64
+        self.stopped = False
+        self._decided: dict[str, npt.NDArray[Any]] | None = None
+
+    @property
+    def now_s(self) -> float:
+        """The present instant, seconds."""
+        return int(self._sim.clock.now) / MS_PER_S
+
+    @property
+    def done(self) -> bool:
+        """Whether every job has come to its end."""
+        return int(self._sim.clock.alive) == 0
+
+    def fork(self, policy: Policy | str | None = None, *, arrivals: bool = True) -> Self:
+        """A copy that goes its own way; nothing in it changes this simulation.
+
+        Args:
+            policy: what the copy goes on under; the same if left out.
+            arrivals: whether jobs not submitted yet will be; without, the copy runs its queue empty.
+
+        Raises:
+            ConfigError: the policy does not go with the machine.
+        """
+        if policy is not None:
+            policy = make_policy(policy)
+            check_together(self.cluster, policy)
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._sim = self._sim.fork()
+        twin.engine_s = 0.0
+        if not arrivals:
+            twin._sim.clock.arrival_end = twin._sim.clock.arrived
+        if policy is not None:
+            twin._change_policy(policy)
+        if self.cluster.has_power and powered.untouched(self._sim):
+            # A pass now would come before the events of the first instant.
+            clock = twin._sim.clock
+            clock.pass_due = 0
+            clock.timer = powered.first_timeout(
+                twin._sim["sleep"], self.cluster.depths, int(clock.now)
+            )
+        return twin
+
+    @property
+    def node_states(self) -> list[str]:
+        """The power state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
+        return powered.node_states(self._sim, self.cluster)
+
+    @property
+    def modes(self) -> list[str]:
+        """The DVFS mode each node group is in."""
+        return powered.modes_of(self.cluster, self.outside)
+
+    @property
+    def state(self) -> Sim:
+        """The engine's arrays; to be looked at, not changed."""
+        return self._sim
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """How it goes with each job: ``eligible``, ``start`` and ``end`` in ms, -1 for not yet … [jobs].
+
+        Args:
+            name: a field of `engine.layout.JobState`.
+        """
+        found: npt.NDArray[Any] = self._sim["state"][name]
+        return found
+
+    def rejects(self) -> npt.NDArray[np.bool_]:
+        """Whether each job can never run here [jobs]."""
+        rejected: npt.NDArray[np.bool_] = self._sim["job"]["rejected"] != 0
+        return rejected
+
+    def nodes_by_pool(self, row: int) -> list[int]:
+        """How many nodes of each pool a running job has."""
+        if self._sim.pools > 1:
+            return [int(n) for n in self._sim["taken"][row]]
+        return [int(self._sim["job"]["nodes"][row])]
+
+    def expected_ms(self) -> npt.NDArray[np.int64]:
+        """What the scheduler expects each job to run, ms [jobs]."""
+        expected: npt.NDArray[np.int64] = self._sim["job"]["expected"].copy()
+        return expected
+
+    def restore(
+        self,
+        state: Mapping[str, npt.NDArray[Any]],
+        outages: Outages,
+        drawn: int,
+        engine_s: float,
+        outside: powered.Outside,
+    ) -> None:
+        """Go on from a state that was read from a file."""
+        self._sim.put_state(state)
+        self.outside = outside
+        if outside.changes:
+            pool = self._sim["pool"].copy()
+            speeds = powered.speeds(self._sim, self.cluster, dict(enumerate(self.modes)))
+            for name, column in speed_columns(speeds).items():
+                pool[name] = column
+            self._sim.know(pool=pool)
+        self._outages = [outages]
+        self.drawn = drawn
+        if self.cluster.failures.mtbf is not None:
+            self._horizon = drawn * BLOCK_MS
+        self._decided = None
+        self.engine_s = engine_s
+
+    def outages_so_far(self) -> Outages:
+        """Node, start and end (ms) of all failures known of, whether they have come or not."""
+        columns = zip(*self._outages, strict=True) if self._outages else [[np.zeros(0, int)]] * 3
+        node, start, end = (np.concatenate(column) for column in columns)
+        return node, start, end
+
+    def snapshot(self) -> dict[str, Any]:
+        """The present state in plain values: time, free nodes, jobs waiting and running."""
+        sim, clock = self._sim, self._sim.clock
+        waiting = sim["queue"][: clock.queued]
+        running = sim["run"]["job"][: clock.running]
+        return {
+            "now_s": self.now_s,
+            "free_nodes": self.free_nodes(),
+            "waiting": self.workload.job_id[np.sort(waiting)].tolist(),
+            "running": self.workload.job_id[np.sort(running)].tolist(),
+            "submitted": int(clock.arrived),
+            "open": int(clock.alive),
+        }
+
+    def free_nodes(self) -> int:
+        """Nodes that are idle and up."""
+        free = self._sim["stock"]["free"][: self._sim.pools]
+        return int(np.maximum(free, 0).sum())
+
+    def _new_sim(
+        self,
+        expected: npt.NDArray[np.int64] | None,
+        risk: npt.NDArray[np.float64] | None,
+        begin_s: npt.ArrayLike | None,
+        seed: int,
+    ) -> Sim:
+        cluster, power = self.cluster, self.policy.power
+        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
+        known = lower(workload, machine, expected_ms=expected, risk=risk, tracked=self.tracked)
+        depths = 0
+        if cluster.has_power:
+            known = powered.power_known(known, machine, workload, power, known["pool_of"])
+            depths = max(cluster.depths, 1)
+        sim = new_sim(known, seed=seed, depths=depths, waits=begin_s is not None)
+        if begin_s is not None:
+            hold_until(sim, begins_ms(begin_s, self.workload))
+        choose_pass(sim, powered.pass_of(self.policy))
+        if cluster.has_power:
+            sim.clock.timer = powered.first_timeout(sim["sleep"], depths)
+        return sim
+
+    def decided(self) -> dict[str, npt.NDArray[Any]]:
+        """The policy in the engine's form; the same object as long as it is the same."""
+        from hpctwin.engine.kernel import hooks
+
+        if self._decided is None:
+            found = powered.pass_of(self.policy)
+            numbers: dict[str, float] = {**self.policy.numbers()}
+            switching = None
+            if self.cluster.has_power:
+                numbers |= powered.power_numbers(self.cluster)
+                switching = powered.power_pass_of(self.policy.power)
+            self._decided = {
+                "rules": single("rules", self._rules().items()),
+                "hooks": hooks(*self._compiled(), found, switching),
+                "numbers": found.settings(numbers),
+            }
+            self._sim.decide(**self._decided)
+        return self._decided
+
+    def make_room(self) -> None:
+        """Give the engine more room for what it notes and plans."""
+        more_room(self._sim)
+        if self.log:
+            more_log(self._sim)
+
+    def _compiled(self) -> tuple[Any, Any]:
+        order = self.ordering.compiled
+        candidates = self.policy.candidates
+        return order, order if candidates is None else candidates.compiled
+
+    @property
+    def ordering(self) -> Ordering:
+        """The policy's ordering, or what comes to the same where all jobs have one user."""
+        order = self.policy.order
+        return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
+
+    def _rules(self) -> dict[str, Any]:
+        """The fields of `engine.layout.Rules`."""
+        order, candidates = self.ordering, self.policy.candidates
+        rules = {
+            "pools": self._sim.pools,
+            "placement": PLACEMENTS.find(self.policy.placement).make(),
+            "terminate": self.overrun == "terminate",
+            "hold_dependents": self.on_dependency_failure == "hold",
+            "requeue": self.cluster.failures.then == "requeue",
+            "order_changes": order.changes,
+            "own_candidates": candidates is not None,
+            "fairshare": order.fairshare or (candidates is not None and candidates.fairshare),
+            "chains": order.chain,
+            "in_order": powered.pass_of(self.policy).in_order,
+            "outage_horizon": self._horizon,
+            "machine_nodes": self.cluster.node_count,
+            "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
+        }
+        if self.cluster.has_power:
+            rules |= powered.power_rules(self.cluster, self.policy, log=self.log)
+        return rules
+
+    def _change_policy(self, policy: Policy) -> None:
+        from hpctwin.engine.kernel import reorder
+
+        if needs_nodes(policy.placement) and not len(self._sim["node"]):
+            raise SimulationError(
+                f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
+                "make the simulation with track_nodes=True"
+            )
+        self.policy = policy
+        self._decided = None
+        choose_pass(self._sim, powered.pass_of(policy))
+        if self.cluster.has_power:
+            powered.change_power(self._sim, self.cluster, policy.power)
+        # The new policy has its say at once, and the old one's reservations are void.
+        self._sim.clock.pass_due = 1
+        self._sim.clock.timer = NEVER_MS
+        if policy.order.changes:
+            return  # such a queue is scored at each pass, and kept in no order
+        self.decided()
+        reorder(self._sim.address)
+
+    def draw_outages(self) -> None:
+        """Draw the node failures of the next stretch of time."""
+        outages, self._horizon = drawn_outages(self.cluster, self.drawn)
+        self._decided = None
+        self.drawn += 1
+        self._add_outages(outages)
+
+    def _add_outages(self, outages: Outages) -> None:
+        if len(outages[0]):
+            more_outages(self._sim, *outages)
+            self._outages = [*self._outages, outages]

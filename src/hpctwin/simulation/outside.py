@@ -1,0 +1,97 @@
+"""What is done to the nodes of a simulation from outside, and the accounts of all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpctwin.energy.accounting import Energy, account
+from hpctwin.energy.modes import ModeChange
+from hpctwin.energy.states import group_of_node, nodes_of_group
+from hpctwin.engine import layout
+from hpctwin.engine.powered import (
+    change_speed,
+    past_states,
+    spent_ms,
+)
+from hpctwin.engine.state import more_log
+from hpctwin.errors import SimulationError, UnknownNameError
+from hpctwin.model import MS_PER_S
+from hpctwin.simulation.powered import node_states, speeds
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.simulation.base import SimulationBase
+
+__all__ = ["accounts", "put_into_mode", "set_mode", "switch"]
+
+
+def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int]) -> None:
+    """Switch nodes on and off now; see `Simulation.switch`."""
+    from hpctwin.engine.power_passes import give_orders
+
+    states = node_states(simulation.state, simulation.cluster)
+    sleeping = [bool(group.sleep) for group in group_of_node(simulation.cluster)]
+    for nodes, wanted, number in ((off, "idle", 0), (on, "sleeping", 1)):
+        chosen = np.array(sorted(set(nodes)), np.int64)
+        for node in chosen.tolist():
+            if not 0 <= node < len(states):
+                raise SimulationError(f"there is no node {node}; there are {len(states)}")
+            if states[node].partition(":")[0] != wanted:
+                raise SimulationError(
+                    f"node {node} is {states[node]}, it must be {wanted} to be switched "
+                    f"{'on' if number else 'off'}"
+                )
+            if not sleeping[node]:
+                raise SimulationError(f"node {node} has no sleep state; it stays on")
+        if len(chosen):
+            if simulation.log:
+                more_log(simulation.state)
+            simulation.decided()
+            give_orders(simulation.state.address, chosen, number)
+
+
+def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
+    """Put a node group into another mode now; see `Simulation.set_mode`."""
+    names = [one.name for one in simulation.cluster.nodes]
+    if group not in names:
+        raise UnknownNameError("node group", group, names)
+    number = names.index(group)
+    own = simulation.cluster.nodes[number]
+    if mode not in own.modes:
+        raise UnknownNameError(f"mode of node group {group!r}", mode, own.modes)
+    if simulation.cluster.cap is not None:
+        raise SimulationError("modes cannot be set under a power cap")
+    put_into_mode(simulation, number, mode)
+
+
+def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
+    """Put a node group into a mode; `set_mode` without its checks."""
+    sim, cluster, outside = simulation.state, simulation.cluster, simulation.outside
+    pools = np.unique(sim["pool_of"][nodes_of_group(cluster, number)])
+    speed = speeds(sim, cluster, {number: mode})
+    terminate = simulation.overrun == "terminate"
+    left = change_speed(sim, pools, speed, outside.work, terminate=terminate)
+    awake = spent_ms(sim)[: layout.COMPUTING + 1]
+    change = ModeChange(round(simulation.now_s * MS_PER_S), number, mode, awake)
+    simulation.outside = dataclasses.replace(
+        outside, work={**outside.work, **left}, changes=(*outside.changes, change)
+    )
+
+
+def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
+    """Time and energy of each node in each state up to now, and of each job."""
+    sim = simulation.state
+    return account(
+        simulation.cluster,
+        spent_ms(sim)[: 2 + 3 * simulation.cluster.depths],
+        jobs,
+        node_map,
+        past_states(sim) if simulation.log else None,
+        simulation.outside.changes,
+        simulation.workload.start_epoch_s,
+    )
