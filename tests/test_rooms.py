@@ -69,7 +69,7 @@ def _writes(call: ast.Call) -> bool:
     texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     if name == "open":
         if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == "os.open":
-            return True
+            return "O_PATH" not in ast.unparse(call)
         modes = [text for text in texts[-1:] if set(text) <= set("rwaxbt+")]
         unknown = any(isinstance(a, ast.IfExp) for a in call.args)
         return unknown or any(set(mode) & set("wax+") for mode in modes)

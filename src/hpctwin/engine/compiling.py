@@ -6,7 +6,6 @@ How long each took is noted beside the compiled code, where the next version of 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from contextlib import suppress
 
 from hpctwin.engine import jit
 from hpctwin.engine.jit import Kernel
+from hpctwin.model.files import write_atomically
 
 __all__ = ["prepare", "seconds_left"]
 
@@ -85,8 +85,5 @@ def _read_times() -> dict[str, float]:
 def _write_times(times: Mapping[str, float]) -> None:
     if jit.CACHE_DIR is None:
         return
-    path = jit.CACHE_DIR.parent / TIMES
-    fresh = path.with_name(f".{TIMES}-{os.getpid()}")
-    with suppress(OSError):
-        fresh.write_text(json.dumps({name: round(value, 2) for name, value in times.items()}))
-        fresh.replace(path)
+    with suppress(OSError), write_atomically(jit.CACHE_DIR.parent / TIMES) as file:
+        file.write(json.dumps({name: round(value, 2) for name, value in times.items()}).encode())
