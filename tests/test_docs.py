@@ -16,15 +16,27 @@ from hpctwin.twin.config import TwinConfig, config_schema
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [
-    pytest.param(code, id=f"{page.name}-{number}")
+    pytest.param(page, number, id=f"{page.name}-{number}")
     for page in PAGES
-    for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    for number in range(len(re.findall(r"```python\n", page.read_text())))
 ]
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_the_example_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def blocks(page: Path) -> list[str]:
+    """The examples of a page in Python."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("page", "number"), EXAMPLES)
+def test_the_example_runs(
+    page: Path, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    *before, code = blocks(page)[: number + 1]
+    for earlier in before:
+        # What begins with the name of a file is that file, there for what follows on the page.
+        if name := re.match(r"# (\w+\.py)\n", earlier):
+            (tmp_path / name[1]).write_text(earlier.removeprefix(name[0]))
     # From a file: an ordering's source must be found, as it is when a user writes a script.
     script = tmp_path / "example.py"
     script.write_text(code)
@@ -40,7 +52,8 @@ def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
 
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
