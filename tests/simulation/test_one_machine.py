@@ -151,19 +151,46 @@ def test_power_states_that_switch_nothing_change_no_schedule(
     assert simulate(workload, CLUSTER, f"fcfs+{backfill}~psus:never").jobs.equals(expected)
 
 
-@given(workload=simple_workloads(nodes=NODES, max_jobs=15), seed=st.integers(0, 5))
-def test_failures_and_power_states_are_simulated_together(workload: Workload, seed: int) -> None:
-    failing = {"failures": {"mtbf": "5m", "mttr": "20s", "seed": seed}}
-    content = {**CLUSTER.model_dump(), **failing}
-    powered = Cluster.checked(content, "machine")
-    plain = Cluster.checked(
-        {**failing, "nodes": [{"name": "n", "count": 5}, {"name": "m", "count": 3}]}, "plain"
-    )
-    result = simulate(workload, powered)
-    expected = simulate(workload, plain)
-    assert result.jobs.equals(expected.jobs)
-    assert result.energy is not None
-    assert (result.energy.spent_ms.sum(axis=0) == result.energy.spent_ms[:, 0].sum()).all()
+def failing(outages: list[tuple[int, int, int]], then: str) -> Cluster:
+    failures = {
+        "outages": [{"node": n, "start": start, "duration": s} for n, start, s in outages],
+        "then": then,
+    }
+    reservations = [{"start": 30, "end": 50, "nodes": "2-5"}]
+    content = {**CLUSTER.model_dump(), "failures": failures, "reservations": reservations}
+    return Cluster.checked({**content, "cap": "6kW"}, "machine")
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "fcfs+easy", "sjf+first-fit@spread~psas-ipm:0s"])
+@given(
+    workload=simple_workloads(nodes=NODES, max_jobs=15),
+    outages=st.lists(
+        st.tuples(st.integers(0, NODES - 1), st.integers(0, 80), st.integers(1, 30)), max_size=6
+    ),
+    then=st.sampled_from(("requeue", "fail")),
+    at_s=st.integers(0, 60),
+)
+def test_failures_maintenance_a_cap_and_power_states_go_together_and_with_saving(
+    policy: str,
+    workload: Workload,
+    outages: list[tuple[int, int, int]],
+    then: str,
+    at_s: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    cluster = failing(outages, then)
+    path = tmp_path_factory.mktemp("saved") / "half.npz"
+    simulation = Simulation(workload, cluster, policy, log=True)
+    simulation.advance(at_s)
+    simulation.save(path)
+    whole = simulate(workload, cluster, policy, log=True)
+    for one in (simulation.fork(), Simulation.load(path), simulation):
+        same(one.run(), whole)
+    energy = whole.energy
+    assert energy is not None
+    assert (energy.spent_ms.sum(axis=0) == energy.spent_ms[:, 0].sum()).all()
+    assert energy.power_over_time()[1].max(initial=0) <= 6000
+    assert whole.jobs["state"].is_in(["completed", "walltime", "node_failure"]).all()
 
 
 @pytest.mark.parametrize(
