@@ -202,6 +202,23 @@ def test_simulate_takes_a_platform_and_a_power_policy(
     assert (tmp_path / "states.png").stat().st_size > 1000
 
 
+def test_a_machine_has_its_price_and_its_carbon(
+    files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, platform = files
+    (tmp_path / "carbon.csv").write_text("time,Carbon intensity (gCO2/kWh)\n0,400\n3600,400\n")
+    platform.write_text(platform.read_text() + "\nprice: 0.25\ncarbon: carbon.csv\n")
+    assert run("simulate", trace, "--cluster", platform, "--power", "psus:5m", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    kwh = summary["total_energy_j"] / 3.6e6
+    assert summary["cost_currency"] == pytest.approx(0.25 * kwh)
+    assert summary["emissions_kg"] == pytest.approx(0.4 * kwh)
+    machine = tmp_path / "plain.yaml"
+    machine.write_text("nodes: [{name: n, count: 4}]\nprice: 0.25\n")
+    assert run("simulate", trace, "--cluster", machine) == 2
+    assert "price needs to know what nodes draw" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -30,9 +30,9 @@ class EnergyOptions:
     lower_modes: Annotated[bool, Parameter(group="Energy", negative=())] = False
     """Lower DVFS modes to fit under the cap."""
     price: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of electricity prices over time: the summary tells the cost."""
+    """CSV of electricity prices over time, in place of the machine's: the summary tells the cost."""
     carbon: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of carbon intensities over time: the summary tells the emissions."""
+    """CSV of carbon intensities over time, in place of the machine's: the summary tells the emissions."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
     """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
@@ -63,14 +63,25 @@ class EnergyOptions:
             cap = dataclasses.replace(cap, lower_modes=True)
         return cluster if cap == cluster.cap else cluster.model_copy(update={"cap": cap})
 
-    def series(self, workload: Workload) -> tuple[dict[str, Series], dict[str, str]]:
-        """Price and carbon intensity with time zero where the workload's is, and how that was found."""
+    def series(
+        self, workload: Workload, cluster: Cluster
+    ) -> tuple[dict[str, Series], dict[str, str]]:
+        """Price and carbon intensity with time zero where the workload's is, and how that was found.
+
+        What is not given is the machine's own.
+        """
         from hpctwin.energy import Series
 
         found, notes = {}, {}
-        for name, path in (("price", self.price), ("carbon", self.carbon)):
-            if path is not None:
-                found[name], how = Series.read(path).aligned(workload.start_epoch_s)
+        for name, given, own, unit in (
+            ("price", self.price, cluster.price, ""),
+            ("carbon", self.carbon, cluster.carbon, "g"),
+        ):
+            what = own if given is None else given
+            if isinstance(what, float):
+                found[name] = Series.hourly([what], unit)
+            elif what is not None:
+                found[name], how = Series.read(what).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
 

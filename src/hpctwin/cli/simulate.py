@@ -97,7 +97,7 @@ def simulate_command(
     note_reading(workload)
     need_jobs(workload)
     cluster = energy.machine(machine.make(workload))
-    series, notes = energy.series(workload)
+    series, notes = energy.series(workload, cluster)
     options = run.as_dict() | {"begin_s": energy.begins(workload, series)}
     simulation = Simulation(
         workload,

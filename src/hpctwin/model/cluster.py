@@ -33,6 +33,9 @@ Cap = Annotated[
 ]
 
 
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 class Partition(Settings):
     """Some node groups under common limits; what Slurm calls a partition and PBS a queue.
 
@@ -146,6 +149,8 @@ class Cluster(Settings):
         qos: weight of each quality of service for orderings; 0 for those not named.
         fairshare: how past use counts.
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
+        price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
+        carbon: of electricity, g/kWh: the same.
     """
 
     name: str = "cluster"
@@ -157,6 +162,8 @@ class Cluster(Settings):
     qos: dict[str, float] = Field(default_factory=dict)
     fairshare: FairShare = FairShare()
     cap: Cap | None = None
+    price: NotNegative | str | None = None
+    carbon: NotNegative | str | None = None
 
     @classmethod
     def uniform(
@@ -210,7 +217,13 @@ class Cluster(Settings):
         Raises:
             ConfigError: the file cannot be read or is not valid; the message names the field.
         """
-        return cls.checked(read_yaml(path, "nodes"), str(path))
+        made = cls.checked(read_yaml(path, "nodes"), str(path))
+        files = {
+            name: str(Path(path).parent / value)
+            for name, value in (("price", made.price), ("carbon", made.carbon))
+            if isinstance(value, str)
+        }
+        return made.model_copy(update=files) if files else made
 
     @property
     def node_count(self) -> int:
@@ -292,7 +305,8 @@ def _power_of_all(cluster: Cluster) -> None:
             f"node group {without[0]!r} has no 'modes', and others have: say what nodes draw of all "
             "groups, or of none"
         )
-    if without and cluster.cap is not None:
-        raise ValueError(
-            f"a power cap needs to know what nodes draw; node group {without[0]!r} has no 'modes'"
-        )
+    for name in ("cap", "price", "carbon"):
+        if without and getattr(cluster, name) is not None:
+            raise ValueError(
+                f"{name} needs to know what nodes draw; node group {without[0]!r} has no 'modes'"
+            )

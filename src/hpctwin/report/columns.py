@@ -49,6 +49,7 @@ COLUMNS = (
     Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
     Column("utilization", "utilization", "high", short="util."),
     Column("makespan_s", "makespan", "low"),
+    Column("total_energy_j", "energy", "low"),
     Column("engine_ms", "engine ms", None),
 )
 
