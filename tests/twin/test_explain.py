@@ -14,7 +14,7 @@ import pytest
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin import explain, journal
+from hpctwin.twin import journal, starting
 from hpctwin.twin.asking import when_job
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Candidate
@@ -103,7 +103,7 @@ def test_a_running_twin_is_asked_for_what_it_has_forecast_already(
     def fail(*_: object) -> None:
         raise AssertionError("looked ahead once more")
 
-    monkeypatch.setattr(explain, "_look_ahead", fail)
+    monkeypatch.setattr(starting, "_look_ahead", fail)
     picture = picture_of(watched.config)
     assert {job: when_job(picture, job) for job in ("mid", "short")} == ahead
     decision = watched.twin.decision
@@ -118,7 +118,7 @@ def test_a_job_that_the_twin_has_not_forecast_yet_is_looked_ahead_for(watched: W
     stands = standing(reader)
     reader.close()
     known = {i: one for i, one in stands.forecasts.items() if i != "short"}
-    found = explain.when(stands.core, "short", stands.now_s, stands.policy, known)
+    found = starting.when(stands.core, "short", stands.now_s, stands.policy, known)
     assert (found.state, found.start_s) == ("waits", pytest.approx(554.0))
 
 

@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from hpctwin.model import format_duration
-from hpctwin.twin.explain import clock_text, why_policy
+from hpctwin.twin.explain import why_policy
+from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
     from hpctwin.twin.choice import Decision

@@ -59,8 +59,8 @@ def when_command(
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.asking import JobToCome, Question
     from hpctwin.twin.config import TwinConfig
-    from hpctwin.twin.explain import clock_text
     from hpctwin.twin.when import answered
+    from hpctwin.twin.words import clock_text
 
     if (job_id is None) == (nodes is None):
         raise ConfigError("when: give a job's id, or --nodes and --walltime of a job to come")

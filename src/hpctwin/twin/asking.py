@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from hpctwin.errors import HpctwinError
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.core import Core
-from hpctwin.twin.explain import When, when
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.standing import Standing, full_id
+from hpctwin.twin.starting import When, when
 
 __all__ = [
     "Answer",
