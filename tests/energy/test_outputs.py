@@ -12,7 +12,7 @@ import yaml
 from hpctwin import write_workload
 from hpctwin.cli import main
 from hpctwin.energy import read_spars_config
-from hpctwin.energy.outputs import write_energy, write_spars
+from hpctwin.energy.outputs import write_energy, write_spars_results
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import simulate_cell, workload
 from tests.energy.test_cases import jobs
@@ -121,7 +121,7 @@ def test_what_is_done_otherwise_is_said(config: Path) -> None:
 @pytest.mark.traces
 def test_sparss_files_say_what_sparss_own_say(golden: Path, traces: Path, tmp_path: Path) -> None:
     energy = simulate_cell(workload(), "fcfs-ipm", 1200, "as-published", log=True)
-    write_spars(energy, tmp_path)
+    write_spars_results(energy, tmp_path)
     ours = pl.read_csv(tmp_path / "raw_job_log.csv").sort("job_id")
     theirs = pl.read_csv(golden / "spars_nasa20_t1200_fcfs_psas.csv").sort("job_id")
     for name, other in (

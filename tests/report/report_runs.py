@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.metrics import Summary, series, summarize
-from hpctwin.report import Entry
+from hpctwin.report import ReportedRun
 
 NODES = 8
 LOST = pl.DataFrame({"job_id": [3], "start_s": [500.0], "end_s": [900.0], "nodes": [4]})
@@ -50,19 +50,19 @@ def jobs(delay_s: float = 0.0, count: int = 40) -> pl.DataFrame:
 
 
 @functools.cache
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[ReportedRun, ...]:
     """Two runs of the same jobs."""
     made = []
     for label, delay in (("fcfs", 600.0), ("easy", 0.0)):
         run = jobs(delay)
         steps = series(run, LOST, CAPACITY)
         summary: Summary = summarize(run, LOST, CAPACITY, NODES, steps=steps)
-        made.append(Entry(label, run, steps, summary, lost=LOST))
+        made.append(ReportedRun(label, run, steps, summary, lost=LOST))
     return tuple(made)
 
 
-def no_entry() -> Entry:
+def no_entry() -> ReportedRun:
     """A run without jobs."""
     run = jobs().clear()
-    return Entry("none", run, series(run, LOST.clear(), CAPACITY),
+    return ReportedRun("none", run, series(run, LOST.clear(), CAPACITY),
                  summarize(run, LOST.clear(), CAPACITY, NODES))  # fmt: skip

@@ -178,12 +178,12 @@ def _show(
     if out is not None:
         write_result(result, out, options, summary)
     if result.energy is not None and (out is not None or spars is not None):
-        from hpctwin.energy.outputs import write_energy, write_spars
+        from hpctwin.energy.outputs import write_energy, write_spars_results
 
         if out is not None:
             write_energy(result.energy, out)
         if spars is not None:
-            write_spars(result.energy, spars)
+            write_spars_results(result.energy, spars)
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:

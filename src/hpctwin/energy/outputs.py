@@ -13,7 +13,7 @@ from hpctwin.energy.accounting import Energy
 from hpctwin.energy.states import group_of_node
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
-__all__ = ["node_log", "write_energy", "write_spars"]
+__all__ = ["node_log", "write_energy", "write_spars_results"]
 
 _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": -4}
 
@@ -51,7 +51,7 @@ def write_energy(energy: Energy, folder: Path) -> None:
             table.write_parquet(file)
 
 
-def write_spars(energy: Energy, folder: Path) -> None:
+def write_spars_results(energy: Energy, folder: Path) -> None:
     """Write SPARS's CSV files, for scripts that read them; its column names and order.
 
     ``metrics.csv``, ``energy_log.csv``, ``raw_job_log.csv``, ``waiting_time_log.csv``,

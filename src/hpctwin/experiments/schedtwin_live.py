@@ -22,7 +22,7 @@ import polars as pl
 from hpctwin._version import __version__
 from hpctwin.errors import ConfigError, ExperimentError, HpctwinError
 from hpctwin.experiments.schedtwin import NODES, TWIN, Row, judge, row_of
-from hpctwin.experiments.schedtwin_users import Times, User
+from hpctwin.experiments.schedtwin_users import ClusterUser, Times
 from hpctwin.model import Workload, write_atomically, write_folder
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.journal import Journal
@@ -165,7 +165,7 @@ def clock_speed(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def run_live(
-    user: User,
+    user: ClusterUser,
     jobs: Workload,
     *,
     on: str,

@@ -17,7 +17,7 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.slurm.values import number, words
 
-__all__ = ["PbsUser", "SlurmUser", "Times", "User"]
+__all__ = ["ClusterUser", "PbsUser", "SlurmUser", "Times"]
 
 TIMEOUT_S = 60.0
 """Of a command, by a plain clock."""
@@ -40,7 +40,7 @@ class Times:
     runs: int = 1
 
 
-class User(Protocol):
+class ClusterUser(Protocol):
     """One who submits to a cluster."""
 
     limit_step_s: float
@@ -103,18 +103,18 @@ class SlurmUser(_ByCommands):
     limit_step_s = 60.0
 
     def version(self) -> str:
-        """See `User`."""
+        """See `ClusterUser`."""
         return self._ask("sinfo", "--version").decode().strip()
 
     def idle_nodes(self) -> int:
-        """See `User`."""
+        """See `ClusterUser`."""
         if self._ask("squeue", "-h").strip():
             return 0
         said = self._ask("sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
         return len(set(said.split()))
 
     def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
-        """See `User`."""
+        """See `ClusterUser`."""
         said = self._ask(
             "sbatch", "--parsable", f"--nodes={nodes}", f"--time={math.ceil(walltime_s / 60)}",
             "--output=/dev/null", "--chdir=/", "--job-name=schedtwin", *self.options,
@@ -123,12 +123,12 @@ class SlurmUser(_ByCommands):
         return said.decode().strip().partition(";")[0]
 
     def jobs(self) -> dict[str, Times]:
-        """See `User`."""
+        """See `ClusterUser`."""
         rows = json.loads(self._ask("squeue", "--json", "--states=all"))["jobs"]
         return {str(row["job_id"]): self._times(row) for row in rows}
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """See `User`."""
+        """See `ClusterUser`."""
         if jobs:
             self._ask("scancel", *jobs)
 
@@ -158,12 +158,12 @@ class PbsUser(_ByCommands):
     limit_step_s = 1.0
 
     def version(self) -> str:
-        """See `User`."""
+        """See `ClusterUser`."""
         said = self._ask("qstat", "--version").decode().strip()
         return "PBS " + said.rpartition("=")[2].strip()
 
     def idle_nodes(self) -> int:
-        """See `User`."""
+        """See `ClusterUser`."""
         if any(times.end_s is None for times in self.jobs().values()):
             return 0
         said = self._ask("pbsnodes", "-a", "-v", "-F", "json")
@@ -175,7 +175,7 @@ class PbsUser(_ByCommands):
         )
 
     def submit(self, nodes: int, walltime_s: float, runs_s: float) -> str:
-        """See `User`."""
+        """See `ClusterUser`."""
         said = self._ask(
             "qsub", "-N", "schedtwin", "-l", f"select={nodes}:ncpus=1", "-l", "place=vscatter",
             "-l", f"walltime={math.ceil(walltime_s)}", "-koed", "-o", "/dev/null", "-e", "/dev/null",
@@ -184,12 +184,12 @@ class PbsUser(_ByCommands):
         return said.decode().strip()
 
     def jobs(self) -> dict[str, Times]:
-        """See `User`."""
+        """See `ClusterUser`."""
         said = read_output(self._ask("qstat", "-x", "-f", "-F", "json"), "qstat", [])
         return {job_id: self._times(row) for job_id, row in said.get("Jobs", {}).items()}
 
     def cancel(self, jobs: Sequence[str]) -> None:
-        """See `User`."""
+        """See `ClusterUser`."""
         if jobs:
             with suppress(ExperimentError):  # qdel fails where one of them has just ended
                 self._ask("qdel", *jobs)

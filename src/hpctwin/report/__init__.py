@@ -18,13 +18,13 @@ if TYPE_CHECKING:
         plot_wait_cdf,
     )
     from hpctwin.report.gantt import plot_gantt
-    from hpctwin.report.html import Entry, write_report
+    from hpctwin.report.html import ReportedRun, write_report
     from hpctwin.report.tables import compare_table, summary_table
     from hpctwin.report.timeline import plot_queue, plot_utilization
     from hpctwin.report.workload import plot_workload
 
 __all__ = [
-    "Entry",
+    "ReportedRun",
     "compare_table",
     "plot_compare_bars",
     "plot_gantt",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Entry": "html",
+    "ReportedRun": "html",
     "compare_table": "tables",
     "plot_gantt": "gantt",
     "plot_queue": "timeline",

@@ -93,12 +93,12 @@ def report_results(
     Raises:
         OutputError: the file cannot be written.
     """
-    from hpctwin.report.html import Entry, write_report
+    from hpctwin.report.html import ReportedRun, write_report
 
     some = next(iter(results.values()))
     workload = some.workload
     entries = [
-        Entry(
+        ReportedRun(
             label=name,
             jobs=result.jobs,
             series=result.series,

@@ -25,7 +25,7 @@ from hpctwin.report.gantt import plot_gantt
 from hpctwin.report.timeline import plot_queue, plot_utilization
 from hpctwin.report.workload import plot_workload
 
-__all__ = ["Entry", "write_report"]
+__all__ = ["ReportedRun", "write_report"]
 
 _GANTT_SPAN_S = 7 * 86400.0
 
@@ -65,7 +65,7 @@ summary { cursor: pointer; font-weight: 600; }
 """
 
 
-class Entry(NamedTuple):
+class ReportedRun(NamedTuple):
     """One run in a report.
 
     Args:
@@ -89,7 +89,7 @@ def write_report(
     path: str | Path,
     *,
     title: str,
-    entries: Sequence[Entry],
+    entries: Sequence[ReportedRun],
     intro: str = "",
     workload_name: str = "",
     workload: Workload | None = None,
@@ -117,7 +117,7 @@ def write_report(
     Raises:
         OutputError: the file cannot be written.
     """
-    entries = [Entry(*entry) for entry in entries]
+    entries = [ReportedRun(*entry) for entry in entries]
     summaries = {entry.label: entry.summary for entry in entries}
     sections = [
         _heading(title, intro, workload_name, nodes, entries),
@@ -141,7 +141,7 @@ def write_report(
 
 
 def _heading(
-    title: str, intro: str, workload_name: str, nodes: int | None, entries: Sequence[Entry]
+    title: str, intro: str, workload_name: str, nodes: int | None, entries: Sequence[ReportedRun]
 ) -> str:
     jobs = max((len(entry.jobs) for entry in entries), default=0)
     machine = f"{nodes:,} nodes" if nodes is not None else ""
@@ -180,7 +180,7 @@ def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
     return [table, '<p class="note">★ best of its column</p>'] if any(best.values()) else [table]
 
 
-def _policy_figures(entries: Sequence[Entry], summaries: Mapping[str, Summary]) -> list[str]:
+def _policy_figures(entries: Sequence[ReportedRun], summaries: Mapping[str, Summary]) -> list[str]:
     jobs = {entry.label: entry.jobs for entry in entries}
     figures = []
     if len(entries) > 1:
@@ -197,7 +197,7 @@ def _policy_figures(entries: Sequence[Entry], summaries: Mapping[str, Summary]) 
     return figures
 
 
-def _time_figures(entries: Sequence[Entry], start_epoch_s: float | None) -> list[str]:
+def _time_figures(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[str]:
     series = {entry.label: entry.series for entry in entries}
     used = plot_utilization(series, start_epoch_s=start_epoch_s)
     queue = plot_queue(series, start_epoch_s=start_epoch_s)
@@ -208,7 +208,7 @@ def _time_figures(entries: Sequence[Entry], start_epoch_s: float | None) -> list
 
 
 def _gantt_figures(
-    entries: Sequence[Entry], nodes: int | None, start_epoch_s: float | None
+    entries: Sequence[ReportedRun], nodes: int | None, start_epoch_s: float | None
 ) -> list[str]:
     start, end = _busiest_window(entries)
     figures = []
@@ -229,7 +229,7 @@ def _gantt_figures(
     return figures
 
 
-def _busiest_window(entries: Sequence[Entry]) -> tuple[float, float]:
+def _busiest_window(entries: Sequence[ReportedRun]) -> tuple[float, float]:
     """The same week for all, around the longest queue of the first run: a year is unreadable."""
     times = [entry.series["time_s"] for entry in entries if len(entry.series)]
     if not times:
