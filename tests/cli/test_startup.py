@@ -15,7 +15,7 @@ try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0, end
-heavy = {'matplotlib', 'pydantic_settings', 'redis', 'dask', 'sqlite3'}
+heavy = {'matplotlib', 'redis', 'dask', 'sqlite3'}
 print(sorted(heavy & set(sys.modules)))
 """
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Workload
+from hpctwin import Simulation, Workload
 from hpctwin.model import Cluster
 from hpctwin.policies import BUILT_IN, Ordering, PowerPolicy, formula, make_policy
 from tests import strategies
@@ -40,6 +41,12 @@ PAIRS = [
 ]
 
 
+def run_through(simulation: Simulation) -> Simulation:
+    """In one go."""
+    simulation.advance()
+    return simulation
+
+
 def compared(
     workload: Workload,
     platform: Cluster,
@@ -47,8 +54,16 @@ def compared(
     order: Ordering,
     policy: dict[str, Any],
     cluster: Cluster | None = None,
+    run: Callable[[Simulation], Simulation] = run_through,
     **options: Any,
 ) -> None:
+    """Whether the engine gives what the reference does.
+
+    Args:
+        workload, platform, power, order, policy, cluster: what is simulated.
+        run: runs the engine's simulation to its end, in whatever way.
+        options: of both.
+    """
     placement = options.pop("placement", "first-fit")
     expected = options.pop("expected_ms", None)
     chosen = make_policy(order, **policy, placement=placement)
@@ -61,8 +76,7 @@ def compared(
         expected_s=None if expected is None else [ms / 1000 for ms in expected],
         **options,
     )
-    simulation.run()
-    mine = outcome(simulation.result().energy)
+    mine = outcome(run(simulation).result().energy)
     reference = simulate_powered_reference(
         workload,
         platform,

@@ -50,13 +50,13 @@ class Policy:
         Raises:
             PolicyError: an ordering cannot be compiled.
         """
+        from hpctwin.engine.compiling import prepare
         from hpctwin.engine.kernel import kernels_of
 
         for order in (self.order, self.candidates):
             if order is not None:
                 _ = order.compiled
-        for kernel in kernels_of(self.backfill):
-            kernel.compiled()
+        prepare(kernels_of(self.backfill))
 
     def numbers(self) -> dict[str, int]:
         """The backfill's settings in the engine's form."""
