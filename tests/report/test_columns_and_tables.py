@@ -91,6 +91,20 @@ def test_the_comparison_fits_80_columns() -> None:
     assert "engine" in text
 
 
+def test_with_energy_a_comparison_in_80_columns_still_names_the_policies() -> None:
+    summary = {
+        "mean_wait_s": 97_200.0, "median_wait_s": 23_000.0, "p95_wait_s": 600_000.0,
+        "mean_bounded_slowdown": 590.0, "utilization": 0.936, "makespan_s": 101 * 86_400.0,
+        "total_energy_j": 4.3e11, "engine_ms": 1436.0,
+    }  # fmt: skip
+    other = {key: 0.9 * value for key, value in summary.items()}
+    text = printed(compare_table({"fcfs+easy": summary, "sjf+pack~psas-auto:20m": other}))
+    assert "fcfs+easy" in text
+    assert "sjf+pack" in text
+    assert "119.4 MWh" in text
+    assert "…" not in text
+
+
 def test_engine_time_is_a_column_only_where_it_is_known() -> None:
     assert "engine" not in printed(compare_table({"easy": entries()[0].summary}))
 

@@ -89,7 +89,8 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if key.endswith("_s"):
         return format_duration(value)
     if key.endswith("_j"):
-        return f"{value / 3.6e6:,.1f} kWh"
+        kwh = value / 3.6e6
+        return f"{kwh:,.1f} kWh" if abs(kwh) < 10_000 else f"{kwh / 1000:,.1f} MWh"
     if key.endswith("_kg"):
         return f"{value:,.1f} kg"
     if key.startswith(_SHARES) or key.endswith(_SHARES):
