@@ -1,10 +1,14 @@
-"""Beside a real Slurm of 32 emulated nodes: `python benchmarks/slurm.py [fidelity] [load] [overhead]`.
+"""Beside a real Slurm of 32 emulated nodes.
+
+    python benchmarks/slurm.py [fidelity] [load] [overhead] [latency]
 
 - fidelity: the same submissions to Slurm (builtin, then backfill) and to the simulator; start times job by
   job. While backfill runs, the forecasts of `hpctwin when` and of `squeue --start`, made at the same
   moments, against what came true. Some 15 minutes.
 - load: processor time of slurmctld for one `squeue --start`, against one look of the twin.
 - overhead: processor time of the twin beside an emulated cluster that gets 10 jobs a second.
+- latency: Slurm as shipped, from the submission of a one-node job to the first line of its script, with a
+  twin in charge and without; 80 jobs, one after another.
 
 Needs root and Slurm's daemons (Debian: slurmctld slurmd slurm-client munge), but for overhead.
 """
@@ -16,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +28,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.rms.beside_slurm import beside, job_ends, running
 from tests.rms.slurm_cluster import SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
@@ -230,7 +236,38 @@ def overhead(seconds: int = 60, rate: float = 10.0) -> None:
             cluster.wait(30)
 
 
+def latency(jobs: int = 80, apart_s: float = 1.7) -> None:
+    for twin in (True, False):
+        with tempfile.TemporaryDirectory() as folder:
+            base = Path(folder)
+            base.chmod(0o755)
+            ran = base / "ran"
+            ran.touch()
+            ran.chmod(0o666)
+            with running(
+                base, rule=twin, events=twin, scheduler="backfill", parameters=""
+            ) as slurm:
+                manager = {"poll_floor": 1.0, "poll_every": 60, "timeout": 10}
+                with beside(slurm, manager=manager) if twin else nullcontext():
+                    first = slurm.submit(1, 1, 0)
+                    slurm.wait(lambda slurm=slurm, first=first: job_ends(slurm, [first]), 60)
+                    time.sleep(5)
+                    begun: dict[str, float] = {}
+                    for _ in range(jobs):
+                        began_s = time.time()
+                        script = f"echo $SLURM_JOB_ID $(date +%s.%N) >>{ran}"
+                        options = ["-N1", "-t1", "-o", "/dev/null", "-D", "/tmp", "--wrap", script]
+                        begun[slurm.say("sbatch", "--parsable", *options).strip()] = began_s
+                        time.sleep(max(0.0, began_s + apart_s - time.time()))
+                    slurm.wait(lambda slurm=slurm, ids=list(begun): job_ends(slurm, ids), 120)
+            lines = [line.split() for line in ran.read_text().splitlines()]
+        took = np.sort([float(at_s) - begun[job] for job, at_s in lines if job in begun])
+        p50, p90, p99 = np.quantile(took, [0.5, 0.9, 0.99], method="higher")
+        who = "with the twin" if twin else "Slurm alone"
+        print(f"{who}: {len(took)} jobs, median {p50:.2f} s, p90 {p90:.2f} s, p99 {p99:.2f} s")
+
+
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["fidelity", "load", "overhead"]
-    for name in chosen:
-        {"fidelity": fidelity, "load": load, "overhead": overhead}[name]()
+    ways = {"fidelity": fidelity, "load": load, "overhead": overhead, "latency": latency}
+    for name in sys.argv[1:] or ways:
+        ways[name]()

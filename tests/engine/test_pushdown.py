@@ -63,7 +63,7 @@ def numbers() -> st.SearchStrategy[SimpleNamespace]:
     )
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(100))
 @given(workload=workloads(), chosen=numbers())
 def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
     workload: Workload, chosen: SimpleNamespace

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Result, Simulation, Workload, compare, simulate
 from hpctwin.errors import ConfigError, UnknownNameError
+from tests.examples import examples
 from tests.strategies import simple_workloads
 
 MACHINE = """
@@ -70,6 +71,7 @@ def test_a_machine_a_policy_and_jobs_are_all_it_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=examples(40))
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=15),
     at_s=st.integers(0, 60),
@@ -136,6 +138,7 @@ def test_policies_with_power_are_compared(tmp_path: Path) -> None:
     assert max(joules, key=joules.__getitem__) == "fcfs+easy"
 
 
+@settings(max_examples=examples(40))
 @given(workload=simple_workloads(nodes=NODES, max_jobs=15))
 @pytest.mark.parametrize("backfill", ["pack", "pushdown:every=1,interval=1s", "easy:2/sjf"])
 def test_power_states_that_switch_nothing_change_no_schedule(
@@ -162,6 +165,7 @@ def failing(outages: list[tuple[int, int, int]], then: str) -> Cluster:
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, "fcfs+easy", "sjf+first-fit@spread~psas-ipm:0s"])
+@settings(max_examples=examples(40))
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=15),
     outages=st.lists(
