@@ -263,6 +263,28 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(tmp_path
             twin.end()
 
 
+def test_a_job_of_a_higher_tier_preempts_at_once_whatever_the_twin_leases(tmp_path: Any) -> None:
+    tiers = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
+    urgent = "PartitionName=urgent Nodes=n[1-2] PriorityTier=10 MaxTime=INFINITE State=UP"
+    with running(
+        tmp_path, rule=True, events=True, scheduler="backfill", nodes=2, partition="PriorityTier=1",
+        more=(*tiers, urgent),
+    ) as slurm:  # fmt: skip
+        twin = Beside(slurm, core=FCFS)
+        try:
+            twin.begin()
+            low = slurm.submit(2, 2, 90, "--requeue")
+            slurm.wait(lambda: states(slurm).get(low, "").startswith("RUNNING"), 20)
+            high = slurm.submit(2, 1, 1, "-p", "urgent")
+            slurm.wait(lambda: job_ends(slurm, [high]), 20)
+            job = slurm.job(high)
+            assert job["EligibleTime"] == job["SubmitTime"]  # it had no lease
+            assert slurm.job(low)["Restarts"] == "1"
+            assert twin.status()["fault"] is None
+        finally:
+            twin.end()
+
+
 def submitted_in(slurm: SlurmCluster) -> str:
     return slurm.submit(1, 1, 0.5)
 

@@ -183,3 +183,39 @@ def test_a_file_that_others_may_write_is_no_resource_manager(tmp_path: Path) -> 
     path.write_text(block("yaml"))
     with pytest.raises(HpctwinError, match=r"local_batch\.py"):
         TwinConfig.from_yaml(path)
+
+
+UNFINISHED = """
+from hpctwin.rms.plain import PlainManager
+from hpctwin.rms.settings import ManagerSettings
+
+
+class NoOpen(ManagerSettings):
+    pass
+
+
+class NoSnapshot(ManagerSettings):
+    def open(self, *, longest_lease_s=600.0):
+        return PlainManager("mine")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [("NoOpen", "NoOpen has no method open"), ("NoSnapshot", "has no method snapshot")],
+)
+def test_a_manager_that_lacks_a_method_is_named_by_check(
+    tmp_path: Path, kind: str, says: str
+) -> None:
+    (tmp_path / "mine.py").write_text(UNFINISHED)
+    config = tmp_path / "twin.yaml"
+    config.write_text(
+        f"manager: {{kind: '{tmp_path}/mine.py:{kind}'}}\njournal: {{path: j.sqlite}}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "hpctwin", "twin", "check", str(config)],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode in (1, 2)
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr

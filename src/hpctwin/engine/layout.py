@@ -6,7 +6,7 @@ here say what fields there are; the arrays behind them are made from these annot
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -58,38 +58,38 @@ Real = Annotated[float, "f8"]
 R = TypeVar("R")
 
 
-class Table(Generic[R]):
+class Table(Protocol[R]):
     """Rows of one kind, as a kernel sees them."""
 
     def __getitem__(self, row: int) -> R:
         """One row."""
-        raise NotImplementedError
+        ...
 
     def __setitem__(self, row: int, value: R) -> None:
         """Write a number; rows that are records are written field by field."""
-        raise NotImplementedError
+        ...
 
     def __len__(self) -> int:
         """How many rows."""
-        raise NotImplementedError
+        ...
 
 
-class Grid(Generic[R]):
+class Grid(Protocol[R]):
     """Numbers in rows and columns, as a kernel sees them."""
 
     width: int
 
     def __getitem__(self, place: tuple[int, int]) -> R:
         """One number."""
-        raise NotImplementedError
+        ...
 
     def __setitem__(self, place: tuple[int, int], value: R) -> None:
         """Write one number."""
-        raise NotImplementedError
+        ...
 
     def __len__(self) -> int:
         """How many rows."""
-        raise NotImplementedError
+        ...
 
 
 class Job:

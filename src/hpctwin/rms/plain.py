@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.records import Snapshot
 
@@ -36,8 +37,12 @@ class PlainManager:
         return {}
 
     def snapshot(self) -> Snapshot:
-        """Each manager's own."""
-        raise NotImplementedError(f"{type(self).__name__}.snapshot")
+        """Each manager's own.
+
+        Raises:
+            UnreachableError: its class does not say how.
+        """
+        raise UnreachableError(f"{type(self).__name__} has no method snapshot")
 
     def leases(self) -> Mapping[str, float]:
         """No job is the twin's."""

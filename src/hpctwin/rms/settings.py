@@ -46,8 +46,9 @@ class ManagerSettings(Settings):
 
         Raises:
             UnreachableError: it does not answer.
+            ConfigError: its class does not say how.
         """
-        raise NotImplementedError(f"{type(self).__name__}.open")
+        raise ConfigError(f"manager.kind {self.kind}: {type(self).__name__} has no method open")
 
     def gate(
         self,
