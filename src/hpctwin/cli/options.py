@@ -79,7 +79,7 @@ class ClusterOptions:
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
     """Equal nodes; what the trace says of its machine if left out."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
-    """The machine's file: our YAML, SPARS's platform.json or Batsim's XML."""
+    """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
     def make(self, workload: Workload) -> Cluster:
         """The cluster meant.

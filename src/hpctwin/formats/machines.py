@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from hpctwin.errors import ConfigError
+from hpctwin.formats.systems import read_system
 from hpctwin.model import Cluster
 from hpctwin.model.files import cause
 
@@ -25,10 +26,15 @@ _FOLLOWS = {
 def read_cluster(path: str | Path) -> Cluster:
     """Read a machine: our YAML, SPARS's ``platform.json`` or Batsim's XML, by the file's name.
 
+    A name without a suffix, of which there is no file, is a machine that comes with the package.
+
     Raises:
         ConfigError: the file cannot be read or is not valid; the message names node and field.
+        UnknownNameError: neither such a file nor such a machine is there.
     """
-    path = Path(path)
+    name, path = str(path), Path(path)
+    if not path.suffix and name and not name.startswith(("/", ".")) and not path.exists():
+        return read_system(name)
     foreign = {".json": _spars, ".xml": _batsim}.get(path.suffix)
     if foreign is None:
         return Cluster.from_yaml(path)

@@ -151,9 +151,13 @@ class Cluster(Settings):
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
         price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
         carbon: of electricity, g/kWh: the same.
+        about: what machine it is, in a line.
+        sources: where the numbers are from: text by the path of a field, such as
+            ``nodes.gpu-node.components.gpu``; it holds for all below that has none of its own.
     """
 
     name: str = "cluster"
+    about: str = ""
     nodes: tuple[NodeGroup, ...] = Field(min_length=1)
     partitions: tuple[Partition, ...] = ()
     resources: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
@@ -164,6 +168,7 @@ class Cluster(Settings):
     cap: Cap | None = None
     price: NotNegative | str | None = None
     carbon: NotNegative | str | None = None
+    sources: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def uniform(

@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from hpctwin.model.racks import Component, Racks, Watts, node_w
 from hpctwin.model.settings import Duration, Settings
 
 __all__ = ["MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
@@ -13,7 +14,6 @@ __all__ = ["MOST_NODES", "Mode", "NodeGroup", "Sleep", "Transition"]
 MOST_NODES = 10_000_000
 """Of one cluster; the state of each node is held in memory."""
 
-Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # YAML reads a bare off as a truth value.
 SleepName = Annotated[str, BeforeValidator(lambda value: "off" if value is False else value)]
 
@@ -80,6 +80,9 @@ class NodeGroup(Settings):
         modes: DVFS modes by name; left out, what nodes draw is not known.
         mode: the mode at the beginning; the first one if left out.
         sleep: sleep states, the one that is quickest to wake from first; none: never switched off.
+        components: what each node is made of, by name (cpu, gpu, memory, nic, …): what it draws by how much
+            each is used. They are its mode ``base``: all used while a job runs, none while idle.
+        racks: how the nodes are fed, and what that loses.
     """
 
     name: str
@@ -91,6 +94,31 @@ class NodeGroup(Settings):
     modes: dict[str, Mode] = Field(default_factory=dict)
     mode: str = ""
     sleep: tuple[Sleep, ...] = ()
+    components: dict[str, Component] = Field(default_factory=dict)
+    racks: Racks | None = None
+
+    @model_validator(mode="after")
+    def _made_of(self) -> Self:
+        if self.components:
+            base = Mode(power_w=node_w(self.components, 1.0), idle_w=node_w(self.components, 0.0))
+            if self.modes not in ({}, {"base": base}):
+                raise ValueError(
+                    f"node group {self.name!r} has 'components' and 'modes': what a node draws follows from "
+                    "its components, so leave 'modes' out"
+                )
+            object.__setattr__(self, "modes", {"base": base})
+        if self.racks is not None:
+            if not self.components:
+                raise ValueError(
+                    f"node group {self.name!r} has 'racks' but no 'components': say what a node is made of, "
+                    "such as components: {cpu: {count: 2, idle_w: 50, max_w: 250}}"
+                )
+            if self.racks.places < self.count:
+                raise ValueError(
+                    f"node group {self.name!r} has {self.count:,} nodes, and its racks room for "
+                    f"{self.racks.places:,}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,0 +1,49 @@
+"""Machines that come with the package: one YAML file each, beside this one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model import Cluster
+
+__all__ = ["read_system", "system_names"]
+
+_FOLDER = Path(__file__).parent
+
+
+def system_names() -> list[str]:
+    """The names of all of them."""
+    return sorted((file.stem for file in _FOLDER.glob("*.yaml")), key=str.lower)
+
+
+def read_system(name: str) -> Cluster:
+    """A machine by its name; ``NAME/GROUP`` is one of its node groups alone.
+
+    Raises:
+        UnknownNameError: there is no such machine, or no such group of it.
+        ConfigError: the machine has a single node group, which is the machine itself.
+    """
+    system, _, group = name.partition("/")
+    known = {one.lower(): one for one in system_names()}
+    if system.lower() not in known:
+        raise UnknownNameError("file or system", system, known.values())
+    cluster = Cluster.from_yaml(_FOLDER / f"{known[system.lower()]}.yaml")
+    if not group:
+        return cluster
+    groups = {one.name: one for one in cluster.nodes}
+    if group not in groups:
+        raise UnknownNameError(f"node group of {cluster.name}", group, groups)
+    if len(groups) == 1:
+        raise ConfigError(f"{cluster.name} has one node group only; write {cluster.name}")
+    path = f"nodes.{group}"
+    return cluster.model_copy(
+        update={
+            "name": f"{cluster.name}/{group}",
+            "nodes": (groups[group],),
+            "partitions": (),
+            "sources": {
+                k: v for k, v in cluster.sources.items() if (k + ".").startswith(path + ".")
+            },
+        }
+    )
