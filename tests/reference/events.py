@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hpctwin.model import DependencyKind, State, to_ms
-from tests.reference.jobs import Job, Order
+from tests.reference.jobs import Job, Order, Place
 from tests.reference.machine import Machine
 from tests.reference.results import Pass
 from tests.reference.share import Usage
@@ -34,6 +34,7 @@ class Events:
     hold: bool
     observer: Observer | None
     log: list[Pass] | None
+    place: Place | None = None
     now: int = -1
     came_back: bool = False  # capacity, other than planned, since the last pass
     started: list[int] = field(default_factory=list)  # in this pass

@@ -50,7 +50,24 @@ class JobView:
     risk: float
 
 
+@dataclass(slots=True)
+class NodeView:
+    """What a placement may look at of a free node."""
+
+    number: float
+    group: float
+    cores: float
+    gpus: float
+    memory_gb: float
+    speed: float
+    idle_w: float
+    active_w: float
+    wakes: float
+    free: float
+
+
 Order = Callable[[float, JobView], float]
+Place = Callable[[float, JobView, NodeView], float]
 
 
 def fcfs(now: float, job: JobView) -> float:

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from hpctwin.model import MS_PER_S, State
 from tests.reference.events import Events
-from tests.reference.jobs import Job, Order
-from tests.reference.plan import Plan
+from tests.reference.jobs import Job, NodeView, Order
+from tests.reference.plan import Plan, split_over
 from tests.reference.results import Pass
 
 OVERDUE_STEP_MS = 60 * MS_PER_S
@@ -99,6 +99,8 @@ class Simulation(Events):
         job.nodes = []
         for pool, count in split.items():
             free = self.by_preference(machine.free(pool))
+            if self.place is not None:
+                free.sort(key=lambda node: (self.score(job, node), node))
             assert len(free) >= count
             job.nodes += free[:count]
         job.nodes.sort()
@@ -138,12 +140,43 @@ class Simulation(Events):
             job.due, job.due_state = end, State.FAILED if job.fails else State.COMPLETED
 
     def start_if_it_fits(self, job: Job, plan: Plan) -> bool:
-        split = plan.room(job, self.now)
-        if split is None:
+        least = plan.least(job, self.now)
+        if least is None:
             return False
+        split = self.split_now(job, least)
         self.begin(job, split)
         plan.change(job, split, self.now, job.planned_end, -1)
         return True
+
+    def split_now(self, job: Job, least: dict[int, int]) -> dict[int, int]:
+        """Nodes of each pool that it takes if it starts, of which so many may be taken."""
+        if self.place is None:
+            return split_over(job.width, least, self.placement)
+        free = [(pool, node) for pool in least for node in self.machine.free(pool) if least[pool]]
+        split = dict.fromkeys(least, 0)
+        for pool, _ in sorted(free, key=lambda one: (self.score(job, one[1]), one[1])):
+            if split[pool] < least[pool] and sum(split.values()) < job.width:
+                split[pool] += 1
+        return {pool: count for pool, count in split.items() if count}
+
+    def score(self, job: Job, node: int) -> float:
+        """What the placement gives a free node."""
+        pool = next(n for n, pool in enumerate(self.machine.pools) if node in pool.nodes)
+        number = self.machine.pools[pool].group
+        group = self.machine.cluster.nodes[number]
+        seen = NodeView(
+            number=float(node),
+            group=float(number),
+            cores=group.cores or 0.0,
+            gpus=group.gpus or 0.0,
+            memory_gb=group.memory_gb or 0.0,
+            speed=group.speed,
+            idle_w=0.0,
+            active_w=0.0,
+            wakes=(self.when_on([node]) - self.now) / MS_PER_S,
+            free=float(len(self.machine.free(pool))),
+        )
+        return self.place(self.now / MS_PER_S, job.view, seen)
 
     def pass_none(self, queue: list[Job], plan: Plan) -> None:
         blocked: set[int | str] = set()
@@ -270,6 +303,11 @@ class Simulation(Events):
             if job.reserved is None:
                 job.reserved, job.reserved_split = self.reserve(job, plan)
             if job.reserved == self.now:
-                self.begin(job, job.reserved_split)
+                split = job.reserved_split
+                if self.place is not None:
+                    plan.give(job, split, self.now)
+                    split = self.split_now(job, plan.least(job, self.now))
+                    plan.take(job, split, self.now)
+                self.begin(job, split)
                 # Longer than reserved, if its nodes are not on yet.
                 plan.change(job, job.split, self.now + job.expected, job.planned_end, -1)

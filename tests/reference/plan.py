@@ -45,6 +45,11 @@ class Plan:
 
     def room(self, job: Job, start: int) -> dict[int, int] | None:
         """Nodes it would take from each pool if it began at ``start``; None if it does not fit."""
+        least = self.least(job, start)
+        return None if least is None else split_over(job.width, least, self.placement)
+
+    def least(self, job: Job, start: int) -> dict[int, int] | None:
+        """The least free nodes of each of its pools while it would run; None if it does not fit."""
         end = start + job.expected
         first = bisect_right(self.times, start) - 1
         least = {pool: self.free[first][pool] for pool in job.pools}
@@ -60,7 +65,7 @@ class Plan:
                 enough += least[pool]
             if enough < job.width:
                 return None
-        return split_over(job.width, least, self.placement)
+        return least
 
     def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, int]]:
         """The earliest start from now on, and not before a time, and the nodes of each pool.

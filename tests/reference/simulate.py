@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from hpctwin.model import Cluster, Workload, to_ms
 from tests.reference.events import Observer
-from tests.reference.jobs import Job, Order, fcfs, jobs_of
+from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
 from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
 from tests.reference.results import Pass, ReferenceJob
@@ -22,6 +22,7 @@ def simulate_reference(
     reservations: int = 1,
     candidate_order: Order | None = None,
     placement: str = "first_fit",
+    place: Place | None = None,
     overrun: str = "terminate",
     on_dependency_failure: str = "cancel",
     expected_ms: Sequence[int] | None = None,
@@ -43,6 +44,7 @@ def simulate_reference(
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
             lowest free numbers.
+        place: scores free nodes in place of that, smallest first.
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
         expected_ms: predicted runtimes by row; the walltimes if left out.
@@ -75,6 +77,7 @@ def simulate_reference(
         depth=depth,
         patience=patience_ms,
         placement=placement,
+        place=place,
         terminate=overrun == "terminate",
         hold=on_dependency_failure == "hold",
         observer=observer,

@@ -50,8 +50,8 @@ def list_policies(*, json: Annotated[bool, Option(negative=())] = False) -> int:
     console.print(
         "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left\n"
         "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as\n"
-        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may be ordering, backfill\n'
-        "or power policy.",
+        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may stand in each of the\n'
+        "four places.",
         highlight=False,
     )
     return 0
@@ -71,12 +71,15 @@ def check(policy: Annotated[str, Option(allow_leading_hyphen=True)]) -> int:
     """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
 
     Args:
-        policy: ORDER+BACKFILL; the ordering a name, a formula, or a function in a file, my.py:my_order.
+        policy: ORDER+BACKFILL@PLACEMENT~POWER; the ordering a name, a formula, or a function in a file,
+            my.py:my_order; the others names or functions.
     """
     from hpctwin.policies import parse_policy
-    from hpctwin.policies.check import check_ordering
+    from hpctwin.policies.check import check_ordering, check_placement
 
     found = parse_policy(policy)
     for order in filter(None, (found.order, found.candidates)):
         print(check_ordering(order))
+    if found.placement.score is not None:
+        print(check_placement(found.placement.score))
     return 0

@@ -54,7 +54,8 @@ def simulate_command(
             pack:patience=12h or pushdown:parallel=any,adjacent=any.
         reservations: jobs per partition that EASY protects.
         candidates: EASY's ordering of candidates, for example sjf.
-        placement: first-fit, best-fit, contiguous, random or spread.
+        placement: first-fit, best-fit, contiguous, random or spread; or a function in a file,
+            my.py:my_placement.
         by: break the figures down by size, walltime, user, account, partition or state.
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.

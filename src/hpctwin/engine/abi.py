@@ -1,13 +1,13 @@
-"""What an ordering sees of a job. Version 2 of the contract between orderings and the engine."""
+"""What orderings see of a job, and placements of a node besides. Version 3 of that contract."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["ABI_VERSION", "CHANGING", "JobView", "Order"]
+__all__ = ["ABI_VERSION", "CHANGING", "JobView", "NodeView", "Order", "Place"]
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 CHANGING = frozenset({"wait", "fairshare", "usage"})
 """Fields that change while a job waits; an ordering that uses none of them keeps the queue sorted."""
@@ -70,5 +70,34 @@ class JobView(NamedTuple):
     risk: float
 
 
+class NodeView(NamedTuple):
+    """A free node as a placement sees it; all fields are floats.
+
+    Args:
+        number: of the node, from 0.
+        group: number of its node group, from 0.
+        cores, gpus, memory_gb: what it has; 0 where that is not known.
+        speed: at which jobs run on it; 1 is where runtimes were measured.
+        idle_w, active_w: what it draws when idle, and when it computes, in its group's first mode; 0 where
+            that is not known.
+        wakes: seconds until it can be on; 0 if it is on.
+        free: how many free nodes there are of its pool: of the same group, under the same maintenance.
+    """
+
+    number: float
+    group: float
+    cores: float
+    gpus: float
+    memory_gb: float
+    speed: float
+    idle_w: float
+    active_w: float
+    wakes: float
+    free: float
+
+
 Order = Callable[[float, JobView], float]
 """An ordering: ``(now in seconds, job) -> score``, smallest first."""
+
+Place = Callable[[float, JobView, NodeView], float]
+"""A placement: ``(now in seconds, job, node) -> score``; a job gets the free nodes with the smallest."""

@@ -19,9 +19,8 @@ from typing import Any, TypeVar
 import numba
 
 from hpctwin.engine.linking import KernelCompiler, PartCompiler
-from hpctwin.engine.rows import ORDER_SIGNATURE
 
-__all__ = ["CACHE_DIR", "Kernel", "address_of", "compiled_ordering", "jit", "kept_on_disk"]
+__all__ = ["CACHE_DIR", "Kernel", "address_of", "compiled_score", "jit", "kept_on_disk"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -138,15 +137,16 @@ class Kernel:
         return address_of(self.compiled())
 
 
-def compiled_ordering(function: Callable[..., Any], *, keep: bool) -> Any:
-    """An ordering ``(now, JobView) -> score``, compiled apart; kernels call it by its address.
+def compiled_score(function: Callable[..., Any], signature: Any, *, keep: bool) -> Any:
+    """A function of the user's that gives a score, compiled apart; kernels call it by its address.
 
     Args:
         function: it.
+        signature: `rows.ORDER_SIGNATURE` or `rows.PLACE_SIGNATURE`.
         keep: whether to keep it on disk, where anything can be kept.
     """
     made = _dispatcher(function, keep=keep)
-    return _loaded(made, ORDER_SIGNATURE) or _compiled(made, ORDER_SIGNATURE)
+    return _loaded(made, signature) or _compiled(made, signature)
 
 
 def _dispatcher(function: Callable[..., Any], *, keep: bool, **options: Any) -> Any:

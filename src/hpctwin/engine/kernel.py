@@ -27,13 +27,14 @@ reorder = Kernel(loop.reorder, types.void(int64))
 
 
 def hooks(
-    order: Any, candidates: Any, found: Pass, power: PowerPass | None = None
+    order: Any, candidates: Any, place: Any, found: Pass, power: PowerPass | None = None
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
 
     Args:
         order: ordering, compiled.
         candidates: ordering of EASY's candidates, compiled.
+        place: placement that scores nodes, compiled; None for another.
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
     """
@@ -44,6 +45,7 @@ def hooks(
         (
             ("order", address_of(order)),
             ("candidates", address_of(candidates)),
+            ("place", 0 if place is None else address_of(place)),
             ("run_pass", found.kernel.address),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),

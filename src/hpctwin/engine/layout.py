@@ -22,7 +22,7 @@ NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, UNSUBMITTED = np.array([5
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
-FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD = np.array([0, 1, 2, 3, 4])
+FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED = np.arange(6)
 
 # Which nodes of a pool first and best fit take; others than the lowest only where nodes have power states.
 LOWEST, SOONEST, LEAST_DRAW, GIVEN = np.arange(4)
@@ -154,6 +154,17 @@ class Pool:
     keep: Int  # so many idle nodes of the group are never switched off
 
 
+class PoolFact:
+    """What placements see of a pool's nodes besides; see `abi.NodeView`."""
+
+    group: Real
+    cores: Real
+    gpus: Real
+    memory_gb: Real
+    idle_w: Real
+    active_w: Real
+
+
 class Window:
     """A maintenance window; or more of a resource for a time, if the amount is negative."""
 
@@ -208,6 +219,7 @@ class Clock:
     random: Int
     stop_job: Int  # stop when it has started; -1
     bad_job: Int  # whose score is not a number; -1
+    bad_node: Int  # the node that it was scored with; -1 for its place in the queue
     only_outages_since: Int  # -1
 
 
@@ -313,6 +325,13 @@ class Scored:
     job: Int
 
 
+class Ranked:
+    """A node and its score."""
+
+    score: Real
+    node: Int
+
+
 class Fair:
     """What an ordering sees of a fair-share label."""
 
@@ -355,6 +374,7 @@ class Hooks:
 
     order: Int
     candidates: Int
+    place: Int
     run_pass: Int
     entered: Int
     left: Int
@@ -375,6 +395,7 @@ class Known:
     waits: Table[Int]  # jobs waited for, by the job that waits
     amount: Table[Int]  # [P + C] nodes of the pools, then amounts of the resources
     pool: Table[Pool]
+    pool_fact: Table[PoolFact]
     by_pool: Table[Int]  # node numbers by pool; empty where nodes are only counted
     pool_of: Table[Int]  # [nodes]
     eligible: Grid[Flag]  # [K, P] pools that a kind of job may use
@@ -422,6 +443,7 @@ class Scratch:
     not_before: Table[Int]  # [P + C]
     handed_out: Table[Int]  # [Q] reservations
     order: Table[Scored]  # heap of jobs in order
+    ranked: Table[Ranked]  # heap of nodes; empty where a placement scores none
     later: Table[Int]
     stack: Table[Int]
     levels: Table[Event]  # heap

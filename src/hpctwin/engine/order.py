@@ -20,64 +20,81 @@ def decayed(label: int, sim: Arrays) -> float:
 
 
 @jit
+def fair_of(label: int, total: float, sim: Arrays) -> tuple[float, float]:
+    """What is seen of a label: 2^-(use/share), and its decayed use, node-s; given the use of all."""
+    use = decayed(label, sim)
+    factor = 1.0
+    if total > 0.0:
+        factor = 2.0 ** (-(use / total) / sim.promised[label])
+    return factor, use / 1000.0
+
+
+@jit
 def reckon_fairshare(sim: Arrays) -> None:
-    """What orderings see of all labels, if one asks: decayed use, and 2^-(use/share)."""
+    """What orderings see of all labels, if one asks."""
     if sim.rules.fairshare == 0:
         return
     labels = len(sim.promised)
     total = decayed(labels, sim)
     for label in range(labels):
-        use = decayed(label, sim)
-        sim.fair[label].current = use / 1000.0
-        sim.fair[label].factor = 1.0
-        if total > 0.0:
-            sim.fair[label].factor = 2.0 ** (-(use / total) / sim.promised[label])
+        factor, current = fair_of(label, total, sim)
+        sim.fair[label].factor = factor
+        sim.fair[label].current = current
+
+
+@jit
+def seen(j: int, factor: float, current: float, sim: Arrays) -> JobView:
+    """A job as orderings and placements see it.
+
+    Args:
+        j: the job.
+        factor: its fair-share factor.
+        current: what its label has used, node-s.
+        sim: the simulation.
+    """
+    now = sim.clock.now
+    job = sim.job[j]
+    fact = sim.fact[j]
+    state = sim.state[j]
+    return JobView(
+        job.submit / 1000.0,
+        state.eligible / 1000.0,
+        (now - job.submit) / 1000.0,
+        job.limit / 1000.0,
+        job.expected / 1000.0,
+        float(job.nodes),
+        fact.cores,
+        fact.gpus,
+        fact.memory_gb,
+        fact.user,
+        fact.account,
+        fact.partition,
+        fact.qos,
+        fact.partition_priority,
+        fact.qos_priority,
+        fact.priority,
+        factor,
+        current,
+        float(sim.rules.machine_nodes),
+        float(state.requeues),
+        fact.dominant,
+        fact.load,
+        fact.cpu,
+        fact.memory_mb,
+        state.chain / 1000.0,
+        fact.risk,
+    )
 
 
 @jit
 def score(order: int, j: int, sim: Arrays) -> float:
     """What an ordering gives a waiting job."""
-    now = sim.clock.now
-    job = sim.job[j]
-    fact = sim.fact[j]
-    state = sim.state[j]
     factor = 1.0
     current = 0.0
     if sim.rules.fairshare == 1:
-        factor = sim.fair[job.share].factor
-        current = sim.fair[job.share].current
-    return scored_by(
-        order,
-        now / 1000.0,
-        JobView(
-            job.submit / 1000.0,
-            state.eligible / 1000.0,
-            (now - job.submit) / 1000.0,
-            job.limit / 1000.0,
-            job.expected / 1000.0,
-            float(job.nodes),
-            fact.cores,
-            fact.gpus,
-            fact.memory_gb,
-            fact.user,
-            fact.account,
-            fact.partition,
-            fact.qos,
-            fact.partition_priority,
-            fact.qos_priority,
-            fact.priority,
-            factor,
-            current,
-            float(sim.rules.machine_nodes),
-            float(state.requeues),
-            fact.dominant,
-            fact.load,
-            fact.cpu,
-            fact.memory_mb,
-            state.chain / 1000.0,
-            fact.risk,
-        ),
-    )
+        factor = sim.fair[sim.job[j].share].factor
+        current = sim.fair[sim.job[j].share].current
+    return scored_by(order, sim.clock.now / 1000.0, seen(j, factor, current, sim))
 
 
 @jit

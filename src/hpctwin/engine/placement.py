@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hpctwin.engine.abi import NodeView
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     CONTIGUOUS,
@@ -10,11 +11,15 @@ from hpctwin.engine.layout import (
     LOWEST,
     NEVER,
     RANDOM,
+    SCORED,
     SOONEST,
     SPREAD,
+    ZERO,
     Arrays,
 )
+from hpctwin.engine.order import decayed, fair_of, seen
 from hpctwin.engine.plan import active_from
+from hpctwin.engine.rows import ranked_by
 
 
 @jit
@@ -50,6 +55,9 @@ def place(j: int, sim: Arrays) -> None:
     """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down."""
     placement = sim.rules.placement
     if sim.rules.preferred == GIVEN:
+        return
+    if placement == SCORED:
+        _claim_ranked(j, sim)
         return
     for p in range(sim.rules.pools):
         wanted = sim.take[p]
@@ -180,6 +188,128 @@ def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
         for i in range(best, best + min(wanted, best_length)):
             claim(j, sim.by_pool[i], sim)
         wanted -= min(wanted, best_length)
+
+
+@jit
+def place_by_score(j: int, sim: Arrays) -> None:
+    """Divide a job's nodes over the pools as its placement scores the free ones, given ``sim.low``."""
+    kind = sim.job[j].kind
+    for p in range(sim.rules.pools):
+        sim.take[p] = 0
+        if sim.eligible[kind, p] == 0:
+            sim.low[p] = 0
+    left = sim.job[j].nodes
+    n = rank_free(j, sim)
+    while left > 0:
+        p = sim.pool_of[pop_ranked(n, sim)]
+        n -= 1
+        if sim.low[p] > 0:
+            sim.low[p] -= 1
+            sim.take[p] += 1
+            left -= 1
+
+
+@jit
+def _claim_ranked(j: int, sim: Arrays) -> None:
+    """The nodes with the lowest scores, as many of each pool as ``sim.take`` says."""
+    left = 0
+    for p in range(sim.rules.pools):
+        sim.low[p] = sim.take[p]
+        left += sim.take[p]
+    n = rank_free(j, sim)
+    while left > 0:
+        node = pop_ranked(n, sim)
+        n -= 1
+        p = sim.pool_of[node]
+        if sim.low[p] > 0:
+            sim.low[p] -= 1
+            left -= 1
+            claim(j, node, sim)
+
+
+@jit
+def rank_free(j: int, sim: Arrays) -> int:
+    """Heap the free nodes of all pools of which ``sim.low`` allows any, by score; how many."""
+    factor = 1.0
+    current = 0.0
+    if sim.rules.fairshare == 1:
+        factor, current = fair_of(sim.job[j].share, decayed(len(sim.promised), sim), sim)
+    job = seen(j, factor, current, sim)
+    now = sim.clock.now
+    n = 0
+    for p in range(sim.rules.pools):
+        if sim.low[p] <= 0:
+            continue
+        fact = sim.pool_fact[p]
+        for i in range(sim.pool[p].first, sim.pool[p].last):
+            node = sim.by_pool[i]
+            if not is_free(node, sim):
+                continue
+            wakes = 0
+            if sim.rules.depths > 0:
+                wakes = active_from(node, sim) - now
+            own = ranked_by(
+                sim.hooks.place,
+                now / 1000.0,
+                job,
+                NodeView(
+                    float(node),
+                    fact.group,
+                    fact.cores,
+                    fact.gpus,
+                    fact.memory_gb,
+                    sim.pool[p].speed,
+                    fact.idle_w,
+                    fact.active_w,
+                    wakes / 1000.0,
+                    float(sim.stock[p].free),
+                ),
+            )
+            if own != own:
+                sim.clock.bad_job = j
+                sim.clock.bad_node = node
+            sim.ranked[n].score = own
+            sim.ranked[n].node = node
+            n += 1
+    for i in range(n // 2 - 1, -1, -1):
+        _sink(n, i, sim)
+    return n
+
+
+@jit
+def pop_ranked(n: int, sim: Arrays) -> int:
+    """Take the node with the lowest score off the heap of ``n`` nodes; of equals the first number."""
+    first = sim.ranked[0].node
+    sim.ranked[0].score = sim.ranked[n - 1].score
+    sim.ranked[0].node = sim.ranked[n - 1].node
+    _sink(n - 1, ZERO, sim)
+    return first
+
+
+@jit
+def _comes_first(a: int, b: int, sim: Arrays) -> bool:
+    one = sim.ranked[a]
+    other = sim.ranked[b]
+    return one.score < other.score or (one.score == other.score and one.node < other.node)
+
+
+@jit
+def _sink(n: int, i: int, sim: Arrays) -> None:
+    """Sink an entry of the heap of ``n`` nodes to its place."""
+    while True:
+        least = i
+        for child in range(2 * i + 1, min(2 * i + 3, n)):
+            if _comes_first(child, least, sim):
+                least = child
+        if least == i:
+            return
+        score = sim.ranked[i].score
+        node = sim.ranked[i].node
+        sim.ranked[i].score = sim.ranked[least].score
+        sim.ranked[i].node = sim.ranked[least].node
+        sim.ranked[least].score = score
+        sim.ranked[least].node = node
+        i = least
 
 
 @jit

@@ -30,17 +30,19 @@ from numba.core.typing.templates import (
 )
 from numba.extending import intrinsic, models, register_model
 
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.abi import JobView, NodeView
 from hpctwin.engine.layout import LAYOUT, record_type
 
 __all__ = [
     "ORDER_SIGNATURE",
+    "PLACE_SIGNATURE",
     "SIM",
     "call",
     "call_with_job",
     "copy_row",
     "copy_table",
     "go_on",
+    "ranked_by",
     "scored_by",
     "sim_at",
     "view",
@@ -81,8 +83,11 @@ for _kind in (SimType, RowType, TableType):
 
 SIM = SimType()
 
-ORDER_SIGNATURE = float64(float64, types.NamedUniTuple(float64, len(JobView._fields), JobView))
+_JOB, _NODE = (types.NamedUniTuple(float64, len(v._fields), v) for v in (JobView, NodeView))
+ORDER_SIGNATURE = float64(float64, _JOB)
 """Signature of a compiled ordering: ``(now in seconds, JobView) -> score``."""
+PLACE_SIGNATURE = float64(float64, _JOB, _NODE)
+"""Signature of a compiled placement: ``(now in seconds, JobView, NodeView) -> score``."""
 
 
 def _number(dtype: np.dtype[Any]) -> Any:
@@ -319,6 +324,16 @@ def scored_by(typing: Any, address: Any, now: Any, view: Any) -> Any:
         return _call(context, builder, args[0], float64(float64, view), args[1:])
 
     return float64(int64, float64, view), build
+
+
+@_intrinsic
+def ranked_by(typing: Any, address: Any, now: Any, job: Any, node: Any) -> Any:
+    """Call a placement."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _call(context, builder, args[0], float64(float64, job, node), args[1:])
+
+    return float64(int64, float64, job, node), build
 
 
 @_intrinsic

@@ -163,7 +163,10 @@ class Sim:
 
     def decide(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace numbers of the policy: ``rules``, ``hooks``, ``numbers``."""
+        before = self["hooks"]["place"][0] != 0
         self._policy = {**self._policy, **arrays}
+        if before != (self["hooks"]["place"][0] != 0):
+            self._scratch = None  # nodes are ranked, or not any more
         for name, array in arrays.items():
             self._describe(name, array)
 
@@ -189,6 +192,7 @@ class Sim:
             "not_before": (places,),
             "handed_out": (len(known["user_limit"]),),
             "order": (jobs,),
+            "ranked": (len(known["pool_of"]) if self["hooks"]["place"][0] else 0,),
             "later": (jobs,),
             "stack": (jobs,),
             "levels": (jobs if len(known["tells"]) else 0,),

@@ -62,7 +62,7 @@ def new_sim(
     clock["alive"] = clock["arrival_end"] = size
     clock["random"] = seed
     clock["timer"] = clock["wake_at"] = NEVER
-    for name in ("stop_job", "bad_job", "only_outages_since"):
+    for name in ("stop_job", "bad_job", "bad_node", "only_outages_since"):
         clock[name] = -1
     state = sim["state"]
     for name in ("eligible", "start", "end", "release", "first_node"):

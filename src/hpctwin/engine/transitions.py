@@ -25,6 +25,7 @@ from hpctwin.engine.placement import (
     nodes_ready,
     note_segments,
     place,
+    place_by_score,
     release_nodes,
 )
 from hpctwin.engine.plan import choose_pools, load_take, plan_change
@@ -176,9 +177,18 @@ def take_started(j: int, since: int, sim: Arrays) -> None:
 
 
 @jit
+def divide_now(j: int, sim: Arrays) -> None:
+    """Divide the nodes of a job that starts now over the pools, given ``sim.low``."""
+    if sim.rules.pools > 1 and sim.hooks.place != 0:
+        place_by_score(j, sim)
+    else:
+        choose_pools(j, sim)
+
+
+@jit
 def start_now(j: int, sim: Arrays) -> None:
     """Start a job that fits the plan now (``sim.low``), and take it out of the plan."""
-    choose_pools(j, sim)
+    divide_now(j, sim)
     start_job(j, sim)
     take_started(j, sim.clock.now, sim)
 

@@ -7,7 +7,7 @@ from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.multifactor import multifactor
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.orderings import BUILT_IN
-from hpctwin.policies.placements import PLACEMENTS
+from hpctwin.policies.placements import PLACEMENTS, Placement, PlacementLike, find_placement
 from hpctwin.policies.policy import Policy, PolicyLike, PowerLike, make_policy, parse_policy
 from hpctwin.policies.powers import POWERS, PowerPolicy, find_power
 
@@ -19,12 +19,15 @@ __all__ = [
     "POWERS",
     "Ordering",
     "OrderingLike",
+    "Placement",
+    "PlacementLike",
     "Policy",
     "PolicyLike",
     "PowerLike",
     "PowerPolicy",
     "adaptive",
     "find_ordering",
+    "find_placement",
     "find_power",
     "formula",
     "make_policy",

@@ -1,16 +1,20 @@
-"""Checking an ordering before it is used."""
+"""Checking orderings and placements before they are used."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import time
+from collections.abc import Sequence
+from typing import Any
 
-from hpctwin.engine.abi import JobView
+from hpctwin.engine.abi import JobView, NodeView
 from hpctwin.errors import PolicyError
 from hpctwin.policies.ordering import Ordering
+from hpctwin.policies.placements import NodeScore
+from hpctwin.policies.score import Score
 
-__all__ = ["check_ordering"]
+__all__ = ["check_ordering", "check_placement"]
 
 
 def check_ordering(order: Ordering) -> str:
@@ -23,25 +27,7 @@ def check_ordering(order: Ordering) -> str:
         PolicyError: it cannot be compiled, fails, gives NaN or not the same again; the message shows for
             which job.
     """
-    order.check(complete=True)
-    begin = time.perf_counter()
-    compiled = order.compiled
-    took = time.perf_counter() - begin
-    for job, now in _edge_cases():
-        try:
-            score, again = compiled(now, job), compiled(now, job)
-        except Exception as error:
-            raise PolicyError(
-                f"ordering {order.name!r} fails at {now:g} s for {job}: {error!r}"
-            ) from error
-        if math.isnan(score):
-            raise PolicyError(f"ordering {order.name!r} gives NaN at {now:g} s for {job}")
-        if again != score:
-            raise PolicyError(
-                f"ordering {order.name!r} gives {score!r} and then {again!r} for the same job, at {now:g} s "
-                f"for {job}"
-            )
-        _all_set(order, now, job)
+    took = _tried(order, [(now, job) for job, now in _edge_cases()])
     kept = (
         "scored in every pass"
         if order.changes
@@ -50,16 +36,55 @@ def check_ordering(order: Ordering) -> str:
     return f"{order.name}: fine; {kept}; compiled in {took:.2f} s"
 
 
-def _all_set(order: Ordering, now: float, job: JobView) -> None:
+def check_placement(place: NodeScore) -> str:
+    """The same of what scores nodes, on nodes at the edges besides."""
+    cases = [(now, job, node) for job, now in _edge_cases() for node in _edge_nodes()]
+    took = _tried(place, cases)
+    return f"{place.name}: fine; scored for every free node when a job starts; compiled in {took:.2f} s"
+
+
+def _tried(score: Score, cases: Sequence[tuple[Any, ...]]) -> float:
+    """Compile a score and try it; how long compiling took, seconds."""
+    score.check(complete=True)
+    begin = time.perf_counter()
+    compiled = score.compiled
+    took = time.perf_counter() - begin
+    for now, *seen in cases:
+        where = f"at {now:g} s for {' and '.join(map(str, seen))}"
+        try:
+            found, again = compiled(now, *seen), compiled(now, *seen)
+        except Exception as error:
+            raise PolicyError(f"{score.label} fails {where}: {error!r}") from error
+        if math.isnan(found):
+            raise PolicyError(f"{score.label} gives NaN {where}")
+        if again != found:
+            raise PolicyError(
+                f"{score.label} gives {found!r} and then {again!r} for the same, {where}"
+            )
+        _all_set(score, where, now, *seen)
+    return took
+
+
+def _all_set(score: Score, where: str, *given: Any) -> None:
     """Where Python misses a variable, Numba takes what is in memory."""
     try:
-        order(now, job)
+        score(*given)
     except NameError as error:
-        raise PolicyError(
-            f"ordering {order.name!r} at {now:g} s for {job}: {error}; set it on every way through"
-        ) from error
+        raise PolicyError(f"{score.label} {where}: {error}; set it on every way through") from error
     except (ArithmeticError, ValueError):
         pass  # by NumPy's rules, which hold here, these are infinite or NaN
+
+
+def _edge_nodes() -> list[NodeView]:
+    least = NodeView(
+        number=0.0, group=0.0, cores=0.0, gpus=0.0, memory_gb=0.0, speed=1e-3, idle_w=0.0,
+        active_w=0.0, wakes=0.0, free=1.0,
+    )  # fmt: skip
+    most = NodeView(
+        number=159_999.0, group=99.0, cores=512.0, gpus=16.0, memory_gb=1e5, speed=100.0,
+        idle_w=1e4, active_w=1e5, wakes=1e5, free=160_000.0,
+    )  # fmt: skip
+    return [least, most]
 
 
 def _edge_cases() -> list[tuple[JobView, float]]:

@@ -1,6 +1,6 @@
-"""What the code of an ordering may do, read off its bytecode before it is compiled.
+"""What the code of an ordering or a placement may do, read off its bytecode before it is compiled.
 
-Numba compiles much that an ordering must not be: a random draw, a clock, a global that somebody changes
+Numba compiles much that a score must not be: a random draw, a clock, a global that somebody changes
 (it takes the value of the moment it compiles). Here each is refused with its line, and so is what Numba
 cannot compile and tells in its own words only.
 """
@@ -66,17 +66,17 @@ _FUNCTIONS = {
 }  # fmt: skip
 _STEPS = {
     "IMPORT_NAME": "imports {0}: put the import at the top of the file",
-    "STORE_GLOBAL": "sets the global {0!r}: an ordering must give the same again, whoever was scored before",
-    "DELETE_GLOBAL": "deletes the global {0!r}: an ordering must give the same again",
-    "STORE_ATTR": "sets the attribute {0!r}: an ordering may change nothing",
-    "DELETE_ATTR": "deletes the attribute {0!r}: an ordering may change nothing",
+    "STORE_GLOBAL": "sets the global {0!r}: it must give the same again, whoever was scored before",
+    "DELETE_GLOBAL": "deletes the global {0!r}: it must give the same again",
+    "STORE_ATTR": "sets the attribute {0!r}: it may change nothing",
+    "DELETE_ATTR": "deletes the attribute {0!r}: it may change nothing",
     "LOAD_BUILD_CLASS": "defines a class",
-    "BEFORE_WITH": "has a `with`: there is nothing to open or to lock in an ordering",
-    "LOAD_SPECIAL": "has a `with`: there is nothing to open or to lock in an ordering",
+    "BEFORE_WITH": "has a `with`: there is nothing to open or to lock in it",
+    "LOAD_SPECIAL": "has a `with`: there is nothing to open or to lock in it",
     "BUILD_STRING": "makes a text (an f-string): a score is a number",
     "PUSH_EXC_INFO": "has a `try`: ask for the condition with `if` instead",
 }
-"""Steps of the bytecode that no ordering may have, and what is told; {0} is what the step names."""
+"""Steps of the bytecode that no score may have, and what is told; {0} is what the step names."""
 
 
 def plain_function(function: Any) -> Any:
@@ -92,18 +92,18 @@ def place(code: CodeType, line: int | None = None) -> str:
 
 
 def constants_of(function: Any, label: str, *, complete: bool = False) -> dict[str, Any]:
-    """The globals that an ordering takes for constants, after a look at all it does.
+    """The globals that a score takes for constants, after a look at all it does.
 
     Args:
         function: a Python function, or one that Numba has compiled.
-        label: how messages call the ordering.
+        label: how messages call it: ``ordering 'mine'``.
         complete: whether all names must be there by now; a file may define some later.
 
     Returns:
         Value by ``function: name``.
 
     Raises:
-        PolicyError: it does what no ordering may do; the message tells file and line.
+        PolicyError: it does what no score may do; the message tells file and line.
     """
     plain = plain_function(function)
     reader = _Reader(label, plain.__code__, {}, set(), complete)
@@ -134,8 +134,8 @@ class _Reader:
     """Goes through a function, those within it, and the compiled ones that it calls.
 
     Args:
-        label: the ordering's name.
-        top: the ordering's own code.
+        label: how messages call it.
+        top: its own code.
         constants: found so far.
         seen: codes that were read.
         complete: whether all names must be there.
@@ -150,7 +150,7 @@ class _Reader:
     def refuse(self, code: CodeType, line: int | None, what: str) -> PolicyError:
         within = code.co_qualname.startswith(self.top.co_qualname)
         helper = "" if within else f", in {code.co_name!r},"
-        return PolicyError(f"{place(code, line)}: ordering {self.label!r}{helper} {what}; {MAY}")
+        return PolicyError(f"{place(code, line)}: {self.label}{helper} {what}; {MAY}")
 
     def function(self, function: FunctionType) -> None:
         """Read a Python function."""
@@ -244,7 +244,7 @@ class _Reader:
             self._helper(code, line, path, value)
 
     def _helper(self, code: CodeType, line: int | None, path: str, value: Any) -> None:
-        """A function that the ordering calls."""
+        """A function that it calls."""
         plain = plain_function(value)
         if plain is not value:
             self.options(value, code, line)
@@ -253,7 +253,7 @@ class _Reader:
         what = f"calls {path!r}, which is not compiled: put `@njit` above it (from numba import njit), or "
         if plain.__code__ is self.top:
             raise self.refuse(code, line, f"calls itself, by {path!r}: write a loop")
-        raise self.refuse(code, line, what + "write what it does into the ordering")
+        raise self.refuse(code, line, what + "write what it does into the function itself")
 
     def options(self, value: Any, code: CodeType, line: int | None) -> None:
         """Whether what Numba has compiled gives the same on every machine."""
@@ -282,14 +282,16 @@ def _global(function: FunctionType, name: str) -> tuple[Any, ...]:
 
 
 def _why_not(value: Any, path: str) -> str | None:
-    """Why an ordering may not use something; None if it may, or if that is seen elsewhere."""
+    """Why a score may not use something; None if it may, or if that is seen elsewhere."""
     if isinstance(value, ModuleType):
         home = value.__name__
         if home.partition(".")[0] in _MODULES and home not in _WHY_NOT:
             return "is a module: name the function you need of it"
         return _WHY_NOT.get(home, "is a module that nothing is known of: take math or NumPy")
-    if (type(value).__module__, type(value).__name__) == ("hpctwin.policies.ordering", "Ordering"):
-        return "is an ordering: what two share goes into a function with `@njit`"
+    if hasattr(value, "compiled") and type(value).__module__.startswith("hpctwin.policies."):
+        return (
+            f"is {type(value).__name__.lower()!r}: what two share goes into a function with `@njit`"
+        )
     if not callable(value):
         return None
     home = _home(value)

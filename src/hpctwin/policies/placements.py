@@ -2,13 +2,68 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
 from hpctwin.engine import layout
+from hpctwin.engine.abi import JobView, NodeView
+from hpctwin.errors import PolicyError
+from hpctwin.policies.code import constants_of, plain_function
+from hpctwin.policies.files import is_file, load_function
 from hpctwin.policies.registry import Entry, Registry
+from hpctwin.policies.score import FAIRSHARE, Score, uses
 
-__all__ = ["PLACEMENTS", "needs_nodes"]
+__all__ = ["FIRST_FIT", "PLACEMENTS", "NodeScore", "Placement", "PlacementLike", "find_placement"]
 
-PLACEMENTS: Registry[int] = Registry("placement")
-"""By name; made, each is the engine's number of it."""
+
+@dataclass(frozen=True)
+class NodeScore(Score):
+    """A function that scores a free node for a job: ``(now, job, node) -> score``.
+
+    Args:
+        fairshare: whether it asks for ``job.fairshare`` or ``job.usage``.
+    """
+
+    fairshare: bool
+
+    what: ClassVar[str] = "placement"
+
+    def signature(self) -> Any:
+        """What the engine calls it with, and what it gets, in Numba's words."""
+        from hpctwin.engine.rows import PLACE_SIGNATURE
+
+        return PLACE_SIGNATURE
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How nodes are chosen.
+
+    Args:
+        name: what policies call it.
+        number: the engine's number of it.
+        score: of ``SCORED``: what scores nodes; a job gets those with the smallest scores.
+        summary: one line about it.
+    """
+
+    name: str
+    number: int = int(layout.SCORED)
+    score: NodeScore | None = None
+    summary: str = ""
+
+    @property
+    def needs_nodes(self) -> bool:
+        """Whether nodes must have identity for it; else it is enough to count them."""
+        return self.number not in (layout.FIRST_FIT, layout.BEST_FIT)
+
+
+PlacementLike = str | Placement | Callable[[float, JobView, NodeView], float]
+
+PLACEMENTS: Registry[Placement] = Registry("placement")
+"""By name."""
 
 for _name, _number, _help in (
     ("first-fit", layout.FIRST_FIT, "as many as possible of each pool in turn, the lowest free numbers"),
@@ -17,13 +72,46 @@ for _name, _number, _help in (
     ("random", layout.RANDOM, "free nodes drawn with the seed"),
     ("spread", layout.SPREAD, "one by one from the pool with most left, evenly over its free nodes"),
 ):  # fmt: skip
+    PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
 
-    def _make(number: int = int(_number)) -> int:
-        return number
-
-    PLACEMENTS.register(Entry(_name, _help, _make))
+FIRST_FIT = PLACEMENTS.find("first-fit").make()
 
 
-def needs_nodes(placement: str) -> bool:
-    """Whether nodes must have identity for it; else it is enough to count them."""
-    return placement not in ("first-fit", "best-fit")
+def find_placement(what: PlacementLike) -> Placement:
+    """The placement a user means.
+
+    Args:
+        what: a `Placement`; a Python function ``(now, job, node) -> score``; or text: a name, or a function
+            in a file, ``my.py:my_placement``.
+
+    Raises:
+        UnknownNameError: no placement has that name; the message lists those there are.
+        PolicyError: the file or function cannot be used.
+    """
+    if isinstance(what, Placement):
+        if what.score is not None and not what.score.kept:
+            what.score.check()  # its file may have changed a global since
+        return what
+    if callable(what):
+        return _scored(what)
+    if not isinstance(what, str):
+        raise PolicyError(f"a placement is {what!r}; it must be a name, a function or a Placement")
+    if is_file(what.strip()):
+        name, found = load_function(what.strip(), Placement, "placement")
+        return find_placement(found) if isinstance(found, Placement) else _scored(found, name)
+    return PLACEMENTS.find(what.strip()).make()
+
+
+def _scored(function: Any, name: str | None = None) -> Placement:
+    """The placement that a function ``(now, job, node) -> score`` is."""
+    called = name or getattr(function, "__name__", type(function).__name__).replace("_", "-")
+    label = f"placement {called!r}"
+    read = uses(plain_function(function), label, {"now": None, "job": JobView, "node": NodeView})
+    score = NodeScore(
+        called,
+        function,
+        fairshare=bool(read["job"] & FAIRSHARE),
+        constants=constants_of(function, label),
+    )
+    summary = (inspect.getdoc(function) or "").partition("\n")[0]
+    return Placement(called, score=score, summary=summary)

@@ -13,7 +13,7 @@ from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, fi
 from hpctwin.policies.files import is_file
 from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.ordering import Ordering
-from hpctwin.policies.placements import PLACEMENTS
+from hpctwin.policies.placements import FIRST_FIT, Placement, PlacementLike, find_placement
 from hpctwin.policies.powers import PowerPolicy, find_power
 
 __all__ = ["Policy", "PolicyLike", "PowerLike", "make_policy", "parse_policy"]
@@ -36,7 +36,7 @@ class Policy:
     backfill: str = CANDIDATES
     settings: tuple[tuple[str, Any], ...] = ()
     candidates: Ordering | None = None
-    placement: str = "first-fit"
+    placement: Placement = FIRST_FIT
     power: PowerPolicy = field(default_factory=PowerPolicy)
 
     def setting(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class Policy:
         """Short text such as ``wfp+easy@best-fit~psus:20m``; `parse_policy` reads it."""
         text = f"{self.order.name}+{BACKFILLS.find(self.backfill).text(dict(self.settings))}"
         text += f"/{self.candidates.name}" if self.candidates else ""
-        text += "" if self.placement == "first-fit" else f"@{self.placement}"
+        text += "" if self.placement == FIRST_FIT else f"@{self.placement.name}"
         return text if self.power == PowerPolicy() else f"{text}~{self.power.name}"
 
 
@@ -82,7 +82,7 @@ def make_policy(
     order: OrderingLike | None = None,
     reservations: int | None = None,
     candidates: OrderingLike | None = None,
-    placement: str | None = None,
+    placement: PlacementLike | None = None,
     power: PowerLike | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Policy:
@@ -96,7 +96,7 @@ def make_policy(
         order: see `find_ordering`.
         reservations: jobs per partition that EASY protects, at least 1.
         candidates: EASY's ordering of candidates, for example ``sjf`` for SJBF (Tsafrir et al. 2007).
-        placement: ``first-fit``, ``best-fit``, ``contiguous``, ``random`` or ``spread``.
+        placement: see `find_placement`.
         power: see `find_power`.
         settings: of the backfill, by name.
 
@@ -121,7 +121,7 @@ def make_policy(
         name = changes.get("backfill", made.backfill)
         changes["settings"] = _settings(name, {**dict(made.settings), **settings})
     if placement is not None:
-        changes["placement"] = PLACEMENTS.find(placement).name
+        changes["placement"] = find_placement(placement)
     if power is not None:
         changes["power"] = find_power(power)
     made = dataclasses.replace(made, **changes)
@@ -177,8 +177,8 @@ def parse_policy(text: str) -> Policy:
     """Read ``ORDER+BACKFILL@PLACEMENT~POWER``; what is left out is fcfs, easy, first-fit and none.
 
     Settings follow a colon: ``fcfs+pack:patience=12h~psas-ipm:20m,keep=4``. Those of EASY are the number of
-    reservations and, after a slash, the ordering of candidates: ``fcfs+easy:2/sjf``. The ordering, the
-    backfill and the power policy may be a function in a file: ``my.py:my_function``.
+    reservations and, after a slash, the ordering of candidates: ``fcfs+easy:2/sjf``. Each of the four may be
+    a function in a file: ``my.py:my_function``.
 
     Raises:
         UnknownNameError, ConfigError, PolicyError: see `make_policy`.

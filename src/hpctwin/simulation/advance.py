@@ -7,12 +7,14 @@ from functools import partial
 from typing import Literal
 
 from hpctwin.engine import layout
+from hpctwin.engine.sim import Sim
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import NEVER_MS, to_ms
+from hpctwin.policies import Policy
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.interruptible import run_interruptible
 
-__all__ = ["Outcome", "advance_engine"]
+__all__ = ["Outcome", "advance_engine", "not_a_number"]
 
 Outcome = Literal["done", "reached", "stepped"]
 
@@ -59,9 +61,9 @@ def advance_engine(
             simulation.broken = "it was interrupted in the middle of an instant"
             raise
         except Exception as error:
-            simulation.broken = f"the ordering failed: {error!r}"
+            simulation.broken = f"a function of its policy failed: {error!r}"
             raise PolicyError(
-                f"ordering {simulation.policy.order.name!r} failed: {error!r}"
+                f"a function of policy {simulation.policy.name!r} failed: {error!r}"
             ) from error
         if interrupted:
             raise KeyboardInterrupt
@@ -80,13 +82,22 @@ def advance_engine(
             break
     simulation.engine_s += time.perf_counter() - begin
     if code == layout.NOT_A_NUMBER:
+        what = not_a_number(simulation.policy, sim)
+        simulation.broken = f"{what} gave something that is not a number"
         job = simulation.workload.job_id[sim.clock.bad_job]
-        simulation.broken = "the ordering gave something that is not a number"
         raise PolicyError(
-            f"ordering {simulation.policy.order.name!r} gave NaN for job {job} at {simulation.now_s:g} s; "
-            "it must give a number for every waiting job"
+            f"{what} gave NaN for job {job} at {simulation.now_s:g} s; it must give a number for every "
+            "waiting job"
         )
     return _NAMES[code]
+
+
+def not_a_number(policy: Policy, sim: Sim) -> str:
+    """Which of a policy's functions gave NaN, and for which node if it scores nodes."""
+    node, placed = int(sim.clock.bad_node), policy.placement.score
+    if node < 0 or placed is None:
+        return f"ordering {policy.order.name!r}"
+    return f"{placed.label}, asked about node {node},"
 
 
 def _may_take_long(simulation: SimulationBase, until: int) -> bool:

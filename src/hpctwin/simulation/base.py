@@ -17,8 +17,15 @@ from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
-from hpctwin.policies import Ordering, OrderingLike, Policy, PolicyLike, PowerLike, make_policy
-from hpctwin.policies.placements import PLACEMENTS, needs_nodes
+from hpctwin.policies import (
+    Ordering,
+    OrderingLike,
+    PlacementLike,
+    Policy,
+    PolicyLike,
+    PowerLike,
+    make_policy,
+)
 from hpctwin.simulation import powered
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import lower
@@ -41,7 +48,7 @@ class SimulationBase:
         order: OrderingLike | None = None,
         reservations: int | None = None,
         candidates: OrderingLike | None = None,
-        placement: str | None = None,
+        placement: PlacementLike | None = None,
         power: PowerLike | None = None,
         settings: Mapping[str, Any] | None = None,
         overrun: Literal["terminate", "continue"] = "terminate",
@@ -78,7 +85,7 @@ class SimulationBase:
             or cluster.has_power
             or bool(failures.outages)
             or failures.mtbf is not None
-            or needs_nodes(self.policy.placement)
+            or self.policy.placement.needs_nodes
         )
         self.overrun = overrun
         self.on_dependency_failure = on_dependency_failure
@@ -273,10 +280,15 @@ class SimulationBase:
         if self.log:
             more_log(self._sim)
 
-    def _compiled(self) -> tuple[Any, Any]:
+    def _compiled(self) -> tuple[Any, Any, Any]:
+        """The ordering, that of candidates, and what scores nodes, if anything does."""
         order = self.ordering.compiled
-        candidates = self.policy.candidates
-        return order, order if candidates is None else candidates.compiled
+        candidates, place = self.policy.candidates, self.policy.placement.score
+        return (
+            order,
+            order if candidates is None else candidates.compiled,
+            None if place is None else place.compiled,
+        )
 
     @property
     def ordering(self) -> Ordering:
@@ -287,15 +299,16 @@ class SimulationBase:
     def _rules(self) -> dict[str, Any]:
         """The fields of `engine.layout.Rules`."""
         order, candidates = self.ordering, self.policy.candidates
+        scores = [score for score in (order, candidates, self.policy.placement.score) if score]
         rules = {
             "pools": self._sim.pools,
-            "placement": PLACEMENTS.find(self.policy.placement).make(),
+            "placement": self.policy.placement.number,
             "terminate": self.overrun == "terminate",
             "hold_dependents": self.on_dependency_failure == "hold",
             "requeue": self.cluster.failures.then == "requeue",
             "order_changes": order.changes,
             "own_candidates": candidates is not None,
-            "fairshare": order.fairshare or (candidates is not None and candidates.fairshare),
+            "fairshare": any(score.fairshare for score in scores),
             "chains": order.chain,
             "in_order": powered.pass_of(self.policy).in_order,
             "outage_horizon": self._horizon,
@@ -309,9 +322,9 @@ class SimulationBase:
     def _change_policy(self, policy: Policy) -> None:
         from hpctwin.engine.kernel import reorder
 
-        if needs_nodes(policy.placement) and not len(self._sim["node"]):
+        if policy.placement.needs_nodes and not len(self._sim["node"]):
             raise SimulationError(
-                f"placement {policy.placement!r} needs the nodes' identity from the beginning; "
+                f"placement {policy.placement.name!r} needs the nodes' identity from the beginning; "
                 "make the simulation with track_nodes=True"
             )
         self.policy = policy

@@ -121,6 +121,7 @@ def lower(
             group=[list(group_of_pool).index(g) for g in group_of_pool],
             **speed_columns(cluster.nodes[g].speed_at_first for g in group_of_pool),
         ),
+        "pool_fact": _pool_facts(cluster, group_of_pool),
         "by_pool": np.argsort(pool_of_node, kind="stable") if tracked else np.zeros(0, np.int64),
         "pool_of": pool_of_node if tracked else np.zeros(0, np.int64),
         "eligible": eligible,
@@ -289,6 +290,19 @@ def _facts(
         "memory_mb", 0
     )
     return facts
+
+
+def _pool_facts(cluster: Cluster, group_of_pool: IntArray) -> npt.NDArray[Any]:
+    groups = [cluster.nodes[g] for g in group_of_pool]
+    known = [group for group in groups if cluster.has_power]
+    return records(
+        "pool_fact",
+        len(groups),
+        group=group_of_pool,
+        **{name: [getattr(group, name) or 0.0 for group in groups] for name in PER_NODE},
+        idle_w=[group.initial.idle for group in known] or 0.0,
+        active_w=[group.initial.power_w for group in known] or 0.0,
+    )
 
 
 def _shares_asked(

@@ -13,6 +13,7 @@ from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, fo
 from hpctwin.engine.state import choose_pass
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
+from hpctwin.simulation.advance import not_a_number
 from hpctwin.simulation.powered import pass_of
 from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result import Result
@@ -221,8 +222,8 @@ class OpenSimulation:
                 self.advance_before(now_ms)
             elif code != -layout.NEED_ROOM:
                 raise SimulationError(
-                    f"a forecast on cluster {self.simulation.cluster.name!r} stopped: the ordering "
-                    f"{self.simulation.policy.order.name!r} gave something that is not a number"
+                    f"a forecast on cluster {self.simulation.cluster.name!r} stopped: "
+                    f"{not_a_number(self.simulation.policy, self._ahead)} gave something that is not a number"
                 )
             # Enough for the present, and at least twice as many as before.
             rows = 8 * (int(self.simulation.state.clock.running) + self.queued) + 256

@@ -11,18 +11,13 @@ from hpctwin.model.trusted import check_module, check_trusted
 
 __all__ = ["check_named_code", "kinds_of", "named_beside", "texts_of"]
 
-# ``my.py:order+easy``, and ``fcfs+easy:2/my.py:order``: see `hpctwin.policies.parse_policy`.
-_FILES = (
-    re.compile(r"^(\s*)([^+]*?\.py)(?=[:+@]|\s*$)"),
-    re.compile(r"(\+\s*easy(?::\d+)?/)([^+]*?\.py)(?=[:@]|\s*$)"),
-)
+# At the beginning, and after what parts the pieces of a policy: see `hpctwin.policies.parse_policy`.
+_FILE = re.compile(r"((?:^|\+\s*easy(?::\d+)?/|[+@~])\s*)([^+@~]*?\.py)(?=[:+@~]|\s*$)")
 
 
 def named_beside(text: str, folder: Path) -> str:
     """A policy or function with the Python files that it names made absolute, from a folder on."""
-    for pattern in _FILES:
-        text = pattern.sub(lambda m: f"{m[1]}{(folder / m[2]).absolute()}", text)
-    return text
+    return _FILE.sub(lambda m: f"{m[1]}{(folder / m[2]).absolute()}", text)
 
 
 def check_named_code(text: str) -> None:
@@ -33,7 +28,7 @@ def check_named_code(text: str) -> None:
     Raises:
         ConfigError: see `hpctwin.model.trusted`.
     """
-    files = [Path(m[2]) for pattern in _FILES for m in pattern.finditer(text)]
+    files = [Path(m[2]) for m in _FILE.finditer(text)]
     for file in files:
         if file.is_file():
             check_trusted(file)

@@ -10,10 +10,18 @@ from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import RETURN, Arrays, Int
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import load_take, plan_build, plan_change, plan_split, plan_take, reserve
+from hpctwin.engine.plan import (
+    fits_plan,
+    load_take,
+    plan_build,
+    plan_change,
+    plan_split,
+    plan_take,
+    reserve,
+)
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.transitions import start_job, take_started
+from hpctwin.engine.transitions import divide_now, start_job, take_started
 
 __all__ = ["PASS", "Held"]
 
@@ -97,6 +105,15 @@ def keep_or_reserve(j: int, compress: bool, sim: Arrays) -> bool:
 
 
 @jit
+def divide_anew(j: int, sim: Arrays) -> None:
+    """A placement that scores nodes chooses the pools when a job starts, not when it reserves."""
+    plan_change(j, sim.clock.now, sim.clock.now + sim.job[j].expected, RETURN, sim)
+    fits_plan(j, sim)
+    divide_now(j, sim)
+    plan_take(j, sim.clock.now, sim)
+
+
+@jit
 def pass_conservative(sim: Arrays) -> None:
     """Each job takes the earliest span that disturbs no other's reservation."""
     reckon_fairshare(sim)
@@ -115,6 +132,8 @@ def pass_conservative(sim: Arrays) -> None:
         if start == sim.clock.now:
             load_take(j, sim)
             held(sim.kept)[j].start = -1
+            if sim.hooks.place != 0 and sim.rules.pools > 1:
+                divide_anew(j, sim)
             start_job(j, sim)
             if sim.state[j].start > sim.clock.now:
                 take_started(j, sim.clock.now + sim.job[j].expected, sim)

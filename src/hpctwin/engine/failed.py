@@ -1,0 +1,44 @@
+"""What Numba says of a function that it cannot compile, in one line."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = ["why_not_compiled"]
+
+_NO_REASON = (
+    "Failed in",
+    "During",
+    "File",
+    "^",
+    "Raised from",
+    ">>>",
+    "Invalid use",
+    "- Resolution",
+)
+_RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_value")
+
+
+def why_not_compiled(error: Exception, function: Any) -> tuple[str, str]:
+    """Where it is, and the sentence of Numba's message that says what is wrong.
+
+    Args:
+        error: what Numba raised.
+        function: the Python function.
+
+    Returns:
+        File and line, and why.
+    """
+    code = function.__code__
+    text = str(error)
+    returned = _RETURNED.search(text)
+    name = re.escape(code.co_filename.rpartition("/")[2])
+    found = re.findall(rf"{name}\"?(?:, line | \()(\d+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(_NO_REASON)]
+    reason = (told or lines or [type(error).__name__])[0].partition(" Raised from")[0].rstrip(".")
+    if returned is not None:
+        reason = f"it returns {returned[1]}, not a number"
+    line = found[0] if found else code.co_firstlineno
+    return f"{code.co_filename}, line {line}", reason
