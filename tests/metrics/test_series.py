@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
-from hpctwin.metrics import resample, series, widths_s
+from hpctwin.metrics import resample, series, summarize, widths_s
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -190,3 +190,23 @@ def test_bins_keep_the_integral(result: Result, step: float) -> None:
 def test_a_bin_must_have_a_width(step: float) -> None:
     with pytest.raises(ConfigError, match="step_s"):
         resample(series(frame(), NO_LOST, capacity((0, 1))), step)
+
+
+@given(results(), st.sampled_from([1 / 3, 1e7, 1e13]))
+def test_times_need_not_be_whole_milliseconds_nor_small(result: Result, scale: float) -> None:
+    wider = [
+        table.with_columns(pl.col(name) * scale for name in table.columns if name.endswith("_s"))
+        for table in result
+    ]
+    steps = series(*result).with_columns(pl.col("time_s") * scale)
+    assert series(*wider).equals(steps)
+
+
+@given(results())
+def test_a_long_run_is_gone_through_in_pieces(result: Result) -> None:
+    whole = series(*result), summarize(*result, 100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpctwin.metrics.levels._PIECE", 3)
+        steps, summary = series(*result), summarize(*result, 100)
+    assert steps.equals(whole[0])
+    assert summary == pytest.approx(whole[1], nan_ok=True)

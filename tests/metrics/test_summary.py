@@ -4,9 +4,9 @@ import json
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
-from hpctwin.metrics import series, summarize
+from hpctwin.metrics import series, summarize, widths_s
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -123,10 +123,30 @@ def test_fairness_over_users_needs_two_of_them() -> None:
     assert summarize(jobs, NO_LOST, capacity((0, 4)), 4)["jain_fairness_user"] is None
 
 
-def test_a_series_that_is_there_already_gives_the_same() -> None:
-    jobs, up = frame(job(0, 0, 10, 3), job(4, 10, 20, 2)), capacity((0, 4))
-    steps = series(jobs, NO_LOST, up, until_s=100)
-    assert summarize(jobs, NO_LOST, up, 4, steps=steps) == summarize(jobs, NO_LOST, up, 4)
+@given(results())
+def test_shares_over_time_are_the_integrals_of_the_series(result: Result) -> None:
+    jobs, lost, up = result
+    summary = summarize(jobs, lost, up, 100)
+    last = jobs.filter(pl.col("start_s").is_not_null())["end_s"].max()
+    assume(isinstance(last, float))
+    steps = series(jobs, lost, up, until_s=last)
+    width = pl.Series(widths_s(steps, jobs["submit_s"].min(), last))  # type: ignore[arg-type]
+    span = width.sum()
+    assume(span > 0)
+    used, queue = (steps["used_nodes"] * width).sum(), steps["queue_length"]
+    present = ((steps["used_nodes"] + steps["free_nodes"]) * width).sum()
+    idle_loaded = (steps["free_nodes"] * width).filter(queue > 0).sum()
+    assert summary["availability"] == pytest.approx((steps["up_nodes"] * width).sum() / span / 100)
+    assert summary["utilization"] == pytest.approx(used / present if present else None)
+    assert summary["fragmentation_loss"] == pytest.approx(
+        idle_loaded / present if present else None
+    )
+    assert summary["loaded_share"] == pytest.approx(width.filter(queue > 0).sum() / span)
+    assert summary["mean_queue_length"] == pytest.approx((queue * width).sum() / span)
+    assert summary["mean_queued_nodes"] == pytest.approx(
+        (steps["queued_nodes"] * width).sum() / span
+    )
+    assert summary["max_queue_length"] == max(queue.filter(width > 0), default=0)
 
 
 @given(results())

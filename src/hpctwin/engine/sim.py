@@ -18,6 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 _NUMBER = {name: number for number, name in enumerate(LAYOUT)}
 _ALIGNMENT = 64
+_ROWS = 1 << 12  # written at once, so that a table is gone through in memory once
 
 
 def _address(array: npt.NDArray[Any]) -> int:
@@ -151,9 +152,13 @@ class Sim:
             self._known[name].flags.writeable = name in self._owned
 
     def reshape(self, **arrays: npt.NDArray[Any]) -> None:
-        """Replace arrays of the state by others of other lengths."""
+        """Replace arrays of the state by others, maybe of other lengths."""
         before = self._piece, self._memory
         shapes = {**before[0].shapes, **{name: array.shape for name, array in arrays.items()}}
+        if shapes == before[0].shapes:
+            for name, array in arrays.items():
+                self[name][...] = array
+            return
         self._piece = _piece(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         for name in shapes:
@@ -252,8 +257,11 @@ def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
         columns: by field.
     """
     table = np.zeros(size, LAYOUT[name][0])
-    for field, column in columns.items():
-        table[field] = column
+    whole = {field: np.broadcast_to(column, size) for field, column in columns.items()}
+    for first in range(0, size, _ROWS):
+        rows = slice(first, first + _ROWS)
+        for field, column in whole.items():
+            table[field][rows] = column[rows]
     return table
 
 

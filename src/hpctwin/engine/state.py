@@ -18,12 +18,18 @@ IntArray = npt.NDArray[np.int64]
 
 
 def new_sim(
-    known: Mapping[str, npt.NDArray[Any]], *, seed: int = 0, depths: int = 0, waits: bool = False
+    known: Mapping[str, npt.NDArray[Any]],
+    found: Pass,
+    *,
+    seed: int = 0,
+    depths: int = 0,
+    waits: bool = False,
 ) -> Sim:
     """The state before anything has happened.
 
     Args:
         known: the jobs and the machine.
+        found: the pass.
         seed: of random placement.
         depths: sleep depths of the nodes; 0 where they have no power states.
         waits: whether jobs may have to wait for something besides other jobs.
@@ -54,8 +60,8 @@ def new_sim(
         "lost": (0,),
         "segment": (0,),
         "log": (0,),
-        "own": (0,),
-        "kept": (0, 0),
+        "own": (_words(found.own),),
+        "kept": (_kept_rows(found, size, tracked), _words(found.kept)),
     }
     sim = Sim(known, shapes)
     clock = sim["clock"]
@@ -71,6 +77,7 @@ def new_sim(
     state["open"] = np.bincount(known["tells"]["job"], minlength=size)
     sim["stock"]["free"] = known["amount"]
     sim["node"]["job"] = sim["node"]["next"] = -1
+    choose_pass(sim, found)
     return sim
 
 
@@ -82,11 +89,10 @@ def choose_pass(sim: Sim, found: Pass) -> None:
         found: the pass.
     """
     queue = sim["queue"][: sim["clock"]["queued"][0]]
-    own, kept = _rows(found.own, 1), _rows(found.kept, 0)
-    if found.kept is not None:
-        kept = _rows(
-            found.kept, (len(sim["node"]) if found.by_node else sim.jobs) + found.more_rows
-        )
+    own, kept = (
+        _rows(found.own, 1),
+        _rows(found.kept, _kept_rows(found, sim.jobs, len(sim["node"]))),
+    )
     if found.begin is not None:
         found.begin(own, kept, sim["state"], queue)
     sim.reshape(
@@ -96,6 +102,10 @@ def choose_pass(sim: Sim, found: Pass) -> None:
 
 def _rows(record: type | None, rows: int) -> npt.NDArray[Any]:
     return np.zeros(0, np.int64) if record is None else np.zeros(rows, record_type(record))
+
+
+def _kept_rows(found: Pass, jobs: int, nodes: int) -> int:
+    return (nodes if found.by_node else jobs) + found.more_rows if found.kept is not None else 0
 
 
 def _words(record: type | None) -> int:

@@ -7,13 +7,13 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
+from hpctwin.metrics.levels import COUNTS, levels, up_nodes
 
 __all__ = ["resample", "series", "widths_s"]
 
 FloatArray = npt.NDArray[np.float64]
 
-_COUNTS = ("queue_length", "queued_nodes", "running_jobs", "used_nodes")
-_LEVELS = (*_COUNTS, "free_nodes", "up_nodes")
+_LEVELS = (*COUNTS, "free_nodes", "up_nodes")
 
 
 def series(
@@ -44,35 +44,27 @@ def series(
         ``utilization`` (0 to 1). The first row is the first submission, or the first change if
         that is earlier. Without jobs, no rows.
     """
-    changes = _changes(jobs, lost)
-    first = _least(jobs["submit_s"].min(), changes["time_s"].min())
+    pieces = []
+    for piece in levels(jobs, lost):
+        held = piece.time_s[1:] > piece.time_s[:-1]
+        pieces.append(np.vstack([piece.time_s[:-1], piece.counts])[:, held])
+    time_s, *counts = np.concatenate([np.zeros((1 + len(COUNTS), 0)), *pieces], axis=1)
+    first = _least(jobs["submit_s"].min(), *time_s[:1].tolist())
     if first is None:
         return _empty()
-    last_change = _least(changes["time_s"].max()) if until_s is None else until_s
+    last_change = _least(*time_s[-1:].tolist()) if until_s is None else until_s
     last = first if last_change is None else max(first, last_change)
-    up = capacity.select(
-        pl.col("time_s").cast(pl.Float64), up_nodes=pl.col("nodes").cast(pl.Int64)
-    ).sort("time_s")
     # Rows without a change at both ends and wherever the capacity changes.
-    marks = pl.concat([up["time_s"], pl.Series("time_s", [first, last], dtype=pl.Float64)])
-    still = pl.DataFrame({"time_s": marks}).with_columns(
-        pl.lit(0, pl.Int64).alias(name) for name in _COUNTS
-    )
-    levels = (
-        pl.concat([changes, still])
-        .group_by("time_s")
-        .agg(pl.col(_COUNTS).sum())
-        .sort("time_s")
-        .with_columns(pl.col(_COUNTS).cum_sum())
-        .filter(pl.col("time_s").is_between(first, last))
-        .join_asof(up, on="time_s", strategy="backward")
-        .with_columns(pl.col("up_nodes").backward_fill())
-        .with_columns(free_nodes=(pl.col("up_nodes") - pl.col("used_nodes")).clip(lower_bound=0))
-        .select("time_s", *_LEVELS)
-    )
-    changed = pl.any_horizontal(pl.col(name) != pl.col(name).shift() for name in _LEVELS)
-    at_ends = pl.col("time_s").is_in([first, last])
-    return levels.filter(changed | at_ends).with_columns(_utilization())
+    rows = np.union1d(time_s, np.append(capacity["time_s"], [first, last]))
+    rows = rows[(first <= rows) & (rows <= last)]
+    place = np.searchsorted(time_s, rows, side="right")
+    levels_ = [np.append(0, count)[place].astype(np.int64) for count in counts]
+    up = up_nodes(capacity)(rows).astype(np.int64)
+    levels_ += [np.maximum(up - levels_[-1], 0), up]
+    changed = np.any(np.diff(levels_, axis=1), axis=0)
+    kept = np.concatenate([[True], changed[:-1], [True]]) if len(rows) > 1 else [True]
+    columns = dict(zip(("time_s", *_LEVELS), (rows, *levels_), strict=True))
+    return pl.DataFrame(columns).filter(kept).with_columns(_utilization())
 
 
 def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
@@ -116,38 +108,6 @@ def widths_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:
     time = np.append(series["time_s"].to_numpy(), end_s)
     widths: FloatArray = np.diff(np.clip(time, start_s, end_s))
     return widths
-
-
-def _changes(jobs: pl.DataFrame, lost: pl.DataFrame) -> pl.DataFrame:
-    """By how much each event raises the counts, one row per event."""
-    leave = pl.coalesce("start_s", "end_s")
-    queued = jobs.lazy().with_columns(leave_s=leave).filter(
-        pl.col("state") != "rejected",
-        pl.col("eligible_s").is_not_null(),
-        # Recorded starts may lie before the submission, cancellations before eligibility.
-        pl.col("leave_s").is_null() | (pl.col("leave_s") >= pl.col("eligible_s")),
-    )  # fmt: skip
-    started = jobs.lazy().filter(pl.col("start_s").is_not_null())
-    events = [
-        _event(queued, "eligible_s", queued=1),
-        _event(queued, "leave_s", queued=-1),
-        _event(started, "start_s", running=1),
-        _event(started, "end_s", running=-1),
-        _event(lost.lazy(), "start_s", queued=-1, running=1),
-        _event(lost.lazy(), "end_s", queued=1, running=-1),
-    ]
-    return pl.concat(events).collect()
-
-
-def _event(of: pl.LazyFrame, at: str, *, queued: int = 0, running: int = 0) -> pl.LazyFrame:
-    nodes = pl.col("nodes").cast(pl.Int64)
-    return of.select(
-        time_s=pl.col(at).cast(pl.Float64),
-        queue_length=pl.lit(queued, pl.Int64),
-        queued_nodes=nodes * queued,
-        running_jobs=pl.lit(running, pl.Int64),
-        used_nodes=nodes * running,
-    ).drop_nulls("time_s")
 
 
 def _utilization() -> pl.Expr:

@@ -10,7 +10,7 @@ import polars as pl
 
 from hpctwin.metrics.fairness import jain
 from hpctwin.metrics.jobs import served, with_job_metrics
-from hpctwin.metrics.series import series, widths_s
+from hpctwin.metrics.levels import levels, up_nodes
 
 __all__ = ["Summary", "summarize"]
 
@@ -19,14 +19,16 @@ Summary = dict[str, float | int | None]
 
 _DISTRIBUTIONS = ("wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown")
 
+_SUMS = (
+    "up", "used", "present", "used_loaded", "present_loaded", "queue", "queued_nodes", "loaded",
+)  # fmt: skip
+
 
 def summarize(
     jobs: pl.DataFrame,
     lost: pl.DataFrame,
     capacity: pl.DataFrame,
     nodes: int,
-    *,
-    steps: pl.DataFrame | None = None,
 ) -> Summary:
     """Sum up a run.
 
@@ -39,20 +41,18 @@ def summarize(
         lost: attempts that node failures cut off.
         capacity: nodes that are up, as a step function.
         nodes: size of the machine.
-        steps: the run's `series`, if it is there already.
 
     Returns:
         Values that JSON can hold, by metric.
     """
-    steps = series(jobs, lost, capacity) if steps is None else steps
-    ran = served(with_job_metrics(jobs))
+    ran = with_job_metrics(served(jobs.select("submit_s", "start_s", "end_s", "nodes", "user")))
     counts = {
         f"jobs_{state}": count for state, count in jobs["state"].value_counts().sort("state").rows()
     }
     summary: Summary = {"jobs": len(jobs), **counts}
     for name in _DISTRIBUTIONS:
         summary |= _distribution(ran[name], name)
-    summary |= _over_time(ran, jobs, steps, nodes)
+    summary |= _over_time(ran, jobs, lost, capacity, nodes)
     area = ran["nodes"] * ran["run_s"]
     summary["area_weighted_response_time_s"] = _ratio(
         _integral(ran["turnaround_s"], area), float(area.sum())
@@ -74,27 +74,46 @@ def _distribution(values: pl.Series, name: str) -> Summary:
     }
 
 
-def _over_time(ran: pl.DataFrame, jobs: pl.DataFrame, steps: pl.DataFrame, nodes: int) -> Summary:
+def _over_time(
+    ran: pl.DataFrame, jobs: pl.DataFrame, lost: pl.DataFrame, capacity: pl.DataFrame, nodes: int
+) -> Summary:
     first, last = _number(jobs["submit_s"].min()), _number(ran["end_s"].max())
     if first is None or last is None:
         first = last = 0.0
     makespan = last - first
-    width = widths_s(steps, first, last)
-    used, idle, queue = steps["used_nodes"], steps["free_nodes"], steps["queue_length"]
-    loaded = np.where(queue.to_numpy() > 0, width, 0.0)
-    present = _integral(used + idle, width)
+    sums = dict.fromkeys(_SUMS, 0.0)
+    longest = 0.0
+    up_at = up_nodes(capacity)
+    for time_s, (queue, queued_nodes, _, used) in levels(jobs, lost, capacity["time_s"]):
+        width = np.diff(np.clip(time_s, first, last))
+        loaded = width * (queue > 0)
+        up = up_at(time_s[:-1])
+        # A job that is late may keep its nodes into a maintenance: more are used than are up.
+        present = np.maximum(up, used)
+        for name, level, over in (
+            ("up", up, width),
+            ("used", used, width),
+            ("present", present, width),
+            ("used_loaded", used, loaded),
+            ("present_loaded", present, loaded),
+            ("queue", queue, width),
+            ("queued_nodes", queued_nodes, width),
+        ):
+            sums[name] += float(np.dot(level, over))
+        sums["loaded"] += float(loaded.sum())
+        longest = max(longest, float((queue * (width > 0)).max()))
     return {
         "makespan_s": makespan if len(ran) else None,
         "throughput_jobs_per_h": _ratio(len(ran), makespan / 3600),
         "nodes": nodes,
-        "availability": _ratio(_integral(steps["up_nodes"], width), nodes * makespan),
-        "utilization": _ratio(_integral(used, width), present),
-        "utilization_loaded": _ratio(_integral(used, loaded), _integral(used + idle, loaded)),
-        "loaded_share": _ratio(float(loaded.sum()), makespan),
-        "fragmentation_loss": _ratio(_integral(idle, loaded), present),
-        "mean_queue_length": _ratio(_integral(queue, width), makespan),
-        "max_queue_length": int(queue.to_numpy()[width > 0].max(initial=0)),
-        "mean_queued_nodes": _ratio(_integral(steps["queued_nodes"], width), makespan),
+        "availability": _ratio(sums["up"], nodes * makespan),
+        "utilization": _ratio(sums["used"], sums["present"]),
+        "utilization_loaded": _ratio(sums["used_loaded"], sums["present_loaded"]),
+        "loaded_share": _ratio(sums["loaded"], makespan),
+        "fragmentation_loss": _ratio(sums["present_loaded"] - sums["used_loaded"], sums["present"]),
+        "mean_queue_length": _ratio(sums["queue"], makespan),
+        "max_queue_length": int(longest),
+        "mean_queued_nodes": _ratio(sums["queued_nodes"], makespan),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from hpctwin.engine.abi import CHANGING, JobView
 from hpctwin.policies.code import constants_of, plain_function
-from hpctwin.policies.score import FAIRSHARE, Score, uses
+from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 
 __all__ = ["Ordering", "ordering"]
 
@@ -22,6 +22,7 @@ class Ordering(Score):
         changes: whether scores change while jobs wait. If not, the queue stays sorted.
         fairshare: whether it asks for ``fairshare`` or ``usage``.
         chain: whether it asks for ``chain``.
+        facts: whether it asks for what most do not, and the engine is only told if it must be.
         summary: one line about it.
         alone: what orders the same where all jobs have one user (and account), and costs less.
     """
@@ -29,6 +30,7 @@ class Ordering(Score):
     changes: bool
     fairshare: bool
     chain: bool = False
+    facts: bool = True
     summary: str = ""
     alone: Ordering | None = None
 
@@ -78,6 +80,7 @@ def ordering(
         changes=bool(read["now"] or fields & CHANGING) if changes is None else changes,
         fairshare=bool(fields & FAIRSHARE),
         chain="chain" in fields,
+        facts=bool(fields & FACTS),
         summary=(inspect.getdoc(function) or "").partition("\n")[0],
         constants=constants_of(function, label),
     )

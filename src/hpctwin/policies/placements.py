@@ -14,7 +14,7 @@ from hpctwin.errors import PolicyError
 from hpctwin.policies.code import constants_of, plain_function
 from hpctwin.policies.files import is_file, load_function
 from hpctwin.policies.registry import Entry, Registry
-from hpctwin.policies.score import FAIRSHARE, Score, uses
+from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 
 __all__ = ["FIRST_FIT", "PLACEMENTS", "NodeScore", "Placement", "PlacementLike", "find_placement"]
 
@@ -25,9 +25,11 @@ class NodeScore(Score):
 
     Args:
         fairshare: whether it asks for ``job.fairshare`` or ``job.usage``.
+        facts: whether it asks for what most do not, and the engine is only told if it must be.
     """
 
     fairshare: bool
+    facts: bool = True
 
     what: ClassVar[str] = "placement"
 
@@ -111,6 +113,7 @@ def _scored(function: Any, name: str | None = None) -> Placement:
         called,
         function,
         fairshare=bool(read["job"] & FAIRSHARE),
+        facts=bool(read["job"] & FACTS),
         constants=constants_of(function, label),
     )
     summary = (inspect.getdoc(function) or "").partition("\n")[0]

@@ -13,13 +13,15 @@ from types import CodeType
 from typing import Any, ClassVar
 
 from hpctwin.engine.abi import CHANGING
+from hpctwin.engine.layout import Fact
 from hpctwin.errors import PolicyError
 from hpctwin.policies.code import MAY, changed, constants_of, place, plain_function
 
-__all__ = ["ALL_FIELDS", "FAIRSHARE", "Score", "uses"]
+__all__ = ["ALL_FIELDS", "FACTS", "FAIRSHARE", "Score", "uses"]
 
 FAIRSHARE = frozenset({"fairshare", "usage"})
-ALL_FIELDS = CHANGING | FAIRSHARE | {"chain"}
+FACTS = frozenset(Fact.__annotations__)
+ALL_FIELDS = CHANGING | FAIRSHARE | FACTS | {"chain"}
 """Fields that something must be done for; a function that hands its job on may ask for any of them."""
 
 

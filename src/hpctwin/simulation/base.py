@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,9 +27,10 @@ from hpctwin.policies import (
     PowerLike,
     make_policy,
 )
+from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation import powered
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
-from hpctwin.simulation.lower import lower
+from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.refusals import check_together
 
@@ -93,9 +95,8 @@ class SimulationBase:
         self.engine_s = 0.0
         self.outside = powered.Outside()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
-        self._sim = self._new_sim(
-            expected_ms(expected_s, workload), risks(risk, workload), begin_s, seed
-        )
+        self.risk = risks(risk, workload)
+        self._sim = self._new_sim(expected_ms(expected_s, workload), begin_s, seed)
         self.drawn = 0
         self._outages: list[Outages] = []
         self._add_outages(recorded_outages(cluster))
@@ -236,21 +237,22 @@ class SimulationBase:
     def _new_sim(
         self,
         expected: npt.NDArray[np.int64] | None,
-        risk: npt.NDArray[np.float64] | None,
         begin_s: npt.ArrayLike | None,
         seed: int,
     ) -> Sim:
         cluster, power = self.cluster, self.policy.power
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
-        known = lower(workload, machine, expected_ms=expected, risk=risk, tracked=self.tracked)
+        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
+        self._facts_known = False
+        self._facts = cache(partial(facts_of, workload, machine, self.risk))
         depths = 0
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
             depths = max(cluster.depths, 1)
-        sim = new_sim(known, seed=seed, depths=depths, waits=begin_s is not None)
+        found = powered.pass_of(self.policy)
+        sim = new_sim(known, found, seed=seed, depths=depths, waits=begin_s is not None)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
-        choose_pass(sim, powered.pass_of(self.policy))
         if cluster.has_power:
             sim.clock.timer = powered.first_timeout(sim["sleep"], depths)
         return sim
@@ -272,7 +274,15 @@ class SimulationBase:
                 "numbers": found.settings(numbers),
             }
             self._sim.decide(**self._decided)
+            if any(score.facts for score in self._scores):
+                self.know_facts()
         return self._decided
+
+    def know_facts(self) -> None:
+        """Tell the engine of jobs what only some orderings ask for; forks share it."""
+        if not self._facts_known:
+            self._sim.know(fact=self._facts())
+            self._facts_known = True
 
     def make_room(self) -> None:
         """Give the engine more room for what it notes and plans."""
@@ -296,10 +306,14 @@ class SimulationBase:
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
 
+    @property
+    def _scores(self) -> list[Ordering | NodeScore]:
+        scores = self.ordering, self.policy.candidates, self.policy.placement.score
+        return [score for score in scores if score is not None]
+
     def _rules(self) -> dict[str, Any]:
         """The fields of `engine.layout.Rules`."""
         order, candidates = self.ordering, self.policy.candidates
-        scores = [score for score in (order, candidates, self.policy.placement.score) if score]
         rules = {
             "pools": self._sim.pools,
             "placement": self.policy.placement.number,
@@ -308,7 +322,7 @@ class SimulationBase:
             "requeue": self.cluster.failures.then == "requeue",
             "order_changes": order.changes,
             "own_candidates": candidates is not None,
-            "fairshare": any(score.fairshare for score in scores),
+            "fairshare": any(score.fairshare for score in self._scores),
             "chains": order.chain,
             "in_order": powered.pass_of(self.policy).in_order,
             "outage_horizon": self._horizon,

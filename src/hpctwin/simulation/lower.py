@@ -15,7 +15,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Dependencies, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
 
-__all__ = ["changes_of", "lower", "pool_of_nodes"]
+__all__ = ["changes_of", "facts_of", "lower", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -27,16 +27,14 @@ def lower(
     cluster: Cluster,
     *,
     expected_ms: IntArray | None = None,
-    risk: npt.NDArray[np.float64] | None = None,
     tracked: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
-    """Make the engine's arrays of what is known; see `engine.layout.Known`.
+    """Make the engine's arrays of what is known; see `engine.layout.Known`; facts are `facts_of` them.
 
     Args:
         workload: the jobs.
         cluster: the machine.
         expected_ms: what the scheduler expects jobs to run; default the walltimes.
-        risk: predicted probability that each job fails; none is predicted if left out.
         tracked: whether nodes have identity.
 
     Raises:
@@ -52,15 +50,12 @@ def lower(
     group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
     first_of_pool = np.unique(pool_of_node, return_index=True)[1]
     group_of_pool = group_of_node[first_of_pool]
-    partitions = cluster.partitions or (Partition(name="all", default=True),)
+    partitions = _partitions(cluster)
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
     eligible = _eligible(kinds, partitions, cluster, group_of_pool)
     pool_nodes = np.bincount(pool_of_node).astype(np.int64)
-    resources = np.zeros((len(workload), len(cluster.resources)), np.int64)
-    for column, name in enumerate(cluster.resources):
-        resources[:, column] = workload.resources.get(name, 0)
-    capacity = np.array(list(cluster.resources.values()), np.int64)
+    resources, capacity = _resources(workload, cluster)
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     labels = workload.user if cluster.fairshare.by == "user" else workload.account
     cancel = np.where(
@@ -70,11 +65,6 @@ def lower(
     expected = workload.walltime_ms if expected_ms is None else expected_ms
     edges = workload.dependencies
     tells_first, waits_first, by_on, by_job = _edges_by_job(edges, len(workload))
-    facts = _facts(workload, cluster, partitions, partition)
-    facts["dominant"], facts["load"] = _shares_asked(
-        workload.nodes, int(pool_nodes.sum()), resources, capacity
-    )
-    facts["risk"] = 0 if risk is None else risk
     places = np.concatenate([[0], np.cumsum(pool_nodes)])
     return {
         "job": records(
@@ -100,7 +90,7 @@ def lower(
             waits_from=waits_first[:-1],
             waits_to=waits_first[1:],
         ),
-        "fact": facts,
+        "fact": records("fact", len(workload)),
         "asks": resources,
         "by_submit": np.argsort(workload.submit_ms, kind="stable"),
         "by_cancel": cancelled[np.argsort(cancel[cancelled], kind="stable")],
@@ -197,6 +187,10 @@ def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return table[np.lexsort((table["pool"], table["sign"], table["time"]))]
 
 
+def _partitions(cluster: Cluster) -> Sequence[Partition]:
+    return cluster.partitions or (Partition(name="all", default=True),)
+
+
 def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
     size = len(workload)
     if not cluster.partitions:
@@ -220,15 +214,15 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
 def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.float64], IntArray]:
     """The distinct (partition, per-node needs), and which each job has."""
     size = len(workload)
+    if not workload.per_node:
+        used = np.flatnonzero(np.bincount(partition)) if size else np.zeros(1, np.int64)
+        rows = np.zeros((len(used), 1 + len(PER_NODE)))
+        rows[:, 0] = used
+        return rows, np.searchsorted(used, partition)
     needs = [np.asarray(workload.per_node.get(name, np.zeros(size))) for name in PER_NODE]
     table = np.stack([partition.astype(np.float64), *needs], axis=1)
     if size == 0:
         return np.zeros((1, table.shape[1])), np.zeros(0, np.int64)
-    if not workload.per_node:
-        used, kind = np.unique(partition, return_inverse=True)
-        rows = np.zeros((len(used), table.shape[1]))
-        rows[:, 0] = used
-        return rows, kind
     kinds, kind = np.unique(table, axis=0, return_inverse=True)
     return kinds, kind.ravel()
 
@@ -268,9 +262,18 @@ def _breaks_limit(
     return broken
 
 
-def _facts(
-    workload: Workload, cluster: Cluster, partitions: Sequence[Partition], partition: IntArray
+def facts_of(
+    workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[Any]:
+    """What only some orderings ask of jobs; see `engine.layout.Fact`.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        risk: predicted probability that each job fails; none is predicted if left out.
+    """
+    partitions = _partitions(cluster)
+    partition = _partition_of_jobs(workload, cluster)
     facts = records("fact", len(workload))
     for name in ("cores", "gpus", "memory_gb"):
         facts[name] = workload.per_node.get(name, 0.0)
@@ -289,6 +292,10 @@ def _facts(
     facts["memory_mb"] = facts["memory_gb"] * workload.nodes * MB_PER_GB + shared.get(
         "memory_mb", 0
     )
+    facts["dominant"], facts["load"] = _shares_asked(
+        workload.nodes, cluster.node_count, *_resources(workload, cluster)
+    )
+    facts["risk"] = 0 if risk is None else risk
     return facts
 
 
@@ -303,6 +310,14 @@ def _pool_facts(cluster: Cluster, group_of_pool: IntArray) -> npt.NDArray[Any]:
         idle_w=[group.initial.idle for group in known] or 0.0,
         active_w=[group.initial.power_w for group in known] or 0.0,
     )
+
+
+def _resources(workload: Workload, cluster: Cluster) -> tuple[IntArray, IntArray]:
+    """How much each job asks of each cluster-wide resource, and how much there is."""
+    resources = np.zeros((len(workload), len(cluster.resources)), np.int64)
+    for column, name in enumerate(cluster.resources):
+        resources[:, column] = workload.resources.get(name, 0)
+    return resources, np.array(list(cluster.resources.values()), np.int64)
 
 
 def _shares_asked(

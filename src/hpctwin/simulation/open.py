@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, forecast_arrays, like
-from hpctwin.engine.state import choose_pass
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.advance import not_a_number
@@ -60,8 +59,9 @@ class OpenSimulation:
         close_arrivals(simulation.state)
         self.oracle = runtime_ms is None
         # What is expected of a job's length does not depend on where it runs.
-        self._ahead = forecast_arrays(simulation.state, spare, one_speed=not self.oracle)
-        choose_pass(self._ahead, pass_of(simulation.policy))
+        simulation.know_facts()
+        found = pass_of(simulation.policy)
+        self._ahead = forecast_arrays(simulation.state, found, spare, one_speed=not self.oracle)
         self.runtime_ms: IntArray = self._ahead["job"]["runtime"][: self.size]
         self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:

@@ -14,7 +14,7 @@ from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
-from hpctwin.model import MS_PER_S, Cluster, State, Workload
+from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.outside import accounts
@@ -148,25 +148,34 @@ def job_frame(
 ) -> pl.DataFrame:
     """The table of jobs; times in ms, -1 for what has not happened."""
     submit = workload.submit_ms
-    return pl.DataFrame(
-        {
-            "job_id": workload.job_id,
-            "submit_s": submit / MS_PER_S,
-            "eligible_s": _seconds(eligible, eligible >= 0),
-            "start_s": _seconds(start, start >= 0),
-            "end_s": _seconds(end, end >= 0),
-            "wait_s": _seconds(start - submit, start >= 0),
-            "turnaround_s": _seconds(end - submit, (end >= 0) & (start >= 0)),
-            "nodes": workload.nodes,
-            "walltime_s": workload.walltime_ms / MS_PER_S,
-            "runtime_s": workload.runtime_ms / MS_PER_S,
-            "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
-            "user": workload.user.to_series("user"),
-            "account": workload.account.to_series("account"),
-            "partition": workload.partition.to_series("partition"),
-            "requeues": requeues.copy(),
-        }
-    )
+    submit_s = pl.Series(submit / MS_PER_S)
+    columns: dict[str, Any] = {
+        "job_id": workload.job_id,
+        "submit_s": submit_s,
+        "eligible_s": (
+            submit_s if (eligible == submit).all() else _seconds(eligible, eligible >= 0)
+        ),
+        "start_s": _seconds(start, start >= 0),
+        "end_s": _seconds(end, end >= 0),
+        "wait_s": _seconds(start - submit, start >= 0),
+        "turnaround_s": _seconds(end - submit, (end >= 0) & (start >= 0)),
+        "nodes": workload.nodes,
+        "walltime_s": workload.walltime_ms / MS_PER_S,
+        "runtime_s": workload.runtime_ms / MS_PER_S,
+        "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
+        "user": _labels(workload.user),
+        "account": _labels(workload.account),
+        "partition": _labels(workload.partition),
+        "requeues": requeues.copy() if requeues.any() else pl.lit(0, pl.Int64),
+    }
+    # What is the same for all jobs takes no room as a literal.
+    same = {name: column for name, column in columns.items() if isinstance(column, pl.Expr)}
+    given = {name: column for name, column in columns.items() if name not in same}
+    return pl.DataFrame(given).with_columns(**same).select(*columns)
+
+
+def _labels(column: Category) -> pl.Series | pl.Expr:
+    return column.to_series("") if column.labels else pl.lit(None, pl.String)
 
 
 def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -175,7 +184,8 @@ def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
-    return pl.Series(ms / MS_PER_S).set(pl.Series(~known), None)
+    seconds = pl.Series(ms / MS_PER_S)
+    return seconds if known.all() else seconds.set(pl.Series(~known), None)
 
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:

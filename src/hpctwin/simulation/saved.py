@@ -59,7 +59,8 @@ def save(simulation: SimulationBase, path: Path) -> None:
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
     arrays["workload"] = np.frombuffer(table.getvalue(), np.uint8)
     arrays["expected_ms"] = expected
-    arrays["risk"] = simulation.state["fact"]["risk"]
+    if simulation.risk is not None:
+        arrays["risk"] = simulation.risk
     for number, change in enumerate(simulation.outside.changes):
         arrays[f"spent_ms_{number}"] = change.spent_ms
     with write_atomically(path) as file:
@@ -102,7 +103,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         overrun=about["overrun"],
         on_dependency_failure=about["on_dependency_failure"],
         expected_s=arrays["expected_ms"] / 1000,
-        risk=arrays["risk"],
+        risk=arrays.get("risk"),
         track_nodes=about["track_nodes"],
         log=about["log"],
     )

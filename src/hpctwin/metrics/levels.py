@@ -1,0 +1,146 @@
+"""Queue and machine through all events of a run, in order of time.
+
+Each event is one whole number: its instant, its kind, and its nodes. These are sorted (by runs, since jobs
+come by submit time and mostly start in that order), and what they say is summed up piece by piece, so that
+nothing but the events is ever held for all jobs at once: three numbers a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+__all__ = ["COUNTS", "Levels", "levels", "up_nodes"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+COUNTS = ("queue_length", "queued_nodes", "running_jobs", "used_nodes")
+
+# Kinds of events; the second to last gives an attempt back to the queue, the last is a mere mark.
+_ELIGIBLE, _START, _END, _LEFT, _START_UNQUEUED, _LOST, _MARK = range(7)
+_KIND_BITS = 3
+_QUEUED = np.array([1.0, -1, 0, -1, 0, 1, 0])
+_RUNNING = np.array([0.0, 1, -1, 0, 1, -1, 0])
+_PIECE = 1 << 13  # so that all arrays of a piece lie in a core's cache
+
+
+class Levels(NamedTuple):
+    """What holds after each event of a piece.
+
+    Args:
+        time_s: of the events, rising but not strictly, and of the next piece's first (infinity if there is
+            none): what an event left holds for the difference [events + 1].
+        counts: `COUNTS`, in rows, whole numbers [4, events].
+    """
+
+    time_s: FloatArray
+    counts: FloatArray
+
+
+def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Levels]:
+    """What `series` describes, event by event, in pieces.
+
+    Args:
+        jobs: a result's jobs.
+        lost: attempts that node failures cut off.
+        marks_s: further times at which there is to be a row, seconds.
+    """
+    events = list(_events(jobs, lost, np.asarray(marks_s, np.float64)))
+    node_bits = max(int(nodes.max(initial=0)) for _, _, nodes in events).bit_length()
+    instants, second = _instants([time_s for _, time_s, _ in events], 62 - _KIND_BITS - node_bits)
+    key = np.empty(sum(map(len, instants)), np.int64)
+    at = 0
+    for (kind, _, nodes), instant in zip(events, instants, strict=True):
+        own = key[at : at + len(instant)]
+        at += len(instant)
+        np.left_shift(instant, _KIND_BITS + node_bits, out=own)
+        own += (kind << node_bits) + nodes
+    del events, instants
+    key.sort(kind="stable")
+    before = np.zeros((len(COUNTS), 1))
+    for first in range(0, len(key), _PIECE):
+        piece = key[first : first + _PIECE + 1]
+        time_s = second(piece >> _KIND_BITS + node_bits)
+        if first + _PIECE >= len(key):
+            time_s = np.append(time_s, np.inf)
+        piece = piece[:_PIECE]
+        kinds = (piece >> node_bits) & (1 << _KIND_BITS) - 1
+        nodes = piece & (1 << node_bits) - 1
+        queued, running = _QUEUED[kinds], _RUNNING[kinds]
+        counts = np.empty((len(COUNTS), len(piece)))
+        for row, steps in zip(
+            counts, (queued, queued * nodes, running, running * nodes), strict=True
+        ):
+            np.cumsum(steps, out=row)
+        counts += before
+        before = counts[:, -1:]
+        yield Levels(time_s, counts)
+
+
+def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
+    """Nodes that are up, as a function of times in seconds.
+
+    Args:
+        capacity: nodes that are up, as a step function; its first row also holds before.
+    """
+    steps = capacity.sort("time_s", maintain_order=True)
+    begins, nodes = _times(steps, "time_s")[1:], _times(steps, "nodes")
+    return lambda time_s: nodes[np.searchsorted(begins, time_s, side="right")]
+
+
+def _events(
+    jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: FloatArray
+) -> Iterator[tuple[int, FloatArray, IntArray]]:
+    """Kind, times and nodes of all events."""
+    eligible, start, end = (_times(jobs, name) for name in ("eligible_s", "start_s", "end_s"))
+    nodes = jobs["nodes"].cast(pl.Int64).to_numpy()
+    started, ended = ~np.isnan(start), ~np.isnan(end)
+    left = np.where(started, start, end)
+    # Recorded starts may lie before the submission, cancellations before eligibility.
+    queued = (jobs["state"] != "rejected").to_numpy() & ~np.isnan(eligible) & ~(left < eligible)
+    for kind, time_s, which in (
+        (_ELIGIBLE, eligible, queued),
+        (_START, start, queued & started),
+        (_START_UNQUEUED, start, started & ~queued),
+        (_END, end, started & ended),
+        (_LEFT, end, queued & ended & ~started),
+    ):
+        if which.all():
+            yield kind, time_s, nodes
+        elif which.any():
+            yield kind, time_s[which], nodes[which]
+    nodes = lost["nodes"].cast(pl.Int64).to_numpy()
+    yield _START, _times(lost, "start_s"), nodes
+    yield _LOST, _times(lost, "end_s"), nodes
+    yield _MARK, marks_s, np.zeros(len(marks_s), np.int64)
+
+
+def _times(frame: pl.DataFrame, name: str) -> FloatArray:
+    return frame[name].cast(pl.Float64).to_numpy()
+
+
+class _Second:
+    """From the number of an instant back to its time, seconds."""
+
+    def __init__(self, distinct: FloatArray | None) -> None:
+        self.distinct = distinct
+
+    def __call__(self, instant: IntArray) -> FloatArray:
+        return instant / 1000.0 if self.distinct is None else self.distinct[instant]
+
+
+def _instants(times_s: list[FloatArray], bits: int) -> tuple[list[IntArray], _Second]:
+    """Whole numbers that are ordered as the times are: ms if that is exact and has room, else by rank."""
+    found = []
+    for time_s in times_s:
+        ms = np.rint(time_s * 1000.0)
+        if not ((ms / 1000.0 == time_s) & (np.abs(ms) < 2.0**bits)).all():
+            distinct = np.unique(np.concatenate(times_s))
+            return [np.searchsorted(distinct, time_s) for time_s in times_s], _Second(distinct)
+        found.append(ms.astype(np.int64))
+    return found, _Second(None)
