@@ -219,6 +219,28 @@ def test_a_fork_of_a_busy_machine_takes_no_longer_than_needed_and_shares_nothing
         assert not fork.state[name].flags.writeable
 
 
+def test_what_only_a_later_policy_asks_of_jobs_is_there_when_it_is_asked() -> None:
+    rng = np.random.default_rng(1)
+    jobs = 60
+    workload = Workload.build(
+        submit_s=np.zeros(jobs),
+        runtime_s=rng.integers(1, 300, jobs),
+        nodes=rng.integers(1, 17, jobs),
+        priority=rng.permutation(jobs),
+    )
+
+    def by_risk(now: float, job: object) -> float:
+        return job.risk - job.priority / 1000  # type: ignore[attr-defined]
+
+    risk = np.round(rng.uniform(size=jobs), 1)
+    plain = Simulation(workload, MACHINE, "fcfs+easy", risk=risk)
+    for order in ("-priority", by_risk):
+        asked = Simulation(workload, MACHINE, order, risk=risk)
+        later = plain.fork(asked.policy)
+        assert later.run().jobs.equals(asked.run().jobs)
+    assert not plain.run().jobs.equals(asked.result().jobs)
+
+
 def test_importing_the_package_imports_nothing_heavy() -> None:
     import subprocess
     import sys
