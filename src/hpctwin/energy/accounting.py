@@ -12,20 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy.modes import (
-    ModeChange,
-    mode_rows,
-    split_log,
-    time_by_mode,
-    watts_by_mode,
-)
+from hpctwin.energy.modes import ModeChange, mode_rows, watts_by_mode
 from hpctwin.energy.series import Series
 from hpctwin.energy.states import group_of_node, node_watts, nodes_of_group, state_names
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster
 
-__all__ = ["Energy", "account"]
+__all__ = ["Energy"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -229,19 +223,3 @@ class Energy:
             .agg(pl.len().alias("jobs"), pl.col("energy_j").sum())
             .sort("energy_j", descending=True)
         )
-
-
-def account(
-    cluster: Cluster,
-    spent_ms: IntArray,
-    table: pl.DataFrame,
-    node_map: pl.DataFrame,
-    log: IntArray | None,
-    changes: tuple[ModeChange, ...] = (),
-    start_epoch_s: float | None = None,
-) -> Energy:
-    """The accounts of what was: arguments as of `Energy`, with times and log by state only."""
-    if changes:
-        spent_ms = time_by_mode(cluster, changes, spent_ms)
-        log = None if log is None else split_log(cluster, changes, log)
-    return Energy(table, node_map, cluster, spent_ms, log, changes, start_epoch_s)

@@ -10,7 +10,9 @@ import numpy as np
 import polars as pl
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.states import group_of_node
+from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
 __all__ = ["node_log", "write_energy", "write_spars_results"]
@@ -21,18 +23,23 @@ _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": 
 def node_log(energy: Energy) -> pl.DataFrame:
     """All states each node was in: ``node``, ``state``, ``start_s``, ``end_s``, ``energy_j``.
 
+    Where it is known what jobs used of their nodes, the energy of nodes that compute is null here: a node
+    goes from job to job in one state.
+
     Raises:
         SimulationError: the simulation did not keep them.
     """
     node, state, start, end = energy.spans()
-    watts = energy.watts[state, node]
+    joules = pl.Series(energy.watts[state, node] * (end - start) / MS_PER_S)
+    if isinstance(energy, ComponentEnergy) and energy.usage:
+        joules = joules.set(pl.Series(state == COMPUTING), None)
     return pl.DataFrame(
         {
             "node": node,
             "state": pl.Series(energy.states, dtype=pl.String).gather(state),
             "start_s": start / MS_PER_S,
             "end_s": end / MS_PER_S,
-            "energy_j": watts * (end - start) / MS_PER_S,
+            "energy_j": joules,
         }
     ).sort("node", "start_s")
 
@@ -40,12 +47,16 @@ def node_log(energy: Energy) -> pl.DataFrame:
 def write_energy(energy: Energy, folder: Path) -> None:
     """Write ``nodes.parquet`` (time and energy by node and state) and ``node_log.parquet``, if kept.
 
+    Of machines of components also ``power.parquet``: what is taken by part, a row at each change.
+
     Raises:
         OutputError: a file cannot be written.
     """
     tables = {"nodes": energy.nodes()}
     if energy.log is not None:
         tables["node_log"] = node_log(energy)
+    if isinstance(energy, ComponentEnergy):
+        tables["power"] = energy.changes_of_power()
     for name, table in tables.items():
         with write_atomically(folder / f"{name}.parquet") as file:
             table.write_parquet(file)

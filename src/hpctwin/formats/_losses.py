@@ -45,6 +45,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "header": bool(workload.header),
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,
+        "usage": bool(workload.usage),
     }
     return (
         *(

@@ -20,6 +20,7 @@ from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
+from hpctwin.model.frame import USE_STEP, is_usage
 
 __all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
 
@@ -231,7 +232,10 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
 
 def _check_types(path: Path, frame: pl.DataFrame) -> None:
     for name, dtype in frame.schema.items():
-        if _rule(name) is not None:
+        if isinstance(dtype, pl.List) and is_usage(name):
+            fits = dtype.inner == pl.Null or bool(getattr(dtype.inner, "is_numeric", bool)())
+            expected = "numbers or lists of numbers"
+        elif _rule(name, dtype) is not None:
             fits, expected = dtype.is_numeric() or dtype in (pl.String, pl.Null), "numbers"
         elif name in (*_TEXTS, "depends", "recorded_nodes"):
             fits = dtype.is_numeric() or dtype in (pl.String, pl.Categorical, pl.Null)
@@ -242,7 +246,11 @@ def _check_types(path: Path, frame: pl.DataFrame) -> None:
             raise TraceError(path, f"the column holds {dtype}, expected {expected}", field=name)
 
 
-def _rule(name: str) -> _Rule | None:
+def _rule(name: str, dtype: pl.DataType) -> _Rule | None:
+    if is_usage(name):
+        return None if dtype.is_nested() else _Rule(0)
+    if is_usage(name.removesuffix(USE_STEP)):
+        return _Rule(0.001)
     return _Rule(0, whole=True) if name.startswith("res_") else _NUMBERS.get(name)
 
 
@@ -251,7 +259,7 @@ def _faults(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
     faults: dict[int, tuple[str, str]] = {}
     for name in frame.columns:
         column = frame[name]
-        rule = _rule(name)
+        rule = _rule(name, column.dtype)
         if rule is not None:
             value = column.cast(pl.Float64, strict=False)
             bad = column.is_not_null() & (value.is_null() | ~value.is_finite())
@@ -281,7 +289,9 @@ def _workload(path: Path, table: _Table) -> Workload:
         return _checked(path, table, skip_invalid=False)
     counts: dict[str, int] = {}
     frame = frame.with_columns(
-        frame[name].cast(pl.Float64) for name in frame.columns if _rule(name) is not None
+        frame[name].cast(pl.Float64)
+        for name, dtype in frame.schema.items()
+        if _rule(name, dtype) is not None
     ).with_columns(_whole_or_text(frame[name]) for name in _TEXTS if name in frame.columns)
     if "walltime_s" in frame.columns:
         empty = frame["walltime_s"].is_null()
@@ -330,7 +340,13 @@ def _plain(name: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (*_NUMBERS, *_TEXTS, "depends", "recorded_nodes") or name.startswith("res_")
+    others = (*_TEXTS, "depends", "recorded_nodes")
+    return (
+        name in _NUMBERS
+        or name in others
+        or name.startswith("res_")
+        or is_usage(name.removesuffix(USE_STEP))
+    )
 
 
 def _whole_or_text(column: pl.Series) -> pl.Series:

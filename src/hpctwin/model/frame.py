@@ -17,6 +17,9 @@ column                  meaning
 ``recorded_nodes``      where it ran, as text
 ``cancel_s``            when its user cancelled it
 ``fails``               1 if it ends with an error when its runtime is over, else 0
+``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
+``node_w``              measured power of one of its nodes, W: the mean, or a list
+``use_NAME_step_s`` …   seconds from one sample of such a list to the next, also ``node_w_step_s``
 ======================  =========================================================================
 
 Other columns are not read. Empty cells are unknown.
@@ -41,8 +44,12 @@ from hpctwin.model.dependencies import (
     waiting_chain,
 )
 from hpctwin.model.units import MS_PER_S, to_ms
+from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["columns_of", "to_frame"]
+__all__ = ["USE_STEP", "columns_of", "is_usage", "to_frame"]
+
+USE_STEP = "_step_s"
+"""How the head of a column of steps ends, after that of the column of usage."""
 
 _LABELS = ("user", "account", "partition", "qos")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
@@ -74,6 +81,7 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
             columns[f"{name}_s"] = known.set(pl.Series(ms < 0), None)
     if workload["fails"] is not None:
         columns["fails"] = workload["fails"].astype("int8")
+    columns |= _usage_columns(workload["usage"])
     if workload["recorded_nodes"] is not None:
         columns["recorded_nodes"] = pl.Series(workload["recorded_nodes"], dtype=pl.String)
     return pl.DataFrame(columns)
@@ -126,8 +134,57 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         ),
         "cancel_s": _optional(frame, "cancel_s", row_ids),
         "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
+        "usage": _usage(frame, row_ids),
         **labels,
     }
+
+
+def is_usage(name: str) -> bool:
+    """Whether a column is of how much was used of nodes."""
+    return name == NODE_W or (name.startswith("use_") and not name.endswith(USE_STEP))
+
+
+def _usage_columns(usage: Mapping[str, Usage]) -> dict[str, pl.Series]:
+    columns: dict[str, pl.Series] = {}
+    for name, found in usage.items():
+        head = name if name == NODE_W else f"use_{name}"
+        lists = pl.Series(np.split(found.values, found.first[1:-1]), dtype=pl.List(pl.Float64))
+        if (found.count > 1).any():
+            columns[head] = lists
+            columns[head + USE_STEP] = pl.Series(found.step_ms / MS_PER_S)
+        else:
+            columns[head] = lists.list.first()
+    return columns
+
+
+def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
+    found = {}
+    for head in filter(is_usage, frame.columns):
+        name, column = head.removeprefix("use_"), frame[head]
+        if not column.dtype.is_nested():
+            found[name] = Usage.averages(_numbers(frame, head, ids, float("nan")))
+            continue
+        lists = column.cast(pl.List(pl.Float64)).list.drop_nulls()
+        count = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+        step_ms = np.ones(len(frame), np.int64)
+        if (count > 1).any():
+            step = head + USE_STEP
+            if step not in frame.columns:
+                raise WorkloadError(
+                    f"{head} has lists; a column {step} must say how many seconds samples are apart"
+                )
+            seconds = _numbers(frame, step, ids, 0)
+            short = (count > 1) & ~(seconds * MS_PER_S >= 1)
+            if short.any():
+                row = int(np.argmax(short))
+                raise WorkloadError(
+                    f"job {ids[row]}: {step} is {seconds[row]:g}, it must be 0.001 or more"
+                )
+            step_ms = np.maximum(np.rint(seconds * MS_PER_S), 1).astype(np.int64)
+        first = np.concatenate([[0], np.cumsum(count)])
+        values = lists.list.explode(keep_nulls=False, empty_as_null=False).to_numpy()
+        found[name] = Usage(first, step_ms, values.astype(np.float64))
+    return found
 
 
 def _numbers(

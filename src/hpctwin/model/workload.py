@@ -15,6 +15,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.units import MS_PER_S
+from hpctwin.model.usage import Usage
 
 if TYPE_CHECKING:
     import polars as pl
@@ -91,6 +92,8 @@ class Workload:
         notes: what the reader changed or left out.
         carried: fields of an SWF log that nothing here uses, or as they were before something unknown was
             filled in, by the format's names; SWF's writer puts them back.
+        usage: how much each job used of its nodes' components, by the component's name, and measured power
+            of its nodes; nothing that a scheduler sees.
     """
 
     job_id: npt.NDArray[Any]
@@ -116,6 +119,7 @@ class Workload:
     nodes_hint: int | None = None
     notes: ReadNotes = field(default_factory=ReadNotes)
     carried: Mapping[str, FloatArray] = field(default_factory=dict)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -144,6 +148,7 @@ class Workload:
         nodes_hint: int | None = None,
         notes: ReadNotes | None = None,
         carried: Mapping[str, npt.ArrayLike] | None = None,
+        usage: Mapping[str, Usage] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -197,6 +202,11 @@ class Workload:
             if values.shape != (size,):
                 raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
         _check_values(ids, columns)
+        used = usage or {}
+        for kind, found in used.items():
+            if len(found) != size:
+                raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
+            found.check(kind, ids)
         order = np.lexsort((ids, times["submit_s"]))
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
@@ -222,6 +232,7 @@ class Workload:
             nodes_hint=nodes_hint,
             notes=notes or ReadNotes(),
             carried={k: v[order] for k, v in further.items()},
+            usage={k: v.take(order) for k, v in used.items()},
             **{k: v.take(order) for k, v in labels.items()},
         )
 
@@ -256,6 +267,7 @@ class Workload:
             recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
             fails=None if self.fails is None else self.fails[index],
             carried={k: v[index] for k, v in self.carried.items()},
+            usage={k: v.take(index) for k, v in self.usage.items()},
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:

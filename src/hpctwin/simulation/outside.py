@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hpctwin.energy.accounting import Energy, account
-from hpctwin.energy.modes import ModeChange
+from hpctwin.energy.accounting import Energy
+from hpctwin.energy.component_energy import ComponentEnergy
+from hpctwin.energy.modes import ModeChange, split_log, time_by_mode
 from hpctwin.energy.states import group_of_node, nodes_of_group
 from hpctwin.engine import layout
 from hpctwin.engine.powered import (
@@ -85,13 +86,14 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
 
 def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
     """Time and energy of each node in each state up to now, and of each job."""
-    sim = simulation.state
-    return account(
-        simulation.cluster,
-        spent_ms(sim)[: 2 + 3 * simulation.cluster.depths],
-        jobs,
-        node_map,
-        past_states(sim) if simulation.log else None,
-        simulation.outside.changes,
-        simulation.workload.start_epoch_s,
-    )
+    sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
+    changes = simulation.outside.changes
+    spent = spent_ms(sim)[: 2 + 3 * cluster.depths]
+    log = past_states(sim) if simulation.log else None
+    if changes:
+        spent = time_by_mode(cluster, changes, spent)
+        log = None if log is None else split_log(cluster, changes, log)
+    about = (jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s)
+    if all(group.components for group in cluster.nodes):
+        return ComponentEnergy(*about, usage=workload.usage)
+    return Energy(*about)
