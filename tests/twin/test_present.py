@@ -114,6 +114,17 @@ def test_no_job_starts_that_would_run_into_a_reservation() -> None:
     assert starts([waiting("1", 4)], reservations=(reservation,), now_s=80.0) == ["1"]
 
 
+def test_a_node_in_use_that_is_reserved_now_is_away_once_its_job_has_ended() -> None:
+    reservation = NodeReservation(name="r", start_s=0, end_s=500, node_names=(node_name(0),))
+    jobs = [running("1", [node_name(0)]), waiting("2", 4, 50), waiting("3", 3, 50)]
+    simulation = present(
+        Cluster.uniform(4), jobs, UP, (reservation,), 10.0, make_policy("fcfs+easy")
+    ).fork()
+    simulation.advance()
+    start_s = dict(zip("123", (simulation.column("start") / MS_PER_S).tolist(), strict=True))
+    assert (start_s["2"], start_s["3"]) == (500, 10)
+
+
 @pytest.mark.parametrize(
     ("now_s", "end_s"),
     [

@@ -17,7 +17,7 @@ from hpctwin.twin.objective import Outlook
 if TYPE_CHECKING:
     from hpctwin.twin.present import Present
 
-__all__ = ["Past", "WhatIf", "look_ahead"]
+__all__ = ["Past", "WhatIf", "look_ahead", "outlook_of"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -92,7 +92,7 @@ def look_ahead(
             policy=policy.name,
             starts=tuple(i for i, s in start_s.items() if s == now_s),
             start_s=start_s,
-            outlook=_outlook(now, start, end, past, horizon_s),
+            outlook=outlook_of(now, start, end, past, horizon_s),
         )
 
     if threads is None or len(now.ids) < WORTH_THREADS:
@@ -100,7 +100,7 @@ def look_ahead(
     return list(threads.map(run, pool))
 
 
-def _outlook(
+def outlook_of(
     now: Present,
     start_ms: npt.NDArray[np.int64],
     end_ms: npt.NDArray[np.int64],

@@ -241,10 +241,12 @@ class Core:
             forecast_by=forecast_by,
         )
 
-    def present(self, now_s: float, policy: str | None = None) -> Present:
+    def present(self, now_s: float, policy: str | Policy | None = None) -> Present:
         """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
         jobs = self._jobs_as_of(now_s)
-        return self.simulated(jobs, now_s, self._policy(policy or self._memory.policy))
+        if not isinstance(policy, Policy):
+            policy = self._policy(policy or self._memory.policy)
+        return self.simulated(jobs, now_s, policy)
 
     def free_nodes(self, jobs: Sequence[JobRecord] | None = None) -> int:
         """Nodes that are up and held by no job."""
@@ -253,6 +255,13 @@ class Core:
             if job.node_names:
                 up.difference_update(job.node_names)
         return len(up)
+
+    def changed(self, snapshot: Snapshot) -> Core:
+        """A core that expects the same of jobs, for a cluster that is otherwise than this one's."""
+        other = Core(self.settings)
+        other.expectations = self.expectations
+        other.take_snapshot(snapshot)
+        return other
 
     # --- saving ----------------------------------------------------------------------------------
 

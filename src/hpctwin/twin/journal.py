@@ -317,6 +317,35 @@ class Journal:
         ).fetchall()  # fmt: skip
         return state, [Input(*row) for row in rows]
 
+    def inputs_after(self, last: int) -> list[Input]:
+        """The inputs after one, by its id, without checkpoints."""
+        rows = self._run(
+            "SELECT id, at_s, kind, body FROM inputs WHERE id>? AND kind<>'checkpoint' ORDER BY id",
+            last,
+        ).fetchall()
+        return [Input(*row) for row in rows]
+
+    def events_since(self, at_s: float) -> Iterator[str]:
+        """Events that came in since a time, by this machine's clock, as JSON text."""
+        query = "SELECT body FROM inputs WHERE kind='event' AND at_s>=? ORDER BY id"
+        return (row[0] for row in self._run(query, at_s))
+
+    def last_ids(self) -> tuple[int, int]:
+        """Ids of the last input, and of the settings last noted; 0 where there is none."""
+        inputs = self._one("SELECT coalesce(max(id), 0) FROM inputs")[0]
+        return inputs, self._one("SELECT coalesce(max(id), 0) FROM settings")[0]
+
+    def decision_ids(self, limit: int, before: int | None = None) -> list[int]:
+        """Ids of the last decisions, newest first.
+
+        Args:
+            limit: at most so many.
+            before: only those with a smaller id.
+        """
+        last = 2**62 if before is None else before
+        query = "SELECT id FROM decisions WHERE id<? ORDER BY id DESC LIMIT ?"
+        return [row[0] for row in self._run(query, last, limit)]
+
     def read_actions(self, *, job: str | None = None, decision: int | None = None) -> list[Action]:
         """The actions of a job or of a decision, oldest first."""
         column, value = ("job", job) if decision is None else ("decision", decision)

@@ -116,8 +116,6 @@ def present(
     order = np.lexsort((rank, submit_ms))
     running_ids = {job.spec.id for job in runs}
     workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, running_ids)
-    cluster = _with_reservations(_as_expected(machine), nodes, reservations, runs, now_s)
-    simulation = Simulation(workload, cluster, policy=policy)
     place = np.argsort(order)
     number = {node.name: i for i, node in enumerate(nodes)}
     held = tuple(np.array([number[name] for name in job.node_names], np.int64) for job in runs)
@@ -131,6 +129,8 @@ def present(
         ),
         nodes=held,
     )
+    cluster = _with_reservations(_as_expected(machine), nodes, reservations, running, now_s)
+    simulation = Simulation(workload, cluster, policy=policy)
     unusable = np.array([node.state != "up" for node in nodes], bool)
     used = np.zeros(len(nodes), bool)
     for numbers in held:
@@ -353,27 +353,34 @@ def _with_reservations(
     machine: Cluster,
     nodes: Sequence[NodeRecord],
     reservations: Sequence[NodeReservation],
-    runs: Sequence[JobRecord],
+    running: Running,
     now_s: float,
 ) -> Cluster:
     """The machine with its reservations; each node is away once at a time.
 
-    A node reserved now on which a job runs is away because of the job.
+    A node reserved now on which a job runs is away because of the job, and reserved once that has ended.
     """
     if not reservations:
         return machine
     number = {node.name: i for i, node in enumerate(nodes)}
-    used = {number[name] for job in runs for name in job.node_names}
+    used_until_s = {
+        i: end_ms / MS_PER_S
+        for numbers, end_ms in zip(running.nodes, running.end_ms.tolist(), strict=True)
+        for i in numbers.tolist()
+    }
     spans: dict[int, list[tuple[float, float]]] = {}
     for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
         for i in [number[name] for name in r.node_names] or range(len(nodes)):
-            if i in used and r.start_s <= now_s:
-                continue
+            start_s = r.start_s
+            if i in used_until_s and start_s <= now_s:
+                start_s = used_until_s[i]
+                if start_s >= r.end_s:
+                    continue
             known = spans.setdefault(i, [])
-            if known and r.start_s <= known[-1][1]:
+            if known and start_s <= known[-1][1]:
                 known[-1] = (known[-1][0], max(known[-1][1], r.end_s))
             else:
-                known.append((r.start_s, r.end_s))
+                known.append((start_s, r.end_s))
     together: dict[tuple[float, float], list[int]] = {}
     for i, windows in spans.items():
         for window in windows:

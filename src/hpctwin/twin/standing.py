@@ -13,7 +13,7 @@ from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import restored_core
 
-__all__ = ["OLDEST_S", "Standing", "full_id", "standing", "starts_by"]
+__all__ = ["OLDEST_S", "Standing", "full_id", "standing", "standing_of", "starts_by"]
 
 MOST_TASKS = 5
 OLDEST_S = 120.0
@@ -47,12 +47,19 @@ def standing(journal: Journal) -> Standing:
     Raises:
         HpctwinError: nothing is recorded yet.
     """
-    core = restored_core(journal)
+    return standing_of(restored_core(journal), journal)
+
+
+def standing_of(core: Core, journal: Journal) -> Standing:
+    """How things stand, where the core has been brought up to the journal's end already."""
     found = journal.read_latest("status")
     status: dict[str, Any] = {} if found is None else found[1]
     now_s = max(core.mirror.time_s, status.get("time_s", 0.0))
     acts = bool(status.get("in_charge") or status.get("orders"))
     policy, assumed = starts_by(core, status.get("policy") if acts else None)
+    if assumed:
+        # The policy in force changes with each decision; the core has not made the last ones again.
+        policy = status.get("policy", policy)
     said = journal.read_latest("forecasts")
     forecasts: dict[str, Forecast] = {}
     if said is not None and said[1]["policy"] == policy and now_s - said[1]["time_s"] <= OLDEST_S:

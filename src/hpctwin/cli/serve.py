@@ -1,0 +1,90 @@
+"""``hpctwin serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+__all__ = ["serve_command"]
+
+Flag = Parameter(negative=())
+
+
+def serve_command(
+    *,
+    config: Annotated[
+        Path | None, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")
+    ] = None,
+    journal: Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8642,
+    tokens: Path | None = None,
+    no_token: Annotated[bool, Flag] = False,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    behind_proxy: Annotated[bool, Flag] = False,
+    allow_host: tuple[str, ...] = (),
+) -> int:
+    """Serve the web page of a live twin: dashboard, REST, metrics. Until interrupted.
+
+    It reads the twin's journal, also of a twin that has ended; the twin itself does not wait for it.
+
+    Args:
+        config: the twin's YAML file.
+        journal: a journal, instead of the one named in the YAML file.
+        host: address to listen on; beyond loopback it needs tokens, and TLS or a proxy.
+        port: to listen on.
+        tokens: file with a line for each token: NAME ROLE SECRET; ROLE is read-only or operator. Or the
+            same in the environment variable HPCTWIN_TOKENS. Else one is made up and shown.
+        no_token: on loopback only: let every user of this host look.
+        certificate: file for TLS.
+        key: file for TLS.
+        behind_proxy: a proxy does TLS.
+        allow_host: a name under which the page is asked for.
+    """
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        from hpctwin.errors import ConfigError
+
+        raise ConfigError(f"{error.name} is not installed: pip install 'hpctwin[web]'") from error
+    from hpctwin.web.access import MADE_UP
+    from hpctwin.web.serve import Listening, access_of, serve, socket_at
+    from hpctwin.web.source import Source
+
+    listening = Listening(
+        host, port, tokens, no_token, certificate, key, behind_proxy, tuple(allow_host)
+    )
+    access = access_of(listening)
+    where, kill_switch = _twin(config, journal)
+    source = Source(where)
+    with socket_at(host, port) as listens:
+        name = f"[{host}]" if ":" in host else host
+        scheme = "https" if listening.tls else "http"
+        address = f"{scheme}://{name}:{listens.getsockname()[1]}/"
+        if access.tokens and access.tokens[0].name == MADE_UP:
+            # Browsers send nothing to anybody of what follows this sign.
+            address += f"#token={access.tokens[0].secret.decode()}"
+        print(address, flush=True)
+        serve(source, listening, access, listens, kill_switch)
+    return 0
+
+
+def _twin(config: Path | None, journal: Path | None) -> tuple[Path, Path | None]:
+    """The journal, and the kill switch if the YAML file names one."""
+    from hpctwin.errors import ConfigError
+    from hpctwin.twin.config import TwinConfig
+
+    if config is None and journal is None:
+        config = Path("hpctwin.yaml")
+        if not config.exists():
+            raise ConfigError("name the twin's YAML file by --config, or its journal by --journal")
+    if config is None:
+        assert journal is not None
+        return journal, None
+    settings = TwinConfig.from_yaml(config)
+    return journal or settings.journal.path, settings.act.kill_switch

@@ -1,0 +1,1 @@
+"""The web page beside a live twin: REST, live updates, metrics, dashboard."""

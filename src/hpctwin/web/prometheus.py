@@ -1,0 +1,96 @@
+"""What Prometheus is told at ``/metrics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from hpctwin.web.live import Live
+from hpctwin.web.source import Source
+
+__all__ = ["exposition"]
+
+_COUNTS = {
+    "events": "events of the cluster taken in",
+    "bad_events": "events that could not be read",
+    "snapshots": "snapshots taken",
+    "drifts": "snapshots that differed from the mirror",
+    "decisions": "decisions made",
+    "starts": "starts done",
+    "refused": "starts refused by the resource manager",
+}
+
+
+class _Collector:
+    """Reads the figures off the source at each scrape."""
+
+    def __init__(self, source: Source, live: Live) -> None:
+        self._source = source
+        self._live = live
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics."""
+        head = self._source.head()
+        gauges = {
+            "up": ("whether the twin runs", float(head.alive)),
+            "in_charge": ("whether the twin says which jobs start", float(head.in_charge)),
+            "last_word_age_seconds": ("how old the twin's last word is", head.age_s),
+            "troubles": ("how many things are wrong", float(len(head.trouble))),
+            "cluster_time_seconds": ("the present by the cluster's clock", head.time_s),
+            "jobs_running": ("jobs that run", float(head.running)),
+            "jobs_waiting": ("jobs that wait", float(head.waiting)),
+            "viewers": ("listeners to live updates", float(self._live.listeners)),
+        }
+        if head.cycle_ms is not None:
+            gauges["cycle_seconds"] = ("how long the last decision took", head.cycle_ms / 1000)
+        for name, (says, value) in gauges.items():
+            yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
+        yield _labelled("hpctwin_nodes", "nodes, by what they do", "state",
+                        self._source.nodes_by_state())  # fmt: skip
+        yield _labelled("hpctwin_queue_jobs", "jobs that wait, by why", "reason",
+                        self._source.queue_by_reason())  # fmt: skip
+        yield _labelled("hpctwin_policy_in_force", "1 for what jobs start by", "policy",
+                        {head.policy: 1})  # fmt: skip
+        for key, value in self._source.counts().items():
+            if key in _COUNTS:
+                yield CounterMetricFamily(f"hpctwin_{key}", _COUNTS[key], value)
+        yield from self._forecasts()
+
+    def _forecasts(self) -> Iterable[Metric]:
+        median = GaugeMetricFamily(
+            "hpctwin_forecast_error_seconds",
+            "median size of the error of start forecasts, by the wait forecast",
+            labels=["wait"],
+        )
+        covered = GaugeMetricFamily(
+            "hpctwin_forecast_covered_ratio",
+            "share of starts within their 80 % interval",
+            labels=["wait"],
+        )
+        for row in self._source.accuracy():
+            if row.median_error_s is not None:
+                median.add_metric([row.label], row.median_error_s)
+            if row.covered is not None:
+                covered.add_metric([row.label], row.covered)
+        yield from (median, covered)
+
+
+def _labelled(name: str, says: str, label: str, values: dict[str, int]) -> Metric:
+    family = GaugeMetricFamily(name, says, labels=[label])
+    for key, value in sorted(values.items()):
+        family.add_metric([key], value)
+    return family
+
+
+def exposition(source: Source, live: Live) -> bytes:
+    """The text that Prometheus reads.
+
+    Args:
+        source: of the figures.
+        live: knows who listens.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(source, live))
+    return generate_latest(registry)

@@ -1,0 +1,128 @@
+"""The web server beside a twin."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpctwin.errors import ConfigError
+from hpctwin.web.access import Access, is_loopback, made_up, read_tokens
+
+if TYPE_CHECKING:
+    from hpctwin.web.source import Source
+
+__all__ = ["Listening", "access_of", "serve", "socket_at"]
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where and how the page is served.
+
+    Args:
+        host, port: to listen on.
+        tokens: file of tokens; without it and ``HPCTWIN_TOKENS``, one is made up for this run.
+        no_token: everybody on this host may look.
+        certificate, key: files for TLS.
+        behind_proxy: a proxy on this host or beside it does TLS.
+        allow_hosts: names under which the page is asked for, besides that of the address.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8642
+    tokens: Path | None = None
+    no_token: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    behind_proxy: bool = False
+    allow_hosts: tuple[str, ...] = ()
+
+    @property
+    def tls(self) -> bool:
+        """Whether this server itself encrypts."""
+        return self.certificate is not None
+
+
+def access_of(listening: Listening) -> Access:
+    """Who may come in.
+
+    Raises:
+        ConfigError: what was asked for is not safe, or does not go together.
+    """
+    if (listening.certificate is None) != (listening.key is None):
+        raise ConfigError("--certificate and --key go together")
+    tokens = read_tokens(listening.tokens)
+    if not is_loopback(listening.host):
+        if not tokens:
+            raise ConfigError(
+                f"--host {listening.host}: beyond this host a token is asked for; name a file by --tokens"
+            )
+        if not listening.tls and not listening.behind_proxy:
+            raise ConfigError(
+                f"--host {listening.host}: tokens would travel in the clear; give --certificate and --key, "
+                "or --behind-proxy if a proxy does TLS"
+            )
+    if listening.no_token and tokens:
+        raise ConfigError("--no-token and tokens do not go together")
+    if not tokens and not listening.no_token:
+        tokens = (made_up(),)
+    hosts = {"localhost", "127.0.0.1", "::1", listening.host.lower()}
+    hosts.update(name.lower() for name in listening.allow_hosts)
+    # Behind a proxy or on all addresses, names are the proxy's or the network's to check.
+    everywhere = listening.host in ("0.0.0.0", "::") and not listening.allow_hosts
+    return Access(tokens, frozenset() if everywhere else frozenset(hosts))
+
+
+def serve(
+    source: Source,
+    listening: Listening,
+    access: Access,
+    listens: socket.socket,
+    kill_switch: Path | None = None,
+) -> None:
+    """Serve the page until interrupted.
+
+    Args:
+        source: what is shown.
+        listening: how.
+        access: who may come in.
+        listens: where; see `socket_at`.
+        kill_switch: the twin's, if it is known.
+    """
+    import uvicorn
+
+    from hpctwin.web.api import application
+
+    config = uvicorn.Config(
+        application(source, access, kill_switch=kill_switch),
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+        proxy_headers=listening.behind_proxy,
+        server_header=False,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=30,
+        h11_max_incomplete_event_size=65_536,
+    )
+    uvicorn.Server(config).run(sockets=[listens])
+
+
+def socket_at(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        ConfigError: the address is not this host's, or the port is taken.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except (OSError, OverflowError) as error:
+        says = getattr(error, "strerror", None) or error
+        raise ConfigError(f"--host {host} --port {port}: {says}") from error
+    return made

@@ -1,0 +1,438 @@
+"""A cluster as the journal of its twin tells of it: followed, and put into words for viewers.
+
+The page is a process of its own: whatever it is asked, the twin does not wait for it. One thread reads what
+is new in the journal; answers are made from the mirror that comes out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from hpctwin.errors import HpctwinError
+from hpctwin.model import format_duration
+from hpctwin.rms.records import JobRecord
+from hpctwin.twin.accuracy import accuracy
+from hpctwin.twin.core import Core
+from hpctwin.twin.explain import explain_decision, explain_job
+from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.repeat import restored_core
+from hpctwin.twin.restore import apply_input
+from hpctwin.twin.standing import Standing, full_id, standing_of
+from hpctwin.twin.starting import when
+from hpctwin.web.history import History
+from hpctwin.web.rows import Rows, numbers_of, runs_of
+from hpctwin.web.views import (
+    AccuracyView,
+    Bar,
+    CandidateView,
+    Change,
+    DecisionView,
+    Head,
+    JobView,
+    NodeView,
+    Told,
+    WhatIfAnswer,
+)  # fmt: skip
+from hpctwin.web.whatif import prepare
+
+__all__ = ["Source"]
+
+STALE_S = 10.0
+"""A twin whose last word is older than this does not run."""
+PAST_S = 86_400.0
+"""So far back history goes."""
+ACCURACY_EVERY_S = 10.0
+_JOBS, _NODES, _BARS = (TypeAdapter(list[kind]) for kind in (JobView, NodeView, Bar))  # type: ignore[valid-type]
+
+
+class Source:
+    """What is known of a cluster, at any moment.
+
+    Args:
+        path: the twin's journal.
+
+    Raises:
+        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.version = 0
+        self.fault: str | None = None
+        self._lock = threading.RLock()
+        self._made: dict[str, tuple[int, bytes]] = {}
+        self._accuracy: tuple[float, list[AccuracyView]] | None = None
+        self._last = (0, 0)
+        self._said: tuple[float, dict[str, Any]] = (0.0, {})
+        self._alive = False
+        self._snapshots = 0
+        self.core: Core
+        self.history = History()
+        with closing(self.journal()) as journal:
+            self._open(journal)
+            self._read(journal)
+
+    def journal(self) -> Journal:
+        """The journal, opened for reading by the thread that asks."""
+        return Journal(self.path, read_only=True)
+
+    # --- following -------------------------------------------------------------------------------
+
+    def turn(self, journal: Journal) -> bool:
+        """Read what is new; whether anything is.
+
+        Args:
+            journal: as this thread opened it.
+        """
+        with self._lock:
+            before = self.version
+            self._read(journal)
+            return self.version != before
+
+    def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
+        """Read what is new until told to stop; what cannot be read becomes a trouble that viewers see.
+
+        Args:
+            stop: ends it.
+            told: called after each change.
+            every_s: how often to look.
+        """
+        journal = self.journal()
+        try:
+            while not stop.wait(every_s):
+                try:
+                    changed = self.turn(journal)
+                    self.fault = None
+                except HpctwinError as error:
+                    changed = str(error) != self.fault
+                    self.fault = str(error)
+                    self.version += changed
+                if changed:
+                    told()
+        finally:
+            journal.close()
+
+    def _open(self, journal: Journal) -> None:
+        self._last = journal.last_ids()
+        self.core = restored_core(journal)
+        self.history = History()
+        self.history.read(journal.events_since(time.time() - PAST_S))
+        self._settle()
+
+    def _read(self, journal: Journal) -> None:
+        last = journal.last_ids()
+        said = journal.read_latest("status") or (0.0, {})
+        alive = bool(said[1]) and not said[1]["ended"] and time.time() - said[0] < STALE_S
+        if (last, said[0], alive) == (self._last, self._said[0], self._alive) and self.version:
+            return
+        if last[1] != self._last[1] or last[0] < self._last[0]:
+            self._open(journal)
+        for one in journal.inputs_after(self._last[0]):
+            if one.kind == "event":
+                self.history.read([one.body])
+            if one.kind != "decide":
+                apply_input(self.core, one)
+            self._last = (one.id, last[1])
+        if self.core.mirror.snapshots != self._snapshots:
+            self._settle()
+        self._last = last
+        self._said, self._alive = said, alive
+        self._stands = standing_of(self.core, journal)
+        self._decided = journal.read_decision()
+        self.version += 1
+
+    def _settle(self) -> None:
+        self._snapshots = self.core.mirror.snapshots
+        self.history.set_right(self.core.mirror.jobs, self.core.mirror.time_s)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def looking(self) -> Iterator[Standing]:
+        """How things stand; nothing changes meanwhile."""
+        with self._lock:
+            yield self._stands
+
+    def head(self) -> Head:
+        """How the cluster and its twin stand."""
+        with self.looking() as stands:
+            core, status = stands.core, stands.status
+            jobs = core.mirror.jobs
+            running = sum(job.start_s is not None for job in jobs.values())
+            decided = self._decided
+            return Head(
+                version=self.version,
+                cluster=core.mirror.cluster,
+                time_s=stands.now_s,
+                alive=self._alive,
+                age_s=time.time() - self._said[0],
+                mode=status.get("mode", ""),
+                in_charge=bool(status.get("in_charge")) and self._alive,
+                policy=stands.policy,
+                policy_assumed=stands.assumed,
+                trouble=self._trouble(),
+                nodes=len(core.mirror.nodes),
+                free_nodes=core.free_nodes(),
+                running=running,
+                waiting=len(jobs) - running,
+                decision=None if decided is None else decided["id"],
+                cycle_ms=None if decided is None else decided["took_ms"],
+                not_read=tuple(status.get("not_read", ())),
+                pool=tuple(policy.name for policy in core.pool),
+            )
+
+    def _trouble(self) -> tuple[str, ...]:
+        status = self._said[1]
+        named = (("", "fault"), ("it does not act: ", "kept_out"), ("stopped by itself: ", "stopped"),
+                 ("the mirror waits for a snapshot: ", "waits_for_snapshot"))  # fmt: skip
+        found = [f"{text}{status[key]}" for text, key in named if status.get(key)]
+        if status.get("killed"):
+            found.append("the kill switch is thrown")
+        if not self._alive:
+            found.insert(0, "the twin does not run")
+        if self.fault:
+            found.insert(0, self.fault)
+        return tuple(found)
+
+    def jobs(self) -> bytes:
+        """Jobs that wait, by forecast start, then those that run; JSON."""
+        return self._kept("jobs", lambda stands: _JOBS.dump_json(_job_views(stands)))
+
+    def nodes(self) -> bytes:
+        """All nodes; JSON."""
+        return self._kept("nodes", lambda stands: _NODES.dump_json(_node_views(stands)))
+
+    def bars(self) -> bytes:
+        """What ran, runs and will run, on which nodes; JSON."""
+        return self._kept("bars", lambda stands: _BARS.dump_json(_bars(stands, self.history)))
+
+    def _kept(self, name: str, make: Callable[[Standing], bytes]) -> bytes:
+        with self.looking() as stands:
+            known = self._made.get(name)
+            if known is None or known[0] != self.version:
+                known = self._made[name] = (self.version, make(stands))
+            return known[1]
+
+    def when(self, job_id: str) -> Told:
+        """When a job starts, and why not now."""
+        with self.looking() as stands:
+            job_id = full_id(stands.core, job_id)
+            found = when(stands.core, job_id, stands.now_s, stands.policy, stands.forecasts)
+        return Told(**vars(found))
+
+    def explain_job(self, job_id: str) -> Told:
+        """The same, with what was forecast and done."""
+        with closing(self.journal()) as journal:
+            return Told(lines=tuple(explain_job(journal, job_id)))
+
+    def explain_decision(self, number: int) -> Told:
+        """Why a decision was made.
+
+        Raises:
+            HpctwinError: there is none of that number.
+        """
+        with closing(self.journal()) as journal:
+            return Told(lines=tuple(explain_decision(journal, number)))
+
+    def decisions(self, limit: int, before: int | None = None) -> list[DecisionView]:
+        """The last decisions, newest first."""
+        with closing(self.journal()) as journal:
+            found = (journal.read_decision(i) for i in journal.decision_ids(limit, before))
+            return [_decision_view(one) for one in found if one is not None]
+
+    def decision(self, number: int) -> DecisionView | None:
+        """One decision; None if it is not there."""
+        with closing(self.journal()) as journal:
+            found = journal.read_decision(number) if number > 0 else None
+        return None if found is None else _decision_view(found)
+
+    def accuracy(self) -> list[AccuracyView]:
+        """How forecasts came true; at most some seconds old."""
+        known = self._accuracy
+        if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
+            with closing(self.journal()) as journal:
+                rows = accuracy(journal.read_forecasts())
+            known = (time.monotonic(), [AccuracyView(**asdict(row)) for row in rows])
+            self._accuracy = known
+        return known[1]
+
+    def counts(self) -> dict[str, int]:
+        """What the twin has counted since it began, by its last word."""
+        with self.looking() as stands:
+            return dict(stands.status.get("counts", {}))
+
+    def nodes_by_state(self) -> dict[str, int]:
+        """How many nodes are free, busy, drained (with or without a job) and down."""
+        found = {"free": 0, "busy": 0, "drained": 0, "down": 0}
+        with self.looking() as stands:
+            mirror = stands.core.mirror
+            used = {name for job in mirror.jobs.values() for name in job.node_names}
+            for name, node in mirror.nodes.items():
+                what = node.state if node.state != "up" else "busy" if name in used else "free"
+                found[what] += 1
+        return found
+
+    def queue_by_reason(self) -> dict[str, int]:
+        """How many jobs wait, by why."""
+        found: dict[str, int] = {}
+        with self.looking() as stands:
+            for job in stands.core.mirror.jobs.values():
+                if job.start_s is None:
+                    spec = job.spec
+                    reason = "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
+                    found[reason] = found.get(reason, 0) + 1
+        return found
+
+    def what_if(self, change: Change) -> WhatIfAnswer:
+        """Both futures.
+
+        Raises:
+            HpctwinError: the change makes no sense.
+        """
+        with self.looking() as stands:
+            asking = prepare(stands.core, stands.now_s, stands.policy, change)
+        return asking.answer()
+
+
+def _ends_s(job: JobRecord, start_s: float) -> float:
+    return start_s + job.spec.walltime_s
+
+
+def _job_views(stands: Standing) -> list[JobView]:
+    free = stands.core.free_nodes()
+    views = [_job_view(job, stands, free) for job in stands.core.mirror.jobs.values()]
+    last = float("inf")
+    return sorted(
+        views,
+        key=lambda one: (
+            one.state == "running",
+            last if one.start_s is None else one.start_s,
+            one.submit_s,
+        ),
+    )
+
+
+def _job_view(job: JobRecord, stands: Standing, free: int) -> JobView:
+    spec = job.spec
+    said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
+    start_s = job.start_s if job.start_s is not None else said and said.start_s
+    return JobView(
+        id=spec.id,
+        user=spec.user,
+        account=spec.account,
+        partition=spec.partition,
+        nodes=spec.nodes,
+        walltime_s=spec.walltime_s,
+        submit_s=spec.submit_s,
+        state="waiting" if job.start_s is None else "running",
+        start_s=start_s,
+        end_s=None if start_s is None else _ends_s(job, start_s),
+        low_s=None if said is None else said.low_s,
+        high_s=None if said is None else said.high_s,
+        calibrated=said is not None and said.calibrated,
+        why="" if job.start_s is not None else _why(job, stands, free),
+    )
+
+
+def _why(job: JobRecord, stands: Standing, free: int) -> str:
+    """Why a job does not start now, in a few words."""
+    spec, now_s = job.spec, stands.now_s
+    if spec.held:
+        return "held"
+    if spec.reason:
+        return spec.reason
+    if spec.dependencies:
+        others = ", ".join(edge.on for edge in spec.dependencies[:2])
+        return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
+    if spec.not_before_s is not None and spec.not_before_s > now_s:
+        return f"asked to wait another {format_duration(round(spec.not_before_s - now_s))}"
+    if spec.nodes > free:
+        return f"needs {spec.nodes} nodes, {free} free"
+    return "nodes are kept for jobs before it"
+
+
+def _node_views(stands: Standing) -> list[NodeView]:
+    mirror = stands.core.mirror
+    on: dict[str, list[JobRecord]] = {}
+    for job in mirror.jobs.values():
+        for name in job.node_names:
+            on.setdefault(name, []).append(job)
+    groups = [group.name for group in mirror.machine.nodes for _ in range(group.count)]
+    return [
+        NodeView(
+            name=node.name,
+            group=group,
+            state=node.state,
+            jobs=tuple(job.spec.id for job in on.get(node.name, ())),
+            until_s=max(
+                (_ends_s(j, j.start_s or 0.0) for j in on.get(node.name, ())), default=None
+            ),
+        )
+        for node, group in zip(mirror.nodes.values(), groups, strict=True)
+    ]
+
+
+def _bars(stands: Standing, history: History) -> list[Bar]:
+    mirror, now_s = stands.core.mirror, stands.now_s
+    number = {name: i for i, name in enumerate(mirror.nodes)}
+    bars = [
+        Bar(
+            job=one.job,
+            kind="ran",
+            start_s=one.start_s,
+            end_s=one.end_s,
+            rows=runs_of(numbers_of(one.node_names, number)),
+        )
+        for one in history.ran
+        if one.end_s > now_s - PAST_S
+    ]
+    free = {i: 0.0 for i, node in enumerate(mirror.nodes.values()) if node.state == "up"}
+    waiting = []
+    for job in mirror.jobs.values():
+        if job.start_s is None:
+            said = stands.forecasts.get(job.spec.id)
+            if said is not None and said.start_s is not None:
+                waiting.append((max(said.start_s, now_s), job))
+            continue
+        here = numbers_of(job.node_names, number)
+        ends_s = max(now_s, _ends_s(job, job.start_s))
+        bars.append(
+            Bar(
+                job=job.spec.id,
+                kind="runs",
+                start_s=job.start_s,
+                end_s=ends_s,
+                rows=runs_of(here),
+            )
+        )
+        free.update({i: max(free[i], ends_s) for i in here if i in free})
+    rows = Rows(free)
+    for start_s, job in sorted(waiting, key=lambda one: one[0]):
+        end_s = _ends_s(job, start_s)
+        where = rows.place(start_s, end_s, job.spec.nodes)
+        bars.append(Bar(job=job.spec.id, kind="forecast", start_s=start_s, end_s=end_s, rows=where))
+    return bars
+
+
+def _decision_view(found: dict[str, Any]) -> DecisionView:
+    candidates = tuple(
+        CandidateView(
+            policy=one.policy,
+            score=one.score,
+            metrics=one.metrics,
+            starts=len(one.starts),
+            never=one.never,
+        )
+        for one in found["candidates"]
+    )
+    named = {key: found[key] for key in DecisionView.model_fields if key not in ("candidates",)}
+    return DecisionView(**named, candidates=candidates)

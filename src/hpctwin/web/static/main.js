@@ -1,0 +1,193 @@
+// The dashboard: follows the server's events and shows what stands.
+
+import * as api from "./api.js";
+import { Gantt } from "./gantt.js";
+import { Nodes } from "./nodes.js";
+import { Scores } from "./scores.js";
+import { WhatIf } from "./whatif.js";
+import { clock, element, number, replace, span } from "./words.js";
+
+const at = (id) => document.getElementById(id);
+const MOST_ROWS = 500;
+
+const gantt = new Gantt(at("gantt"), at("gantt-said"));
+const nodes = new Nodes(at("nodes"), at("nodes-said"));
+const scores = new Scores(at("scores"), at("scores-said"));
+new WhatIf(at("whatif"));
+let head = null, jobs = [], decision = null, filling = false, again = false;
+
+function showHead() {
+  document.title = `${head.cluster} – hpctwin`;
+  at("cluster").textContent = head.cluster || "hpctwin";
+  at("standing").textContent = !head.alive ? "The twin does not run" : head.in_charge ? "The twin is in charge" : `The twin watches (mode ${head.mode})`;
+  const figures = [
+    ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
+    ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],
+    ["a decision takes", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
+  ];
+  replace(at("figures"), figures.map(([name, value]) => {
+    const pair = element("div");
+    pair.append(element("dt", name), element("dd", String(value)));
+    return pair;
+  }));
+  replace(at("trouble"), head.trouble.map((text) => element("li", text)));
+  at("trouble").hidden = !head.trouble.length;
+  replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
+  replace(at("not-read"), head.not_read.map((text) => element("li", `Not in the picture: ${text}`)));
+}
+
+function showQueue() {
+  const wanted = at("find").value.trim().toLowerCase();
+  const waiting = jobs.filter((job) => job.state === "waiting");
+  const found = waiting.filter((job) => [job.id, job.user, job.account, job.partition].some((text) => text.toLowerCase().includes(wanted)));
+  const cut = found.length > MOST_ROWS ? `, the first ${MOST_ROWS} shown` : "";
+  at("found").textContent = `${found.length} of ${waiting.length} waiting jobs${cut}`;
+  replace(document.querySelector("#queue tbody"), found.slice(0, MOST_ROWS).map(queueRow));
+}
+
+function queueRow(job) {
+  const row = element("tr"), name = element("td"), button = element("button", job.id, { type: "button", "aria-label": `Job ${job.id}: when does it start?` });
+  button.addEventListener("click", () => showJob(job.id));
+  name.append(button);
+  const from = (time) => (time === null ? "–" : span(Math.max(0, time - head.time_s)));
+  const within = job.low_s === null ? "–" : `${from(job.low_s)} … ${from(job.high_s)}${job.calibrated ? "" : " ?"}`;
+  row.append(name, element("td", job.user), element("td", job.partition));
+  for (const text of [job.nodes, span(job.walltime_s), span(head.time_s - job.submit_s), from(job.start_s)]) row.append(element("td", String(text), { class: "n" }));
+  row.append(element("td", within), element("td", job.why, { class: "because" }));
+  return row;
+}
+
+async function showJob(id) {
+  try {
+    const told = await api.get(`jobs/${encodeURIComponent(id)}/explain`);
+    replace(at("job"), told.lines.map((line) => element("p", line)));
+  } catch (error) {
+    replace(at("job"), [element("p", error.message)]);
+  }
+}
+
+async function showDecisions() {
+  const last = await api.get("decisions?limit=200");
+  scores.set(last);
+  const [first] = last;
+  if (!first) return;
+  const chosen = first.candidates.length > 1 ? first : last.find((one) => one.candidates.length > 1) ?? first;
+  const told = await api.get(`decisions/${chosen.id}/explain`);
+  replace(at("explained"), told.lines.map((line) => element("p", line)));
+  const names = Object.keys(chosen.candidates[0].metrics);
+  const heading = element("tr");
+  heading.append(...["Policy", "Score", ...names.map((name) => name.replace(/_s$/, "").replaceAll("_", " ")), "Starts now"].map((text, i) => element("th", text, { scope: "col", class: i ? "n" : "" })));
+  replace(document.querySelector("#candidates thead"), [heading]);
+  replace(document.querySelector("#candidates tbody"), [...chosen.candidates].sort((a, b) => a.score - b.score).map((one) => {
+    const row = element("tr", "", { class: one.policy === chosen.policy ? "chosen" : "" });
+    row.append(element("td", (one.policy === chosen.policy ? "✓ " : "") + one.policy));
+    for (const text of [number(one.score), ...names.map((name) => (name.endsWith("_s") ? span(one.metrics[name]) : number(one.metrics[name]))), one.starts]) row.append(element("td", String(text), { class: "n" }));
+    return row;
+  }));
+  showApproval(last.find((one) => one.approval === "pending"));
+}
+
+function showApproval(waiting) {
+  const place = at("approval");
+  place.hidden = !waiting;
+  if (!waiting) return;
+  const said = element("span", "", { role: "status" });
+  const button = (text, approved) => {
+    const made = element("button", text, { type: "button" });
+    made.addEventListener("click", async () => {
+      try {
+        await api.send("POST", `decisions/${waiting.id}/approval`, { approved });
+        said.textContent = approved ? " Confirmed." : " Refused.";
+      } catch (error) {
+        said.textContent = ` ${error.message}`;
+      }
+    });
+    return made;
+  };
+  replace(place, [element("p", `Decision ${waiting.id} waits for a person: ${waiting.policy} would start ${waiting.starts.join(", ")}.`), button("Confirm", true), " ", button("Refuse", false), said]);
+}
+
+async function showAccuracy() {
+  const rows = await api.get("accuracy");
+  replace(document.querySelector("#accuracy tbody"), rows.filter((row) => row.forecasts).map((one) => {
+    const row = element("tr");
+    const held = one.covered === null ? "–" : `${Math.round(100 * one.covered)} % of ${Math.round(100 * one.promised)} %`;
+    row.append(element("th", one.label, { scope: "row" }));
+    for (const text of [one.forecasts, span(one.median_error_s), span(one.p90_error_s), span(one.bias_s), held]) row.append(element("td", String(text), { class: "n" }));
+    return row;
+  }));
+}
+
+/** Fetches what has changed; one round at a time, and one more if something changed meanwhile. */
+async function fill() {
+  again = true;
+  if (filling) return;
+  filling = true;
+  try {
+    while (again) {
+      again = false;
+      const [all, grid, bars] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("bars")]);
+      jobs = all;
+      showQueue();
+      nodes.set(grid);
+      gantt.set(bars, grid.length, head.time_s, grid.map((node) => node.name));
+      if (head.decision !== decision) {
+        decision = head.decision;
+        await showDecisions();
+        await showAccuracy();
+      }
+    }
+  } catch (error) {
+    at("standing").textContent = error.message;
+    decision = null;
+  } finally {
+    filling = false;
+  }
+}
+
+async function askToken(why) {
+  const dialog = at("ask-token");
+  if (why) at("token-why").textContent = why;
+  dialog.showModal();
+  await new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
+  api.use(at("token").value.trim());
+  at("token").value = "";
+}
+
+async function follow() {
+  for (let pause = 500; ; pause = Math.min(pause * 2, 10000)) {
+    try {
+      for await (const told of api.events("events")) {
+        pause = 500;
+        head = told;
+        showHead();
+        fill();
+      }
+    } catch (error) {
+      if (error.status === 401) {
+        await askToken();
+        continue;
+      }
+      at("standing").textContent = error.status ? error.message : "The server does not answer; trying again …";
+    }
+    await new Promise((done) => { setTimeout(done, pause); });
+  }
+}
+
+function useTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  const dark = name ? name === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  at("theme-name").textContent = dark ? "dark" : "light";
+  for (const drawn of [gantt, nodes, scores]) drawn.draw();
+  return dark;
+}
+
+at("theme").addEventListener("click", () => {
+  const name = useTheme(document.documentElement.dataset.theme) ? "light" : "dark";
+  localStorage.setItem("hpctwin-theme", name);
+  useTheme(name);
+});
+at("find").addEventListener("input", showQueue);
+useTheme(localStorage.getItem("hpctwin-theme"));
+api.begin();
+follow();

@@ -1,0 +1,220 @@
+"""What viewers are told: the answers of the REST API, each field documented in its schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from hpctwin.rms.records import JobId, Label, NodeName
+
+__all__ = [
+    "AccuracyView",
+    "Approval",
+    "Bar",
+    "CandidateView",
+    "Change",
+    "DecisionView",
+    "Future",
+    "Head",
+    "JobView",
+    "KillSwitch",
+    "NodeView",
+    "PretendJob",
+    "Reserve",
+    "Told",
+    "WhatIfAnswer",
+]
+
+
+class View(BaseModel):
+    """An answer: frozen, documented by its docstring."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class Asked(BaseModel):
+    """A question: unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Head(View):
+    """How the cluster and its twin stand. ``version`` grows whenever anything has changed."""
+
+    version: int
+    cluster: str
+    time_s: float = Field(description="the present by the cluster's clock, seconds since the epoch")
+    alive: bool = Field(description="whether the twin runs")
+    age_s: float = Field(description="how old the twin's last word is, seconds")
+    mode: str
+    in_charge: bool
+    policy: str = Field(description="what jobs start by")
+    policy_assumed: bool = Field(description="whether that is only taken for granted")
+    trouble: tuple[str, ...] = Field(
+        description="what is wrong, in plain words; empty if nothing is"
+    )
+    nodes: int
+    free_nodes: int
+    running: int
+    waiting: int
+    decision: int | None = Field(description="number of the last decision")
+    cycle_ms: float | None = Field(description="how long the last decision took")
+    not_read: tuple[str, ...] = Field(description="what the mirror leaves out")
+    pool: tuple[str, ...] = Field(description="policies that are compared")
+
+
+class JobView(View):
+    """A job that waits or runs."""
+
+    id: str
+    user: str
+    account: str
+    partition: str
+    nodes: int
+    walltime_s: float
+    submit_s: float
+    state: Literal["waiting", "running"]
+    start_s: float | None = Field(description="when it started; the forecast while it waits")
+    end_s: float | None = Field(
+        description="when it ends at its limit, if a start is known or forecast"
+    )
+    low_s: float | None = Field(None, description="it starts between these, with a chance of 80 %")
+    high_s: float | None = None
+    calibrated: bool = False
+    why: str = Field("", description="why it does not start now, in a few words")
+
+
+class NodeView(View):
+    """A node."""
+
+    name: str
+    group: str
+    state: str
+    jobs: tuple[str, ...]
+    until_s: float | None = Field(description="when its last job ends at its limit")
+
+
+class Bar(View):
+    """A stretch of a job on nodes, for a Gantt chart."""
+
+    job: str
+    kind: Literal["ran", "runs", "forecast"]
+    start_s: float
+    end_s: float
+    rows: tuple[tuple[int, int], ...] = Field(
+        description="runs of node numbers: first, count; where a job to come will lie is a guess"
+    )
+
+
+class CandidateView(View):
+    """A policy that was compared."""
+
+    policy: str
+    score: float = Field(description="lower is better")
+    metrics: dict[str, float]
+    starts: int = Field(description="jobs that it would start now")
+    never: int = Field(description="waiting jobs that it would never start")
+
+
+class DecisionView(View):
+    """A decision of the twin."""
+
+    id: int
+    time_s: float
+    took_ms: float
+    policy: str
+    before: str = Field(description="the policy in force before")
+    reason: str
+    waiting: int
+    free_nodes: int
+    approval: str | None
+    starts: tuple[str, ...]
+    candidates: tuple[CandidateView, ...]
+
+
+class Told(View):
+    """An answer in plain words."""
+
+    lines: tuple[str, ...]
+    state: str = ""
+    start_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    calibrated: bool = False
+    policy: str = ""
+
+
+class AccuracyView(View):
+    """How well forecasts came true, by the wait that was forecast."""
+
+    label: str
+    forecasts: int
+    median_error_s: float | None
+    p90_error_s: float | None
+    bias_s: float | None
+    intervals: int
+    covered: float | None
+    promised: float
+
+
+class PretendJob(Asked):
+    """A job that is not submitted."""
+
+    nodes: int = Field(ge=1, le=10_000_000)
+    walltime_s: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+    partition: Label = ""
+    user: Label = ""
+
+
+class Reserve(Asked):
+    """Nodes that are taken away for a while."""
+
+    nodes: tuple[NodeName, ...] = Field(default=(), max_length=100_000, description="all if empty")
+    in_s: float = Field(default=0.0, ge=0, le=1e9, allow_inf_nan=False, description="from now on")
+    for_s: float = Field(gt=0, le=1e9, allow_inf_nan=False)
+
+
+class Change(Asked):
+    """What is otherwise in a what-if."""
+
+    policy: Annotated[str, Field(max_length=200)] | None = None
+    drain: tuple[NodeName, ...] = Field(default=(), max_length=100_000)
+    reserve: Reserve | None = None
+    job: PretendJob | None = None
+    add_nodes: int = Field(default=0, ge=0, le=1_000_000)
+    withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="waiting jobs")
+
+
+class Future(View):
+    """How things go on, if nothing else is submitted."""
+
+    policy: str
+    metrics: dict[str, float]
+    units: dict[str, str]
+    never: int = Field(description="waiting jobs that would never start")
+    starts: dict[str, float] = Field(description="when waiting jobs start, seconds since the epoch")
+    bars: tuple[Bar, ...]
+
+
+class WhatIfAnswer(View):
+    """Both futures, and how long it took."""
+
+    time_s: float
+    nodes: tuple[int, int] = Field(description="of the machine as it is, and as changed")
+    as_is: Future
+    changed: Future
+    pretend: str | None = Field(description="id of the pretended job")
+    took_ms: float
+
+
+class Approval(Asked):
+    """Whether a decision that waits for a person may be done."""
+
+    approved: bool
+
+
+class KillSwitch(Asked):
+    """While it is thrown, the twin does nothing."""
+
+    thrown: bool

@@ -1,0 +1,210 @@
+"""What if: the cluster as it is and with a change, both run ahead under a policy."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.model import MS_PER_S
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
+from hpctwin.twin.ahead import Past, outlook_of
+from hpctwin.twin.core import Core
+from hpctwin.twin.objective import METRICS
+from hpctwin.twin.present import Present
+from hpctwin.web.rows import Rows, numbers_of
+from hpctwin.web.views import Bar, Change, Future, WhatIfAnswer
+
+__all__ = ["PRETEND", "Asking", "prepare"]
+
+PRETEND = "pretend"
+"""Id of a job that is not submitted."""
+_RESERVATION = "what-if"
+_NEW_NODE = "new-{}"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A what-if that is ready to run, whatever becomes of the mirror meanwhile.
+
+    Args:
+        now_s: the present by the cluster's clock.
+        as_is, changed: the cluster as a simulation that begins now.
+        before, after: snapshots of both.
+        pretend: id of the pretended job, if one is asked for.
+    """
+
+    now_s: float
+    as_is: Present
+    changed: Present
+    before: Snapshot
+    after: Snapshot
+    pretend: str | None
+
+    def answer(self) -> WhatIfAnswer:
+        """Run both ahead until their queues are empty."""
+        began = time.perf_counter()
+        as_is = _future(self.as_is, self.before, self.now_s)
+        changed = _future(self.changed, self.after, self.now_s)
+        return WhatIfAnswer(
+            time_s=self.now_s,
+            nodes=(len(self.before.nodes), len(self.after.nodes)),
+            as_is=as_is,
+            changed=changed,
+            pretend=self.pretend,
+            took_ms=1000 * (time.perf_counter() - began),
+        )
+
+
+def prepare(core: Core, now_s: float, policy: str, change: Change) -> Asking:
+    """Make both simulations.
+
+    Args:
+        core: the mirror; it is not changed.
+        now_s: the present by the cluster's clock.
+        policy: what jobs start by as it is.
+        change: what is otherwise.
+
+    Raises:
+        ConfigError, UnknownNameError: a policy, node or job is not known, or cannot be asked for from here.
+        HpctwinError: the changed cluster cannot be simulated.
+    """
+    before = core.mirror.snapshot()
+    after = _changed(before, now_s, change)
+    other = policy if change.policy is None else _policy(core, change.policy)
+    return Asking(
+        now_s=now_s,
+        as_is=core.present(now_s, policy),
+        changed=core.changed(after).present(now_s, other),
+        before=before,
+        after=after,
+        pretend=None if change.job is None else PRETEND,
+    )
+
+
+def _policy(core: Core, text: str) -> Policy:
+    """A policy of the pool, or one of names and numbers: nothing asked from afar names code to run."""
+    for known in (*core.pool, *([] if core.own is None else [core.own])):
+        if known.name == text:
+            return known
+    if ".py" in text:
+        raise ConfigError(f"policy {text!r}: a Python file is used here only if it is in core.pool")
+    return parse_policy(text)
+
+
+def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
+    nodes = _drained(now.nodes, change.drain)
+    machine = now.machine
+    if change.add_nodes:
+        first, *others = machine.nodes
+        more = first.model_copy(update={"count": first.count + change.add_nodes})
+        machine = machine.model_copy(update={"nodes": (more, *others)})
+        new = tuple(NodeRecord(name=_NEW_NODE.format(i + 1)) for i in range(change.add_nodes))
+        nodes = (*nodes[: first.count], *new, *nodes[first.count :])
+    reservations = now.reservations
+    if change.reserve is not None:
+        asked = change.reserve
+        _known("node", asked.nodes, [node.name for node in nodes])
+        start_s = now_s + asked.in_s
+        reservations += (
+            NodeReservation(
+                name=_RESERVATION,
+                start_s=start_s,
+                end_s=start_s + asked.for_s,
+                node_names=asked.nodes,
+            ),
+        )
+    waiting = [job.spec.id for job in now.jobs if job.start_s is None]
+    _known("waiting job", change.withdraw, waiting)
+    gone = set(change.withdraw)
+    jobs = tuple(job for job in now.jobs if job.spec.id not in gone)
+    if change.job is not None:
+        partition = _partition(now, change.job.partition)
+        spec = JobSpec(
+            id=PRETEND,
+            submit_s=now_s,
+            nodes=change.job.nodes,
+            walltime_s=change.job.walltime_s,
+            partition=partition,
+            user=change.job.user,
+            priority=_last_priority(now.jobs),
+        )
+        jobs += (JobRecord(spec=spec),)
+    return now.model_copy(
+        update={"nodes": nodes, "machine": machine, "reservations": reservations, "jobs": jobs}
+    )
+
+
+def _drained(nodes: tuple[NodeRecord, ...], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:
+    _known("node", names, [node.name for node in nodes])
+    chosen = set(names)
+    return tuple(
+        node.model_copy(update={"state": "drained"})
+        if node.name in chosen and node.state == "up"
+        else node
+        for node in nodes
+    )
+
+
+def _known(what: str, asked: tuple[str, ...], there: list[str]) -> None:
+    unknown = set(asked) - set(there)
+    if unknown:
+        raise UnknownNameError(what, min(unknown), there[:50])
+
+
+def _partition(now: Snapshot, asked: str) -> str:
+    names = [one.name for one in now.machine.partitions]
+    if asked and asked not in names:
+        raise UnknownNameError("partition", asked, names)
+    default = next((one.name for one in now.machine.partitions if one.default), "")
+    return asked or default or (names[0] if len(names) == 1 else "")
+
+
+def _last_priority(jobs: tuple[JobRecord, ...]) -> float:
+    waiting = [job.spec for job in jobs if job.start_s is None and not job.spec.held]
+    return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0
+
+
+def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
+    simulation = now.fork()
+    simulation.advance()
+    start, end = simulation.column("start"), simulation.column("end")
+    outlook = outlook_of(now, start, end, Past.none(), None)
+    rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
+    place = _places(snapshot, now_s)
+    starts, bars, never = {}, [], 0
+    counts = simulation.workload.nodes
+    for row in rows.tolist():
+        if start[row] < 0:
+            never += 1
+            continue
+        start_s, end_s = float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S
+        starts[now.ids[row]] = start_s
+        where = place.place(start_s, end_s, int(counts[row]))
+        bars.append(
+            Bar(job=now.ids[row], kind="forecast", start_s=start_s, end_s=end_s, rows=where)
+        )
+    return Future(
+        policy=simulation.policy.name,
+        metrics={name: metric.of(outlook) for name, metric in METRICS.items()},
+        units={name: metric.unit for name, metric in METRICS.items()},
+        never=never,
+        starts=starts,
+        bars=tuple(bars),
+    )
+
+
+def _places(snapshot: Snapshot, now_s: float) -> Rows:
+    """When each node that can be used is free."""
+    number = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    free = {i: 0.0 for i, node in enumerate(snapshot.nodes) if node.state == "up"}
+    for job in snapshot.jobs:
+        if job.start_s is not None:
+            ends_s = max(now_s, job.start_s + job.spec.walltime_s)
+            for i in numbers_of(job.node_names, number):
+                if i in free:
+                    free[i] = max(free[i], ends_s)
+    return Rows(free)

@@ -1,0 +1,177 @@
+"""The dashboard in a real browser, beside a real twin of an emulated cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.twin.processes import Pair
+from tests.web.browser import Watched, chromium
+
+pytestmark = pytest.mark.browser
+
+LOOKS, ACTS = "b" * 24, "a" * 24
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a page beside a twin that only watches a cluster which goes on by itself."""
+    folder = tmp_path_factory.mktemp("page")
+    pair = Pair(folder, act={"mode": "observe"})
+    pair.begin_cluster("--nodes", "32", "--speed", "30")
+    pair.begin_twin()
+    pair.wait(lambda: (pair.status().get("waiting") or 0) >= 5, 60)
+    tokens = folder / "tokens"
+    tokens.write_text(f"ben read-only {LOOKS}\nana operator {ACTS}\n")
+    tokens.chmod(0o600)
+    command = ["serve", "-c", str(pair.config), "--port", "0", "--tokens", str(tokens)]
+    with (folder / "serve.log").open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hpctwin", *command],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+        pair.end()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def watched(browser: Any, address: str) -> Iterator[Watched]:
+    """A page that somebody with a token looks at; nothing may go wrong on it."""
+    one = Watched(browser, address, viewport={"width": 1280, "height": 900})
+    one.page.goto(f"{address}#token={LOOKS}")
+    one.page.wait_for_selector("#queue tbody tr")
+    yield one
+    assert one.errors == []
+    assert one.outside == []
+    one.context.close()
+
+
+def test_what_happens_on_the_cluster_changes_on_the_screen_by_itself(watched: Watched) -> None:
+    page = watched.page
+    before = page.inner_text("#figures")
+    page.wait_for_function(
+        "(old) => document.getElementById('figures').innerText !== old", arg=before
+    )
+    page.wait_for_selector("#candidates tbody tr.chosen")
+    assert "Decision" in page.inner_text("#explained")
+    assert "32 nodes" in page.get_attribute("#nodes", "aria-label")
+
+
+def test_the_token_does_not_stay_in_the_address(watched: Watched) -> None:
+    assert LOOKS not in watched.page.url
+
+
+def test_a_what_if_gives_two_futures_by_keyboard_alone(watched: Watched) -> None:
+    page = watched.page
+    page.focus("input[name=add_nodes]")
+    page.keyboard.type("32")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#compared tbody tr")
+    assert "32 nodes" in page.inner_text("#f-as-is")
+    assert "64 nodes" in page.inner_text("#f-changed")
+    assert "better" in page.inner_text("#compared")
+    assert "Simulated in" in page.inner_text("#whatif-said")
+
+
+def test_a_what_if_that_makes_no_sense_is_answered_in_words(watched: Watched) -> None:
+    page = watched.page
+    page.fill("input[name=drain]", "nowhere")
+    page.click("#whatif button[type=submit]")
+    page.wait_for_function("document.getElementById('whatif-said').textContent.includes('nowhere')")
+    watched.errors = [one for one in watched.errors if "404" not in one]
+
+
+def test_the_charts_are_walked_by_keyboard(watched: Watched) -> None:
+    page = watched.page
+    page.focus("#nodes")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#nodes-said").endswith(".")
+    page.focus("#gantt")
+    for key in ("+", "ArrowLeft", "0", "Enter"):
+        page.keyboard.press(key)
+    assert "Job " in page.inner_text("#gantt-said")
+
+
+def test_a_job_is_asked_about_and_text_of_users_is_never_markup(watched: Watched) -> None:
+    page = watched.page
+    page.click("#queue tbody tr button")
+    page.wait_for_selector("#job p")
+    assert "Job " in page.inner_text("#job")
+    page.evaluate(
+        """async () => {
+            const { element } = await import("/static/words.js");
+            document.getElementById("job").replaceChildren(element("p", "<img src=x onerror=alert(1)>"));
+        }"""
+    )
+    assert page.query_selector("#job img") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_is_accessible_and_fits_its_width(
+    browser: Any, address: str, scheme: str, width: int
+) -> None:
+    one = Watched(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme)
+    one.page.goto(f"{address}#token={LOOKS}")
+    one.page.wait_for_selector("#candidates tbody tr.chosen")
+    one.page.click("#whatif button[type=submit]")
+    one.page.wait_for_selector("#compared tbody tr")
+    found = Axe().run(one.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert one.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert one.errors == []
+    one.context.close()
+
+
+def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, address: str) -> None:
+    one = Watched(browser, address)
+    one.page.goto(address)
+    one.page.wait_for_selector("#ask-token[open]")
+    one.page.fill("#token", "wrong" * 8)
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector("#ask-token[open]")
+    one.page.fill("#token", LOOKS)
+    one.page.keyboard.press("Enter")
+    one.page.wait_for_selector("#queue tbody tr")
+    assert all("401" in error for error in one.errors)
+    one.context.close()
+
+
+def test_dark_and_light_are_kept(watched: Watched) -> None:
+    page = watched.page
+    page.click("#theme")
+    chosen = page.evaluate("document.documentElement.dataset.theme")
+    page.reload()
+    page.wait_for_selector("#queue tbody tr")
+    assert page.evaluate("document.documentElement.dataset.theme") == chosen
+
+
+def test_assets_are_shipped_with_the_package() -> None:
+    import hpctwin.web
+
+    folder = Path(hpctwin.web.__file__).parent / "static"
+    page = (folder / "index.html").read_text()
+    assert "http://" not in page
+    assert "https://" not in page
+    for script in folder.glob("*.js"):
+        assert "://" not in script.read_text(), script.name
