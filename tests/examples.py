@@ -1,8 +1,14 @@
-"""How many examples a property test draws."""
+"""How many examples a property test draws, and what each of them is tried with."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hypothesis import note
 
 BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 """Whether the engine runs with array bounds checked, which takes several times as long."""
@@ -11,3 +17,33 @@ BOUNDS = os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 def examples(count: int) -> int:
     """A quarter of them with bounds checked."""
     return max(5, count // 4) if BOUNDS else count
+
+
+def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Have a property hold for each value of an argument, on every example.
+
+    With the values as parameters of the test, Hypothesis would draw the same examples again for each, which
+    takes longer than to simulate them. Stands below ``given``; a failure notes the value.
+
+    Args:
+        name: of the argument.
+        values: what it is to be.
+    """
+    tried = tuple(values)
+
+    def over(test: Callable[..., None]) -> Callable[..., None]:
+        whole = inspect.signature(test)
+        left = [one for one in whole.parameters.values() if one.name != name]
+        signature = whole.replace(parameters=left)
+
+        @functools.wraps(test)
+        def tested(*arguments: Any, **more: Any) -> None:
+            drawn = signature.bind(*arguments, **more).arguments
+            for value in tried:
+                note(f"{name}: {value!r}")
+                test(**{name: value}, **drawn)
+
+        setattr(tested, "__signature__", signature)  # noqa: B010
+        return tested
+
+    return over

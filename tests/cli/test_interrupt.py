@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from hpctwin import Cluster, Simulation, Workload, generate, write_workload
 
 AT_MOST_S = 10.0
-"""Far more than the second it takes, for machines that are busy; without being heard it would be minutes."""
+"""Computing, far more than the second it takes; without being heard it would be minutes."""
 
 
 @pytest.fixture(scope="module")
@@ -64,29 +65,73 @@ def engine_is_busy(pid: int) -> bool:
 def test_a_command_ends_soon_after_ctrl_c_within_a_pass(
     slow: Path, tmp_path: Path, command: list[str]
 ) -> None:
-    subprocess.run([sys.executable, "-m", "hpctwin", "warmup"], check=True, capture_output=True)
     name, *options = command
-    environment = {**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "hpctwin", name, str(slow), *options],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        # What is started in the background may have been told to ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as process:  # fmt: skip
-        give_up = time.monotonic() + 120
-        while not engine_is_busy(process.pid) and time.monotonic() < give_up:
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
-            time.sleep(0.02)
-        begin = time.monotonic()
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        took = time.monotonic() - begin
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "hpctwin: interrupted"
-    assert "Traceback" not in err
-    assert out == ""
-    assert took < AT_MOST_S
+    assert interrupted([name, str(slow), *options], tmp_path, engine_is_busy) < AT_MOST_S
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_ends_soon_after_ctrl_c_while_the_engine_is_compiled(tmp_path: Path) -> None:
+    def compiles(pid: int) -> bool:
+        return "compiling" in (tmp_path / "stderr").read_text() and computed_s(pid) > 2
+
+    write_workload(generate("poisson", jobs=10, nodes=4), tmp_path / "trace.swf")
+    cache = tmp_path / "cache"
+    command = ["simulate", "trace.swf", "-n", "4", "-b", "conservative", "--out", "run"]
+    took_s = interrupted(command, tmp_path, compiles, NUMBA_CACHE_DIR=str(cache))
+    assert took_s < AT_MOST_S
+    assert {path.name for path in tmp_path.iterdir()} == {"stderr", "trace.swf", "cache"}
+    # It did not go on to the end: of all that is needed, the last is not there.
+    assert not list(cache.rglob("*pass_conservative*.nbc"))
+
+
+@pytest.mark.traces
+def test_a_command_ends_soon_after_ctrl_c_while_a_large_log_is_read(
+    traces: Path, tmp_path: Path
+) -> None:
+    log = traces / "swf/mustang_release_v0.2.0-completed-reassembled.swf.gz"
+    command = ["workload", "describe", str(log)]
+    assert interrupted(command, tmp_path, lambda pid: computed_s(pid) > 1) < AT_MOST_S
+
+
+def computed_s(pid: int) -> float:
+    """What a process has computed so far, all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupted(
+    command: list[str], folder: Path, reached: Callable[[int], bool], **environment: str
+) -> float:
+    """Begin a command, send it Ctrl-C once something is so, and see it end; what it computed after that."""
+    said = folder / "stderr"
+    with (
+        said.open("wb") as err,
+        subprocess.Popen(
+            [sys.executable, "-m", "hpctwin", *command],
+            cwd=folder, stdout=subprocess.PIPE, stderr=err,
+            env={**os.environ, "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1", **environment},
+            # What is started in the background may have been told to ignore it.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as process,
+    ):  # fmt: skip
+        give_up = time.monotonic() + 300
+        while not reached(process.pid):
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        before = computed_s(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    text = said.read_text()
+    assert process.returncode == 130, text
+    assert text.splitlines()[-1] == "hpctwin: interrupted"
+    assert "Traceback" not in text
+    if "compiling" not in text:
+        said.unlink()
+    return used.ru_utime + used.ru_stime - before
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy", "conservative", "pack", "pushdown"])

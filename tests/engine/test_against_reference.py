@@ -21,7 +21,7 @@ from hpctwin.policies import (
     pas,
 )
 from tests import strategies
-from tests.examples import examples
+from tests.examples import each, examples
 from tests.reference import simulate_reference
 
 # Fair-share factors are rounded, and multifactor goes without: equal use by two users is equal in theory
@@ -115,30 +115,49 @@ def compared(
         )
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @pytest.mark.parametrize("order", sorted(ORDERINGS))
 @settings(max_examples=examples(15))
 @given(workload=strategies.simple_workloads())
+@each("policy", BACKFILLS)
 def test_every_ordering_and_backfill_on_a_uniform_cluster(
     order: str, policy: dict[str, Any], workload: Workload
 ) -> None:
     compared(workload, Cluster.uniform(nodes=8), ORDERINGS[order], policy)
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
-@settings(max_examples=examples(100))
-@given(data=st.data())
-def test_everything_at_once(policy: dict[str, Any], data: st.DataObject) -> None:
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
     """Groups, partitions, resources, maintenance, failures, dependencies, cancellations, predictions."""
-    cluster = data.draw(strategies.clusters())
-    workload = data.draw(strategies.workloads(cluster))
-    rules = data.draw(strategies.rules(cluster))
-    options = {name: rules[name] for name in ("overrun", "on_dependency_failure")}
-    options["placement"] = rules["placement"].replace("_", "-")
-    options["expected_ms"] = data.draw(strategies.expectations(workload))
-    order = data.draw(
-        st.sampled_from(
-            ["fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"]
-        )
-    )
-    compared(workload, cluster, ORDERINGS[order], policy, **options)
+    cluster = draw(strategies.clusters())
+    workload = draw(strategies.workloads(cluster))
+    rules = draw(strategies.rules(cluster))
+    return {
+        "workload": workload,
+        "cluster": cluster,
+        **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
+        "placement": rules["placement"].replace("_", "-"),
+        "expected_ms": draw(strategies.expectations(workload)),
+        "order": ORDERINGS[
+            draw(
+                st.sampled_from(
+                    [
+                        "fcfs",
+                        "sjf",
+                        "wfp",
+                        "largest",
+                        "fairshare",
+                        "multifactor",
+                        "chain",
+                        "adaptive",
+                    ]
+                )
+            )
+        ],
+    }
+
+
+@settings(max_examples=examples(100))
+@given(case=cases())
+@each("policy", BACKFILLS)
+def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any]) -> None:
+    compared(policy=policy, **case)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from hpctwin.cli import main
 from hpctwin.errors import JournalError, UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.twin.journal import Journal
+from tests.forks import Fork, fork
 
-__all__ = ["Pair"]
+__all__ = ["Pair", "Process"]
+
+Process = Fork | subprocess.Popen[bytes]
 
 
 class Pair:
@@ -28,8 +35,8 @@ class Pair:
         self.socket = folder / "c.sock"
         self.config = folder / "twin.yaml"
         self.redis = redis
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.twin: subprocess.Popen[bytes] | None = None
+        self.processes: list[Process] = []
+        self.twin: Process | None = None
         body: dict[str, Any] = {
             "manager": {"kind": "emulated", "address": str(self.socket)},
             "act": {"mode": "act", "kill_switch": "stop", "starts_per_minute": 1_000_000},
@@ -49,13 +56,13 @@ class Pair:
     def begin_cluster(self, *options: str, faults: dict[str, Any] | None = None) -> None:
         extra = ["--redis", self.redis, "--stream", "events"] if self.redis else []
         self._start(
-            "cluster.log", "-m", "hpctwin.twin.emulated", str(self.socket), "--record",
+            "cluster.log", "hpctwin.twin.emulated", str(self.socket), "--record",
             "--faults", json.dumps(faults or {}), *extra, *options,
         )  # fmt: skip
         self.wait(self._answers, 60)
 
-    def begin_twin(self, *options: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-        command = ["-m", "hpctwin", "twin", "run", "-c", str(self.config), *options]
+    def begin_twin(self, *options: str, prefix: tuple[str, ...] = ()) -> Process:
+        command = ["hpctwin", "twin", "run", "-c", str(self.config), *options]
         self.twin = self._start("twin.log", *command, prefix=prefix)
         return self.twin
 
@@ -75,13 +82,14 @@ class Pair:
         return self.ask("state")
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "hpctwin", "twin", *arguments, "-c", str(self.config)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        """A command about the twin, in this process: one of its own would take a second to begin."""
+        command = ["twin", *arguments, "-c", str(self.config)]
+        out, err = io.StringIO(), io.StringIO()
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+            main(command)
+        code = ended.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
     def status(self) -> dict[str, Any]:
         """The last status in the journal, without the time that a process of its own would take."""
@@ -138,16 +146,20 @@ class Pair:
             return False
         return True
 
-    def _start(
-        self, log: str, *command: str, prefix: tuple[str, ...] = ()
-    ) -> subprocess.Popen[bytes]:
-        with (self.folder / log).open("ab") as file:
-            process = subprocess.Popen(
-                [*prefix, sys.executable, *command],
-                stdout=file,
-                stderr=file,
-                cwd=self.folder,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            )
+    def _start(self, log: str, *command: str, prefix: tuple[str, ...] = ()) -> Process:
+        """A process, by another program if there is a prefix."""
+        path = self.folder / log
+        process: Process
+        if prefix:
+            with path.open("ab") as file:
+                process = subprocess.Popen(
+                    [*prefix, sys.executable, "-m", *command],
+                    stdout=file,
+                    stderr=file,
+                    cwd=self.folder,
+                    env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                )
+        else:
+            process = fork(*command, log=path, cwd=self.folder)
         self.processes.append(process)
         return process

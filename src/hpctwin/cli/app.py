@@ -70,6 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
         _give_up_output()
         _end(1)
     except KeyboardInterrupt:
+        if arguments is not None:
+            _end(130, "interrupted")
         _interrupted()
     except MemoryError as error:
         _end(1, f"there is not enough memory: {error}" if str(error) else "out of memory")
@@ -97,6 +99,8 @@ def _interrupted() -> NoReturn:
 
     with suppress(OSError):
         print("hpctwin: interrupted", file=sys.stderr, flush=True)
+    if threading.active_count() == 1:
+        _leave(130)
     if any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate()):
         # The interpreter would wait for compiled code to come to its end, or take the code away under it.
         with suppress(OSError, AttributeError):

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["warmup_command"]
 
@@ -21,26 +20,46 @@ def warmup_command() -> int:
     from hpctwin.engine import jit
     from hpctwin.engine.kernel import all_kernels
     from hpctwin.policies import BUILT_IN
+    from hpctwin.simulation.interruptible import run_all
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as executor:
-        # Each in a process of its own, as compiling holds the interpreter; what is kept is read below.
-        parts = executor.map(_compile, range(PARTS) if jit.CACHE_DIR else ())
-        for order in BUILT_IN.values():
-            _ = order.compiled
-        failed = [said for said in parts if said]
-    for said in failed:
-        print(said, file=sys.stderr)
+    parts = [
+        f"from hpctwin.engine.kernel import all_kernels\n"
+        f"for k in all_kernels()[{number}::{PARTS}]: k.compiled()"
+        for number in range(PARTS)
+    ]
+    parts.append(
+        "from hpctwin.policies import BUILT_IN\nfor order in BUILT_IN.values(): order.compiled"
+    )
+    running: list[subprocess.Popen[str]] = []
+
+    def compile_in_process(code: str) -> str:
+        """What is kept is read below; what it said if that failed."""
+        with subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            running.append(process)
+            _, said = process.communicate()
+        return said if process.returncode else ""
+
+    def stop() -> None:
+        for process in running:
+            process.terminate()
+
+    # Each in a process of its own, as compiling holds the interpreter.
+    said = run_all(
+        compile_in_process,
+        parts if jit.CACHE_DIR else (),
+        threads=os.cpu_count() or 1,
+        stop=stop,
+    )
+    failed = [text for text in said if text]
+    for text in failed:
+        print(text, file=sys.stderr)
     for kernel in all_kernels():
         kernel.compiled()
+    for order in BUILT_IN.values():
+        _ = order.compiled
     kept = f"kept in {jit.CACHE_DIR}" if jit.CACHE_DIR else "not kept: no folder can be written"
     print(f"ready after {time.perf_counter() - begin:.1f} s; {kept}")
     return 1 if failed else 0
-
-
-def _compile(number: int) -> str:
-    """Compile every so manieth kernel in another process; what it said if that failed."""
-    mine = f"all_kernels()[{number}::{PARTS}]"
-    code = f"from hpctwin.engine.kernel import all_kernels\nfor k in {mine}: k.compiled()"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stderr if done.returncode else ""

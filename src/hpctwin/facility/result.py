@@ -15,6 +15,7 @@ import polars as pl
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
 from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.result import Result, job_frame
 
 if TYPE_CHECKING:
@@ -195,9 +196,9 @@ def make_facility_result(
             "row": index,
             "kind": pl.Series(jobs.kinds).gather(jobs.kind),
             "origin": labels.gather(jobs.origin % (len(names) + 1)),
-            "placed_s": _seconds(state.placed_ms),
+            "placed_s": known_seconds(state.placed_ms, state.placed_ms >= 0),
             "moves": state.moves,
-            "forecast_end_s": _seconds(state.forecast_end_ms),
+            "forecast_end_s": known_seconds(state.forecast_end_ms, state.forecast_end_ms >= 0),
             "decision_ms": pl.Series(decision_ms).fill_nan(None),
         }
     )
@@ -223,10 +224,6 @@ def _never_placed(workload: Workload) -> pl.DataFrame:
         requeues=np.zeros(len(workload), np.int64),
     )
     return frame.with_columns(state=pl.lit("rejected"))
-
-
-def _seconds(ms: npt.NDArray[np.int64]) -> pl.Series:
-    return pl.Series(ms / MS_PER_S).set(pl.Series(ms < 0), None)
 
 
 def _weighted(values: pl.Series, weights: pl.Series) -> float | None:

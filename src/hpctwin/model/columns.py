@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.model.units import MS_PER_S
+
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PER_NODE", "UNKNOWN", "Category"]
+__all__ = ["PER_NODE", "UNKNOWN", "Category", "known_seconds"]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
 """What a job may ask of each of its nodes; a node must have at least so much."""
@@ -63,6 +65,17 @@ class Category:
         """As a Polars series of strings, null where unknown."""
         import polars as pl
 
-        labels = pl.Series([*self.labels, None], dtype=pl.String)
         codes = np.where(self.codes < 0, len(self.labels), self.codes)
-        return labels.gather(codes).alias(name)
+        return pl.Series(name, [*self.labels, None], dtype=pl.String)[codes]
+
+
+def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl.Series:
+    """Times as a Polars series of seconds, null where they are not known.
+
+    Args:
+        ms: milliseconds.
+        known: where they are known.
+    """
+    import polars as pl
+
+    return pl.Series(np.where(known, ms / MS_PER_S, np.nan), nan_to_null=True)

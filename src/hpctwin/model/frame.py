@@ -36,7 +36,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.columns import PER_NODE, Category
+from hpctwin.model.columns import PER_NODE, Category, known_seconds
 from hpctwin.model.dependencies import (
     Dependencies,
     DependencyKind,
@@ -77,8 +77,7 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     for name in ("recorded_start", "cancel"):
         ms: npt.NDArray[np.int64] = workload[f"{name}_ms"]
         if (ms >= 0).any():
-            known = pl.Series(ms / MS_PER_S)
-            columns[f"{name}_s"] = known.set(pl.Series(ms < 0), None)
+            columns[f"{name}_s"] = known_seconds(ms, ms >= 0)
     if workload["fails"] is not None:
         columns["fails"] = workload["fails"].astype("int8")
     columns |= _usage_columns(workload["usage"])

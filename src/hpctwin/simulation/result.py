@@ -15,6 +15,7 @@ from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload
+from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.outside import accounts
@@ -23,6 +24,7 @@ from hpctwin.simulation.rejected import why_rejected
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
+_LABELS = [state.label for state in State]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,16 +155,16 @@ def job_frame(
         "job_id": workload.job_id,
         "submit_s": submit_s,
         "eligible_s": (
-            submit_s if (eligible == submit).all() else _seconds(eligible, eligible >= 0)
+            submit_s if (eligible == submit).all() else known_seconds(eligible, eligible >= 0)
         ),
-        "start_s": _seconds(start, start >= 0),
-        "end_s": _seconds(end, end >= 0),
-        "wait_s": _seconds(start - submit, start >= 0),
-        "turnaround_s": _seconds(end - submit, (end >= 0) & (start >= 0)),
+        "start_s": known_seconds(start, start >= 0),
+        "end_s": known_seconds(end, end >= 0),
+        "wait_s": known_seconds(start - submit, start >= 0),
+        "turnaround_s": known_seconds(end - submit, (end >= 0) & (start >= 0)),
         "nodes": workload.nodes,
         "walltime_s": workload.walltime_ms / MS_PER_S,
         "runtime_s": workload.runtime_ms / MS_PER_S,
-        "state": pl.Series([s.label for s in State], dtype=pl.String).gather(state),
+        "state": pl.Series(_LABELS, dtype=pl.String)[state],
         "user": _labels(workload.user),
         "account": _labels(workload.account),
         "partition": _labels(workload.partition),
@@ -181,11 +183,6 @@ def _labels(column: Category) -> pl.Series | pl.Expr:
 def no_lost(jobs: pl.DataFrame) -> pl.DataFrame:
     """The table of lost attempts when there are none."""
     return jobs.select("job_id", "start_s", "end_s", "nodes").clear()
-
-
-def _seconds(ms: IntArray, known: npt.NDArray[np.bool_]) -> pl.Series:
-    seconds = pl.Series(ms / MS_PER_S)
-    return seconds if known.all() else seconds.set(pl.Series(~known), None)
 
 
 def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from hpctwin.rms.slurm.gate import SlurmGate
 from hpctwin.twin.facility.config import LiveFacility
 from hpctwin.twin.facility.queue import Queue
 from hpctwin.twin.facility.service import open_placer
+from tests.forks import Fork, fork
 
 GATES = (EmulatedGate, PbsGate, SlurmGate)
 METHODS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -52,6 +53,19 @@ def arm(point: str) -> None:
 
     for owner in owners:
         setattr(owner, name, dying(getattr(owner, name)))
+
+
+def begin(config: Path, point: str) -> Fork:
+    """A placer as a process of its own."""
+    log = config.parent / "placer.log"
+    return fork("tests.twin.facility.dying_placer", str(config), point, log=log)
+
+
+def place(config: Path, point: str) -> int:
+    """Let a placer place all jobs, or die; how it ended."""
+    code = begin(config, point).wait()
+    assert code in (0, -signal.SIGKILL), (config.parent / "placer.log").read_text()[-3000:]
+    return code
 
 
 def main(path: Path, point: str) -> None:

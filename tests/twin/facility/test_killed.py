@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,25 +15,20 @@ from hpctwin.errors import UnreachableError
 from hpctwin.rms.emulated.client import EmulatedManager
 from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.facility.queue import Queue
-from tests.twin.facility.dying_placer import POINTS
+from tests.forks import fork
+from tests.twin.facility.dying_placer import POINTS, begin, place
 
 CLUSTERS = ("a", "b")
-PLACER = "tests.twin.facility.dying_placer"
 
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Two emulated clusters as processes; their sockets' folder."""
-    # Else each of them would compile the engine by itself, while a placer waits for it.
-    subprocess.run([sys.executable, "-m", "hpctwin", "warmup"], check=True, capture_output=True)
     folder = tmp_path_factory.mktemp("clusters")
     processes = [
-        subprocess.Popen(
-            [
-                sys.executable, "-m", "hpctwin.twin.emulated", str(folder / f"{name}.sock"),
-                "--name", name, "--nodes", "8", "--workload", "none", "--speed", "1000", "--record",
-            ],
-            stderr=subprocess.DEVNULL,
+        fork(
+            "hpctwin.twin.emulated", str(folder / f"{name}.sock"), "--name", name, "--nodes", "8",
+            "--workload", "none", "--speed", "1000", "--record", log=folder / f"{name}.log",
         )
         for name in CLUSTERS
     ]  # fmt: skip
@@ -48,7 +40,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(10)
+            process.wait()
 
 
 @pytest.fixture
@@ -80,9 +72,9 @@ def test_a_placer_killed_anywhere_places_each_job_exactly_once(
     queue = Queue(config.parent / "queue.sqlite")
     for key in keys:
         queue.add(JobRequest(key=key, nodes=1, walltime_s=60))
-    assert _place(config, point) == -signal.SIGKILL
+    assert place(config, point) == -signal.SIGKILL
     assert queue.entries("queued"), "it was killed before it was done"
-    assert _place(config, "never") == 0
+    assert place(config, "never") == 0
     assert [entry.stage for entry in queue.entries()] == ["placed"] * len(keys)
     happened = {name: _history(clusters / f"{name}.sock") for name in CLUSTERS}
     _until(lambda: all(_ended(clusters, entry.cluster, entry.job_id) for entry in queue.entries()))
@@ -123,7 +115,7 @@ def test_a_placer_killed_at_any_time_places_each_job_exactly_once(
 def _placed_for_a_while(config: Path, queue: Queue, seconds: float) -> bool:
     """Whether a placer had to be killed that was let place one job, and a little more."""
     before = len(queue.entries("placed"))
-    process = _start(config, "never")
+    process = begin(config, "never")
     try:
         _until(
             lambda: process.poll() is not None or len(queue.entries("placed")) > before,
@@ -132,26 +124,9 @@ def _placed_for_a_while(config: Path, queue: Queue, seconds: float) -> bool:
         time.sleep(seconds)
         process.kill()
     finally:
-        code = process.wait(60)
+        code = process.wait()
     assert code in (0, -signal.SIGKILL), (config.parent / "placer.log").read_text()[-3000:]
     return code != 0
-
-
-def _start(config: Path, point: str) -> subprocess.Popen[bytes]:
-    root = Path(__file__).parents[3]
-    with (config.parent / "placer.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", PLACER, str(config), point],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            stderr=log,
-        )
-
-
-def _place(config: Path, point: str) -> int:
-    code = _start(config, point).wait(180)
-    assert code in (0, -signal.SIGKILL), (config.parent / "placer.log").read_text()[-3000:]
-    return code
 
 
 def _history(socket: Path) -> list[tuple[str, str]]:

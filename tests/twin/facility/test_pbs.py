@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,9 +12,9 @@ import yaml
 
 from hpctwin.rms.gate import JobRequest
 from hpctwin.twin.facility.queue import Queue
+from tests.twin.facility.dying_placer import place
 from tests.twin.facility.pbs_commands import make_commands
 
-ROOT = Path(__file__).parents[3]
 SITES = ("north", "south")
 
 
@@ -54,9 +51,9 @@ def test_a_placer_killed_anywhere_places_each_job_into_pbs_exactly_once(
     for key in keys:
         script = f"#!/bin/sh\necho {key} >> {folder}/ran\n"
         queue.add(JobRequest(key=key, nodes=2, walltime_s=60, script=script))
-    assert _place(config, point) == -signal.SIGKILL
+    assert place(config, point) == -signal.SIGKILL
     assert {entry.stage for entry in queue.entries()} != {"placed"}
-    assert _place(config, "never") == 0
+    assert place(config, "never") == 0
     entries = queue.entries()
     queue.close()
     assert [entry.stage for entry in entries] == ["placed"] * len(keys)
@@ -64,15 +61,3 @@ def test_a_placer_killed_anywhere_places_each_job_into_pbs_exactly_once(
     for entry in entries:
         jobs = json.loads((folder / str(entry.cluster) / "jobs.json").read_text())
         assert jobs[str(entry.job_id)]["Job_Name"] == entry.request.key
-
-
-def _place(config: Path, point: str) -> int:
-    log = config.parent / "placer.log"
-    with log.open("ab") as file:
-        code = subprocess.run(
-            [sys.executable, "-m", "tests.twin.facility.dying_placer", str(config), point],
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}, stderr=file,
-            timeout=120, check=False,
-        ).returncode  # fmt: skip
-    assert code in (0, -signal.SIGKILL), log.read_text()[-3000:]
-    return code
