@@ -12,7 +12,7 @@ from hpctwin import Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.changes import End
 from hpctwin.rms.manager import Report
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged, updated
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, updated
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import cluster_snapshot
 from hpctwin.rms.polling import Poller
@@ -63,12 +63,11 @@ class Cluster4:
             return JobBack(self.time_s, running[0], job.requeues + 1)
         if kind == "delete" and waiting:
             del self.jobs[waiting[0]]  # of which nothing is pushed
-        if kind == "node":
+        if kind == "node":  # of which nothing is pushed either
             name = "n3"
             self.states[name] = "down" if self.states[name] == "up" else "up"
-            if name not in held:
-                return NodeChanged(self.time_s, name, self.states[name])  # type: ignore[arg-type]
-            self.states[name] = "up"
+            if name in held:
+                self.states[name] = "up"
         return None
 
     def snapshot(self) -> Snapshot:
@@ -210,7 +209,6 @@ def test_the_recorded_lines_of_the_pbs_hook_say_what_happened() -> None:
     assert seen["927.pbsvm"].start_s is None
     arrays = [n for n in news if isinstance(n, Look)]
     assert arrays  # the array's submission is looked at
-    assert all(n.state == "up" for n in news if isinstance(n, NodeChanged))
 
 
 def test_before_the_first_look_a_submission_only_asks_for_one() -> None:
@@ -223,7 +221,7 @@ def test_before_the_first_look_a_submission_only_asks_for_one() -> None:
     | st.recursive(
         st.none() | st.integers() | st.text(max_size=5),
         lambda inner: st.dictionaries(
-            st.sampled_from(["t", "type", "job", "vnode", "kind", "nodes"]), inner
+            st.sampled_from(["t", "type", "job", "kind", "nodes"]), inner
         ),
         max_leaves=6,
     ).map(json.dumps)

@@ -33,7 +33,7 @@ class Accepted(SystemExit):
 
 
 class Attributes:
-    """A job or a vnode as PBS gives it: an attribute that is not set is None, some cannot be read."""
+    """A job as PBS gives it: an attribute that is not set is None, some cannot be read."""
 
     def __init__(self, texts: dict[str, str], unreadable: tuple[str, ...] = ()) -> None:
         self.texts = texts
@@ -51,8 +51,6 @@ class Event:
         self.accepted = 0
         if "job" in line:
             self.job = Attributes(line["job"], unreadable)
-        if "vnode" in line:
-            self.vnode = Attributes(line["vnode"])
 
     def accept(self) -> None:
         self.accepted += 1
@@ -90,9 +88,7 @@ def test_each_recorded_event_is_noted_as_it_was_in_pbs(tmp_path: Path, monkeypat
     ]  # fmt: skip
     assert len(told) < len(RECORDED)
     for before, after in zip(told, noted, strict=True):
-        assert {k: before[k] for k in ("type", "job", "vnode") if k in before} == {
-            k: after[k] for k in ("type", "job", "vnode") if k in after
-        }
+        assert {k: before[k] for k in ("type", "job")} == {k: after[k] for k in ("type", "job")}
     assert stat.S_IMODE(spool.stat().st_mode) & 0o007 == 0
 
 

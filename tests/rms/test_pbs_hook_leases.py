@@ -16,8 +16,9 @@ from hpctwin.errors import ConfigError
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.pbs.install import HookSettings, hook_text
 from hpctwin.rms.pbs.leasing import leases_file
+from hpctwin.rms.pbs.limit import lifting_file
 
-QUEUEJOB, MODIFYJOB, RUNJOB = 1, 2, 16
+QUEUEJOB, MODIFYJOB, RUNJOB, PERIODIC = 1, 2, 16, 0x8000
 LEASE_S = 20
 
 
@@ -42,6 +43,11 @@ class Job:
     def mark(self) -> Any:
         return self.Resource_List["hpctwin"]
 
+    @property
+    def kept(self) -> Any:
+        """Whether PBS's scheduler passes it over by itself."""
+        return self.Resource_List["hpctwin_wait"]
+
 
 class Queue:
     def __init__(self, name: str, priority: int | None = None) -> None:
@@ -56,6 +62,8 @@ class Server:
     """The server, with a default queue."""
 
     default_queue = Queue("workq")
+    max_run_res: str | None = "[hpctwin_wait:[o:PBS_ALL=0]]"
+    scheduling = True
 
     def queue(self, name: str) -> Queue:
         return Queue(name, 150 if name == "express" else None)
@@ -92,6 +100,7 @@ def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
         pbs.__dict__.update(
             event=lambda: event, server=about.get("server", Server), POSTQUEUEJOB=0x8000000,
             LOG_DEBUG=4, logmsg=lambda level, text: faults.append(text),
+            pbs_conf={"PBS_EXEC": str(settings.spool.parent)},
         )  # fmt: skip
         monkeypatch.setitem(sys.modules, "pbs", pbs)
         with pytest.raises(SystemExit):
@@ -161,6 +170,81 @@ def test_the_jobs_of_an_array_are_named_by_themselves_or_together(
     leases_file(settings.heartbeat).write_text(json.dumps({"until_s": until_s}))
     hook(RUNJOB, job_of(500, id="7[1].vm"), refused=True)
     hook(RUNJOB, job_of(500, id="7[2].vm"))
+
+
+def test_a_job_is_kept_back_from_its_submission_while_the_twin_shows_life(
+    hook: Hook, settings: HookSettings
+) -> None:
+    assert hook(QUEUEJOB, Job()).kept == 1
+    assert hook(QUEUEJOB, Job(queue=Queue("express"))).kept is None
+    beat(settings.heartbeat, 1, time.time() - 30)
+    job = hook(QUEUEJOB, Job())
+    assert (job.mark, job.kept) == (0, None)
+
+
+def test_a_job_that_starts_uses_nothing_of_the_limit(hook: Hook, settings: HookSettings) -> None:
+    lease(settings, j7=-1.0)
+    job = job_of(500)
+    job.Resource_List["hpctwin_wait"] = 1
+    assert hook(RUNJOB, job).kept == 0
+    assert hook(RUNJOB, job_of(500)).kept is None
+
+
+@pytest.fixture
+def qmgr(settings: HookSettings) -> Callable[[], list[str]]:
+    """What the periodic part has told PBS."""
+    folder = settings.spool.parent
+    (folder / "bin").mkdir()
+    script = folder / "bin" / "qmgr"
+    script.write_text(f'#!/bin/sh\necho "$2" >>{folder}/said\n')
+    script.chmod(0o755)
+    said = folder / "said"
+    return lambda: said.read_text().splitlines() if said.exists() else []
+
+
+def server_with(**about: Any) -> type[Server]:
+    return type("Other", (Server,), about)
+
+
+def test_when_the_twin_is_gone_the_limit_is_lifted_and_pbs_looks_again(
+    hook: Hook, settings: HookSettings, qmgr: Callable[[], list[str]]
+) -> None:
+    beat(settings.heartbeat, 1, time.time() - 30)
+    lift = "unset server max_run_res.hpctwin_wait"
+    hook(PERIODIC, Job())
+    assert qmgr() == [lift, "set server scheduling=true"]
+    hook(PERIODIC, Job(), server=server_with(scheduling=False))
+    assert qmgr()[2:] == [lift]
+    settings.heartbeat.unlink()
+    hook(PERIODIC, Job(), server=server_with(max_run_res=None))
+    hook(PERIODIC, Job(), server=server_with(max_run_res="[ngpus:[u:PBS_GENERIC=4]]"))
+    assert len(qmgr()) == 3
+    hook(PERIODIC, Job())
+    assert len(qmgr()) == 5
+    assert not settings.spool.exists()
+
+
+def test_while_the_twin_lives_its_limit_stands_and_the_hook_shows_life(
+    hook: Hook, settings: HookSettings, qmgr: Callable[[], list[str]]
+) -> None:
+    hook(PERIODIC, Job())
+    assert qmgr() == []
+    path = lifting_file(settings.heartbeat)
+    shown_s = json.loads(path.read_text())["time_s"]
+    assert abs(time.time() - shown_s) < 60
+    hook(PERIODIC, Job())
+    assert json.loads(path.read_text())["time_s"] > shown_s
+
+
+def test_a_limit_is_lifted_even_where_no_sign_of_life_can_be_written(
+    hook: Hook, settings: HookSettings, qmgr: Callable[[], list[str]]
+) -> None:
+    beat(settings.heartbeat, 1, time.time() - 30)
+    target = settings.heartbeat.with_name("target")
+    settings.heartbeat.with_name(settings.heartbeat.name + ".lifting").symlink_to(target)
+    hook(PERIODIC, Job(), fault=True)
+    assert not target.exists()
+    assert len(qmgr()) == 2
 
 
 def test_what_is_not_the_twins_is_started(hook: Hook, settings: HookSettings) -> None:

@@ -114,6 +114,7 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Not Running: Insufficient amount of queue resource: ncpus (R: 9 A: 0)", "licence"),
         ("Not Running: Not enough free nodes available", ""),
         ("Not Running: PBS Error: hpctwin: waits for its turn", ""),
+        ("Not Running: would exceed overall limit on resource hpctwin_wait in complex", ""),
         ("Not Running: Job would interfere with a top job", ""),
         ("Not Running: Job would conflict with reservation or top job", ""),
         ("Not Running: Job would interfere with a confirmed reservation", "reservation"),
@@ -244,6 +245,182 @@ def test_leases_that_cannot_be_written_are_refused(pbs: FakePbs, manager: PbsMan
     assert "lease" not in without.ways()
     without.snapshot()
     assert "heartbeat" in without.lease({"7.vm": NOW_S + 30})["7.vm"].reason
+
+
+# --- the limit -----------------------------------------------------------------------------------------
+
+SET = "qmgr -c set server max_run_res.hpctwin_wait = [o:PBS_ALL=0]"
+UNSET = "qmgr -c unset server max_run_res.hpctwin_wait"
+CYCLE = ["qstat -B -f -F json", "qmgr -c set server scheduling=true"]
+
+
+def hook_lives(pbs: FakePbs, time_s: float) -> None:
+    (pbs.folder / "alive.lifts").write_text(json.dumps({"time_s": time_s}))
+
+
+@pytest.fixture
+def limited(pbs: FakePbs, manager: PbsManager) -> PbsManager:
+    """One whose limit stands."""
+    assert manager.limit is not None
+    assert manager.found is not None
+    manager.limit.clock = lambda: manager.leasing.clock()
+    manager.leasing.looked(manager.found.marks, NOW_S - 60)
+    hook_lives(pbs, NOW_S - 10)
+    manager.heartbeat(1)
+    assert pbs.calls() == [SET]
+    return manager
+
+
+def test_the_limit_stands_only_while_the_hook_that_lifts_it_shows_life(
+    pbs: FakePbs, manager: PbsManager, limited: PbsManager
+) -> None:
+    limited.heartbeat(2)
+    assert pbs.calls() == []
+    limited.leasing.clock = lambda: NOW_S + 15
+    limited.heartbeat(3)
+    assert pbs.calls() == []
+    limited.leasing.clock = lambda: NOW_S + 40
+    limited.heartbeat(4)
+    assert pbs.calls()[0] == UNSET
+
+
+@pytest.mark.parametrize("life", ["", "{", '{"time_s": "now"}', '{"time_s": 4}'])
+def test_without_that_hook_there_is_no_limit(pbs: FakePbs, manager: PbsManager, life: str) -> None:
+    manager.heartbeat(1)
+    (pbs.folder / "alive.lifts").write_text(life)
+    manager.heartbeat(2)
+    assert pbs.calls() == []
+
+
+def test_a_limit_that_somebody_lifted_is_set_again_after_the_next_look(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    limited.snapshot()
+    pbs.calls()
+    limited.heartbeat(2)
+    assert pbs.calls() == [SET]
+
+
+def test_beside_a_job_that_the_limit_would_count_there_is_none(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    # Started past the hook: used + 0 would be more than 0, and nobody admitted could start.
+    about = json.loads((pbs.folder / "qstat.json").read_text())
+    about["Jobs"]["0.vm"]["Resource_List"]["hpctwin_wait"] = 1
+    (pbs.folder / "qstat.json").write_text(json.dumps(about))
+    limits = {"max_run_res": {"hpctwin_wait": "[o:PBS_ALL=0]"}}
+    said = json.loads((pbs.folder / "server.json").read_text())
+    next(iter(said["Server"].values())).update(limits)
+    (pbs.folder / "server.json").write_text(json.dumps(said))
+    limited.snapshot()
+    pbs.calls()
+    limited.heartbeat(2)
+    assert pbs.calls() == [UNSET]
+
+
+def test_a_limit_that_may_not_be_set_is_tried_once(
+    pbs: FakePbs, manager: PbsManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert manager.limit is not None
+    manager.limit.clock = lambda: NOW_S
+    hook_lives(pbs, NOW_S)
+    pbs.fail("qmgr", "qmgr: Unauthorized Request\n")
+    manager.heartbeat(1)
+    manager.heartbeat(2)
+    assert len(pbs.calls()) == 1
+    assert "Unauthorized" in caplog.text
+    manager.lease({"7.vm": NOW_S + 30})
+    pbs.mend("qmgr")
+    manager.admit(["7.vm"])
+    assert pbs.calls() == CYCLE
+
+
+def test_what_is_leased_is_kept_back_once_until_it_is_admitted(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    until_s = {"2.vm": NOW_S + 30, "7.vm": NOW_S + 30, "9[1].vm": NOW_S + 30, "9[2].vm": NOW_S + 30}
+    limited.lease(until_s)
+    assert pbs.calls() == ["qalter -l hpctwin_wait=1 2.vm 7.vm 9[].vm"]
+    limited.lease(until_s)
+    assert pbs.calls() == []
+    assert limited.admit(["7.vm", "12.vm"])["7.vm"].result == "done"
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 7.vm", *CYCLE]
+    limited.admit(["7.vm", "9[2].vm"])
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 9[].vm", *CYCLE]
+    limited.lease({"7.vm": NOW_S + 30})
+    assert pbs.calls() == ["qalter -l hpctwin_wait=1 7.vm"]
+    # Whether or not it could be kept back: what is leased is refused by the hook.
+    pbs.fail("qalter", "qalter: Unauthorized Request  12.vm\n")
+    assert limited.lease({"12.vm": NOW_S + 30})["12.vm"].result == "done"
+    assert written(pbs)["12.vm"] == NOW_S + 30
+
+
+def test_a_look_counts_for_who_is_kept_back_but_not_for_what_was_done_meanwhile(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    about = json.loads((pbs.folder / "qstat.json").read_text())
+    about["Jobs"]["7.vm"]["Resource_List"]["hpctwin_wait"] = 1
+    kept = cluster_snapshot(
+        json.dumps(about).encode(), PBS["leases-pbsnodes.json"], PBS["leases-queues.json"], b"", NOW_S
+    ).marks  # fmt: skip
+    limited.leasing.looked(kept, NOW_S - 5)
+    limited.admit(["7.vm"])
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 7.vm", *CYCLE]
+    limited.leasing.looked(kept, NOW_S - 1)
+    limited.admit(["7.vm"])
+    assert pbs.calls() == CYCLE
+    limited.leasing.looked(kept, NOW_S + 5)
+    limited.admit(["7.vm"])
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 7.vm", *CYCLE]
+
+
+def test_of_those_let_through_at_once_only_the_ones_that_pbs_names_are_refused(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    limited.lease({"2.vm": NOW_S + 30, "7.vm": NOW_S + 30})
+    pbs.calls()
+    pbs.fail("qalter", "qalter: Cannot modify attribute while job running  2.vm\n")
+    outcomes = limited.admit(["2.vm", "7.vm"])
+    assert {i: o.result for i, o in outcomes.items()} == {"2.vm": "refused", "7.vm": "done"}
+    pbs.fail("qalter", "qalter: cannot connect to server pbsvm (errno=111)\n")
+    assert limited.admit(["2.vm"])["2.vm"].result == "unknown"
+
+
+def test_pbs_looks_at_a_job_whose_lease_ran_out_or_of_which_nothing_was_said(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    others = {i: NOW_S + 900 for i in limited.leases() if i not in ("2.vm", "7.vm")}
+    limited.lease({"7.vm": NOW_S + 5, **others})
+    pbs.calls()
+    hook_lives(pbs, NOW_S + 20)
+    limited.leasing.clock = lambda: NOW_S + 6
+    limited.heartbeat(2)
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 7.vm", *CYCLE]
+    limited.leasing.clock = lambda: NOW_S + 12
+    limited.heartbeat(3)
+    assert pbs.calls() == []
+    limited.leasing.clock = lambda: NOW_S + 21
+    limited.heartbeat(4)
+    assert pbs.calls() == CYCLE
+    assert (written(pbs)["2.vm"], written(pbs)["7.vm"]) == (0.0, 0.0)
+    limited.leasing.clock = lambda: NOW_S + 40
+    limited.heartbeat(5)
+    assert pbs.calls() == []
+
+
+def test_what_an_earlier_twin_left_kept_is_let_through(pbs: FakePbs, limited: PbsManager) -> None:
+    about = json.loads((pbs.folder / "qstat.json").read_text())
+    about["Jobs"]["7.vm"]["Resource_List"]["hpctwin_wait"] = 1
+    (pbs.folder / "qstat.json").write_text(json.dumps(about))
+    limited.snapshot()
+    assert limited.found is not None
+    limited.leasing.looked(limited.found.marks, NOW_S - 5)
+    limited.heartbeat(2)
+    limited.lease({i: NOW_S + 900 for i in limited.leases() if i != "7.vm"})
+    pbs.calls()
+    limited.leasing.clock = lambda: NOW_S + 21
+    limited.heartbeat(3)
+    assert pbs.calls() == ["qalter -l hpctwin_wait=0 7.vm", *CYCLE]
 
 
 # --- news and looks ------------------------------------------------------------------------------------

@@ -101,16 +101,25 @@ def test_the_hook_is_put_in_and_taken_out(pbs: FakePbs) -> None:
         said.append,
     )
     calls = pbs.calls()
-    assert calls[:2] == [
+    assert calls[:3] == [
         "qmgr -c create resource hpctwin type=long, flag=r",
+        "qmgr -c create resource hpctwin_wait type=long, flag=r",
         "qmgr -c create hook hpctwin",
     ]
-    assert calls[-1] == "qmgr -c set hook hpctwin enabled = true"
+    assert "qmgr -c set hook hpctwin enabled = true" in calls
+    assert "qmgr -c set hook hpctwin_lift event += periodic" in calls
+    assert calls[-1] == "qmgr -c set hook hpctwin_lift enabled = true"
     assert [call.removeprefix("qmgr -c ") for call in calls] == said
     assert spool.parent.is_dir()
     assert not (pbs.folder / "hook.py").exists()
     uninstall(commands, said.append)
-    assert pbs.calls() == ["qmgr -c delete hook hpctwin", "qmgr -c delete resource hpctwin"]
+    assert pbs.calls() == [
+        "qmgr -c delete hook hpctwin",
+        "qmgr -c delete hook hpctwin_lift",
+        "qmgr -c unset server max_run_res.hpctwin_wait",
+        "qmgr -c delete resource hpctwin",
+        "qmgr -c delete resource hpctwin_wait",
+    ]
 
 
 def test_a_hook_that_qmgr_does_not_take_is_taken_out_again(pbs: FakePbs) -> None:
@@ -128,7 +137,7 @@ def test_a_hook_that_qmgr_does_not_take_is_taken_out_again(pbs: FakePbs) -> None
 def test_a_version_without_an_event_gets_the_one_that_takes_its_place(pbs: FakePbs) -> None:
     script = pbs.bin / "qmgr"
     refuse = (
-        'case "$*" in *postqueuejob|*modifyvnode) echo "qmgr: invalid event" >&2; exit 1 ;; esac\n'
+        'case "$*" in *postqueuejob|*jobobit) echo "qmgr: invalid event" >&2; exit 1 ;; esac\n'
         "exit 0\n"
     )
     script.write_text(script.read_text().replace("exit 0\n", refuse))
@@ -136,7 +145,19 @@ def test_a_version_without_an_event_gets_the_one_that_takes_its_place(pbs: FakeP
     settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
     install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
     assert sum(line.startswith("# this version has no event") for line in said) == 2
-    assert said[-1] == "set hook hpctwin enabled = true"
+    assert said[-1] == "set hook hpctwin_lift enabled = true"
+
+
+def test_a_version_without_periodic_hooks_gets_no_limit(pbs: FakePbs) -> None:
+    script = pbs.bin / "qmgr"
+    refuse = 'case "$*" in *periodic) echo "qmgr: invalid event" >&2; exit 1 ;; esac\nexit 0\n'
+    script.write_text(script.read_text().replace("exit 0\n", refuse))
+    said: list[str] = []
+    settings = HookSettings(pbs.folder / "s" / "events.jsonl", pbs.folder / "alive")
+    install(Commands(str(pbs.bin)), settings, pbs.folder / "h.py", said.append)
+    assert "set hook hpctwin enabled = true" in said
+    assert "the twin sets no limit" in said[-1]
+    assert pbs.calls()[-1] == "qmgr -c delete hook hpctwin_lift"
 
 
 def test_the_probe_says_what_works_and_changes_nothing(pbs: FakePbs) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from hpctwin.rms.changes import End
-from hpctwin.rms.records import JobRecord, NodeRecord, Snapshot
+from hpctwin.rms.records import JobRecord, Snapshot
 
-__all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "NodeChanged", "updated"]
+__all__ = ["JobBack", "JobBegan", "JobGone", "JobSeen", "Look", "News", "updated"]
 
 
 @dataclass(frozen=True)
@@ -71,21 +70,6 @@ class JobBack:
 
 
 @dataclass(frozen=True)
-class NodeChanged:
-    """A node's state is another one.
-
-    Args:
-        time_s: when.
-        name: which.
-        state: its state now.
-    """
-
-    time_s: float
-    name: str
-    state: Literal["up", "down", "drained"]
-
-
-@dataclass(frozen=True)
 class Look:
     """Something has happened of which only a look tells more.
 
@@ -96,7 +80,7 @@ class Look:
     time_s: float
 
 
-News = JobSeen | JobBegan | JobBack | JobGone | NodeChanged | Look
+News = JobSeen | JobBegan | JobBack | JobGone | Look
 
 
 @dataclass(frozen=True)
@@ -127,7 +111,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
         news: in the order of its happening.
     """
     jobs = {job.spec.id: job for job in snapshot.jobs}
-    nodes = {node.name: node for node in snapshot.nodes}
+    nodes = {node.name for node in snapshot.nodes}
     ends: dict[str, End] = {}
     look = False
     time_s = snapshot.time_s
@@ -160,18 +144,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             if job is not None and (job.start_s is None or job.start_s <= item.time_s):
                 del jobs[item.job_id]
                 ends[item.job_id] = item.end
-        elif isinstance(item, NodeChanged):
-            if item.name not in nodes:
-                look = True
-            else:
-                nodes[item.name] = NodeRecord(name=item.name, state=item.state)
         else:
             look = True
-    after = snapshot.model_copy(
-        update={
-            "time_s": time_s,
-            "jobs": tuple(jobs.values()),
-            "nodes": tuple(nodes[node.name] for node in snapshot.nodes),
-        }
-    )
+    after = snapshot.model_copy(update={"time_s": time_s, "jobs": tuple(jobs.values())})
     return Updated(after, ends, look)

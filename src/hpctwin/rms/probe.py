@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import re
@@ -14,6 +15,7 @@ from typing import TypeVar
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.manager import ResourceManager
+from hpctwin.rms.pbs.install import LIFTING_HOOK
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.parse import server_attributes
 from hpctwin.rms.slurm.manager import SlurmManager
@@ -159,11 +161,7 @@ def _probe_pbs(folder: str) -> Probe:
         result.version = about["pbs_version"]
         result.add("version", True, f"PBS {result.version}")
         result.add("own scheduling", True, f"scheduling is {about.get('scheduling', '?')}")
-        every = str(about.get("scheduler_iteration", "600"))
-        soon = every.isdigit() and int(every) <= MOST_ITERATION_S
-        says = f"scheduler_iteration is {every} s"
-        says += "" if soon else f"; at most {MOST_ITERATION_S} s, so that lost leases end soon"
-        result.add("ends of leases", soon, says)
+        _pbs_ends(run, about, result)
         estimates = "est_start_time_freq" in about
         result.add(
             "own start-time estimates",
@@ -184,6 +182,20 @@ def _probe_pbs(folder: str) -> Probe:
     except UnreachableError as error:
         result.add("pushed events", None, str(error))
     return result
+
+
+def _pbs_ends(run: Callable[..., bytes], about: dict[str, object], result: Probe) -> None:
+    """Whether PBS looks at the jobs of a twin that is gone."""
+    with contextlib.suppress(CommandError, UnreachableError):
+        said = run("qmgr", ["-c", f"list hook {LIFTING_HOOK}"]).decode(errors="replace")
+        if re.search(r"enabled = true", said, re.I):
+            result.add("ends of leases", True, f"the hook {LIFTING_HOOK} sees to them")
+            return
+    every = str(about.get("scheduler_iteration", "600"))
+    soon = every.isdigit() and int(every) <= MOST_ITERATION_S
+    says = f"no hook {LIFTING_HOOK}, scheduler_iteration is {every} s"
+    says += "" if soon else f"; at most {MOST_ITERATION_S} s, so that lost leases end soon"
+    result.add("ends of leases", soon, says)
 
 
 def _pbs_rights(about: dict[str, object], result: Probe) -> None:

@@ -9,17 +9,25 @@ an operator takes a job out with 1. Without a fresh sign of life nothing is refu
 (Begin times would be simpler. But PBS 23.06 keeps the timer of each begin time that a job ever had, and
 puts a job that is just ending back into its queue when such a timer goes off: it runs twice.)
 
-It runs inside the PBS server. It reads two local files, appends one line to another and talks to nobody,
-so nothing that is slow or down elsewhere can delay a job. It never refuses a submission or a change, and
-on any fault of its own it refuses nothing. When the file of notes has grown to LIMIT because nobody reads
-it, events are left out; the twin then learns of them from its next look at the queue. Written for every
-Python that PBS may bring (2.7 and later).
+A refusal is dear: PBS saves every vnode to its database after each, and its scheduler tries each job that
+fits anew in each cycle. So a job that is to wait also has 1 of the resource WAIT, and by a limit of the
+server's (max_run_res) nobody may run who has any: the scheduler passes it over by itself, and what is below
+refuses comes seldom. This hook gives it to new jobs while the twin shows life, and takes it from any job that
+starts; the twin gives and takes it of all others. Where the twin shows no life any more, the periodic part
+lifts the limit and has the scheduler look at all jobs.
+
+It runs inside the PBS server. It reads two local files, appends one line to another and talks to nobody
+(the periodic part, to the server alone), so nothing that is slow or down elsewhere can delay a job. It never
+refuses a submission or a change, and on any fault of its own it refuses nothing. When the file of notes has
+grown to LIMIT because nobody reads it, events are left out; the twin then learns of them from its next look
+at the queue. Written for every Python that PBS may bring (2.7 and later).
 """
 
 import json
 import os
 import re
 import stat
+import subprocess
 import sys
 import time
 
@@ -33,16 +41,16 @@ FRESH_S = 15
 EXPRESS = 150
 LIMIT = 256 * 1024 * 1024
 MARK = "hpctwin"
+WAIT = "hpctwin_wait"
 MESSAGE = "hpctwin: waits for its turn"
 
-QUEUEJOB, RUNJOB, POSTQUEUEJOB = 0x1, 0x10, 0x8000000
+QUEUEJOB, RUNJOB, PERIODIC, POSTQUEUEJOB = 0x1, 0x10, 0x8000, 0x8000000
 JOB = (
     "id", "Job_Name", "Job_Owner", "job_state", "substate", "queue", "Hold_Types", "Priority",
     "ctime", "qtime", "etime", "stime", "obittime", "Execution_Time", "depend", "exec_vnode",
     "Exit_status", "run_count", "project", "Account_Name", "euser", "array", "reserve_ID",
     "Resource_List",
 )  # fmt: skip
-VNODE = ("name", "state")
 
 
 def opened(path, flags, mode=0o640):
@@ -95,6 +103,8 @@ def submitted(job):
     if (QUEUES and name not in QUEUES) or re.match("[RSM][0-9]+$", name) or is_express(name):
         return
     job.Resource_List[MARK] = 0
+    if silence(time.time()) <= FRESH_S:
+        job.Resource_List[WAIT] = 1
 
 
 def waits(job):
@@ -118,6 +128,36 @@ def waits(job):
     return 0 <= now - int(job.ctime) < LEASE_S
 
 
+def let_through(job):
+    """A job that starts takes nothing of the limit: others may be admitted beside it."""
+    if job.Resource_List[WAIT]:
+        job.Resource_List[WAIT] = 0
+
+
+def show_life():
+    """Tell the twin that the limit would be lifted."""
+    data = json.dumps({"time_s": time.time()}).encode("utf-8")
+    file = opened(HEARTBEAT + ".lifting", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)
+    os.rename(HEARTBEAT + ".lifting", HEARTBEAT + ".lifts")
+
+
+def lift():
+    """Where the twin that kept the limit is gone, lift it and have PBS look at all jobs."""
+    if silence(time.time()) <= FRESH_S:
+        return
+    server = pbs.server()
+    if WAIT not in str(server.max_run_res):
+        return
+    qmgr = os.path.join(pbs.pbs_conf["PBS_EXEC"], "bin", "qmgr")
+    subprocess.call([qmgr, "-c", "unset server max_run_res." + WAIT])
+    if server.scheduling:
+        subprocess.call([qmgr, "-c", "set server scheduling=true"])
+
+
 def texts(thing, names):
     """Those attributes that are set, as text."""
     found = {}
@@ -133,14 +173,7 @@ def texts(thing, names):
 
 def note(event):
     """Append the event to the file, in one write."""
-    line = {"v": 1, "t": time.time(), "type": int(event.type)}
-    for key, names in (("job", JOB), ("vnode", VNODE)):
-        try:
-            thing = getattr(event, key)
-        except Exception:  # this event has no such thing
-            thing = None
-        if thing is not None:
-            line[key] = texts(thing, names)
+    line = {"v": 1, "t": time.time(), "type": int(event.type), "job": texts(event.job, JOB)}
     data = (json.dumps(line) + "\n").encode("utf-8")
     file = opened(SPOOL, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
@@ -173,6 +206,12 @@ def take_in():
         own = hasattr(pbs, "POSTQUEUEJOB")
     elif kind == RUNJOB:
         own = refused = safely(waits, event.job)
+        if not refused:
+            safely(let_through, event.job)
+    elif kind == PERIODIC:
+        own = True
+        safely(show_life)
+        safely(lift)
     elif kind == POSTQUEUEJOB:
         # PBS also makes a job of an array's next one each time that it tries to start it.
         own = "[" in str(event.job.id) and "[]" not in str(event.job.id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from hpctwin.errors import CommandError, ConfigError
 from hpctwin.model import write_atomically
 from hpctwin.rms.commands import Commands
-from hpctwin.rms.pbs.jobs import MARK
+from hpctwin.rms.pbs.jobs import MARK, WAIT
 from hpctwin.rms.spool import checked_path
 
 __all__ = [
@@ -22,16 +23,18 @@ __all__ = [
 ]  # fmt: skip
 
 HOOK = "hpctwin"
+LIFTING_HOOK = "hpctwin_lift"
+"""The same source at a periodic event: PBS lets that be the only one of a hook."""
+LIFTS_EVERY_S = 10
 
-EVENTS = (
-    "queuejob", "runjob", "postqueuejob", "jobobit", "modifyjob", "movejob", "modifyvnode",
-)  # fmt: skip
-"""Events on the server: the first two keep leases, and together they tell everything. MoM hooks are not
-needed, and each costs a job's start more than 100 ms."""
+EVENTS = ("queuejob", "runjob", "postqueuejob", "jobobit", "modifyjob", "movejob")
+"""Events on the server: the first two keep leases, and together they tell all of jobs. MoM hooks are not
+needed, and each costs a job's start more than 100 ms; modifyvnode comes for each node that a job takes or
+leaves, 0.7 ms of the server every time."""
 
 _PREEMPTS_BY_QUEUE = {"express_queue", "normal_jobs"}
 
-OPTIONAL = {"postqueuejob", "jobobit", "modifyvnode"}
+OPTIONAL = {"postqueuejob", "jobobit"}
 """Events that old versions do not have; the next look at the queue tells instead."""
 
 
@@ -103,24 +106,34 @@ def preempting_priority(commands: Commands) -> int:
 
 
 def install_commands(hook_file: Path) -> list[list[str]]:
-    """The qmgr calls that put the hook in. Those that set an event may be refused by old versions."""
+    """The qmgr calls that put the hook in. Those for some events may be refused by old versions."""
     directives = [
-        # Flag r: users see it, and cannot ask for it or change it.
-        f"create resource {MARK} type=long, flag=r",
-        f"create hook {HOOK}",
-        *(f"set hook {HOOK} event += {event}" for event in EVENTS),
-        f"import hook {HOOK} application/x-python default {hook_file}",
-        f"set hook {HOOK} alarm = 5",
-        f"set hook {HOOK} order = 1000",
-        f"set hook {HOOK} enabled = true",
+        # Flag r: users see them, and cannot ask for them or change them.
+        *(f"create resource {name} type=long, flag=r" for name in (MARK, WAIT)),
+        *_hook_directives(HOOK, EVENTS, hook_file),
+        *_hook_directives(LIFTING_HOOK, ("periodic",), hook_file, f"freq = {LIFTS_EVERY_S}"),
     ]
     return [["qmgr", "-c", directive] for directive in directives]
 
 
+def _hook_directives(
+    name: str, events: tuple[str, ...], hook_file: Path, *settings: str
+) -> Iterator[str]:
+    yield f"create hook {name}"
+    yield from (f"set hook {name} event += {event}" for event in events)
+    yield f"import hook {name} application/x-python default {hook_file}"
+    for setting in (*settings, "alarm = 5", "order = 1000", "enabled = true"):
+        yield f"set hook {name} {setting}"
+
+
 def uninstall_commands() -> list[list[str]]:
-    """The qmgr calls that take the hook out, and the mark: PBS keeps that while a job has it."""
-    things = (f"hook {HOOK}", f"resource {MARK}")
-    return [["qmgr", "-c", f"delete {thing}"] for thing in things]
+    """The qmgr calls that take the hook out, its limit and its resources: PBS keeps those that a job has."""
+    directives = [
+        *(f"delete hook {name}" for name in (HOOK, LIFTING_HOOK)),
+        f"unset server max_run_res.{WAIT}",
+        *(f"delete resource {name}" for name in (MARK, WAIT)),
+    ]
+    return [["qmgr", "-c", directive] for directive in directives]
 
 
 def install(
@@ -161,20 +174,21 @@ def install(
 
 
 def uninstall(commands: Commands, said: Callable[[str], None]) -> None:
-    """Take the hook out, and the mark if no job has it.
+    """Take the hook out, its limit, and its resources if no job has them.
 
     Raises:
         CommandError: qmgr refused to delete the hook.
         UnreachableError: no answer.
     """
-    hook, mark = uninstall_commands()
+    hook, *others = uninstall_commands()
     commands.run(hook[0], hook[1:])
     said(" ".join(hook))
-    try:
-        commands.run(mark[0], mark[1:])
-        said(" ".join(mark))
-    except CommandError as error:
-        said(f"# resource {MARK} stays until no job has it: {error}")
+    for command in others:
+        try:
+            commands.run(command[0], command[1:])
+            said(" ".join(command))
+        except CommandError as error:
+            said(f"# {command[-1]}: {error}")
 
 
 def _group(user: str) -> int | None:
@@ -198,25 +212,22 @@ def _folder(folder: Path, group: int | None) -> None:
 
 
 def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -> None:
-    resource, first, *others = install_commands(hook_file)
-    try:
-        commands.run(resource[0], resource[1:])
-        said(resource[-1])
-    except CommandError as error:
-        # It is there from an earlier time; with another type or flag it would be no mark.
-        about = commands.run("qmgr", ["-c", f"list resource {MARK}"]).decode(errors="replace")
-        if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):
-            raise CommandError(
-                f"resource {MARK} is there and is not the twin's: {error}"
-            ) from error
-    commands.run(first[0], first[1:])
-    said(first[-1])
+    def run(command: list[str]) -> None:
+        commands.run(command[0], command[1:])
+        said(command[-1])
+
+    every = install_commands(hook_file)
+    resources = [command for command in every if command[-1].startswith("create resource")]
+    lifting = [command for command in every if f"hook {LIFTING_HOOK} " in f"{command[-1]} "]
+    first, *others = [command for command in every if command not in resources + lifting]
+    for command in resources:
+        _resource(commands, command, run)
+    run(first)
     try:
         for command in others:
             event = command[-1].rpartition("event += ")[2] if "event += " in command[-1] else None
             try:
-                commands.run(command[0], command[1:])
-                said(command[-1])
+                run(command)
             except CommandError as error:
                 if event not in OPTIONAL:
                     raise
@@ -224,3 +235,23 @@ def _install(commands: Commands, hook_file: Path, said: Callable[[str], None]) -
     except Exception:
         commands.run("qmgr", ["-c", f"delete hook {HOOK}"])
         raise
+    try:
+        for command in lifting:
+            run(command)
+    except CommandError as error:
+        said(f"# without a hook that lifts it, the twin sets no limit: {error}")
+        with contextlib.suppress(CommandError):
+            commands.run("qmgr", ["-c", f"delete hook {LIFTING_HOOK}"])
+
+
+def _resource(commands: Commands, command: list[str], run: Callable[[list[str]], None]) -> None:
+    try:
+        run(command)
+    except CommandError as error:
+        # It is there from an earlier time; with another type or flag users could set it.
+        name = command[-1].split()[2]
+        about = commands.run("qmgr", ["-c", f"list resource {name}"]).decode(errors="replace")
+        if not re.search(r"type = long\b", about) or not re.search(r"flag = r\s", about):
+            raise CommandError(
+                f"resource {name} is there and is not the twin's: {error}"
+            ) from error

@@ -12,10 +12,15 @@ from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_s
 from hpctwin.rms.pbs.values import integer, resources, time_s
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
-__all__ = ["MARK", "LargestNode", "LeaseMark", "array_of", "as_subjob", "job_mark", "job_record"]
+__all__ = [
+    "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "job_mark",
+    "job_record",
+]  # fmt: skip
 
 MARK = "hpctwin"
 """The resource by which the hook marks jobs as the twin's, with 0; operators take one out with 1."""
+WAIT = "hpctwin_wait"
+"""The resource of which a leased job has 1, so that a limit of the server's keeps it back."""
 
 LONGEST_S = 365 * 86_400.0
 """Stands for a walltime without limit."""
@@ -28,7 +33,7 @@ _OTHER_WAY = {"before", "beforeany", "beforeok", "beforenotok"}
 """Said of the job waited for, too; the job that waits says it with after…"""
 _MODELLED = {
     "select", "place", "walltime", "ncpus", "mem", "ngpus", "nodect", "mpiprocs", "ompthreads",
-    "vmem", "cput", "pcput", "pmem", "pvmem", "file", "nice", "preempt_targets", MARK,
+    "vmem", "cput", "pcput", "pmem", "pvmem", "file", "nice", "preempt_targets", MARK, WAIT,
 }  # fmt: skip
 """Resources that the picture holds, and limits of a process, which keep no job from starting."""
 
@@ -51,10 +56,12 @@ class LeaseMark:
     Args:
         free: whether an operator has taken it out of the twin's hands.
         held: whether it is held.
+        kept: whether PBS's scheduler passes it over, where there is the limit.
     """
 
     free: bool = False
     held: bool = False
+    kept: bool = False
 
 
 def array_of(job_id: str) -> str:
@@ -78,7 +85,12 @@ def job_mark(row: Mapping[str, Any]) -> LeaseMark | None:
     value = str(resources(row.get("Resource_List")).get(MARK, ""))
     if state not in _WAITING or not re.fullmatch(r"\d{1,11}", value):
         return None
-    return LeaseMark(int(value) != 0, _is_held(row))
+    return LeaseMark(int(value) != 0, _is_held(row), _waits(row))
+
+
+def counts(row: Mapping[str, Any]) -> bool:
+    """Whether it runs, and counts in the limit of those that wait: it was started past the hook."""
+    return _state(row) in _RUNNING and _waits(row)
 
 
 def job_record(
@@ -187,6 +199,10 @@ def _is_held(row: Mapping[str, Any]) -> bool:
     holds = set(str(row.get("Hold_Types", "n"))) - {"n"}
     kinds = {part.partition(":")[0] for part in str(row.get("depend", "")).split(",")}
     return bool(holds - {"s"}) or ("s" in holds and not kinds - _OTHER_WAY - {""})
+
+
+def _waits(row: Mapping[str, Any]) -> bool:
+    return integer(resources(row.get("Resource_List")).get(WAIT)) > 0
 
 
 def _state(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,9 @@
 
 Which jobs are the twin's says their mark, a resource that only operators can set. The file says until when
 they are to wait, 0 for those that may go; it counts only while the twin shows life. However many jobs
-wait, renewing all leases is one file and no command.
+wait, renewing all leases is one file and no command. So that PBS's scheduler does not try leased jobs in
+vain, a job is also kept back by a limit (`hpctwin.rms.pbs.limit`) from its submission or its first lease
+until it is admitted, or its lease runs out.
 """
 
 from __future__ import annotations
@@ -16,11 +18,16 @@ from pathlib import Path
 from hpctwin.model import write_atomically
 from hpctwin.rms.manager import Outcome
 from hpctwin.rms.pbs.jobs import LeaseMark, array_of
+from hpctwin.rms.pbs.limit import WaitLimit
 
 __all__ = ["Leasing", "leases_file"]
 
 OVERLAP_S = 1.0
 """A look may not have seen what happened so long before it began."""
+FIRST_S = 20.0
+"""A job of which nothing has been said is PBS's to start after so long."""
+AGAIN_S = 10.0
+"""Between two attempts to let jobs through whose leases have run out."""
 ADMITTED_S = 10.0
 """So long is waited for an array's jobs to start after one was admitted, before it is leased again."""
 
@@ -39,6 +46,7 @@ class Leasing:
     Args:
         path: the file; no leases where there is none.
         look_again: has PBS's scheduler look at all jobs.
+        limit: for which it passes over jobs that are kept back; None where there is none.
         clock: seconds since the epoch.
     """
 
@@ -46,16 +54,23 @@ class Leasing:
         self,
         path: Path | None,
         look_again: Callable[[], Outcome],
+        limit: WaitLimit | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
         self.look_again = look_again
+        self.limit = limit
         self.clock = clock
         self._lock = threading.Lock()
         self._marks: dict[str, LeaseMark] = {}
         self._since: list[tuple[float, str, LeaseMark]] = []
         self._until: dict[str, float] = {}
         self._admitted: dict[str, float] = {}
+        self._kept: set[str] = set()
+        self._given: dict[str, tuple[float, bool]] = {}
+        self._looked_s = 0.0
+        self._first_seen: dict[str, float] = {}
+        self._again_s = 0.0
 
     def looked(self, marks: Mapping[str, LeaseMark], began_s: float) -> None:
         """What a look found that began then; what was told since counts on.
@@ -68,17 +83,38 @@ class Leasing:
             self._since = [one for one in self._since if one[0] >= began_s - OVERLAP_S]
             self._marks = dict(marks)
             self._marks |= {job_id: mark for _, job_id, mark in self._since}
+            self._looked_s = began_s
+            self._seen()
 
     def told(self, job_id: str, mark: LeaseMark) -> None:
         """A job of the twin's was submitted."""
         with self._lock:
             self._since.append((self.clock(), job_id, mark))
             self._marks[job_id] = mark
+            self._seen()
 
     def marks(self) -> dict[str, LeaseMark]:
         """The waiting jobs that are the twin's, as last known."""
         with self._lock:
             return {job_id: mark for job_id, mark in self._marks.items() if not mark.free}
+
+    def end_run_out(self) -> None:
+        """Let jobs go whose leases ran out, or of which nothing was said: PBS does not look by itself."""
+        now = self.clock()
+        if now < self._again_s:
+            return
+        stands = self.limit is not None and self.limit.stands
+        found = []
+        for job_id, mark in self.marks().items():
+            whole = array_of(job_id)
+            since_s = self._first_seen.get(whole, now)
+            until_s = self._until.get(whole, since_s + FIRST_S)
+            over = 0.0 < until_s <= now or (until_s == 0.0 and stands and whole in self._kept)
+            if over and not mark.held:
+                found.append(job_id)
+        if found:
+            self._again_s = now + AGAIN_S
+            self.admit(found)
 
     def leases(self) -> dict[str, float]:
         """See `ResourceManager`."""
@@ -95,6 +131,8 @@ class Leasing:
             if array_of(job_id) in self._admitted and "[" in job_id:
                 outcomes[job_id] = Outcome("done", "others of its array are just being started")
                 rest.remove(job_id)
+        # One that cannot be kept back is refused by the hook.
+        self._give(rest, 1)
         return outcomes | self._write({job_id: until_s[job_id] for job_id in rest})
 
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
@@ -103,10 +141,42 @@ class Leasing:
         done = self._write(dict.fromkeys(rest, 0.0))
         if any(outcome.result == "done" for outcome in done.values()):
             self._admitted |= dict.fromkeys(map(array_of, done), self.clock())
+            missed = self._give(rest, 0)
+            done |= {i: missed[array_of(i)] for i in rest if array_of(i) in missed}
             looks = self.look_again()
             if looks.result != "done":
                 done = dict.fromkeys(done, looks)
         return outcomes | done
+
+    def _seen(self) -> None:
+        """Note since when jobs wait, and which are kept back."""
+        now = self.clock()
+        wholes = set(map(array_of, self._marks))
+        self._first_seen = {whole: self._first_seen.get(whole, now) for whole in wholes}
+        # What was given since the look began, it may not have seen.
+        since_s = self._looked_s - OVERLAP_S
+        self._given = {
+            i: one for i, one in self._given.items() if i in wholes and one[0] >= since_s
+        }
+        kept = {array_of(job_id) for job_id, mark in self._marks.items() if mark.kept}
+        self._kept = {i for i in wholes if (self._given[i][1] if i in self._given else i in kept)}
+
+    def _give(self, job_ids: Sequence[str], amount: int) -> dict[str, Outcome]:
+        """Keep jobs back, or let them through; those of an array together.
+
+        Returns:
+            What became of those that were not done.
+        """
+        if self.limit is None or not self.limit.stands:
+            return {}
+        wholes = dict.fromkeys(map(array_of, job_ids))
+        wanted = [whole for whole in wholes if (whole in self._kept) != bool(amount)]
+        missed = self.limit.give(wanted, amount)
+        with self._lock:
+            now = self.clock()
+            self._given |= {i: (now, bool(amount)) for i in wanted if i not in missed}
+            self._seen()
+        return missed
 
     def _apart(self, job_ids: Iterable[str]) -> tuple[dict[str, Outcome], list[str]]:
         """Those that are refused, and the rest."""

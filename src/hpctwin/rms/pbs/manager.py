@@ -14,6 +14,7 @@ from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.pbs.leasing import Leasing, leases_file
+from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
 from hpctwin.rms.pbs.values import is_false
@@ -76,8 +77,10 @@ class PbsManager(PlainManager):
         self.found: Found | None = None
         self._told: set[str] = set()
         self._warned = False
-        path = None if heartbeat_file is None else leases_file(heartbeat_file)
-        self.leasing = Leasing(path, self._look_again)
+        path = self.limit = None
+        if heartbeat_file is not None:
+            path, self.limit = leases_file(heartbeat_file), WaitLimit(self.commands, heartbeat_file)
+        self.leasing = Leasing(path, self._look_again, self.limit)
 
     def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
@@ -129,6 +132,8 @@ class PbsManager(PlainManager):
                 logger.warning("PBS: %s", note)
         self._told = set(found.notes)
         found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
+        if self.limit is not None:
+            self.limit.looked(server, found.limit_counts)
         self.leasing.looked(found.marks, now_s)
         self.found = found
         return found.snapshot
@@ -165,9 +170,12 @@ class PbsManager(PlainManager):
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
     def heartbeat(self, seq: int) -> None:
-        """Renew the file that the hook looks at."""
-        if self.heartbeat_file is not None:
-            beat(self.heartbeat_file, seq)
+        """Renew the file that the hook looks at, keep the limit, and end what has run out."""
+        if self.heartbeat_file is None or self.limit is None:
+            return
+        beat(self.heartbeat_file, seq)
+        self.limit.keep()
+        self.leasing.end_run_out()
 
     def now_s(self) -> float:
         """See `Hooked`; the hooks run on the server's host, whose clock is taken for ours."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from hpctwin.rms.changes import End
-from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News, NodeChanged
+from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News
 from hpctwin.rms.pbs.jobs import LeaseMark, job_mark, job_record
 from hpctwin.rms.pbs.parse import Found
 from hpctwin.rms.pbs.request import vnodes
@@ -17,12 +17,7 @@ __all__ = ["PbsNews"]
 
 logger = logging.getLogger(__name__)
 
-RUNJOB, MODIFYVNODE, JOBOBIT, POSTQUEUEJOB = 16, 0x400000, 0x800000, 0x8000000
-
-_DRAINED_BITS = 0x1 | 0x4000 | 0x20000
-"""Offline, offline by MoM, maintenance (pbs_nodes.h)."""
-_DOWN_BITS = 0x2 | 0x4 | 0x8 | 0x20 | 0x100 | 0x400 | 0x800 | 0x1000 | 0x8000 | 0x40000
-"""Down, deleted, unresolvable, stale, unknown, starting, (to be) provisioned, marked down, asleep."""
+RUNJOB, JOBOBIT, POSTQUEUEJOB = 16, 0x800000, 0x8000000
 
 _WALLTIME = -29
 _RERUN = {-3, -11, -14, -16, -18, -20}
@@ -61,17 +56,15 @@ class PbsNews:
             time_s, kind = float(about["t"]), int(about["type"])
             if not 0 < time_s < 1e11:
                 raise ValueError(f"time {time_s}")
-            job, vnode = _texts(about.get("job")), _texts(about.get("vnode"))
+            job = _texts(about.get("job"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.unreadable += 1
             if self.unreadable == 1:
                 logger.warning("a line of the PBS hook cannot be read: %s", error)
             return []
-        return self._news(kind, time_s, job, vnode)
+        return self._news(kind, time_s, job)
 
-    def _news(
-        self, kind: int, time_s: float, job: Mapping[str, str], vnode: Mapping[str, str]
-    ) -> list[News]:
+    def _news(self, kind: int, time_s: float, job: Mapping[str, str]) -> list[News]:
         job_id = job.get("id", "")
         if kind == POSTQUEUEJOB:
             return [self._submitted(job_id, job, time_s)]
@@ -80,9 +73,7 @@ class PbsNews:
             return [JobBegan(time_s, job_id, names)]
         if kind == JOBOBIT and job_id:
             return [_ended(job_id, job, time_s)]
-        if kind == MODIFYVNODE and vnode.get("name") and vnode.get("state", "").isdigit():
-            return [NodeChanged(time_s, vnode["name"], _state(int(vnode["state"])))]
-        # A job or a node was changed, or a submission is not complete yet.
+        # A job was changed, or a submission is not complete yet.
         return [Look(time_s)]
 
     def _submitted(self, job_id: str, job: Mapping[str, str], time_s: float) -> News:
@@ -118,12 +109,6 @@ def _ended(job_id: str, job: Mapping[str, str], time_s: float) -> News:
     elif status in _KILLED:
         reason = "cancelled"
     return JobGone(time_s, job_id, End(reason, status))
-
-
-def _state(bits: int) -> Literal["up", "down", "drained"]:
-    if bits & _DOWN_BITS:
-        return "down"
-    return "drained" if bits & _DRAINED_BITS else "up"
 
 
 def _texts(thing: Any) -> dict[str, str]:

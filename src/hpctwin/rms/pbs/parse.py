@@ -13,7 +13,15 @@ from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.machine import ListedNode, group_nodes
-from hpctwin.rms.pbs.jobs import LargestNode, LeaseMark, array_of, as_subjob, job_mark, job_record
+from hpctwin.rms.pbs.jobs import (
+    LargestNode,
+    LeaseMark,
+    array_of,
+    as_subjob,
+    counts,
+    job_mark,
+    job_record,
+)  # fmt: skip
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
@@ -37,12 +45,14 @@ class Found:
         largest: what the largest node has.
         notes: one sentence for each thing left out or assumed.
         marks: the waiting jobs that are the twin's.
+        limit_counts: whether jobs run that the limit of those that wait counts.
     """
 
     snapshot: Snapshot
     largest: LargestNode
     notes: list[str] = field(default_factory=list)
     marks: dict[str, LeaseMark] = field(default_factory=dict)
+    limit_counts: bool = False
 
 
 def cluster_snapshot(
@@ -128,7 +138,7 @@ def cluster_snapshot(
         reservations=_reservations(reservations, known, notes, now_s),
         own_scheduling=scheduling,
     )
-    return Found(snapshot, largest, notes, marks)
+    return Found(snapshot, largest, notes, marks, any(map(counts, rows.values())))
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
