@@ -22,7 +22,16 @@ from hpctwin.model import (
     Workload,
 )
 
-__all__ = ["clusters", "expectations", "orders", "rules", "simple_workloads", "workloads"]
+__all__ = [
+    "clusters",
+    "expectations",
+    "orders",
+    "rules",
+    "shared_clusters",
+    "shared_workloads",
+    "simple_workloads",
+    "workloads",
+]
 
 USERS = ("ada", "ben", "cyd")
 ACCOUNTS = ("chem", "phys")
@@ -232,6 +241,41 @@ def workloads(
         if cancellations and draw(st.booleans())
         else None,
     )
+
+
+@st.composite
+def shared_clusters(draw: st.DrawFn, **left_out: bool) -> Cluster:
+    """Clusters of few nodes of which it is known how many cores they have; see `clusters`."""
+    cluster = draw(clusters(max_nodes=6, **left_out))
+    if any(group.cores is not None for group in cluster.nodes):
+        return cluster
+    first, *others = cluster.nodes
+    return cluster.model_copy(update={"nodes": (first.model_copy(update={"cores": 8}), *others)})
+
+
+@st.composite
+def shared_workloads(draw: st.DrawFn, cluster: Cluster, **left_out: Any) -> Workload:
+    """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary."""
+    whole = draw(workloads(cluster, **left_out))
+    size = len(whole)
+
+    def column(*values: float) -> np.ndarray:
+        return np.array([draw(st.sampled_from(values)) for _ in range(size)], float)
+
+    tasks = column(1, 1, 1, 2, 2, 3, 4, 6, 0)
+    tasks[0] = max(tasks[0], 1)
+    return whole.replace(
+        nodes=np.where(tasks > 0, np.minimum(column(1, 1, 1, 2, 3), np.maximum(tasks, 1)), whole.nodes)
+        .astype(np.int64),
+        chunks={
+            "tasks": tasks,
+            "cores_per_task": column(1, 2, 1, 4, 3, 0.5, 8),
+            "memory_gb_per_task": column(0, 0, 0, 4, 2.5, 16),
+            "gpus_per_task": column(0, 0, 0, 0, 0, 0, 1, 0.25),
+            "tasks_per_node": column(0, 0, 0, 1, 2),
+            "exclusive": column(0, 0, 0, 0, 1),
+        },
+    )  # fmt: skip
 
 
 @st.composite

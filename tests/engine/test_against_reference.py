@@ -22,7 +22,7 @@ from hpctwin.policies import (
 )
 from tests import strategies
 from tests.examples import each, examples
-from tests.reference import simulate_reference
+from tests.reference import ReferenceJob, simulate_reference
 
 # Fair-share factors are rounded, and multifactor goes without: equal use by two users is equal in theory
 # only, and which of them rounding puts first is not what is compared here.
@@ -65,7 +65,7 @@ def as_reference(order: Ordering | None) -> Any:
 
 def compared(
     workload: Workload, cluster: Cluster, order: Ordering, policy: dict[str, Any], **options: Any
-) -> None:
+) -> tuple[Simulation, list[ReferenceJob]]:
     placement = options.pop("placement", "first-fit")
     chosen = make_policy(order, **policy, placement=placement)
     expected = options.pop("expected_ms", None)
@@ -113,6 +113,7 @@ def compared(
         assert dict(zip(names, mine, strict=True)) == dict(zip(names, theirs, strict=True)), (
             f"job {workload.job_id[row]} of {[workload.job_id[i] for i in range(len(workload))]}"
         )
+    return simulation, reference
 
 
 @pytest.mark.parametrize("order", sorted(ORDERINGS))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from hpctwin.model import DependencyKind, State, to_ms
@@ -88,8 +88,7 @@ class Events:
         self.maintenance = [time for time in self.maintenance if time > now]
         for _, node in [event for event in self.failures if event[0] <= now]:
             self.machine.outages_over[node] += 1
-            job_there = self.machine.job_on[node]
-            if job_there is not None:
+            for job_there in list(self.jobs_on(node)):
                 self.lose(job_there)
         self.failures = [event for event in self.failures if event[0] > now]
         self.end_doomed()
@@ -147,9 +146,19 @@ class Events:
             for job in fallen:
                 self.end(job, State.DEPENDENCY)
 
+    def jobs_on(self, node: int) -> Iterator[Job]:
+        """The jobs that have a node."""
+        job = self.machine.job_on[node]
+        if job is not None:
+            yield job
+
+    def charge(self, job: Job) -> float:
+        """As how many nodes a job counts for fair share."""
+        return job.width
+
     def vacate(self, job: Job) -> None:
         """Free what a running job holds."""
-        self.share.change(job.share_label, self.now, -job.width)
+        self.share.change(job.share_label, self.now, -self.charge(job))
         for node in job.nodes:
             self.machine.job_on[node] = None
         if self.now != job.start + job.expected:

@@ -106,7 +106,7 @@ class Simulation(Events):
         job.nodes.sort()
         for node in job.nodes:
             machine.job_on[node] = job
-        self.share.change(job.share_label, self.now, job.width)
+        self.share.change(job.share_label, self.now, self.charge(job))
         job.state = State.RUNNING
         job.start = self.when_on(job.nodes)
         if job.first_start is None:

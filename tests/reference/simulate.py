@@ -11,6 +11,7 @@ from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
 from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share import Usage
+from tests.reference.shared import SharedSimulation
 
 
 def simulate_reference(
@@ -65,7 +66,8 @@ def simulate_reference(
             raise ValueError("the reference draws no failures: give the outages")
         outages = [(o.node, to_ms(o.start), to_ms(o.duration)) for o in cluster.failures.outages]
     machine = Machine(cluster)
-    simulation = Simulation(
+    kind = SharedSimulation if workload.shares_nodes else Simulation
+    simulation = kind(
         machine=machine,
         jobs=jobs_of(workload, machine, expected_ms),
         outages=list(outages),
@@ -83,6 +85,8 @@ def simulate_reference(
         observer=observer,
         log=log,
     )
+    if isinstance(simulation, SharedSimulation):
+        simulation.prepare(workload)
     simulation.run(until_ms)
     return results_of(simulation.jobs)
 

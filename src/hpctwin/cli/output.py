@@ -148,6 +148,8 @@ def write_result(
     tables = {"jobs": result.jobs, "series": result.series}
     if result.node_map is not None:
         tables["node_map"] = result.node_map
+    if result.placements is not None:
+        tables["placements"] = result.placements
     manifest = {
         "hpctwin": __version__,
         "python": platform.python_version(),

@@ -153,6 +153,7 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
     """A node fails or comes back."""
     p = sim.pool_of[node]
     own = sim.node[node]
+    sim.clock.faults += 1
     if sign > 0:
         own.down -= 1
         if own.down == 0:
@@ -164,8 +165,8 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
     own.down += 1
     if own.down > 1:
         return
-    j = own.job
-    if j >= 0:
+    while own.job >= 0:
+        j = own.job
         forget_end(j, sim)
         if sim.rules.requeue == 1:
             throw_back(j, sim)

@@ -50,6 +50,7 @@ def hooks(
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
+            ("gave_back", 0 if found.gave_back is None else found.gave_back.address),
             ("before_pass", 0 if power is None else power.before.address),
             ("after_pass", 0 if power is None else power.after.address),
         ),
@@ -78,5 +79,5 @@ def kernels_of(name: str) -> list[Kernel]:
 
 
 def _of_pass(one: Pass) -> list[Kernel]:
-    kernels = (one.kernel, one.entered, one.left, one.reserved)
+    kernels = (one.kernel, one.entered, one.left, one.reserved, one.gave_back)
     return [kernel for kernel in kernels if kernel is not None]

@@ -34,6 +34,9 @@ DEPTH_STATES = np.int64(3)
 # Which of the nodes that are not active jobs may be given.
 ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 
+# What a node has that jobs share: cores, memory, GPUs, and to be alone on it.
+AMOUNTS = 4
+
 OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
 
@@ -101,7 +104,7 @@ class Job:
     limit: Int  # walltime
     runtime: Int  # only events read it, never a pass
     rank: Small  # of its id
-    kind: Small  # row of `Known.eligible`
+    kind: Small  # row of `Known.eligible`, and of `Known.shape`
     user: Small  # column of `State.user_running`; 0 where not known
     share: Small  # row of `State.usage`
     rejected: Small  # 1: it can never run here
@@ -112,6 +115,16 @@ class Job:
     waits_to: Small
     tells_from: Small  # rows of `Known.tells`: what waits for it
     tells_to: Small
+
+
+class Shape:
+    """What a kind of job asks where nodes are shared, but for the amounts of a task."""
+
+    tasks: Int
+    nodes: Int  # it has so many nodes at least
+    most: Int  # tasks of it on a node at most
+    exclusive: Int  # 1: it shares its nodes with no other job
+    charge: Real  # for fair share it counts as so many nodes
 
 
 class Fact:
@@ -213,6 +226,7 @@ class Clock:
     logged: Int
     pass_due: Int
     timer: Int  # the next instant at which nothing else may happen
+    faults: Int  # node failures and repairs so far
     came_back: Int  # 1: capacity came back other than planned since the last pass
     unpowered: Int  # nodes that are hidden
     wake_at: Int  # when to look whether nodes must be woken
@@ -282,6 +296,60 @@ class Node:
     ready: Int  # when it will have switched
     boot: Int  # what comes on top of that to be active
     since: Int  # since when it is in its power state
+
+
+class Share:
+    """What is on a node that jobs share."""
+
+    jobs: Int
+    part: Int  # the first of its parts, -1
+    promise: Int  # the first of its promises, -1
+
+
+class Part:
+    """Tasks of a job on a node, from when they started there. Rows of those that ended stay."""
+
+    job: Int
+    start: Int
+    node: Small
+    tasks: Small
+    next: Small  # of the same job, -1
+    after: Small  # on the same node, -1
+    before: Small
+    kind: Small  # of the job
+
+
+class Promise:
+    """Tasks of a job that waits, on a node that is reserved for them."""
+
+    job: Int
+    start: Int
+    end: Int
+    node: Int  # -1: the row is free
+    tasks: Int
+    next: Int  # of the same job, or free, -1
+    after: Int  # on the same node, -1
+    first: Int  # 1: the first of its job
+
+
+class Tried:
+    """When a kind of job was last tried on what is free, and found not to fit."""
+
+    at: Int  # of `Sharing.freed`
+    short: Int  # so many tasks found no room; 0 if it may fit
+    faults: Int  # of the clock, when it was last seen whether the nodes that are up could hold it
+    held: Int  # 1: they could
+
+
+class Sharing:
+    """Single numbers of shared nodes."""
+
+    parts: Int  # rows in use
+    promises: Int
+    spare: Int  # the first free row of promises, plus 1; 0: none
+    freed: Int  # how often a node got something back
+    faults: Int  # of the clock, in the last pass
+    chosen: Int  # nodes that `placing` chose
 
 
 class Outage:
@@ -366,6 +434,7 @@ class Rules:
     shown: Int  # ALL_NODES …: which nodes that are not active jobs may be given
     depths: Int  # sleep depths; 0 where nodes have no power states
     log: Int  # 1: past power states are kept
+    promises: Int  # so many rows of `State.promise` are in use at most, whatever waits
     stepped: Int  # 1: stop at each instant before the clock goes on, if so many are asked for
 
 
@@ -379,6 +448,7 @@ class Hooks:
     entered: Int
     left: Int
     reserved: Int
+    gave_back: Int
     before_pass: Int
     after_pass: Int
 
@@ -405,6 +475,9 @@ class Known:
     change: Table[Change]  # in the order applied
     promised: Table[Real]  # share of each fair-share label, sums to 1
     sleep: Table[Sleep]  # [P * depths]
+    shape: Table[Shape]  # [K]; empty where all jobs ask for whole nodes, as all that follows
+    needs: Grid[Int]  # [K, 4] what a task asks: cores, memory, GPUs, 1
+    whole: Grid[Int]  # [nodes, 4] what a node has, and `shared.room.ALL`
 
 
 class State:
@@ -427,6 +500,16 @@ class State:
     lost: Table[Lost]
     segment: Table[Segment]
     log: Table[Span]
+    sharing: Sharing
+    share: Table[Share]  # [nodes]
+    left: Grid[Int]  # [nodes, 4] what is free
+    part: Table[Part]
+    promise: Table[Promise]
+    promise_left: Grid[
+        Int
+    ]  # [promises, 4] what is free when each starts, all that are promised then taken
+    tried: Table[Tried]  # [K]
+    freed: Table[Int]  # the nodes that got something back last, a ring
     own: Table[Int]  # what the pass keeps: single numbers,
     kept: Grid[Int]  # … and rows
 
@@ -449,6 +532,12 @@ class Scratch:
     levels: Table[Event]  # heap
     fair: Table[Fair]
     spare: Table[Spare]
+    base: Grid[Int]  # [nodes, 4] what running jobs leave free at a time
+    least: Grid[Int]  # [nodes, 4] least free over a span
+    fits: Table[Int]  # [nodes] so many tasks have room
+    chosen: Table[Int]  # [nodes] nodes of a job,
+    given: Table[Int]  # … and its tasks on each
+    times: Table[Event]  # heap
 
 
 class Numbers:

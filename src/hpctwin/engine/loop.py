@@ -47,7 +47,20 @@ def pass_has_room(sim: Arrays) -> bool:
         rows += nodes
         if sim.rules.log == 1 and sim.clock.logged + 6 * nodes > len(sim.log):
             return False
+    if len(sim.share) > 0 and not parts_have_room(sim):
+        return False
     return rows <= len(sim.plan_time)
+
+
+@jit
+def parts_have_room(sim: Arrays) -> bool:
+    """Whether whatever starts and is promised in a pass on shared nodes finds room."""
+    asked = 0
+    for i in range(sim.clock.queued):
+        asked += min(sim.shape[sim.job[sim.queue[i]].kind].tasks, len(sim.share))
+    return sim.sharing.parts + asked <= len(sim.part) and min(asked, sim.rules.promises) <= len(
+        sim.promise
+    )
 
 
 @jit

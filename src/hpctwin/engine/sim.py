@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import KNOWN, LAYOUT, SCRATCH, STATE
+from hpctwin.engine.layout import AMOUNTS, KNOWN, LAYOUT, SCRATCH, STATE
 
 __all__ = ["Sim", "records", "single"]
 
@@ -187,6 +187,7 @@ class Sim:
         nodes = len(self["node"]) if self["rules"]["depths"][0] else 0
         rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
         jobs = self.jobs + len(known["tells"])
+        shared = len(known["whole"])
         shapes = {
             "plan_time": (rows,),
             "plan_amount": (rows, places),
@@ -203,6 +204,9 @@ class Sim:
             "levels": (jobs if len(known["tells"]) else 0,),
             "fair": (len(known["promised"]) + 1,),
             "spare": (self.pools,),
+            **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
+            **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
+            "times": (rows if shared else 0,),
         }
         assert tuple(shapes) == SCRATCH
         piece = _Piece(shapes)

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.sim import Sim, records
 
 __all__ = ["choose_pass", "more_log", "more_outages", "more_room", "new_sim"]
 
 IntArray = npt.NDArray[np.int64]
+
+FREED = 256
+"""So many nodes that got something back last are remembered."""
 
 
 def new_sim(
@@ -37,15 +40,17 @@ def new_sim(
     job, pools = known["job"], len(known["pool"])
     size = len(job)
     nodes = int(known["amount"][:pools].sum())
+    shared = len(known["whole"])
     limited = bool((known["user_limit"] > 0).any())
     tracked = len(known["by_pool"])
+    most = size if shared else min(size, nodes)
     shapes = {
         "clock": (1,),
         "state": (size,),
         "queue": (size,),
         "taken": (size if pools > 1 else 0, pools),
-        "ends": (min(size, nodes),),
-        "run": (min(size, nodes),),
+        "ends": (most,),
+        "run": (most,),
         "releases": (size if waits or len(known["tells"]) else 0,),
         "stock": (len(known["amount"]),),
         "user_running": (
@@ -60,6 +65,14 @@ def new_sim(
         "lost": (0,),
         "segment": (0,),
         "log": (0,),
+        "sharing": (1,),
+        "share": (shared,),
+        "left": (shared, AMOUNTS),
+        "part": (0,),
+        "promise": (0,),
+        "promise_left": (0, AMOUNTS),
+        "tried": (len(known["shape"]),),
+        "freed": (FREED if shared else 0,),
         "own": (_words(found.own),),
         "kept": (_kept_rows(found, size, tracked), _words(found.kept)),
     }
@@ -77,6 +90,9 @@ def new_sim(
     state["open"] = np.bincount(known["tells"]["job"], minlength=size)
     sim["stock"]["free"] = known["amount"]
     sim["node"]["job"] = sim["node"]["next"] = -1
+    sim["left"][...] = known["whole"]
+    sim["share"]["part"] = sim["share"]["promise"] = -1
+    sim["tried"]["faults"] = -1
     choose_pass(sim, found)
     return sim
 
@@ -93,11 +109,18 @@ def choose_pass(sim: Sim, found: Pass) -> None:
         _rows(found.own, 1),
         _rows(found.kept, _kept_rows(found, sim.jobs, len(sim["node"]))),
     )
+    forget_promises(sim)
     if found.begin is not None:
         found.begin(own, kept, sim["state"], queue)
     sim.reshape(
         own=own.view(np.int64), kept=kept.view(np.int64).reshape(len(kept), _words(found.kept))
     )
+
+
+def forget_promises(sim: Sim) -> None:
+    """No job that shares nodes is promised any."""
+    sim["share"]["promise"] = -1
+    sim["sharing"]["promises"] = sim["sharing"]["spare"] = 0
 
 
 def _rows(record: type | None, rows: int) -> npt.NDArray[Any]:
@@ -129,7 +152,25 @@ def more_room(sim: Sim) -> None:
         sim.reshape(
             **{name: _grown(sim[name], max(int(rows), nodes)) for name, rows in short.items()}
         )
+    _more_parts(sim)
     sim.make_room()
+
+
+def _more_parts(sim: Sim) -> None:
+    """Room for the parts and promises of all that wait, where nodes are shared."""
+    if not len(sim["share"]):
+        return
+    waiting = sim["job"]["kind"][sim["queue"][: sim["clock"]["queued"][0]]]
+    asked = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[waiting].sum())
+    parts = int(sim["sharing"]["parts"][0]) + asked
+    if parts > len(sim["part"]):
+        sim.reshape(part=_grown(sim["part"], parts))
+    promises = min(asked, int(sim["rules"]["promises"][0]))
+    if promises > len(sim["promise"]):
+        table = _grown(sim["promise"], promises)
+        left = np.zeros((len(table), AMOUNTS), np.int64)
+        left[: len(sim["promise_left"])] = sim["promise_left"]
+        sim.reshape(promise=table, promise_left=left)
 
 
 def more_log(sim: Sim) -> None:

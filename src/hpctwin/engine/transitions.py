@@ -12,7 +12,6 @@ from hpctwin.engine.layout import (
     FAILED,
     NEVER,
     PENDING,
-    RETURN,
     RUNNING,
     TAKE,
     UNSUBMITTED,
@@ -29,6 +28,7 @@ from hpctwin.engine.placement import (
     release_nodes,
 )
 from hpctwin.engine.plan import choose_pools, load_take, plan_change
+from hpctwin.engine.rows import call_with_job
 
 LONGEST = NEVER // 2
 
@@ -57,15 +57,15 @@ def duration(j: int, sim: Arrays) -> int:
 
 
 @jit
-def account(j: int, sign: int, sim: Arrays) -> None:
-    """Bring the fair-share usage of a job's label up to now; its nodes change by ``sign``."""
+def account(j: int, nodes: float, sim: Arrays) -> None:
+    """Bring the fair-share usage of a job's label up to now; from now on it has so many more nodes."""
     everyone = len(sim.promised)
     for label in (sim.job[j].share, everyone):
         used = decayed(label, sim)
         usage = sim.usage[label]
         usage.used = used
         usage.at = sim.clock.now
-        usage.nodes += sign * sim.job[j].nodes
+        usage.nodes += nodes
 
 
 @jit
@@ -129,7 +129,7 @@ def start_job(j: int, sim: Arrays) -> None:
         sim.stock[pools + c].free -= sim.asks[j, c]
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[job.kind], job.user] += 1
-    account(j, RETURN, sim)
+    account(j, job.nodes, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
@@ -198,16 +198,19 @@ def give_back(j: int, sim: Arrays) -> None:
     """Return the nodes and resources of a running job."""
     pools = sim.rules.pools
     job = sim.job[j]
-    load_take(j, sim)
-    for p in range(pools):
-        sim.stock[p].free += sim.take[p]
+    if sim.hooks.gave_back != 0:
+        call_with_job(sim.hooks.gave_back, j, sim)
+    else:
+        load_take(j, sim)
+        for p in range(pools):
+            sim.stock[p].free += sim.take[p]
+        account(j, -job.nodes, sim)
+        if len(sim.node) > 0:
+            release_nodes(j, sim)
     for c in range(sim.asks.width):
         sim.stock[pools + c].free += sim.asks[j, c]
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[job.kind], job.user] -= 1
-    account(j, TAKE, sim)
-    if len(sim.node) > 0:
-        release_nodes(j, sim)
     planned = sim.state[j].start + job.expected
     if planned != sim.clock.now:
         sim.clock.came_back = 1

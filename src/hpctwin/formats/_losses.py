@@ -36,6 +36,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "qos": bool(workload.qos.labels),
         "priority": bool(workload.priority.any()),
         "per_node": any(values.any() for values in workload.per_node.values()),
+        "tasks": workload.shares_nodes,
         "resources": any(values.any() for values in workload.resources.values()),
         "dependencies": len(workload.dependencies) > 0,
         "recorded_start": bool((workload.recorded_start_ms >= 0).any()),

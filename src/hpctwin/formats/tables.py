@@ -20,7 +20,8 @@ from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
-from hpctwin.model.frame import USE_STEP, is_usage
+from hpctwin.model.chunks import CHUNKS, WHOLE_CHUNKS
+from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
 __all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
 
@@ -51,6 +52,7 @@ _NUMBERS = {
     "nodes": _Rule(1, whole=True, required=True),
     "priority": _Rule(),
     **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
+    **{name: _Rule(0, whole=name in WHOLE_CHUNKS) for name in CHUNKS},
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
@@ -82,6 +84,8 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     path = Path(path)
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
+    if table is not None:
+        table = _Table(with_least_nodes(table.frame), None)
     if table is not None and not _faults(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -208,6 +212,7 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
+    table = _Table(with_least_nodes(table.frame), table.line, table.skipped)
     for name in _REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(

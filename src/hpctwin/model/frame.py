@@ -7,7 +7,12 @@ column                  meaning
 ``submit_s``            submit time, seconds (required)
 ``runtime_s``           seconds (required)
 ``walltime_s``          requested limit, seconds; default the runtime
-``nodes``               nodes requested (required)
+``nodes``               nodes requested (required); of a job with ``tasks``, so many at least (default 1)
+``tasks``               tasks of a job that shares nodes; empty or 0: it asks for whole nodes
+``cores_per_task`` …    what each task asks: ``cores_per_task`` (default 1), ``memory_gb_per_task``,
+                        ``gpus_per_task`` (default 0; parts of one too)
+``tasks_per_node``      at most so many tasks of the job are on a node; 0: any number
+``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
 ``priority``            larger is sooner
 ``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
@@ -36,6 +41,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.chunks import CHUNKS
 from hpctwin.model.columns import PER_NODE, Category, known_seconds
 from hpctwin.model.dependencies import (
     Dependencies,
@@ -46,7 +52,7 @@ from hpctwin.model.dependencies import (
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["USE_STEP", "columns_of", "is_usage", "to_frame"]
+__all__ = ["USE_STEP", "columns_of", "is_usage", "to_frame", "with_least_nodes"]
 
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
@@ -71,6 +77,7 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     if workload["priority"].any():
         columns["priority"] = workload["priority"]
     columns |= {f"{name}_per_node": values for name, values in workload["per_node"].items()}
+    columns |= workload["chunks"]
     columns |= {f"res_{name}": values for name, values in workload["resources"].items()}
     if len(workload["dependencies"]):
         columns["depends"] = _depends_text(workload["dependencies"], workload["job_id"])
@@ -92,6 +99,7 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
     Raises:
         WorkloadError: a required column is missing, or a value is impossible.
     """
+    frame = with_least_nodes(frame)
     for name in ("submit_s", "runtime_s", "nodes"):
         if name not in frame.columns:
             raise WorkloadError(
@@ -123,6 +131,11 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
             name.removeprefix("res_"): _numbers(frame, name, row_ids, 0)
             for name in frame.columns
             if name.startswith("res_")
+        },
+        "chunks": {
+            name: _numbers(frame, name, row_ids, CHUNKS[name])
+            for name in CHUNKS
+            if name in frame.columns
         },
         "dependencies": _dependencies(frame, row_ids),
         "recorded_start_s": _optional(frame, "recorded_start_s", row_ids),
@@ -184,6 +197,28 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
         values = lists.list.explode(keep_nulls=False, empty_as_null=False).to_numpy()
         found[name] = Usage(first, step_ms, values.astype(np.float64))
     return found
+
+
+def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame in which jobs with tasks that leave ``nodes`` open ask for one, and truths are 0 and 1."""
+    for name in ("exclusive", "fails"):
+        if name in frame.columns and frame[name].dtype == pl.Boolean:
+            frame = frame.with_columns(frame[name].cast(pl.Int64))
+        elif name in frame.columns and frame[name].dtype == pl.String:
+            word = pl.col(name).str.to_lowercase()
+            frame = frame.with_columns(
+                pl.when(word == "true").then(pl.lit("1"))
+                .when(word == "false").then(pl.lit("0"))
+                .otherwise(pl.col(name)).alias(name)
+            )  # fmt: skip
+    if "tasks" not in frame.columns:
+        return frame
+    shares = pl.col("tasks").cast(pl.Float64, strict=False).fill_null(0) > 0
+    if "nodes" not in frame.columns:
+        return frame.with_columns(nodes=pl.when(shares).then(1)) if len(frame) else frame
+    given = frame["nodes"].dtype
+    least = pl.when(shares & pl.col("nodes").is_null()).then(pl.lit(1).cast(given))
+    return frame.with_columns(nodes=least.otherwise(pl.col("nodes")))
 
 
 def _numbers(

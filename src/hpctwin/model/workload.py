@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.chunks import checked_chunks
 from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.units import MS_PER_S
@@ -75,10 +76,12 @@ class Workload:
         submit_ms: submit time, ms from the workload's time zero.
         runtime_ms: how long the job runs if nothing ends it; schedulers never see it.
         walltime_ms: requested limit, > 0.
-        nodes: nodes requested, > 0.
+        nodes: nodes requested, > 0; of a job that asks for tasks, so many at least.
         user, account, partition, qos: labels.
         priority: the trace's own priority, larger is sooner; 0 where unknown.
         per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
+        chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
+            for whole nodes. Empty if all jobs do.
         resources: amounts of cluster-wide resources, by name; integers.
         dependencies: which job waits for which.
         recorded_start_ms: when the job started in reality; -1 where unknown.
@@ -120,6 +123,7 @@ class Workload:
     notes: ReadNotes = field(default_factory=ReadNotes)
     carried: Mapping[str, FloatArray] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
+    chunks: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -149,6 +153,7 @@ class Workload:
         notes: ReadNotes | None = None,
         carried: Mapping[str, npt.ArrayLike] | None = None,
         usage: Mapping[str, Usage] | None = None,
+        chunks: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -207,6 +212,7 @@ class Workload:
             if len(found) != size:
                 raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
             found.check(kind, ids)
+        asked = checked_chunks(chunks, ids, nodes_f)
         order = np.lexsort((ids, times["submit_s"]))
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
@@ -233,11 +239,17 @@ class Workload:
             notes=notes or ReadNotes(),
             carried={k: v[order] for k, v in further.items()},
             usage={k: v.take(order) for k, v in used.items()},
+            chunks={k: v[order] for k, v in asked.items()},
             **{k: v.take(order) for k, v in labels.items()},
         )
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @property
+    def shares_nodes(self) -> bool:
+        """Whether any job asks for tasks, so that nodes are shared."""
+        return bool(self.chunks)
 
     @property
     def span_s(self) -> float:
@@ -268,6 +280,7 @@ class Workload:
             fails=None if self.fails is None else self.fails[index],
             carried={k: v[index] for k, v in self.carried.items()},
             usage={k: v.take(index) for k, v in self.usage.items()},
+            chunks={k: v[index] for k, v in self.chunks.items()},
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
 from hpctwin.engine.begin import hold_until
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.shared import find_shared_pass
 from hpctwin.engine.sim import Sim, single
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
@@ -28,7 +30,7 @@ from hpctwin.policies import (
     make_policy,
 )
 from hpctwin.policies.placements import NodeScore
-from hpctwin.simulation import powered
+from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
@@ -74,7 +76,7 @@ class SimulationBase:
             power=power,
             settings=settings,
         )
-        check_together(cluster, self.policy)
+        check_together(cluster, self.policy, workload)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
@@ -84,6 +86,7 @@ class SimulationBase:
         failures = cluster.failures
         self.tracked = (
             track_nodes
+            or workload.shares_nodes
             or cluster.has_power
             or bool(failures.outages)
             or failures.mtbf is not None
@@ -127,7 +130,7 @@ class SimulationBase:
         """
         if policy is not None:
             policy = make_policy(policy)
-            check_together(self.cluster, policy)
+            check_together(self.cluster, policy, self.workload)
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._sim = self._sim.fork()
@@ -244,25 +247,33 @@ class SimulationBase:
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
         known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
         self._facts_known = False
-        self._facts = cache(partial(facts_of, workload, machine, self.risk))
+        facts = sharing.shared_facts if workload.shares_nodes else facts_of
+        self._facts = cache(partial(facts, workload, machine, self.risk))
         depths = 0
+        if workload.shares_nodes:
+            known = sharing.shared_known(known, workload, machine)
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
             depths = max(cluster.depths, 1)
-        found = powered.pass_of(self.policy)
-        sim = new_sim(known, found, seed=seed, depths=depths, waits=begin_s is not None)
+        sim = new_sim(known, self._pass(), seed=seed, depths=depths, waits=begin_s is not None)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
             sim.clock.timer = powered.first_timeout(sim["sleep"], depths)
         return sim
 
+    def _pass(self) -> Pass:
+        """The scheduling pass."""
+        if self.workload.shares_nodes:
+            return find_shared_pass(self.policy.backfill)
+        return powered.pass_of(self.policy)
+
     def decided(self) -> dict[str, npt.NDArray[Any]]:
         """The policy in the engine's form; the same object as long as it is the same."""
         from hpctwin.engine.kernel import hooks
 
         if self._decided is None:
-            found = powered.pass_of(self.policy)
+            found = self._pass()
             numbers: dict[str, float] = {**self.policy.numbers()}
             switching = None
             if self.cluster.has_power:
@@ -324,11 +335,13 @@ class SimulationBase:
             "own_candidates": candidates is not None,
             "fairshare": any(score.fairshare for score in self._scores),
             "chains": order.chain,
-            "in_order": powered.pass_of(self.policy).in_order,
+            "in_order": self._pass().in_order,
             "outage_horizon": self._horizon,
             "machine_nodes": self.cluster.node_count,
             "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
         }
+        if self.workload.shares_nodes:
+            rules["promises"] = sharing.most_promises(self._sim, self.policy)
         if self.cluster.has_power:
             rules |= powered.power_rules(self.cluster, self.policy, log=self.log)
         return rules
@@ -343,7 +356,7 @@ class SimulationBase:
             )
         self.policy = policy
         self._decided = None
-        choose_pass(self._sim, powered.pass_of(policy))
+        choose_pass(self._sim, self._pass())
         if self.cluster.has_power:
             powered.change_power(self._sim, self.cluster, policy.power)
         # The new policy has its say at once, and the old one's reservations are void.

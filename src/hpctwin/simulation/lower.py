@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import LAYOUT, NEVER
+from hpctwin.engine.layout import AMOUNTS, LAYOUT, NEVER
 from hpctwin.engine.sim import records
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.errors import ConfigError, WorkloadError
@@ -121,6 +121,9 @@ def lower(
         "change": changes_of(windows),
         "promised": _shares(labels, cluster),
         "sleep": records("sleep", 0),
+        "shape": records("shape", 0),
+        "needs": np.zeros((0, AMOUNTS), np.int64),
+        "whole": np.zeros((0, AMOUNTS), np.int64),
     }
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
+from hpctwin.policies.placements import SHARED_PLACEMENTS
 from hpctwin.policies.powers import PASS_FAULTS
 
 __all__ = ["REFUSALS", "Refusal", "check_forecasts", "check_together"]
@@ -90,13 +92,50 @@ REFUSALS = (
 """In the order in which they are told."""
 
 
-def check_together(cluster: Cluster, policy: Policy) -> None:
-    """Whether a machine and a policy go together.
+SHARED = (
+    Refusal(
+        "shared nodes under a backfill that plans whole ones",
+        lambda c, p: p.backfill not in SHARED_PASSES,
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
+            f"take {', '.join(SHARED_PASSES)}"
+        ),
+    ),
+    Refusal(
+        "shared nodes under a placement of whole ones",
+        lambda c, p: p.placement.name not in SHARED_PLACEMENTS,
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and placement {p.placement.name!r} is one of whole nodes; "
+            f"take {', '.join(SHARED_PLACEMENTS)}"
+        ),
+    ),
+    Refusal(
+        "shared nodes with power states",
+        lambda c, p: c.has_power or c.cap is not None,
+        lambda c, p: (
+            f"cluster {c.name!r} says what its nodes draw; power, and its caps, are reckoned for whole "
+            "nodes only, and jobs ask for tasks: leave 'modes' and 'cap' out"
+        ),
+    ),
+    Refusal(
+        "shared nodes of unknown size",
+        lambda c, p: all(group.cores is None for group in c.nodes),
+        lambda c, p: (
+            f"jobs ask for tasks, and no node group of cluster {c.name!r} says how many cores its nodes "
+            "have; give 'cores' of each group"
+        ),
+    ),
+)
+"""Where any job asks for tasks."""
+
+
+def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether a machine, a policy and a workload go together.
 
     Raises:
         ConfigError: they do not.
     """
-    for refusal in REFUSALS:
+    for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else ())):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
 
@@ -121,12 +160,17 @@ _NO_FORECAST = (
 )
 
 
-def check_forecasts(cluster: Cluster, policy: Policy) -> None:
+def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     """Whether forecasts can be made for a machine under a policy.
 
     Raises:
         ConfigError: they cannot.
     """
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: there are no forecasts for single jobs where nodes are shared, and "
+            f"jobs of {workload.name!r} ask for tasks; simulate the whole workload"
+        )
     for refusal in _NO_FORECAST:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))

@@ -20,6 +20,7 @@ from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
+from hpctwin.simulation.sharing import placements
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
@@ -38,6 +39,8 @@ class Result:
         capacity: nodes that are up, over time: ``time_s``, ``nodes``.
         node_map: where jobs ran, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
             ``first_node``, ``count``; one row for each run of node numbers.
+        placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
+            ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
         workload, cluster: what was simulated.
         policy: the policy's name.
         engine_s: seconds spent in the engine.
@@ -55,6 +58,7 @@ class Result:
     engine_s: float
     instants: int
     energy: Energy | None = None
+    placements: pl.DataFrame | None = None
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""
@@ -114,7 +118,8 @@ def make_result(simulation: SimulationBase) -> Result:
         state=state,
         requeues=jobs["requeues"].astype(np.int64),
     )
-    node_map = _node_map(workload, sim) if len(sim["node"]) else None
+    shared = workload.shares_nodes
+    node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
     energy = None
     if cluster.has_power and node_map is not None:
         energy = accounts(simulation, table, node_map)
@@ -136,6 +141,7 @@ def make_result(simulation: SimulationBase) -> Result:
         engine_s=simulation.engine_s,
         instants=int(sim.clock.instants),
         energy=energy,
+        placements=placements(workload, sim) if shared else None,
     )
 
 

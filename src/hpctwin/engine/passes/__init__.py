@@ -53,6 +53,7 @@ class Pass:
         left: ``(j, sim) -> None``: a job goes from the queue without having started.
         reserved: ``(sim) -> None``; for passes whose reservations outlive them: takes what waiting jobs hold
             out of the plan.
+        gave_back: ``(j, sim) -> None``; of passes on shared nodes: a running job leaves its nodes.
         in_order: whether jobs start in the ordering's order only.
     """
 
@@ -66,6 +67,7 @@ class Pass:
     entered: Kernel | None = None
     left: Kernel | None = None
     reserved: Kernel | None = None
+    gave_back: Kernel | None = None
     in_order: bool = False
 
     def settings(self, values: Mapping[str, float]) -> Any:

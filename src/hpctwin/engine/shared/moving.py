@@ -1,0 +1,170 @@
+"""A job comes to shared nodes and leaves them."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.heap import heap_push
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import COMPLETED, FAILED, RUNNING, TAKE, WALLTIME, Arrays
+from hpctwin.engine.plan import plan_change, planned_end
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.room import FREED, held
+from hpctwin.engine.transitions import account, note_begun, run_insert, scaled
+
+
+@jit
+def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
+    """Tasks of a job start on a node."""
+    kind = sim.job[j].kind
+    row = sim.sharing.parts
+    sim.sharing.parts = row + 1
+    part = sim.part[row]
+    share = sim.share[node]
+    part.job = j
+    part.kind = kind
+    part.start = sim.clock.now
+    part.node = node
+    part.tasks = tasks
+    part.next = sim.state[j].first_node
+    part.before = -1
+    part.after = share.part
+    if share.part >= 0:
+        sim.part[share.part].before = row
+    share.part = row
+    sim.state[j].first_node = row
+    if share.jobs == 0:
+        sim.stock[sim.pool_of[node]].free -= 1
+    share.jobs += 1
+    sim.node[node].job = j
+    for c in range(4):
+        sim.left[node, c] -= held(kind, node, tasks, c, sim)
+
+
+@jit
+def drop_part(row: int, sim: Arrays) -> None:
+    """Tasks of a job end on a node; the row stays, as a record."""
+    part = sim.part[row]
+    node = part.node
+    share = sim.share[node]
+    if part.before >= 0:
+        sim.part[part.before].after = part.after
+    else:
+        share.part = part.after
+    if part.after >= 0:
+        sim.part[part.after].before = part.before
+    share.jobs -= 1
+    sim.node[node].job = -1 if share.part < 0 else sim.part[share.part].job
+    if share.jobs == 0:
+        sim.stock[sim.pool_of[node]].free += 1
+    for c in range(4):
+        sim.left[node, c] += held(part.kind, node, part.tasks, c, sim)
+    sim.freed[sim.sharing.freed % FREED] = node
+    sim.sharing.freed += 1
+
+
+@jit
+def duration_shared(j: int, sim: Arrays) -> int:
+    """How long a job runs on the chosen nodes if nothing ends it, ms."""
+    slowest = sim.pool_of[sim.chosen[0]]
+    for n in range(1, sim.sharing.chosen):
+        p = sim.pool_of[sim.chosen[n]]
+        if sim.pool[p].speed < sim.pool[slowest].speed:
+            slowest = p
+    pool = sim.pool[slowest]
+    if pool.speed == 1.0:
+        return sim.job[j].runtime
+    return scaled(sim.job[j].runtime, pool.top, pool.bottom)
+
+
+@jit
+def start_shared(j: int, sim: Arrays) -> None:
+    """Start a waiting job on the chosen nodes, and take it out of the plan."""
+    job = sim.job[j]
+    state = sim.state[j]
+    now = sim.clock.now
+    length = duration_shared(j, sim)
+    state.outcome = COMPLETED if job.fails == 0 else FAILED
+    if sim.rules.terminate == 1 and length > job.limit:
+        length = job.limit
+        state.outcome = WALLTIME
+    state.phase = RUNNING
+    state.start = now
+    state.end = now + length
+    state.first_node = -1
+    sim.clock.starts += 1
+    for n in range(sim.sharing.chosen):
+        add_part(j, sim.chosen[n], sim.given[n], sim)
+    for c in range(sim.asks.width):
+        sim.stock[sim.rules.pools + c].free -= sim.asks[j, c]
+    if sim.user_running.width > 0:
+        sim.user_running[sim.partition[job.kind], job.user] += 1
+    account(j, sim.shape[job.kind].charge, sim)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, now + length, j)
+    run_insert(j, now + job.expected, sim)
+    note_begun(j, sim)
+
+
+@jit
+def take_from_promises(j: int, sim: Arrays) -> None:
+    """A job that just started holds what it has also when promises begin."""
+    now = sim.clock.now
+    end = now + sim.job[j].expected
+    kind = sim.job[j].kind
+    row = sim.state[j].first_node
+    while row >= 0:
+        part = sim.part[row]
+        p = sim.share[part.node].promise
+        while p >= 0:
+            if sim.promise[p].start < end:
+                for c in range(4):
+                    sim.promise_left[p, c] -= held(kind, part.node, part.tasks, c, sim)
+            p = sim.promise[p].after
+        row = part.next
+    take_resources(j, now, TAKE, sim)
+
+
+@jit
+def take_resources(j: int, start: int, sign: int, sim: Arrays) -> None:
+    """Take a job's cluster-wide resources out of the plan, or put them back."""
+    if sim.asks.width > 0:
+        for p in range(sim.rules.pools):
+            sim.take[p] = 0
+        plan_change(j, start, start + sim.job[j].expected, sign, sim)
+
+
+def gave_back(j: int, sim: Arrays) -> None:
+    """A running job leaves its nodes."""
+    row = sim.state[j].first_node
+    while row >= 0:
+        drop_part(row, sim)
+        row = sim.part[row].next
+    sim.state[j].first_node = -1
+    account(j, -sim.shape[sim.job[j].kind].charge, sim)
+
+
+GAVE_BACK = Kernel(gave_back, types.void(int64, SIM))
+
+
+@jit
+def put_back(j: int, sim: Arrays) -> None:
+    """Add what a running job holds to what is free in ``sim.base``."""
+    row = sim.state[j].first_node
+    while row >= 0:
+        part = sim.part[row]
+        for c in range(4):
+            sim.base[part.node, c] += held(part.kind, part.node, part.tasks, c, sim)
+        row = part.next
+
+
+@jit
+def free_at(node: int, time: int, c: int, sim: Arrays) -> int:
+    """What running jobs leave free of an amount of a node at a time."""
+    amount = sim.left[node, c]
+    row = sim.share[node].part
+    while row >= 0:
+        part = sim.part[row]
+        if planned_end(part.job, sim) <= time:
+            amount += held(part.kind, node, part.tasks, c, sim)
+        row = part.after
+    return amount

@@ -1,0 +1,152 @@
+"""Conservative backfilling on shared nodes: every job is promised nodes, and never later than before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import RETURN, TAKE, Arrays, Int
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import plan_build
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.shared.moving import GAVE_BACK, start_shared, take_resources
+from hpctwin.engine.shared.pass_common import jobs_in_order
+from hpctwin.engine.shared.promises import (
+    choose_promised,
+    forget_all,
+    link,
+    reserve_shared,
+    take_off,
+)
+from hpctwin.engine.shared.room import begin_pass, is_skipped_shared
+
+__all__ = ["PASS"]
+
+
+class Held:
+    """What is kept of each job."""
+
+    start: Int  # of its reservation; -1 without
+    first: Int  # row of what it is promised
+
+
+held_by = view(Held)
+
+
+@jit
+def lose_promise(j: int, sim: Arrays) -> None:
+    """A job without promise that had one; others may move to an earlier time."""
+    if held_by(sim.kept)[j].start >= 0:
+        take_off(held_by(sim.kept)[j].first, False, sim)
+        held_by(sim.kept)[j].start = -1
+        sim.clock.came_back = 1
+
+
+@jit
+def promises_stand(sim: Arrays) -> bool:
+    """Whether all promises lie ahead; jobs that are skipped give theirs up."""
+    sound = True
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held_by(sim.kept)[j].start
+        if start >= 0:
+            if is_skipped_shared(j, sim):
+                lose_promise(j, sim)
+            elif start < sim.clock.now:
+                sound = False
+    return sound
+
+
+@jit
+def reload_promises(sim: Arrays) -> bool:
+    """Reckon anew what is left of nodes when each promise begins; False if there is too little."""
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0:
+            sim.share[sim.promise[row].node].promise = -1
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0:
+            if sim.node[sim.promise[row].node].down > 0:
+                return False
+            link(row, sim)
+            if sim.promise[row].first == 1:
+                take_resources(sim.promise[row].job, sim.promise[row].start, TAKE, sim)
+    for row in range(sim.sharing.promises):
+        if sim.promise[row].node >= 0:
+            for c in range(4):
+                if sim.promise_left[row, c] < 0:
+                    return False
+    for i in range(sim.plan_rows[0] if sim.asks.width > 0 else 0):
+        for c in range(sim.rules.pools, sim.plan_amount.width):
+            if sim.plan_amount[i, c] < 0:
+                return False
+    return True
+
+
+@jit
+def give_up(j: int, sim: Arrays) -> None:
+    """A job that this pass looks at gives its promise up."""
+    take_resources(j, held_by(sim.kept)[j].start, RETURN, sim)
+    take_off(held_by(sim.kept)[j].first, False, sim)
+    held_by(sim.kept)[j].start = -1
+
+
+@jit
+def keep_or_promise(j: int, compress: bool, sim: Arrays) -> bool:
+    """Promise a job nodes, if it is not skipped; whether it is promised any."""
+    skipped = is_skipped_shared(j, sim)
+    has = held_by(sim.kept)[j].start >= 0
+    if has and (compress or skipped):
+        give_up(j, sim)
+        if skipped:
+            sim.clock.came_back = 1
+    if skipped:
+        return False
+    if held_by(sim.kept)[j].start < 0:
+        start, first = reserve_shared(j, sim)
+        held_by(sim.kept)[j].start = start
+        held_by(sim.kept)[j].first = first
+    return True
+
+
+def shared_conservative(sim: Arrays) -> None:
+    """Each job is promised the earliest span that takes nothing from another's promise."""
+    begin_pass(sim)
+    if sim.asks.width > 0:
+        plan_build(sim)
+    if not (promises_stand(sim) and reload_promises(sim)):
+        for i in range(sim.clock.queued):
+            held_by(sim.kept)[sim.queue[i]].start = -1
+        forget_all(sim)
+        if sim.asks.width > 0:
+            plan_build(sim)
+    compress = sim.clock.came_back == 1
+    sim.clock.came_back = 0
+    for i in range(jobs_in_order(sim)):
+        j = sim.later[i]
+        if not keep_or_promise(j, compress, sim):
+            continue
+        own = held_by(sim.kept)[j]
+        if own.start == sim.clock.now:
+            own.start = -1
+            choose_promised(own.first, sim)
+            take_off(own.first, True, sim)
+            start_shared(j, sim)
+        else:
+            # No other event need come then: those it waited for may have moved to earlier times.
+            sim.clock.timer = min(sim.clock.timer, own.start)
+
+
+def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
+    """Nothing has been promised yet."""
+    kept["start"] = -1
+
+
+PASS = Pass(
+    Kernel(shared_conservative, types.void(SIM)),
+    kept=Held,
+    begin=begin,
+    left=Kernel(lose_promise, types.void(int64, SIM)),
+    gave_back=GAVE_BACK,
+)

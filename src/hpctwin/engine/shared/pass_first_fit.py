@@ -1,0 +1,27 @@
+"""First fit on shared nodes: everyone that fits starts, in order; no one is protected."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.moving import GAVE_BACK
+from hpctwin.engine.shared.pass_common import begin_anew, jobs_in_order, start_if_it_fits
+from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+
+__all__ = ["PASS"]
+
+
+def shared_first_fit(sim: Arrays) -> None:
+    """Everyone that fits starts, in order."""
+    begin_anew(sim)
+    for i in range(jobs_in_order(sim)):
+        j = sim.later[i]
+        if may_fit(j, sim) and not is_skipped_shared(j, sim):
+            start_if_it_fits(j, sim)
+
+
+PASS = Pass(Kernel(shared_first_fit, types.void(SIM)), gave_back=GAVE_BACK)

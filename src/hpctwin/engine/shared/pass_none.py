@@ -1,0 +1,33 @@
+"""No backfilling on shared nodes: jobs start in order."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes.none import block, is_blocked
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.moving import GAVE_BACK
+from hpctwin.engine.shared.pass_common import begin_anew, jobs_in_order, start_if_it_fits
+from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+
+__all__ = ["PASS"]
+
+
+def shared_none(sim: Arrays) -> None:
+    """Jobs in order; one that does not fit blocks what it asks for."""
+    begin_anew(sim)
+    for c in range(len(sim.blocked)):
+        sim.blocked[c] = 0
+    for i in range(jobs_in_order(sim)):
+        j = sim.later[i]
+        if is_skipped_shared(j, sim):
+            continue
+        starts = not is_blocked(j, sim) and may_fit(j, sim) and start_if_it_fits(j, sim)
+        if not starts and not block(j, sim):
+            return
+
+
+PASS = Pass(Kernel(shared_none, types.void(SIM)), gave_back=GAVE_BACK, in_order=True)

@@ -1,0 +1,221 @@
+"""What a node has room for: now, or over a span of time to come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import FIRST_FIT, NEVER, Arrays, Grid
+
+_COLUMNS: Any = np.arange(4)
+CORES, MEMORY, GPUS, ALONE = _COLUMNS
+
+ALL = np.int64(2**40)
+"""To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+
+FREED = 256
+"""As many as `state.FREED`."""
+
+
+@jit
+def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
+    if sim.shape[kind].exclusive == 1:
+        if left[node, ALONE] < ALL:
+            return 0
+    elif left[node, ALONE] <= 0:
+        return 0
+    for c in range(3):
+        if left[node, c] < sim.needs[kind, c]:
+            return 0
+    room = ALL
+    for c in range(3):
+        if sim.needs[kind, c] > 0:
+            room = min(room, left[node, c] // sim.needs[kind, c])
+    return room
+
+
+@jit
+def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
+    """How much of an amount so many tasks of a kind of job hold on a node."""
+    if sim.shape[kind].exclusive == 1:
+        return sim.whole[node, c]
+    return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
+
+
+@jit
+def is_up(kind: int, node: int, sim: Arrays) -> bool:
+    """Whether a node is one of those that a kind of job may use, and has not failed."""
+    return sim.eligible[kind, sim.pool_of[node]] != 0 and sim.node[node].down == 0
+
+
+@jit
+def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
+    """Mark in ``sim.take`` the pools that a kind of job may use and that are there all through a span."""
+    for p in range(sim.rules.pools):
+        sim.take[p] = sim.eligible[kind, p]
+    for m in range(len(sim.window)):
+        window = sim.window[m]
+        if window.pool < sim.rules.pools and begin < window.end and end > window.start:
+            sim.take[window.pool] = 0
+
+
+@jit
+def is_there(node: int, sim: Arrays) -> bool:
+    """Whether a node is up and in a marked pool."""
+    return sim.take[sim.pool_of[node]] != 0 and sim.node[node].down == 0
+
+
+@jit
+def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) -> None:
+    """What is least free of a node over a span, given what running jobs leave free when it begins."""
+    for c in range(4):
+        sim.least[node, c] = base[node, c]
+    p = sim.share[node].promise
+    while p >= 0:
+        promise = sim.promise[p]
+        if promise.start <= begin and begin < promise.end:
+            kind = sim.job[promise.job].kind
+            for c in range(4):
+                sim.least[node, c] -= held(kind, node, promise.tasks, c, sim)
+        p = promise.after
+    # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
+    p = sim.share[node].promise
+    while p >= 0:
+        promise = sim.promise[p]
+        if begin < promise.start and promise.start < end:
+            for c in range(4):
+                sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        p = promise.after
+
+
+@jit
+def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
+    """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.least``.
+
+    With first fit it looks no further than it must; what lies beyond is not needed to choose either.
+    """
+    kind = sim.job[j].kind
+    shape = sim.shape[kind]
+    end = begin + sim.job[j].expected
+    mark_pools(kind, begin, end, sim)
+    in_order = sim.rules.placement == FIRST_FIT
+    total = 0
+    nodes = 0
+    for node in range(len(sim.share)):
+        fits = 0
+        if is_there(node, sim):
+            if sim.share[node].promise >= 0:
+                reckon_least(node, begin, end, base, sim)
+                fits = tasks_on(kind, node, sim.least, sim)
+            else:
+                fits = tasks_on(kind, node, base, sim)
+                if not in_order:
+                    reckon_least(node, begin, end, base, sim)
+        sim.fits[node] = fits
+        if fits > 0:
+            total += min(fits, shape.most)
+            nodes += 1
+            if in_order and total >= shape.tasks and nodes >= shape.nodes:
+                return True
+    return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def fits_empty(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job would fit the nodes that are up if they were empty."""
+    shape = sim.shape[kind]
+    total = 0
+    nodes = 0
+    for node in range(len(sim.share)):
+        if is_up(kind, node, sim):
+            fits = min(tasks_on(kind, node, sim.whole, sim), shape.most)
+            if fits > 0:
+                total += fits
+                nodes += 1
+                if total >= shape.tasks and nodes >= shape.nodes:
+                    return True
+    return False
+
+
+@jit
+def may_fit(j: int, sim: Arrays) -> bool:
+    """Whether a job fits what is free now, promises and maintenance apart.
+
+    A kind of job that was found not to fit is looked at again only when nodes that got something back since
+    could hold as many tasks as were missing.
+    """
+    kind = sim.job[j].kind
+    shape = sim.shape[kind]
+    tried = sim.tried[kind]
+    freed = sim.sharing.freed
+    if tried.short > 0:
+        if tried.at == freed:
+            return False
+        if freed - tried.at <= FREED:
+            gained = 0
+            for f in range(tried.at, freed):
+                node = sim.freed[f % FREED]
+                if is_up(kind, node, sim):
+                    gained += min(tasks_on(kind, node, sim.left, sim), shape.most)
+            if gained < tried.short:
+                tried.at = freed
+                tried.short -= gained
+                return False
+    total = 0
+    nodes = 0
+    for node in range(len(sim.share)):
+        if is_up(kind, node, sim):
+            fits = min(tasks_on(kind, node, sim.left, sim), shape.most)
+            if fits > 0:
+                total += fits
+                nodes += 1
+                if total >= shape.tasks and nodes >= shape.nodes:
+                    tried.short = 0
+                    return True
+    tried.at = freed
+    tried.short = max(1, shape.tasks - total)
+    return False
+
+
+@jit
+def is_skipped_shared(j: int, sim: Arrays) -> bool:
+    """Whether the pass goes by a job: it would not fit the nodes that are up, or its user is at the limit."""
+    kind = sim.job[j].kind
+    tried = sim.tried[kind]
+    if tried.faults != sim.clock.faults:
+        tried.faults = sim.clock.faults
+        tried.held = 1 if fits_empty(kind, sim) else 0
+    if tried.held == 0:
+        return True
+    if sim.user_running.width > 0:
+        partition = sim.partition[kind]
+        limit = sim.user_limit[partition]
+        user = sim.job[j].user
+        return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
+    return False
+
+
+@jit
+def begin_pass(sim: Arrays) -> None:
+    """What was found not to fit is tried anew where nodes failed or came back."""
+    if sim.sharing.faults != sim.clock.faults:
+        sim.sharing.faults = sim.clock.faults
+        sim.sharing.freed += FREED + 1
+
+
+@jit
+def resources_fit(j: int, begin: int, sim: Arrays) -> bool:
+    """Whether each cluster-wide resource that a job asks for is free over a span, by the plan."""
+    end = begin + sim.job[j].expected
+    pools = sim.rules.pools
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0:
+            for i in range(sim.plan_rows[0]):
+                upto = sim.plan_time[i + 1] if i + 1 < sim.plan_rows[0] else NEVER
+                if upto > begin and sim.plan_time[i] < end:
+                    if sim.plan_amount[i, pools + c] < sim.asks[j, c]:
+                        return False
+    return True

@@ -1,0 +1,207 @@
+"""What the engine knows where jobs share nodes; the rules are in docs/engine.md, "Shared nodes"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.layout import AMOUNTS, RUNNING
+from hpctwin.engine.sim import Sim, records
+from hpctwin.model import MS_PER_S, PER_NODE, Cluster, Workload
+from hpctwin.model.chunks import totals_asked
+from hpctwin.policies import Policy
+from hpctwin.simulation.lower import MB_PER_GB, facts_of
+
+__all__ = ["most_promises", "placements", "shared_facts", "shared_known"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+ENOUGH = 2**40
+"""Of what is not modelled; and to be alone on a node."""
+
+# In the engine's order, and how many of its units are one of ours.
+_UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
+
+
+def shared_known(
+    known: Mapping[str, npt.NDArray[Any]], workload: Workload, cluster: Cluster
+) -> dict[str, npt.NDArray[Any]]:
+    """What the engine knows, with what tasks ask and what nodes have.
+
+    Args:
+        known: what it knows otherwise, nodes tracked.
+        workload: jobs of which some ask for tasks.
+        cluster: the machine.
+    """
+    asks, needs = _requests(workload)
+    whole = _whole(cluster)
+    kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T)
+    shape = records("shape", len(first), **{name: values[first] for name, values in asks.items()})
+    shares = _shares(workload, whole, cluster.node_count)
+    shape["charge"] = shares.max(axis=1)[first] * cluster.node_count
+    eligible = known["eligible"][known["job"]["kind"][first]]
+    job = known["job"].copy()
+    job["kind"] = kind
+    fits = _fit(shape, needs[first], whole, known["pool_of"], eligible)
+    job["rejected"] |= ~fits[kind]
+    return {
+        **known,
+        "job": job,
+        "eligible": eligible,
+        "partition": known["partition"][known["job"]["kind"][first]],
+        "shape": shape,
+        "needs": needs[first],
+        "whole": whole,
+    }
+
+
+def _requests(workload: Workload) -> tuple[dict[str, IntArray], IntArray]:
+    """What each job asks, and each of its tasks in the engine's units [jobs, 4]; rounded up."""
+    chunks = workload.chunks
+    tasks = chunks["tasks"].astype(np.int64)
+    shares = tasks > 0
+    most = chunks["tasks_per_node"].astype(np.int64)
+    tasks = np.where(shares, tasks, workload.nodes)
+    asks = {
+        "tasks": tasks,
+        "nodes": workload.nodes,
+        "most": np.where(shares, np.where(most > 0, most, tasks), 1),
+        "exclusive": np.where(shares, chunks["exclusive"].astype(np.int64), 1),
+    }
+    needs = np.ones((len(workload), AMOUNTS), np.int64)
+    for column, (name, units) in enumerate(_UNITS.items()):
+        asked = chunks[f"{name}_per_task"] * units
+        # Not more for a number that is only just not whole in binary.
+        needs[:, column] = np.where(shares, np.ceil(asked - 1e-6 * units), 0)
+    return asks, needs
+
+
+def _whole(cluster: Cluster) -> IntArray:
+    """What each node has, in the engine's units [nodes, 4]; rounded down."""
+    rows = []
+    for group in cluster.nodes:
+        row = []
+        for name, units in _UNITS.items():
+            has = getattr(group, name)
+            stated = any(getattr(other, name) is not None for other in cluster.nodes)
+            missing = 0 if stated else ENOUGH
+            row.append(missing if has is None else int(np.floor(has * units + 1e-6 * units)))
+        rows += [[*row, ENOUGH]] * group.count
+    return np.array(rows, np.int64)
+
+
+def _kinds(*columns: IntArray) -> tuple[IntArray, IntArray]:
+    """The kind of each job, by what it asks in all columns; and the first job of each kind."""
+    kind = np.zeros(len(columns[0]), np.int64)
+    first = np.zeros(1, np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        if len(values) > 1:
+            _, first, kind = np.unique(
+                kind * len(values) + place, return_index=True, return_inverse=True
+            )
+    return kind, first
+
+
+def _fit(
+    shape: npt.NDArray[Any], needs: IntArray, whole: IntArray, pool: IntArray, eligible: Any
+) -> npt.NDArray[np.bool_]:
+    """Whether each kind of job fits the whole machine, empty [kinds]."""
+    of_pool, nodes = np.unique(pool, return_index=True)[1], np.bincount(pool)
+    total, count = np.zeros(len(shape), np.int64), np.zeros(len(shape), np.int64)
+    for p, node in enumerate(of_pool):
+        room = np.full(len(shape), ENOUGH)
+        for c in range(len(_UNITS)):
+            asked = needs[:, c]
+            room = np.where(
+                asked > 0, np.minimum(room, whole[node, c] // np.maximum(asked, 1)), room
+            )
+        room = np.minimum(room, shape["most"]) * (eligible[:, p] != 0)
+        total += room * nodes[p]
+        count += (room > 0) * nodes[p]
+    fits: npt.NDArray[np.bool_] = (total >= shape["tasks"]) & (count >= shape["nodes"])
+    return fits
+
+
+def _shares(workload: Workload, whole: IntArray, nodes: int) -> FloatArray:
+    """Which share of all nodes, cores, memory and GPUs each job asks for [jobs, 4]."""
+    tasks = workload.chunks["tasks"] > 0
+    totals = totals_asked(workload.chunks, {}, workload.nodes)
+    columns = [np.where(tasks, 0.0, workload.nodes / nodes)]
+    for column, (name, units) in enumerate(_UNITS.items()):
+        there = int(whole[:, column].sum()) / units
+        columns.append(totals[name] / there if 0 < there < ENOUGH / units else np.zeros(len(tasks)))
+    return np.column_stack(columns)
+
+
+def shared_facts(
+    workload: Workload, cluster: Cluster, risk: FloatArray | None = None
+) -> npt.NDArray[Any]:
+    """As `lower.facts_of`, of jobs with tasks what these ask."""
+    fact, tasks = facts_of(workload, cluster, risk), workload.chunks["tasks"] > 0
+    totals = totals_asked(workload.chunks, {}, workload.nodes)
+    totals["memory_mb"] = totals["memory_gb"] * MB_PER_GB
+    for name in PER_NODE:
+        fact[name] = np.where(tasks, workload.chunks[f"{name}_per_task"], fact[name])
+    for name, total in (("cpu", "cores"), ("memory_mb", "memory_mb")):
+        wide = workload.resources.get(name, 0)
+        fact[name] = np.where(tasks, totals[total] + wide, fact[name])
+    shares = _shares(workload, _whole(cluster), cluster.node_count)
+    cluster_wide = [
+        workload.resources[name] / max(amount, 1)
+        for name, amount in cluster.resources.items()
+        if name in workload.resources
+    ]
+    every = np.column_stack([shares, *cluster_wide])
+    fact["dominant"], fact["load"] = every.max(axis=1), every.sum(axis=1)
+    return fact
+
+
+def most_promises(sim: Sim, policy: Policy) -> int:
+    """How many promises on nodes there are at most at a time, however many jobs wait."""
+    if policy.backfill == "conservative":
+        return ENOUGH
+    widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
+    return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
+
+
+def placements(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """Who held what of which node: a row for each node of each attempt of a job.
+
+    Args:
+        workload: the jobs.
+        sim: their simulation, on shared nodes.
+
+    Returns:
+        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
+        ``memory_gb``, ``gpus``: what was held there; null where that is not modelled.
+    """
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    state, job, start = sim["state"], part["job"].copy(), part["start"]
+    end = np.where(state["phase"][job] == RUNNING, -1, state["end"][job])
+    # What began before its job's last start was cut off by a failure.
+    lost = sim["lost"][: sim.clock.lost]
+    ends = {(j, s): e for j, s, e in lost.tolist()}
+    for row in np.flatnonzero(state["start"][job] != start):
+        end[row] = ends[int(job[row]), int(start[row])]
+    exclusive = sim["shape"]["exclusive"][part["kind"]] != 0
+    columns = {}
+    for column, (name, units) in enumerate(_UNITS.items()):
+        whole = sim["whole"][part["node"], column]
+        amount = np.where(exclusive, whole, part["tasks"] * sim["needs"][part["kind"], column])
+        known = pl.Series(amount / units)
+        columns[name] = known.set(pl.Series(exclusive & (whole == ENOUGH)), None)
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id[job],
+            "node": part["node"].astype(np.int64),
+            "start_s": start / MS_PER_S,
+            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
+            **columns,
+        }
+    ).sort("start_s", "job_id", "node", maintain_order=True)

@@ -1,0 +1,300 @@
+"""Nodes that jobs share, from the section of that name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpctwin.model import Cluster, Workload
+from tests.reference.jobs import Job
+from tests.reference.passes import Simulation, exact
+
+ENOUGH = Fraction(10**12)
+NAMES = ("cores", "memory_gb", "gpus")
+Amounts = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job asks of nodes."""
+
+    tasks: int
+    nodes: int
+    most: int
+    exclusive: bool
+    each: Amounts  # of a task
+    charge: float
+
+
+@dataclass(frozen=True)
+class Booking:
+    """Tasks of a job on a node for a time."""
+
+    job: Job
+    node: int
+    tasks: int
+    start: int
+    end: int
+
+
+def has(cluster: Cluster, group: int) -> Amounts:
+    """What an empty node of a group has."""
+    found = []
+    for name in NAMES:
+        stated = any(getattr(other, name) is not None for other in cluster.nodes)
+        amount = getattr(cluster.nodes[group], name)
+        found.append(Fraction(amount or 0) if stated else ENOUGH)
+    return tuple(found)
+
+
+def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job, Request]:
+    """What each job asks; what orderings see of it is put right."""
+    chunks = workload.chunks
+    there = [
+        sum(has(cluster, g)[c] * group.count for g, group in enumerate(cluster.nodes))
+        for c in range(3)
+    ]
+    result = {}
+    for job in jobs:
+        tasks = int(chunks["tasks"][job.row])
+        if not tasks:
+            result[job] = Request(job.width, job.width, 1, True, (Fraction(0),) * 3, job.width)
+            continue
+        each = tuple(Fraction(float(chunks[f"{name}_per_task"][job.row])) for name in NAMES)
+        shares = [
+            float(amount * tasks) / float(whole) if 0 < whole < ENOUGH else 0.0
+            for amount, whole in zip(each, there, strict=True)
+        ]
+        result[job] = Request(
+            tasks,
+            job.width,
+            int(chunks["tasks_per_node"][job.row]) or tasks,
+            bool(chunks["exclusive"][job.row]),
+            each,
+            max(shares) * cluster.node_count,
+        )
+        view = job.view
+        wide = [
+            job.needs.get(name, 0) / max(amount, 1) for name, amount in cluster.resources.items()
+        ]
+        view.dominant, view.load = max(shares + wide), sum(shares + wide)
+        view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each)
+        view.cpu, view.memory_mb = float(each[0]) * tasks, float(each[1]) * tasks * 1024
+    return result
+
+
+class Room:
+    """What a job could have of each node over a span."""
+
+    def __init__(self, request: Request, least: dict[int, Amounts]) -> None:
+        self.request = request
+        self.least = least
+        self.a = {
+            node: min((x // ask for x, ask in zip(left, request.each, strict=True) if ask), default=10**9)
+            for node, left in least.items()
+        }  # fmt: skip
+        self.f = {node: min(a, request.most) for node, a in self.a.items()}
+
+    def fits(self) -> bool:
+        nodes = sum(f > 0 for f in self.f.values())
+        return sum(self.f.values()) >= self.request.tasks and nodes >= self.request.nodes
+
+    def left(self, node: int) -> tuple[Fraction, Fraction, Fraction]:
+        cores, memory, gpus = self.least[node]
+        return gpus, cores, memory
+
+    def place(self, placement: str) -> dict[int, int]:
+        if placement == "spread":
+            return self.spread()
+        nodes = sorted(node for node in self.f if self.f[node] > 0)
+        tasks, least_nodes = self.request.tasks, self.request.nodes
+        if placement == "best_fit":
+            alone = [node for node in nodes if self.f[node] >= tasks]
+            if least_nodes == 1 and alone:
+                return {min(alone, key=self.left): tasks}
+            nodes.sort(key=lambda node: (-self.a[node], self.left(node)))
+        given: dict[int, int] = {}
+        for node in nodes:
+            if tasks:
+                given[node] = min(self.f[node], tasks - max(0, least_nodes - len(given) - 1))
+                tasks -= given[node]
+        assert not tasks
+        return given
+
+    def spread(self) -> dict[int, int]:
+        given: dict[int, int] = {}
+        for left in range(self.request.tasks, 0, -1):
+            only_new = left <= self.request.nodes - len(given)
+            open_to = [
+                node
+                for node in sorted(self.f)
+                if given.get(node, 0) < self.f[node] and not (only_new and node in given)
+            ]
+            best = max(open_to, key=lambda node: self.after(node, given.get(node, 0)))
+            given[best] = given.get(best, 0) + 1
+        return given
+
+    def after(self, node: int, tasks: int) -> tuple[Fraction, ...]:
+        cores, memory, gpus = (
+            x - tasks * ask for x, ask in zip(self.least[node], self.request.each, strict=True)
+        )
+        return gpus, cores, memory
+
+
+class SharedPlan:
+    """Who holds what of which node, now and later; with the interface of `Plan`."""
+
+    def __init__(self, simulation: SharedSimulation, running: list[Job]) -> None:
+        self.simulation = simulation
+        self.machine = simulation.machine
+        self.now = simulation.now
+        self.bookings = [
+            Booking(job, node, tasks, self.now, job.planned_end)
+            for job in running
+            for node, tasks in simulation.on[job].items()
+        ]
+        self.wide = [(job, self.now, job.planned_end) for job in running]
+
+    def times(self) -> list[int]:
+        times = {self.now} | {time for b in self.bookings for time in (b.start, b.end)}
+        times |= {time for _, start, end in self.wide for time in (start, end)}
+        times |= {time for span in self.machine.maintenance_ms for time in span}
+        return sorted(time for time in times if time >= self.now)
+
+    def left(self, job: Job, node: int, time: int) -> Amounts | None:
+        """What is free of a node for a job at a time; None if it may not be there."""
+        pool = self.simulation.pool_of[node]
+        if self.machine.outages_over[node] or self.machine.pools[pool].away(time):
+            return None
+        left = list(has(self.machine.cluster, self.machine.pools[pool].group))
+        for booking in self.bookings:
+            if booking.node != node or not booking.start <= time < booking.end:
+                continue
+            if self.simulation.asked[job].exclusive or self.simulation.asked[booking.job].exclusive:
+                return None
+            for c, amount in enumerate(self.simulation.asked[booking.job].each):
+                left[c] -= booking.tasks * amount
+        return tuple(left)
+
+    def room(self, job: Job, start: int) -> dict[int, int] | None:
+        end = start + job.expected
+        times = [start, *(time for time in self.times() if start < time < end)]
+        for name, amount in job.needs.items():
+            if any(self.free_of(name, time) < amount for time in times):
+                return None
+        least = {}
+        for pool in job.pools:
+            for node in self.machine.pools[pool].nodes:
+                lefts = [self.left(job, node, time) for time in times]
+                known = [left for left in lefts if left is not None]
+                if len(known) == len(lefts):
+                    least[node] = tuple(min(left[c] for left in known) for c in range(3))
+        room = Room(self.simulation.asked[job], least)
+        return room.place(self.simulation.placement) if room.fits() else None
+
+    def least(self, job: Job, start: int) -> dict[int, int] | None:
+        """Of whole nodes, how many may be taken of each pool; here its nodes and tasks at once."""
+        return self.room(job, start)
+
+    def free_of(self, name: str, time: int) -> int:
+        held = sum(job.needs.get(name, 0) for job, start, end in self.wide if start <= time < end)
+        return self.machine.resources[name] - held
+
+    def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, int]]:
+        for time in self.times():
+            if time >= at_least and (split := self.room(job, time)) is not None:
+                return time, split
+        raise AssertionError("a job that is neither rejected nor skipped fits an empty machine")
+
+    def take(self, job: Job, split: dict[int, int], start: int) -> None:
+        self.change(job, split, start, start + job.expected, -1)
+
+    def give(self, job: Job, split: dict[int, int], start: int) -> None:
+        self.change(job, split, start, start + job.expected, 1)
+
+    def change(self, job: Job, split: dict[int, int], start: int, end: int, sign: int) -> None:
+        if start == end:
+            return
+        bookings = [Booking(job, node, tasks, start, end) for node, tasks in split.items()]
+        if sign < 0:
+            self.bookings += bookings
+            self.wide.append((job, start, end))
+        else:
+            self.bookings = [booking for booking in self.bookings if booking not in bookings]
+            self.wide.remove((job, start, end))
+
+    def consistent(self) -> bool:
+        """Whether nobody holds more than there is, and all on nodes that are up."""
+        for time in self.times():
+            if any(self.free_of(name, time) < 0 for name in self.machine.resources):
+                return False
+            for node in range(len(self.simulation.pool_of)):
+                here = [b for b in self.bookings if b.node == node and b.start <= time < b.end]
+                if here and self.machine.outages_over[node]:
+                    return False
+                asked = [self.simulation.asked[booking.job] for booking in here]
+                if len(here) > 1 and any(one.exclusive for one in asked):
+                    return False
+                group = self.machine.pools[self.simulation.pool_of[node]].group
+                for c, there in enumerate(has(self.machine.cluster, group)):
+                    if sum(b.tasks * a.each[c] for b, a in zip(here, asked, strict=True)) > there:
+                        return False
+        return True
+
+
+class SharedSimulation(Simulation):
+    """A simulation in which jobs share nodes."""
+
+    def prepare(self, workload: Workload) -> None:
+        """What is not there where all jobs ask for whole nodes."""
+        self.asked = requests(workload, self.machine.cluster, self.jobs)
+        self.on: dict[Job, dict[int, int]] = {}  # tasks of each running job by node
+        self.pool_of = {
+            node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
+        }
+
+    def jobs_on(self, node: int) -> Iterator[Job]:
+        yield from [job for job in self.jobs if job in self.on and node in self.on[job]]
+
+    def plan(self) -> SharedPlan:  # type: ignore[override]
+        super().plan()  # expected ends
+        running = [job for job in self.jobs if job in self.on]
+        return SharedPlan(self, running)
+
+    def fits_empty(self, job: Job, *, whole: bool) -> bool:
+        least = {
+            node: has(self.machine.cluster, self.machine.pools[pool].group)
+            for pool in job.pools
+            for node in self.machine.pools[pool].nodes
+            if whole or not self.machine.outages_over[node]
+        }
+        return Room(self.asked[job], least).fits()
+
+    def rejected(self, job: Job) -> bool:
+        return super().rejected(job) or not self.fits_empty(job, whole=True)
+
+    def skipped(self, job: Job) -> bool:
+        return not self.fits_empty(job, whole=False) or super().skipped(job)
+
+    def split_now(self, job: Job, least: dict[int, int]) -> dict[int, int]:
+        return least
+
+    def begin(self, job: Job, split: dict[int, int]) -> None:
+        self.on[job] = dict(split)
+        super().begin(job, {})
+        job.nodes = sorted(split)
+
+    def speed_of(self, job: Job) -> Fraction:
+        nodes = self.machine.cluster.nodes
+        return min(
+            exact(nodes[self.machine.pools[self.pool_of[node]].group].speed)
+            for node in self.on[job]
+        )
+
+    def charge(self, job: Job) -> float:
+        return self.asked[job].charge
+
+    def vacate(self, job: Job) -> None:
+        super().vacate(job)
+        del self.on[job]
