@@ -37,6 +37,7 @@ for name, target, summary in (
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
     ("when", "when:when_command", "Say when a job will start, and why not now."),
     ("serve", "serve:serve_command", "Serve the live twin's web page: dashboard, REST, metrics."),
+    ("mcp", "serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "rms:rms_app", "Look at the resource manager; hooks and submit rules."),
     ("experiments", "experiments:experiments_app", "Repeat the experiments of published papers."),
     ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),

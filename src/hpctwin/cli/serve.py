@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-__all__ = ["serve_command"]
+__all__ = ["mcp_command", "serve_command"]
 
 Flag = Parameter(negative=())
 
@@ -71,6 +71,33 @@ def serve_command(
             address += f"#token={access.tokens[0].secret.decode()}"
         print(address, flush=True)
         serve(source, listening, access, listens, kill_switch)
+    return 0
+
+
+def mcp_command(
+    *,
+    config: Annotated[
+        Path | None, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")
+    ] = None,
+    journal: Path | None = None,
+) -> int:
+    """Serve read-only tools for an assistant on standard input and output (Model Context Protocol).
+
+    Args:
+        config: the twin's YAML file.
+        journal: a journal, instead of the one named in the YAML file.
+    """
+    try:
+        import mcp  # noqa: F401
+    except ImportError as error:
+        from hpctwin.errors import ConfigError
+
+        raise ConfigError("mcp is not installed: pip install 'hpctwin[mcp]'") from error
+    from hpctwin.web.assistant import assistant
+    from hpctwin.web.source import Source
+
+    where, _ = _twin(config, journal)
+    assistant(Source(where)).run("stdio")
     return 0
 
 

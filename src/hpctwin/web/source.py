@@ -207,6 +207,11 @@ class Source:
         """Jobs that wait, by forecast start, then those that run; JSON."""
         return self._kept("jobs", lambda stands: _JOBS.dump_json(_job_views(stands)))
 
+    def job_views(self) -> list[JobView]:
+        """The same, not as JSON."""
+        with self.looking() as stands:
+            return _job_views(stands)
+
     def nodes(self) -> bytes:
         """All nodes; JSON."""
         return self._kept("nodes", lambda stands: _NODES.dump_json(_node_views(stands)))
