@@ -336,4 +336,13 @@ def test_lines_in_order_are_never_read_one_by_one(
 
 
 def test_the_room_names_its_formats() -> None:
-    assert formats.FORMATS == ("batsim", "csv", "parquet", "spars", "swf", "wfcommons")
+    assert formats.FORMATS == (
+        "batsim",
+        "csv",
+        "parquet",
+        "pbs",
+        "sacct",
+        "spars",
+        "swf",
+        "wfcommons",
+    )

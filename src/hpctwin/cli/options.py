@@ -32,7 +32,7 @@ class TraceOptions:
     """How the trace is read."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """swf, spars, batsim, wfcommons, csv or parquet; read off the file's name if left out."""
+    """swf, spars, batsim, wfcommons, csv, parquet, sacct or pbs; read off the file if left out."""
     skip_invalid: Annotated[bool, Parameter(group="Trace", negative=())] = False
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
@@ -45,6 +45,8 @@ class TraceOptions:
         "none"
     )
     """SWF field that names the partition."""
+    timezone: Annotated[str | None, Parameter(group="Trace")] = None
+    """Where accounting wrote its times, such as Europe/Berlin; UTC if left out."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
@@ -68,7 +70,13 @@ class TraceOptions:
             procs_per_node=self.procs_per_node,
             partition_field=self.partition_field,
         )
-        return read_workload(path, format=self.format, rules=rules, skip_invalid=self.skip_invalid)
+        return read_workload(
+            path,
+            format=self.format,
+            rules=rules,
+            skip_invalid=self.skip_invalid,
+            timezone=self.timezone,
+        )
 
 
 @Parameter(name="*")

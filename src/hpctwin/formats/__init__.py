@@ -1,6 +1,6 @@
-"""Reading and writing workloads: SWF, SPARS, Batsim and WfCommons JSON, CSV, Parquet.
+"""Reading and writing workloads: SWF, SPARS, Batsim, WfCommons, CSV, Parquet; accounting of Slurm and PBS.
 
-Formats go by the file's name; ``.gz`` may follow any but ``.parquet``.
+Formats go by the file's name; ``.gz`` may follow any but ``.parquet``. Accounting is told by its content.
 
 =========  =====================  =================================================================
 format     file names             what it is
@@ -11,6 +11,8 @@ batsim     ``.json``              workload of the simulator Batsim; told apart b
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``               our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
+sacct      any                    what Slurm's ``sacct -P``, ``-p`` or ``--json`` writes; read only
+pbs        any                    accounting log of PBS; read only
 =========  =====================  =================================================================
 
 SWF has room for most of what a workload holds, CSV and Parquet for all its jobs (but not for
@@ -23,15 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpctwin.errors import TraceError, UnknownNameError, WorkloadError
-from hpctwin.formats._files import STANDARD_INPUT, read_bytes, read_json
+from hpctwin.formats._files import STANDARD_INPUT, first_bytes, read_bytes, read_json
 from hpctwin.formats.swf_rules import SwfRules
 
 if TYPE_CHECKING:
     from hpctwin.model import Workload
 
-__all__ = ["FORMATS", "SwfRules", "read_workload", "write_workload"]
+__all__ = ["FORMATS", "SwfRules", "accounting_of", "read_workload", "write_workload"]
 
-FORMATS = ("batsim", "csv", "parquet", "spars", "swf", "wfcommons")
+FORMATS = ("batsim", "csv", "parquet", "pbs", "sacct", "spars", "swf", "wfcommons")
 """The names of the formats."""
 
 _SUFFIXES = {
@@ -50,6 +52,7 @@ def read_workload(
     rules: SwfRules | None = None,
     skip_invalid: bool = False,
     flops_per_s: float = 1e9,
+    timezone: str | None = None,
 ) -> Workload:
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
 
@@ -60,6 +63,7 @@ def read_workload(
         rules: for SWF: what to do where the log leaves something open.
         skip_invalid: leave malformed records out and list them in the notes.
         flops_per_s: for Batsim: speed of a node, where profiles give flops.
+        timezone: for sacct: where its times were written, such as ``Europe/Berlin``; UTC if left out.
 
     Raises:
         TraceError: the file cannot be read as what it claims to be; the message says what was
@@ -76,16 +80,28 @@ def read_workload(
         from hpctwin.formats.swf import read_swf
 
         return read_swf(path, rules, skip_invalid=skip_invalid)
+    if kind == "sacct":
+        from hpctwin.formats.sacct import read_sacct
+
+        return read_sacct(path, skip_invalid=skip_invalid, timezone=timezone)
+    if kind == "pbs":
+        from hpctwin.formats.pbs_accounting import read_pbs_accounting
+
+        return read_pbs_accounting(path, skip_invalid=skip_invalid)
     if kind in ("csv", "parquet"):
         from hpctwin.formats import tables
 
         read_table = tables.read_csv if kind == "csv" else tables.read_parquet
         return read_table(path, skip_invalid=skip_invalid)
     from hpctwin.formats.batsim import is_batsim, read_batsim_document
+    from hpctwin.formats.sacct import read_sacct
+    from hpctwin.formats.sacct_json import is_sacct_document
     from hpctwin.formats.spars import is_spars, read_spars_document
     from hpctwin.formats.wfcommons import is_wfcommons, read_wfcommons_document
 
     document = read_json(path)
+    if kind == "json" and is_sacct_document(document):
+        return read_sacct(path, timezone=timezone)
     if kind == "json":
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "wfcommons" if is_wfcommons(document) else kind
@@ -118,9 +134,9 @@ def write_workload(
     """
     path = Path(path)
     kind = _format_of(path, format)
-    if kind == "wfcommons":
+    if kind in ("pbs", "sacct", "wfcommons"):
         raise WorkloadError(
-            "wfcommons is read only; write csv or parquet, which hold dependencies too"
+            f"{kind} is read only; write csv or parquet, which hold dependencies too"
         )
     if kind == "swf":
         from hpctwin.formats.swf_write import write_swf
@@ -144,6 +160,8 @@ def _format_of_content(content: bytes) -> str:
     """What content is, if it is a workload: our Parquet, some JSON, CSV with a header, else SWF."""
     if content.startswith(b"PAR1"):
         return "parquet"
+    if kind := accounting_of(content):
+        return kind
     start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start.startswith((b"{", b"[")):
         return "json"
@@ -156,11 +174,24 @@ def _format_of(path: Path, name: str | None) -> str:
             raise UnknownNameError("format", name, FORMATS)
         return name
     lower = path.name.lower().removesuffix(".gz")
-    for suffix, kind in _SUFFIXES.items():
-        if lower.endswith(suffix):
-            return kind
+    told = next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
+    if told in ("parquet", "json"):
+        return told
+    kind = accounting_of(first_bytes(path)) or told
+    if kind is not None:
+        return kind
     raise TraceError(
         path,
-        f"the name does not tell the format; expected one of {', '.join(_SUFFIXES)} (.gz may "
-        f"follow), or give the format: {', '.join(FORMATS)}",
+        f"neither the name nor the content tells the format; expected one of {', '.join(_SUFFIXES)} "
+        f"(.gz may follow), or give the format: {', '.join(FORMATS)}",
     )
+
+
+def accounting_of(content: bytes) -> str | None:
+    """``sacct`` or ``pbs`` if a file that begins like this is such accounting, else None."""
+    from hpctwin.formats.pbs_accounting import is_pbs_accounting
+    from hpctwin.formats.sacct import is_sacct
+
+    if is_pbs_accounting(content):
+        return "pbs"
+    return "sacct" if is_sacct(content) else None

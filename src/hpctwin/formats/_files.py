@@ -11,12 +11,15 @@ import sys
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn, cast
 
 from hpctwin.errors import TraceError
 from hpctwin.model.files import cause, write_atomically
 
-__all__ = ["STANDARD_INPUT", "decode", "read_bytes", "read_json", "stem", "write_bytes"]
+__all__ = [
+    "STANDARD_INPUT", "decode", "first_bytes", "open_binary", "read_bytes", "read_json", "stem",
+    "write_bytes",
+]  # fmt: skip
 
 STANDARD_INPUT = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -42,6 +45,24 @@ def read_bytes(path: Path) -> bytes:
     if not content.strip():
         raise TraceError(path, "the file is empty")
     return content
+
+
+def first_bytes(path: Path, size: int = 1 << 16) -> bytes:
+    """What a file begins with, decompressed; nothing if it cannot be read, which its reader will say."""
+    try:
+        with open_binary(path) as file:
+            return file.read(size)
+    except (OSError, ValueError, EOFError, zlib.error):
+        return b""
+
+
+def open_binary(path: Path) -> BinaryIO:
+    """A file for reading, decompressed if it begins as gzip does; a standard input is read whole."""
+    if path == STANDARD_INPUT:
+        return io.BytesIO(read_bytes(path))
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path)) if packed else path.open("rb")
 
 
 @cache

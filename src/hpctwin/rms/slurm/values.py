@@ -7,22 +7,9 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
+from hpctwin.formats.slurm_values import number
+
 __all__ = ["moment", "number", "whole", "words"]
-
-
-def number(value: Any) -> float | None:
-    """A number of any version: plain, text, or ``{set, infinite, number}``; None where not set."""
-    if isinstance(value, dict):
-        if value.get("infinite") is True:
-            return math.inf
-        return number(value.get("number")) if value.get("set", True) else None
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}(\.\d+)?", value):
-        return float(value)
-    return None
 
 
 def whole(value: Any) -> int:

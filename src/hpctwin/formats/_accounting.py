@@ -1,0 +1,298 @@
+"""From what a resource manager or a table recorded of jobs to a workload in our own columns.
+
+Readers of accounting (Slurm's `sacct`, PBS's logs, any CSV) bring their records into one form, `RECORD`;
+what becomes of them is decided here, once: duplicates, heterogeneous jobs, states, what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from hpctwin.model import ReadNotes, Workload
+
+__all__ = ["LABELS", "RECORD", "Tally", "empty_records", "jobs_of", "workload_of"]
+
+LABELS = ("user", "account", "partition", "qos")
+
+RECORD: dict[str, pl.DataType] = {
+    "job_id": pl.String(),
+    "submit": pl.Float64(),
+    "start": pl.Float64(),
+    "end": pl.Float64(),
+    "runtime": pl.Float64(),
+    "suspended": pl.Float64(),
+    "walltime": pl.Float64(),
+    "nodes": pl.Float64(),
+    "cores": pl.Float64(),
+    "gpus": pl.Float64(),
+    "memory_gb": pl.Float64(),
+    "priority": pl.Float64(),
+    "state": pl.Categorical(),
+    **{name: pl.Categorical() for name in LABELS},
+    "recorded_nodes": pl.String(),
+}
+"""A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
+where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once."""
+
+STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
+"""What became of a job's run, in one word for all managers."""
+
+_EXAMPLES = 1000
+_LONGEST_S = 1e12
+
+
+@dataclass
+class Tally:
+    """Counts what is taken, changed and left out, so that nothing is dropped in silence.
+
+    Args:
+        counts: how often, by a sentence that says what was done.
+        skipped: a message for each malformed record, up to a thousand.
+        remarks: what is to be said once.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, what: str, count: int = 1) -> None:
+        """Count what happened; zero is not told."""
+        if count:
+            self.counts[what] = self.counts.get(what, 0) + int(count)
+
+    def skip(self, message: str) -> None:
+        """Keep what is to be said of a malformed record."""
+        if len(self.skipped) < _EXAMPLES:
+            self.skipped.append(message)
+
+    def drop(self, frame: pl.DataFrame, which: pl.Expr, why: str) -> pl.DataFrame:
+        """The frame without some rows, which are counted."""
+        kept = frame.filter(~which.fill_null(False))
+        self.add(why, len(frame) - len(kept))
+        return kept
+
+    def notes(self) -> ReadNotes:
+        """As a workload carries them."""
+        return ReadNotes(dict(self.counts), tuple(self.skipped), tuple(self.remarks))
+
+
+def empty_records() -> pl.DataFrame:
+    """No records, with all fields."""
+    return pl.DataFrame(schema=RECORD)
+
+
+def jobs_of(records: Iterable[pl.DataFrame], tally: Tally) -> pl.DataFrame:
+    """Jobs in our own columns (`hpctwin.model.frame`), times in seconds since the epoch.
+
+    Args:
+        records: frames with the fields of `RECORD`; fields that are not there are unknown.
+        tally: told of all that is changed or left out.
+    """
+    frames = [_complete(frame) for frame in records]
+    frame = pl.concat(frames) if frames else empty_records()
+    frame = tally.drop(
+        frame, pl.col("submit").is_null(), "record left out: its submit time is unknown"
+    )
+    frame = _once(frame, tally)
+    frame = _heterogeneous(frame, tally)
+    frame = _that_ran(frame, tally)
+    frame = _named(frame, tally)
+    frame = _walltimes(frame, tally)
+    return _in_our_columns(frame, tally)
+
+
+def workload_of(jobs: pl.DataFrame, name: str, tally: Tally) -> Workload:
+    """A workload of `jobs_of`; its time zero is the first submission."""
+    first = jobs["submit_s"].min() if len(jobs) else None
+    zero = float(first) if isinstance(first, int | float) else 0.0
+    times = [one for one in ("submit_s", "recorded_start_s") if one in jobs.columns]
+    frame = jobs.with_columns(pl.col(times) - zero)
+    # Before a calendar is known, numbers are taken as counted from the file's own time zero.
+    known = zero if zero > _EARLIEST_EPOCH else None
+    return Workload.from_frame(frame, name=name, start_epoch_s=known, notes=tally.notes())
+
+
+_EARLIEST_EPOCH = 86400.0 * 365 * 10
+
+
+def _complete(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(
+        (pl.col(name).cast(dtype) if name in frame.columns else pl.lit(None, dtype)).alias(name)
+        for name, dtype in RECORD.items()
+    )
+
+
+def _once(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Each run of a job once: dumps overlap, and a later one knows what became of it."""
+    repeated = pl.struct("job_id", "submit").is_duplicated()
+    twice = frame.filter(repeated)
+    if not len(twice):
+        return frame
+    known = pl.col("state").cast(pl.String).replace_strict({"waiting": 0, "running": 1}, default=2)
+    best = (
+        twice.with_columns(_known=known)
+        .sort("_known", "end", nulls_last=False, maintain_order=True)
+        .unique(["job_id", "submit"], keep="last", maintain_order=True)
+        .drop("_known")
+    )
+    tally.add(
+        "record left out: another tells more of the same job and submission", len(twice) - len(best)
+    )
+    return pl.concat([frame.filter(~repeated), best])
+
+
+def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Parts of a heterogeneous job, ``12+0`` and ``12+1``, as one job: they start together."""
+    is_part = pl.col("job_id").str.contains("+", literal=True).fill_null(False)
+    parts = frame.filter(is_part)
+    if not len(parts):
+        return frame
+    number = pl.col("job_id").str.extract(r"\+(\d+)").cast(pl.Int64)
+    whole = (
+        parts.with_columns(_number=number, job_id=pl.col("job_id").str.replace(r"\+\d+", ""))
+        .sort("_number")
+        .group_by("job_id", "submit", maintain_order=True)
+        .agg(
+            pl.col("start", "end", "runtime", "suspended", "walltime").max(),
+            # A sum of nothing known is not known.
+            *(
+                pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+                for name in ("nodes", "cores", "gpus", "memory_gb")
+            ),
+            pl.col("priority", "state", *LABELS).first(),
+            pl.when(pl.col("recorded_nodes").count() > 0)
+            .then(pl.col("recorded_nodes").str.join(","))
+            .alias("recorded_nodes"),
+        )
+        .select(list(RECORD))
+    )
+    tally.add("heterogeneous job, its parts taken as one job of all their nodes", len(whole))
+    return pl.concat([frame.filter(~is_part), whole])
+
+
+def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Those of which it is known how long they ran."""
+    state = pl.col("state").cast(pl.String)
+    frame = tally.drop(
+        frame, state == "waiting", "record left out: the job had not started when it was recorded"
+    )
+    never = (state == "cancelled") & (
+        pl.col("start").is_null() | (pl.col("runtime").fill_null(0) <= 0)
+    )
+    frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
+    span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
+    frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
+    limit = pl.max_horizontal("walltime", "runtime")
+    running = state == "running"
+    tally.add(
+        "job that still ran when it was recorded, taken to run to its limit",
+        _count(frame, running & limit.is_not_null()),
+    )
+    frame = frame.with_columns(runtime=pl.when(running).then(limit).otherwise("runtime"))
+    frame = tally.drop(
+        frame, pl.col("runtime").is_null(), "record left out: how long the job ran is unknown"
+    )
+    frame = tally.drop(
+        frame, pl.col("runtime") < 0, "record left out: the job ended before it began"
+    )
+    too_long = (pl.col("runtime") > _LONGEST_S) | ~pl.col("submit").is_between(0, _LONGEST_S)
+    frame = tally.drop(frame, too_long, "record left out: a time in it cannot be right")
+    frame = tally.drop(
+        frame,
+        pl.col("start") < pl.col("submit") - 1,
+        "record left out: the job started before it was submitted",
+    )
+    tally.add(
+        "job that was suspended for a while, taken to have run without the pause",
+        _count(frame, pl.col("suspended") > 0),
+    )
+    for word, what in (
+        ("requeued", "run of a job that was requeued or preempted, taken as a job of its own"),
+        ("node failure", "job ended by the failure of a node, taken to have run so long as it did"),
+    ):
+        tally.add(what, _count(frame, state == word))
+    return frame
+
+
+def _named(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Ids that are distinct: the second run of job 12 is 12r2."""
+    frame = frame.sort("submit", maintain_order=True)
+    missing = _count(frame, pl.col("job_id").is_null())
+    if missing:
+        tally.add("job without an id, given one", missing)
+        rows = pl.int_range(1, pl.len() + 1).cast(pl.String)
+        frame = frame.with_columns(pl.col("job_id").fill_null("row" + rows))
+    run = pl.int_range(1, pl.len() + 1).over("job_id")
+    again = frame.select(run.alias("run"))["run"]
+    repeats = int((again > 1).sum())
+    if not repeats:
+        return frame
+    tally.add("further run of a job under an id that was there before, named as in 12r2", repeats)
+    named = pl.col("job_id") + "r" + pl.col("_run").cast(pl.String)
+    return (
+        frame.with_columns(_run=again)
+        .with_columns(job_id=pl.when(pl.col("_run") > 1).then(named).otherwise("job_id"))
+        .drop("_run")
+    )
+
+
+def _walltimes(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """Each job with a limit: its own, else its run time."""
+    known = _count(frame, pl.col("walltime") > 0)
+    if not known and len(frame):
+        tally.remarks.append(
+            "no walltime is known: every job gets its run time, so that the scheduler knows exactly how "
+            "long each runs"
+        )
+    elif known < len(frame):
+        tally.add("job without walltime, given its run time", len(frame) - known)
+    instead = pl.max_horizontal(pl.col("runtime"), pl.lit(0.001))
+    limit = pl.when(pl.col("walltime") > 0).then("walltime").otherwise(instead)
+    return frame.with_columns(walltime=limit)
+
+
+def _in_our_columns(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    sized = pl.col("nodes") >= 1
+    tally.add(
+        "job of which the number of nodes is unknown, given one",
+        _count(frame, ~sized.fill_null(False)),
+    )
+    nodes = pl.when(sized).then(pl.col("nodes").ceil()).otherwise(1.0)
+    frame = frame.with_columns(nodes=nodes)
+    whole = frame["job_id"].cast(pl.Int64, strict=False)
+    if whole.null_count() == 0 and (whole.cast(pl.String) == frame["job_id"]).all():
+        frame = frame.with_columns(whole.alias("job_id"))
+    failed = pl.col("state").cast(pl.String) == "failed"
+    columns = [
+        pl.col("job_id"),
+        pl.col("submit").alias("submit_s"),
+        pl.col("runtime").alias("runtime_s"),
+        pl.col("walltime").alias("walltime_s"),
+        pl.col("nodes").cast(pl.Int64),
+        *(pl.col(name) for name in (*LABELS, "priority") if frame[name].count()),
+        *(
+            _per_node(name).fill_null(0).alias(f"{name}_per_node")
+            for name in ("cores", "gpus", "memory_gb")
+            if (frame[name] > 0).any()
+        ),
+    ]
+    if frame["start"].count():
+        columns.append(pl.col("start").alias("recorded_start_s"))
+    if _count(frame, failed):
+        columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))
+    if frame["recorded_nodes"].count():
+        columns.append(pl.col("recorded_nodes"))
+    return frame.select(columns)
+
+
+def _per_node(name: str) -> pl.Expr:
+    """The share of each node; cores and GPUs are whole where the job's are."""
+    share = pl.col(name) / pl.col("nodes")
+    return share if name == "memory_gb" else pl.when(share > 1).then(share.ceil()).otherwise(share)
+
+
+def _count(frame: pl.DataFrame, which: pl.Expr) -> int:
+    return int(frame.select(which.fill_null(False).sum()).item()) if len(frame) else 0

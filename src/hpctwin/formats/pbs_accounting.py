@@ -1,0 +1,183 @@
+"""PBS's accounting logs, one file a day: records ``date;type;id;key=value …``.
+
+A job's run is told by its ``E`` (ended) or ``R`` (rerun) record; ``S`` without either still runs, ``Q``
+without a start waits or was deleted (``D``, ``A``). A run after a rerun counts as submitted when the one
+before it ended.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide, "Accounting"; logs of OpenPBS 23.06.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from hpctwin.errors import TraceError
+from hpctwin.formats._accounting import Tally, empty_records, jobs_of, workload_of
+from hpctwin.formats._delimited import lines_in
+from hpctwin.formats._fields import duration_s, gigabytes
+from hpctwin.formats._files import stem
+from hpctwin.model import Workload
+
+__all__ = ["is_pbs_accounting", "pbs_jobs", "read_pbs_accounting"]
+
+_LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
+_OF_JOBS = ("Q", "S", "E", "R", "D", "A")
+_UNKNOWN = ("", "0")
+_DEFAULT_PROJECT = "_pbs_project_default"
+
+
+def is_pbs_accounting(head: bytes) -> bool:
+    """Whether a file that begins like this is an accounting log of PBS."""
+    return re.match(rb"\s*\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z];", head) is not None
+
+
+def read_pbs_accounting(path: str | Path, *, skip_invalid: bool = False) -> Workload:
+    """Read an accounting log, compressed or not. Its times are in seconds since the epoch, whatever the zone.
+
+    Args:
+        path: the log.
+        skip_invalid: leave out lines that cannot be read, and count them.
+
+    Raises:
+        TraceError: the file cannot be read, or a line of it.
+    """
+    path = Path(path)
+    tally = Tally()
+    return workload_of(pbs_jobs([path], tally, skip_invalid=skip_invalid), stem(path), tally)
+
+
+def pbs_jobs(paths: Sequence[Path], tally: Tally, *, skip_invalid: bool = True) -> pl.DataFrame:
+    """Jobs of one or more logs, in any order, in our own columns.
+
+    Args:
+        paths: the logs.
+        tally: told of all that is changed or left out.
+        skip_invalid: see `read_pbs_accounting`.
+
+    Raises:
+        TraceError: see `read_pbs_accounting`.
+    """
+    frames = []
+    for path in paths:
+        number = 0
+        for block in lines_in(path):
+            lines = pl.Series("line", block.decode("utf-8", "replace").splitlines(), pl.String)
+            frames.append(_events(path, lines, number, tally, strict=not skip_invalid))
+            number += len(lines)
+        tally.add("line read", number)
+    events = pl.concat(frames) if frames else pl.DataFrame()
+    return jobs_of([_runs(events, tally)] if len(events) else [empty_records()], tally)
+
+
+def _events(
+    path: Path, lines: pl.Series, before: int, tally: Tally, *, strict: bool
+) -> pl.DataFrame:
+    """What each line says of a job."""
+    frame = lines.to_frame().with_row_index("number", offset=before + 1)
+    frame = frame.filter(pl.col("line").str.len_chars() > 0).with_columns(
+        kind=pl.col("line").str.extract(_LINE, 1),
+        job_id=pl.col("line").str.extract(_LINE, 2),
+        about=pl.col("line").str.extract(_LINE, 3),
+    )
+    wrong = frame.filter(pl.col("kind").is_null())
+    for number, line in wrong.select("number", "line").iter_rows():
+        reason = f"found {line[:50]!r}, expected date;type;id;key=value …"
+        error = TraceError(path, reason, line=number)
+        if strict:
+            raise error
+        tally.add("line left out: it is no record, as one that is cut off")
+        tally.skip(str(error))
+    frame = frame.filter(pl.col("kind").is_not_null())
+    other = ~pl.col("kind").is_in(_OF_JOBS)
+    frame = tally.drop(
+        frame, other, "record of no job: licences, reservations, alterations, the server"
+    )
+    parent = pl.col("job_id").str.contains("[]", literal=True)
+    frame = tally.drop(frame, parent, "record of an array as a whole; its subjobs are the jobs")
+    return frame.select("kind", *_values())
+
+
+def _values() -> list[pl.Expr]:
+    def value(key: str) -> pl.Expr:
+        return pl.col("about").str.extract(rf'(?:^| ){re.escape(key)}="?([^ "]+)')
+
+    def moment(key: str) -> pl.Expr:
+        text = value(key)
+        return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
+
+    project = value("project")
+    vnodes = (
+        value("exec_vnode")
+        .str.extract_all(r"[(+][^():+]+")
+        .list.eval(pl.element().str.slice(1))
+        .list.unique(maintain_order=True)
+    )
+    return [
+        pl.col("job_id").str.replace(r"\..*$", ""),
+        pl.coalesce(moment("qtime"), moment("ctime")).alias("submit"),
+        moment("start").alias("start"),
+        moment("end").alias("end"),
+        value("Resource_List.walltime").map_batches(duration_s, pl.Float64).alias("walltime"),
+        vnodes.list.len().cast(pl.Float64).alias("used"),
+        value("Resource_List.nodect").cast(pl.Float64, strict=False).alias("chunks"),
+        value("Resource_List.ncpus").cast(pl.Float64, strict=False).alias("cores"),
+        value("Resource_List.ngpus").cast(pl.Float64, strict=False).alias("gpus"),
+        value("Resource_List.mem").map_batches(_bytes, pl.Float64).alias("memory_gb"),
+        value("user").alias("user"),
+        pl.coalesce(
+            value("account"), pl.when(project != _DEFAULT_PROJECT).then(project)
+        ).alias("account"),
+        value("queue").alias("partition"),
+        value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
+        vnodes.list.join(",").alias("recorded_nodes"),
+    ]  # fmt: skip
+
+
+def _bytes(said: pl.Series) -> pl.Series:
+    return gigabytes(said, "")
+
+
+def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """A record for each run of a job, and for each job that has none."""
+    ended = events.filter(pl.col("kind").is_in(["E", "R"])).unique(
+        ["job_id", "start"], keep="last", maintain_order=True
+    )
+    nowhere = pl.col("start").is_null()
+    gone = events.filter(pl.col("kind").is_in(["D", "A"]))["job_id"].unique()
+    still = (
+        events.filter(pl.col("kind") == "S")
+        .unique(["job_id", "start"], keep="last", maintain_order=True)
+        .join(ended, on=["job_id", "start"], how="anti", nulls_equal=True)
+    )
+    begun = pl.concat([ended["job_id"], still["job_id"]]).unique()
+    queued = events.filter((pl.col("kind") == "Q") & ~pl.col("job_id").is_in(begun.implode()))
+    queued = queued.unique("job_id", keep="last", maintain_order=True)
+    deleted = pl.col("job_id").is_in(gone.implode())
+    state = (
+        pl.when(pl.col("kind") == "R").then(pl.lit("requeued"))
+        .when((pl.col("kind") == "E") & nowhere).then(pl.lit("cancelled"))
+        .when((pl.col("kind") == "E") & pl.col("exit").is_between(1, 255)).then(pl.lit("failed"))
+        .when(pl.col("kind") == "E").then(pl.lit("completed"))
+        .when((pl.col("kind") == "Q") & deleted).then(pl.lit("cancelled"))
+        .when(pl.col("kind") == "Q").then(pl.lit("waiting"))
+        .otherwise(pl.lit("running"))
+    )  # fmt: skip
+    runs = (
+        pl.concat([ended, still, queued]).with_columns(state=state).sort("start", nulls_last=True)
+    )
+    earlier = pl.col("end").shift(1).over("job_id", "submit")
+    tally.add(
+        "run after a rerun, taken as submitted when the one before ended",
+        runs.select(earlier.count()).item(),
+    )
+    unknown = runs.select(((pl.col("used").fill_null(0) < 1) & ~nowhere).sum()).item()
+    tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
+    nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
+    return runs.with_columns(submit=pl.coalesce(earlier, "submit"), nodes=nodes).drop(
+        "kind", "used", "chunks", "exit"
+    )

@@ -1,0 +1,54 @@
+"""What PBS's accounting logs say of jobs."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from hpctwin.errors import TraceError
+from hpctwin.formats import read_workload
+from hpctwin.formats._accounting import Tally
+from hpctwin.formats.pbs_accounting import pbs_jobs
+
+LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
+
+
+def test_a_real_log_tells_each_run_of_each_job():
+    jobs = {row["job_id"]: row for row in read_workload(LOG).to_frame().iter_rows(named=True)}
+    assert set(jobs) >= {"1958", "1960[1]", "1960[3]", "1964", "1964r2", "1966", "1967"}
+    assert (
+        not {"1959", "1960[]", "1962", "1965"} & jobs.keys()
+    )  # an array as a whole; deleted before they started
+    assert jobs["1958"]["nodes"] == 8  # vnodes of one core, for two chunks of four
+    assert jobs["1958"]["walltime_s"] == 60
+    assert jobs["1958"]["memory_gb_per_node"] == pytest.approx(200 / 1024 / 8)
+    assert jobs["1966"]["fails"] == 1
+    assert jobs["1967"]["runtime_s"] > jobs["1967"]["walltime_s"] == 5
+
+
+def test_a_run_after_a_rerun_was_submitted_when_the_one_before_ended():
+    jobs = {row["job_id"]: row for row in read_workload(LOG).to_frame().iter_rows(named=True)}
+    first, second = jobs["1964"], jobs["1964r2"]
+    assert second["submit_s"] == first["recorded_start_s"] + first["runtime_s"]
+
+
+def test_logs_of_several_days_in_any_order_compressed_or_not_give_the_same_jobs(tmp_path):
+    lines = LOG.read_text().splitlines(keepends=True)
+    half = len(lines) // 2
+    (tmp_path / "1").write_text("".join(lines[:half]))
+    (tmp_path / "2.gz").write_bytes(gzip.compress("".join(lines[half:]).encode()))
+    whole = pbs_jobs([LOG], Tally()).sort("job_id")
+    for names in (["1", "2.gz"], ["2.gz", "1"]):
+        jobs = pbs_jobs([tmp_path / name for name in names], Tally()).sort("job_id")
+        assert jobs.equals(whole)
+
+
+def test_a_cut_line_is_an_error_with_its_number_or_counted(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(LOG.read_text() + "11/22/2026 03:28:06;E")
+    number = path.read_text().count("\n") + 1
+    with pytest.raises(TraceError, match=rf"line {number}: found '11/22/2026 03:28:06;E'"):
+        read_workload(path)
+    assert len(read_workload(path, skip_invalid=True).notes.skipped) == 1

@@ -1,0 +1,266 @@
+"""What Slurm's accounting says of jobs, in all the ways in which sacct says it."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.errors import ConfigError, TraceError
+from hpctwin.formats import read_workload
+from hpctwin.formats._accounting import Tally
+from hpctwin.formats._delimited import Table, tables_in
+from hpctwin.formats.sacct import sacct_jobs
+
+RECORDED = Path(__file__).parent / "recorded"
+ALL = RECORDED / "sacct-22.05-all.txt.gz"
+HEADER = "JobID|Submit|Start|End|ElapsedRaw|Timelimit|NNodes|NCPUS|User|State"
+
+
+def dump(tmp_path: Path, *lines: str, header: str = HEADER, name: str = "dump.txt") -> Path:
+    path = tmp_path / name
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return path
+
+
+def line(
+    job: str, submit: str, start: str, end: str, elapsed: int, state: str = "COMPLETED"
+) -> str:
+    return f"{job}|{submit}|{start}|{end}|{elapsed}|1-00:00:00|2|8|ada|{state}"
+
+
+JANUARY = "2026-01-01T10:00:00", "2026-01-01T11:00:00", "2026-01-01T12:00:00"
+
+
+def test_all_columns_a_selection_and_json_of_one_slurm_tell_the_same_jobs():
+    told = [
+        read_workload(RECORDED / f"sacct-22.05{name}").to_frame().sort("job_id")
+        for name in ("-all.txt.gz", "-selection.txt", ".json.gz")
+    ]
+    assert told[0].equals(told[1])
+    assert told[0].equals(told[2])
+
+
+def test_real_jobs_are_told_with_what_they_asked_for():
+    jobs = {row["job_id"]: row for row in read_workload(ALL).to_frame().iter_rows(named=True)}
+    assert jobs["5"]["gpus_per_node"] == 2
+    assert jobs["3"]["walltime_s"] == 60
+    assert jobs["3"]["runtime_s"] == 83  # ended late, by a real Slurm
+    assert (jobs["10"]["nodes"], jobs["10"]["cores_per_node"]) == (2, 2)  # of two parts
+    assert jobs["34"]["runtime_s"] == 25  # of 30 s, 5 of them suspended
+    assert jobs["6"]["fails"] == 1
+    assert {"4_1", "4_6", "32", "32r2"} <= jobs.keys()  # an array; a job that was requeued
+    assert not {"12", "26", "24"} & jobs.keys()  # held, waiting, cancelled before it started
+
+
+def test_what_is_left_out_of_a_real_dump_is_counted_with_its_reason():
+    counts = read_workload(ALL).notes.counts
+    lines = gzip.decompress(ALL.read_bytes()).count(b"\n") - 1
+    out = sum(n for why, n in counts.items() if why.startswith("record left out"))
+    # Each line is a job, a step, a part of another line, or counted as left out.
+    joined = counts["line joined to the one before: a text holds the line's end"]
+    parts = counts["heterogeneous job, its parts taken as one job of all their nodes"]
+    steps = counts["step, a part of its job"]
+    assert lines == len(read_workload(ALL)) + parts + steps + out + joined
+
+
+def test_a_job_name_with_separators_and_line_ends_does_not_shift_columns():
+    jobs = read_workload(ALL).to_frame()
+    assert jobs.filter(pl.col("job_id") == "1")["user"].item() == "alice"  # named a|b job
+    assert jobs.filter(pl.col("job_id") == "4_2")["user"].item() == "dave"  # of two lines
+
+
+@pytest.mark.traces
+def test_dumps_of_two_versions_of_a_real_site_are_read(traces):
+    folder = traces / "jobs_csv"
+    old = read_workload(folder / "ubccr_sacct_dump2101.log", skip_invalid=True)
+    assert old.job_id.tolist() == [4822203, 4830973, 4830974, 4830975, 4830976, 4830977]
+    assert old.per_node["memory_gb"][0] == pytest.approx(550000 / 1024)
+    assert old.notes.counts["record left out: the job was cancelled before it started"] == 6
+    assert len(old.notes.skipped) == 1
+    assert "line 16: found 74 cells, expected 107" in old.notes.skipped[0]
+    new = read_workload(folder / "ubccr_sacct_dump2110.log")
+    assert new.job_id.tolist() == [7957382]
+    assert new.notes.counts["line put right: a text in it holds the separator"] == 5
+
+
+def test_a_cut_line_is_an_error_with_its_number_or_counted(tmp_path):
+    path = dump(
+        tmp_path, line("1", *JANUARY, 3600), "2|2026-01-01T10:00", line("3", *JANUARY, 3600)
+    )
+    with pytest.raises(TraceError, match=r"line 3: found 2 cells, expected 10"):
+        read_workload(path)
+    workload = read_workload(path, skip_invalid=True)
+    assert workload.job_id.tolist() == [1, 3]
+    assert any(why.startswith("line left out") for why in workload.notes.counts)
+
+
+def test_an_unknown_state_is_named_and_an_unreadable_time_too(tmp_path):
+    path = dump(
+        tmp_path,
+        line("1", *JANUARY, 3600, "DREAMING"),
+        line("2", "gestern", *JANUARY[1:], 3600),
+    )
+    workload = read_workload(path)
+    assert workload.job_id.tolist() == [1]
+    told = " ".join(workload.notes.counts)
+    assert "state DREAMING" in told
+    assert "'gestern'" in told
+    assert "its submit time is unknown" in told
+
+
+def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_path):
+    # Clocks in Berlin went from 03:00 back to 02:00 on 2025-10-26, at 01:00 UTC.
+    path = dump(
+        tmp_path,
+        line("1", "2025-10-26T00:30:00", "2025-10-26T02:30:00", "2025-10-26T04:00:00", 5400),
+        line("2", "2025-10-26T00:30:00", "2025-10-26T01:30:00", "2025-10-26T02:30:00", 7200),
+        line("3", "2025-10-26T00:30:00", "2025-10-26T01:30:00", "2025-10-26T04:00:00", 12600),
+    )
+    starts = read_workload(path, timezone="Europe/Berlin").recorded_start_ms / 3.6e6
+    assert starts.tolist() == [3.0, 1.0, 1.0]
+    without = read_workload(path).notes.counts
+    assert [n for why, n in without.items() if "--timezone" in why] == [2]
+
+
+def test_dumps_that_overlap_tell_each_job_once_and_the_later_what_became_of_it(tmp_path):
+    submit, start, end = JANUARY
+    first = dump(
+        tmp_path,
+        line("1", submit, start, end, 3600),
+        line("2", submit, start, "Unknown", 1800, "RUNNING"),
+        line("3", submit, "Unknown", "Unknown", 0, "PENDING"),
+    )
+    later = dump(tmp_path, *(line(i, submit, start, end, 3600) for i in "123"), name="later.txt")
+    for paths in ([first, later], [later, first]):
+        tally = Tally()
+        jobs = sacct_jobs(paths, tally).sort("job_id")
+        assert jobs["job_id"].to_list() == [1, 2, 3]
+        assert jobs["runtime_s"].to_list() == [3600.0] * 3
+        told = "record left out: another tells more of the same job and submission"
+        assert tally.counts[told] == 3
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("1|2026-01-01T10:00:00|x", "neither the name nor the content"),
+        ("JobID|Start|End", "field Submit"),
+        ("JobID|Submit|Start|State", "how long jobs ran"),
+    ],
+)
+def test_a_dump_that_cannot_be_read_says_what_it_lacks(tmp_path, header, said):
+    with pytest.raises(TraceError, match=said):
+        read_workload(dump(tmp_path, header=header, name="dump.log"))
+
+
+def test_an_unknown_time_zone_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'Mars/Olympus' is not known"):
+        read_workload(dump(tmp_path, line("1", *JANUARY, 1)), timezone="Mars/Olympus")
+
+
+TEXT = st.text(st.sampled_from("ab |;\n'\"é"), max_size=8)
+JOB = st.fixed_dictionaries(
+    {
+        "name": TEXT,
+        "wait": st.integers(0, 10**6),
+        "run": st.integers(1, 10**6),
+        "limit": st.integers(1, 10**4),
+        "nodes": st.integers(1, 3),
+        "cores": st.integers(1, 200),
+        "mem": st.sampled_from([0, 512, 1024, 3072]),
+        "gpus": st.integers(0, 4),
+        "steps": st.integers(0, 2),
+    }
+)
+
+
+def _clock(seconds: int) -> str:
+    days, rest = divmod(seconds, 86400)
+    text = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{text}" if days else text
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@given(
+    jobs=st.lists(JOB, min_size=1, max_size=6),
+    order=st.permutations(
+        ["JobID", "JobName", "Submit", "Start", "End", "Elapsed", "Timelimit", "NNodes", "AllocCPUS",
+         "AllocTRES", "State", "ExitCode"]
+    ),
+    separator=st.sampled_from("|;"),
+    trailing=st.booleans(),
+)  # fmt: skip
+def test_any_order_of_columns_and_any_job_name_give_the_jobs_written(
+    tmp_path_factory, jobs, order, separator, trailing
+):
+    rows = []
+    for i, job in enumerate(jobs, start=1):
+        submit = 1_767_000_000 + 10 * i
+        start, end = submit + job["wait"], submit + job["wait"] + job["run"]
+        gpus = f",gres/gpu={job['gpus']}" if job["gpus"] else ""
+        cells = {
+            "JobID": str(i), "JobName": job["name"], "Submit": _iso(submit), "Start": _iso(start),
+            "End": _iso(end), "Elapsed": _clock(job["run"]), "Timelimit": _clock(60 * job["limit"]),
+            "NNodes": str(job["nodes"]), "AllocCPUS": str(job["cores"]), "State": "COMPLETED",
+            "AllocTRES": f"billing=1,cpu={job['cores']}{gpus},mem={job['mem']}M", "ExitCode": "0:0",
+        }  # fmt: skip
+        rows += [
+            cells,
+            *({**cells, "JobID": f"{i}.{s}", "JobName": "x"} for s in range(job["steps"])),
+        ]
+    end_of_line = (separator if trailing else "") + "\n"
+    text = separator.join(order) + end_of_line
+    text += "".join(separator.join(row[name] for name in order) + end_of_line for row in rows)
+    path = tmp_path_factory.mktemp("sacct") / "dump"
+    path.write_text(text, encoding="utf-8")
+    workload = read_workload(path, skip_invalid=True)
+    cut = sum(n for why, n in workload.notes.counts.items() if why.startswith("line left out"))
+    read = {row["job_id"]: row for row in workload.to_frame().iter_rows(named=True)}
+    told = {
+        i: (
+            row["runtime_s"],
+            row["walltime_s"],
+            row["recorded_start_s"] - row["submit_s"],
+            row["nodes"],
+        )
+        for i, row in read.items()
+    }
+    written = {
+        i: (job["run"], 60 * job["limit"], job["wait"], job["nodes"])
+        for i, job in enumerate(jobs, start=1)
+    }
+    # A line's end beside an empty cell cannot always be told; the rest of the line is counted then.
+    assert told == written or cut
+    assert not cut or any("\n" in job["name"] or separator in job["name"] for job in jobs)
+
+
+@given(
+    blocks=st.lists(
+        st.lists(st.sampled_from(["1|a|x", "2|a|b|y", "3", "|", "4|p", "q|z"]), max_size=4),
+        max_size=5,
+    )
+)
+def test_where_a_file_is_cut_into_blocks_changes_nothing(blocks):
+    def read(parts: list[bytes]) -> list[tuple]:
+        table = Table(
+            Path("t"), ["id", "text", "end"], b"|", ["id", "end"], ["text"],
+            fits=lambda name, cell: name == "text" or len(cell) == 1,
+        )  # fmt: skip
+        rows = []
+        for frame in tables_in(iter(parts), table, Tally()):
+            rows += frame.rows()
+        return sorted(rows)
+
+    parts = ["".join(f"{one}\n" for one in block).encode() for block in blocks]
+    assert read([part for part in parts if part]) == read(
+        [whole] if (whole := b"".join(parts)) else []
+    )
