@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from hpctwin._version import __version__
-from hpctwin.attached import attach
+from hpctwin.attached import attach, offer
 
 if TYPE_CHECKING:
     from hpctwin.errors import HpctwinError
@@ -65,6 +65,8 @@ _HOME = {
 }
 
 attach("Result.plot", "hpctwin.report.accessor:Plots")
+for _name in ("spars_auto", "spars_ipm"):
+    offer("hpctwin.engine.powers", _name.replace("_", "-"), f"hpctwin.experiments.{_name}")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,10 +11,10 @@ import yaml
 
 from hpctwin import write_workload
 from hpctwin.cli import main
-from hpctwin.energy import read_spars_config
 from hpctwin.energy.outputs import write_energy, write_spars_results
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import simulate_cell, workload
+from hpctwin.experiments.spars_config import read_spars_config
 from tests.energy.test_cases import jobs
 from tests.energy.test_platform import spars_machine
 
@@ -62,7 +62,7 @@ def test_sparss_configuration_runs_as_it_is(
 ) -> None:
     assert run("simulate", config, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
-    assert summary["policy"] == "fcfs+none~psas-ipm:10m,rule=as-published"
+    assert summary["policy"] == "fcfs+none~spars-ipm:10m"
     assert summary["switching_on_node_s"] == 4 * 2700
     names = {path.name for path in (config.parent / "results").iterdir()}
     assert names == {
@@ -113,7 +113,7 @@ def test_what_is_done_otherwise_is_said(config: Path) -> None:
     content["rl"]["enabled"] = True
     config.write_text(yaml.safe_dump(content))
     read = read_spars_config(config)
-    assert read.policy.power.rule == "sound"
+    assert read.policy.power.kind == "psas-ipm"
     assert [note.partition(":")[0] for note in read.notes] == ["easy_psas", "rl.enabled"]
     assert read.workload.start_epoch_s == 1_714_564_800
 
@@ -228,7 +228,7 @@ def test_a_machine_has_its_price_and_its_carbon(
         (["-c", "P", "--power", "psus:-5"], "timeout"),
         (["-c", "P", "-n", "5"], "not both"),
         (["-c", "P", "--may-wait", "1h"], "--price"),
-        (["-c", "P", "--power", "psus:5m,rule=as-published"], "--backfill none"),
+        (["-c", "P", "--power", "spars-auto:5m"], "--backfill none"),
         (["-c", "none.yaml"], "none.yaml"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_fork_that_was_refused_leaves_the_simulation_as_it_was() -> None:
 
 
 def test_policy_and_power_policy_of_a_fork_are_judged_together() -> None:
-    published = PowerPolicy("psas-ipm", 10, rule="as-published")
+    published = PowerPolicy("spars-ipm", 10)
     in_order = powered(backfill="none", power=published)
     with pytest.raises(ConfigError, match="without backfilling only"):
         in_order.fork(make_policy(in_order.policy, "easy"))

@@ -9,7 +9,7 @@ import pytest
 
 import hpctwin.engine.passes
 from hpctwin import generate, simulate
-from hpctwin.engine.passes import pass_names
+from hpctwin.engine.passes import PASSES
 from hpctwin.policies import BACKFILLS
 
 PAGE = Path(__file__).parents[2] / "docs/write-a-backfill.md"
@@ -21,9 +21,9 @@ def test_the_page_s_file_in_the_package_is_a_backfill_by_name_with_its_settings(
     (code,) = re.findall(r"```python\n# relaxed.py\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "page_relaxed.py").write_text(code)
     passes = hpctwin.engine.passes
-    assert "page-relaxed" not in pass_names()
+    assert "page-relaxed" not in PASSES.names()
     monkeypatch.setattr(passes, "__path__", [*passes.__path__, str(tmp_path)])
-    assert "page-relaxed" in pass_names()
+    assert "page-relaxed" in PASSES.names()
     told = BACKFILLS.find("page-relaxed")
     assert told.help.startswith("Relaxed backfilling: ")
     (slack,) = told.parameters

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin.energy import read_spars_config
 from hpctwin.errors import ConfigError
+from hpctwin.experiments.spars_config import read_spars_config
 from hpctwin.facility import Facility
 from hpctwin.formats.machines import read_cluster
 from hpctwin.model import Cluster, read_yaml

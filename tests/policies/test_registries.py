@@ -102,7 +102,7 @@ def test_what_is_left_out_is_fcfs_easy_first_fit_and_none(text: str, name: str) 
         ("fcfs+conservative:2", ConfigError, "'conservative' has no settings"),
         ("fcfs~psus:soon", ConfigError, "'soon' is not a duration"),
         ("fcfs~psus:-5", ConfigError, "timeout is '-5', it must be at least 0 s"),
-        ("fcfs~psas-ipm:5m,rule=published", UnknownNameError, "Did you mean 'as-published'"),
+        ("fcfs~psas-ipn:5m", UnknownNameError, "Did you mean 'psas-ipm'"),
     ],
 )  # fmt: skip
 def test_wrong_settings_are_told(text: str, error: type[Exception], says: str) -> None:

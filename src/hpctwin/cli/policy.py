@@ -82,4 +82,5 @@ def check(policy: Annotated[str, Option(allow_leading_hyphen=True)]) -> int:
         print(check_ordering(order))
     if found.placement.score is not None:
         print(check_placement(found.placement.score))
+    found.compile()
     return 0

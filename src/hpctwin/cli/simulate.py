@@ -135,7 +135,7 @@ def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bo
     import sys
 
     from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
-    from hpctwin.energy import read_spars_config
+    from hpctwin.experiments.spars_config import read_spars_config
     from hpctwin.simulation import Simulation
 
     asked = read_spars_config(path)

@@ -35,9 +35,9 @@ from hpctwin.engine.transitions import (
 
 @jit
 def next_time(sim: Arrays) -> tuple[int, int]:
-    """The time of the next event, and of the next one that is not about nodes."""
+    """The time of the next event, and of the next one that is neither about nodes nor a timer."""
     clock = sim.clock
-    work_time = min(NEVER, clock.timer)
+    work_time = NEVER
     if clock.ends > 0:
         work_time = min(work_time, sim.ends[0].time)
     if clock.arrived < clock.arrival_end:
@@ -46,10 +46,9 @@ def next_time(sim: Arrays) -> tuple[int, int]:
         work_time = min(work_time, sim.job[sim.by_cancel[clock.cancels_done]].cancel)
     if clock.releases > 0:
         work_time = min(work_time, sim.releases[0].time)
-    time = work_time
     if clock.changes_done < len(sim.change):
-        time = min(time, sim.change[clock.changes_done].time)
-        work_time = time
+        work_time = min(work_time, sim.change[clock.changes_done].time)
+    time = min(work_time, clock.timer)
     if clock.outages_done < len(sim.outage):
         time = min(time, sim.outage[clock.outages_done].time)
     return time, work_time

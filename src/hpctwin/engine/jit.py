@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 
 import numba
 
+from hpctwin.engine.failed import why_not_compiled
 from hpctwin.engine.linking import KernelCompiler, PartCompiler
+from hpctwin.errors import PolicyError
 
 __all__ = ["CACHE_DIR", "Kernel", "address_of", "compiled_score", "jit", "kept_on_disk"]
 
@@ -108,12 +110,27 @@ class Kernel:
         return (self._dispatcher or self.compiled())(*arguments)
 
     def compiled(self) -> Any:
-        """The compiled function."""
+        """The compiled function.
+
+        Raises:
+            PolicyError: it cannot be compiled.
+        """
         if not self.load():
             with self._lock:
                 if self._dispatcher is None:
-                    self._dispatcher = _compiled(self._made(), self._signature)
+                    self._dispatcher = self._compile()
         return self._dispatcher
+
+    def _compile(self) -> Any:
+        try:
+            return _compiled(self._made(), self._signature)
+        except Exception as error:  # Numba lets through what its own code stumbles over
+            where, reason = why_not_compiled(error, self._function)
+            raise PolicyError(
+                f"{where}: {self._function.__name__!r} cannot be compiled: {reason}; what the engine "
+                "calls is made of numbers, loops, its own functions and those with @jit above them "
+                "(docs/write-a-backfill.md)"
+            ) from error
 
     def load(self) -> bool:
         """Whether it is ready to be called, without having to be compiled; from disk if it is kept there."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy.typing as npt
 from numba import int64, types
 
-from hpctwin.engine import loop
+from hpctwin.engine import loop, power_passes
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
-from hpctwin.engine.passes import Pass, find_pass, pass_names
-from hpctwin.engine.power_passes import PowerPass
+from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.sim import single
 
 __all__ = ["advance", "all_kernels", "hooks", "inner_advance", "kernels_of", "reorder"]
@@ -38,8 +38,10 @@ def hooks(
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
     """
-    switches = [] if power is None else [power.before, power.after]
-    prepare([advance, *_of_pass(found), *switches])
+    prepare(kernels_of(found, power))
+    before = after = 0
+    if power is not None:
+        before, after = power_passes.BEFORE.address, power.after.address
     return single(
         "hooks",
         (
@@ -51,31 +53,34 @@ def hooks(
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
             ("gave_back", 0 if found.gave_back is None else found.gave_back.address),
-            ("before_pass", 0 if power is None else power.before.address),
-            ("after_pass", 0 if power is None else power.after.address),
+            ("before_pass", before),
+            ("after_pass", after),
         ),
     )
 
 
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
-    from hpctwin.engine import lookahead, power_passes
+    from hpctwin.engine import lookahead
 
-    found = [advance, inner_advance, reorder, power_passes.BEFORE, power_passes.give_orders]
-    found += [power_passes.UNAWARE.after, power_passes.MANAGED.after]
+    found = [inner_advance, reorder, power_passes.give_orders]
     found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
-    for name in pass_names():
-        found += _of_pass(find_pass(name))
-    return found
+    powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
+    for name in PASSES.own():
+        for power in powers:
+            found += kernels_of(PASSES.find(name), power)
+    return list(dict.fromkeys(found))
 
 
-def kernels_of(name: str) -> list[Kernel]:
-    """The kernels that a simulation needs under a scheduling pass.
+def kernels_of(found: Pass, power: PowerPass | None) -> list[Kernel]:
+    """The kernels that a simulation needs.
 
     Args:
-        name: of the pass.
+        found: the scheduling pass.
+        power: what switches nodes; None where they have no power states.
     """
-    return [advance, reorder, *_of_pass(find_pass(name))]
+    switching = [] if power is None else [power_passes.BEFORE, power.after]
+    return [advance, *_of_pass(found), *switching]
 
 
 def _of_pass(one: Pass) -> list[Kernel]:

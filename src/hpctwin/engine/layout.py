@@ -41,7 +41,7 @@ OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
 
 GIVE_UP = 10 * 365 * 86_400_000
-"""Jobs that wait so long with only node failures left to happen are given up, ms."""
+"""Jobs that wait so long with only node failures and timers left to happen are given up, ms."""
 
 # What `advance` returns.
 DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
@@ -201,6 +201,9 @@ class Sleep:
 
     off_time: Int
     on_time: Int
+    off_w: Real  # what a node draws on its way there,
+    on_w: Real  # … back,
+    asleep_w: Real  # … and between
     timeout: Int  # idle (or in the depth before) for so long: to this depth; NEVER for not at all
 
 
@@ -512,6 +515,7 @@ class State:
     freed: Table[Int]  # the nodes that got something back last, a ring
     own: Table[Int]  # what the pass keeps: single numbers,
     kept: Grid[Int]  # … and rows
+    power_kept: Grid[Int]  # what the power policy keeps of each node
 
 
 class Scratch:
@@ -546,6 +550,7 @@ class Numbers:
     rules: Rules
     hooks: Hooks
     numbers: Table[Int]  # the pass's own
+    power_numbers: Table[Int]  # the power policy's
 
 
 class Arrays(Known, State, Scratch, Numbers):

@@ -83,6 +83,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.user_running, sim.user_running)
     copy_table(fork.usage, sim.usage)
     copy_table(fork.node, sim.node)
+    copy_table(fork.power_kept, sim.power_kept)
     for i in range(sim.clock.switching):
         copy_row(fork.switching, sim.switching, i)
     copy_table(fork.own, sim.own)

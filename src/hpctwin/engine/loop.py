@@ -65,7 +65,7 @@ def parts_have_room(sim: Arrays) -> bool:
 
 @jit
 def hopeless(time: int, work_time: int, sim: Arrays) -> bool:
-    """Whether only node failures are left to happen, and for years, while jobs wait."""
+    """Whether only node failures and timers are left to happen, and for years, while jobs wait."""
     if work_time < NEVER:
         sim.clock.only_outages_since = -1
         return False

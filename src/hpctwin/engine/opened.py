@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, KNOWN, LAYOUT, NEVER
 from hpctwin.engine.passes import Pass
+from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import new_sim
@@ -46,12 +47,15 @@ def _sort_cancellations(sim: Sim) -> None:
     rest[:] = rest[np.argsort(sim["job"]["cancel"][rest], kind="stable")]
 
 
-def forecast_arrays(sim: Sim, found: Pass, spare: int, *, one_speed: bool) -> Sim:
+def forecast_arrays(
+    sim: Sim, found: Pass, power: PowerPass | None, spare: int, *, one_speed: bool
+) -> Sim:
     """The arrays that forecasts run in: the jobs of a simulation, and room for some more.
 
     Args:
         sim: the simulation.
         found: its pass.
+        power: its kind of power policy; None where nodes have no power states.
         spare: so many more jobs.
         one_speed: whether all nodes are equally fast in it.
     """
@@ -66,7 +70,9 @@ def forecast_arrays(sim: Sim, found: Pass, spare: int, *, one_speed: bool) -> Si
         for name, column in speed_columns([1.0]).items():
             known["pool"][name] = column
     states = sim["spent"].shape[1]
-    ahead = new_sim(known, found, depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0)
+    ahead = new_sim(
+        known, found, power, depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0
+    )
     ahead.own("job", "fact", "asks", "by_submit")
     nodes = len(ahead["node"])
     ahead.reshape(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from numba import int64, types
@@ -13,20 +12,7 @@ from hpctwin.engine.power import end_transitions, look_again, note_use, switch_o
 from hpctwin.engine.power_plan import first_due, manage, switch_off_due
 from hpctwin.engine.rows import SIM, sim_at
 
-__all__ = ["MANAGED", "UNAWARE", "PowerPass", "give_orders"]
-
-
-@dataclass(frozen=True, eq=False)
-class PowerPass:
-    """When nodes are switched.
-
-    Args:
-        after: ``(sim) -> None``; called after each scheduling pass.
-        before: called before; ends the transitions that are over.
-    """
-
-    after: Kernel
-    before: Kernel
+__all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
 
 
 @jit
@@ -66,8 +52,8 @@ def after_pass_managed(sim: Arrays) -> None:
 
 
 BEFORE = Kernel(before_pass, types.void(SIM))
-UNAWARE = PowerPass(Kernel(after_pass_unaware, types.void(SIM)), BEFORE)
-MANAGED = PowerPass(Kernel(after_pass_managed, types.void(SIM)), BEFORE)
+UNAWARE = Kernel(after_pass_unaware, types.void(SIM))
+MANAGED = Kernel(after_pass_managed, types.void(SIM))
 
 
 def _give_orders(address: int, nodes: Any, on: int) -> None:

@@ -89,7 +89,8 @@ class Sim:
         self._piece = _piece(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._policy: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(1, LAYOUT[name][0]) for name in ("rules", "hooks", "numbers")
+            name: np.zeros(1, LAYOUT[name][0])
+            for name in ("rules", "hooks", "numbers", "power_numbers")
         }
         self._scratch: tuple[_Piece, npt.NDArray[np.uint8]] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
@@ -167,7 +168,7 @@ class Sim:
         self._piece.describe(self._memory, self._table)
 
     def decide(self, **arrays: npt.NDArray[Any]) -> None:
-        """Replace numbers of the policy: ``rules``, ``hooks``, ``numbers``."""
+        """Replace numbers of the policy, see `layout.Numbers`."""
         before = self["hooks"]["place"][0] != 0
         self._policy = {**self._policy, **arrays}
         if before != (self["hooks"]["place"][0] != 0):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.passes import Pass
+from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
 
 __all__ = ["choose_pass", "more_log", "more_outages", "more_room", "new_sim"]
@@ -23,6 +24,7 @@ FREED = 256
 def new_sim(
     known: Mapping[str, npt.NDArray[Any]],
     found: Pass,
+    power: PowerPass | None = None,
     *,
     seed: int = 0,
     depths: int = 0,
@@ -33,6 +35,7 @@ def new_sim(
     Args:
         known: the jobs and the machine.
         found: the pass.
+        power: the kind of power policy; None where nodes have no power states.
         seed: of random placement.
         depths: sleep depths of the nodes; 0 where they have no power states.
         waits: whether jobs may have to wait for something besides other jobs.
@@ -74,7 +77,8 @@ def new_sim(
         "tried": (len(known["shape"]),),
         "freed": (FREED if shared else 0,),
         "own": (_words(found.own),),
-        "kept": (_kept_rows(found, size, tracked), _words(found.kept)),
+        "kept": (_kept_rows(found, size), _words(found.kept)),
+        "power_kept": (tracked if _by_node(power) else 0, _words(_by_node(power))),
     }
     sim = Sim(known, shapes)
     clock = sim["clock"]
@@ -93,27 +97,28 @@ def new_sim(
     sim["left"][...] = known["whole"]
     sim["share"]["part"] = sim["share"]["promise"] = -1
     sim["tried"]["faults"] = -1
-    choose_pass(sim, found)
+    choose_pass(sim, found, power)
     return sim
 
 
-def choose_pass(sim: Sim, found: Pass) -> None:
-    """Room for what a kind of pass keeps, and nothing kept yet.
+def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:
+    """Room for what a kind of pass, and of power policy, keeps, and nothing kept yet.
 
     Args:
         sim: the state.
         found: the pass.
+        power: the kind of power policy; None where nodes have no power states.
     """
     queue = sim["queue"][: sim["clock"]["queued"][0]]
-    own, kept = (
-        _rows(found.own, 1),
-        _rows(found.kept, _kept_rows(found, sim.jobs, len(sim["node"]))),
-    )
+    by_node = _by_node(power)
+    own, kept = _rows(found.own, 1), _rows(found.kept, _kept_rows(found, sim.jobs))
     forget_promises(sim)
     if found.begin is not None:
         found.begin(own, kept, sim["state"], queue)
     sim.reshape(
-        own=own.view(np.int64), kept=kept.view(np.int64).reshape(len(kept), _words(found.kept))
+        own=own.view(np.int64),
+        kept=kept.view(np.int64).reshape(len(kept), _words(found.kept)),
+        power_kept=np.zeros((len(sim["node"]) if by_node else 0, _words(by_node)), np.int64),
     )
 
 
@@ -127,8 +132,12 @@ def _rows(record: type | None, rows: int) -> npt.NDArray[Any]:
     return np.zeros(0, np.int64) if record is None else np.zeros(rows, record_type(record))
 
 
-def _kept_rows(found: Pass, jobs: int, nodes: int) -> int:
-    return (nodes if found.by_node else jobs) + found.more_rows if found.kept is not None else 0
+def _kept_rows(found: Pass, jobs: int) -> int:
+    return jobs + found.more_rows if found.kept is not None else 0
+
+
+def _by_node(power: PowerPass | None) -> type | None:
+    return None if power is None else power.kept
 
 
 def _words(record: type | None) -> int:

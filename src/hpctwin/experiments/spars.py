@@ -8,18 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from hpctwin.energy import Energy
 from hpctwin.errors import UnknownNameError, WorkloadError
+from hpctwin.experiments.spars_config import PUBLISHED
 from hpctwin.experiments.spars_published import TIMEOUTS_S, Cell, published
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import PowerPolicy
-from hpctwin.policies.powers import Rule
 from hpctwin.simulation import simulate
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
     "simulate_cell",
     "workload",
 ]
+
+Rule = Literal["sound", "as-published"]
 
 MACHINE = Cluster.uniform(
     128, active_w=190, sleep_w=9, off_s=1800, off_w=9, on_s=2700, on_w=190, name="nasa-128"
@@ -150,16 +152,24 @@ def simulate_cell(
         scheduler: one of `SCHEDULERS`, or `BEST`.
         timeout_s: idle so long, a node is switched off; None for never.
         rule: ``sound`` or ``as-published``.
-        fault: one of `hpctwin.policies.powers.FAULTS` on top of the sound rule.
+        fault: one of `hpctwin.experiments.spars_faults` on top of the sound rule.
         options: further ones of `Simulation`.
 
     Raises:
-        UnknownNameError: there is no such scheduler.
+        UnknownNameError: there is no such scheduler, or fault.
     """
     if scheduler not in _KNOWN:
         raise UnknownNameError("scheduler", scheduler, _KNOWN)
     order, backfill, kind = _KNOWN[scheduler]
-    power = PowerPolicy(kind, timeout_s, rule=rule, fault=fault)
+    if rule == "as-published":
+        kind = PUBLISHED.get(kind, kind)
+    if fault is not None:
+        from hpctwin.experiments.spars_faults import FAULTY_BACKFILLS, FAULTY_POWERS
+
+        if fault not in (*FAULTY_BACKFILLS, *FAULTY_POWERS):
+            raise UnknownNameError("fault", fault, [*FAULTY_BACKFILLS, *FAULTY_POWERS])
+        backfill, kind = FAULTY_BACKFILLS.get(fault, backfill), FAULTY_POWERS.get(fault, kind)
+    power = PowerPolicy(kind, timeout_s)
     energy = simulate(jobs, MACHINE, order, backfill, power=power, **options).energy
     assert energy is not None
     return energy

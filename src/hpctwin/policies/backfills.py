@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
-from hpctwin.engine.passes import Number, Pass, about, made_of, pass_names, register
+from hpctwin.engine.modules import Modules, Number
+from hpctwin.engine.passes import PASSES, Pass, made_of
 from hpctwin.errors import PolicyError
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.policies.files import is_file, load_function, split_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
-__all__ = ["BACKFILLS", "CANDIDATES", "engine_numbers", "find_backfill"]
+__all__ = ["BACKFILLS", "CANDIDATES", "Entries", "engine_numbers", "find_backfill", "parameter_of"]
+
+T = TypeVar("T")
 
 CANDIDATES = "easy"
 """The backfill whose candidates may have an ordering of their own."""
@@ -26,7 +29,8 @@ _KIND = {
 }
 
 
-def _parameter(one: Number) -> Parameter:
+def parameter_of(one: Number) -> Parameter:
+    """What a policy may set, of a number of the engine's."""
     kind = _KIND[one.unit]
     least = {"count": 1.0, "limit": 1.0, "step": 1 / MS_PER_S}.get(one.unit, 0.0)
     default: Any = one.default
@@ -39,26 +43,35 @@ def _parameter(one: Number) -> Parameter:
 
 @lru_cache(maxsize=64)
 def _entry(name: str) -> Entry[dict[str, Any]]:
-    told = about(name)
-    parameters = tuple(_parameter(one) for one in told.numbers)
+    told = PASSES.about(name)
+    parameters = tuple(parameter_of(one) for one in told.numbers)
     only = parameters[0].name if len(parameters) == 1 else ""
     return Entry(name, told.help, dict, parameters, only)
 
 
-class _Passes(Mapping[str, Entry[dict[str, Any]]]):
-    """Entries made when they are asked for: that reads the pass's source."""
+class Entries(Mapping[str, Entry[T]]):
+    """Entries made when they are asked for: that reads the source of a module.
 
-    def __getitem__(self, name: str) -> Entry[dict[str, Any]]:
-        return _entry(name)
+    Args:
+        modules: what they are of.
+        made: the entry of a name.
+    """
 
-    def __iter__(self) -> Any:
-        return iter(pass_names())
+    def __init__(self, modules: Modules[Any], made: Callable[[str], Entry[T]]) -> None:
+        self._modules = modules
+        self._made = made
+
+    def __getitem__(self, name: str) -> Entry[T]:
+        return self._made(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules.names())
 
     def __len__(self) -> int:
-        return len(pass_names())
+        return len(self._modules.names())
 
 
-BACKFILLS: Registry[dict[str, Any]] = Registry("backfill", _Passes)
+BACKFILLS: Registry[dict[str, Any]] = Registry("backfill", partial(Entries, PASSES, _entry))
 """By name; made, each is its settings."""
 
 
@@ -87,16 +100,17 @@ def _own_pass(text: str) -> str:
         if not callable(found):
             raise PolicyError(f"{name} is {type(found).__name__}, not a function or a Pass")
         found = made_of(found)
-    register(name, found)
+    PASSES.register(name, found)
     return name
 
 
-def engine_numbers(name: str, settings: Mapping[str, Any]) -> dict[str, int]:
+def engine_numbers(entry: Entry[Any], settings: Mapping[str, Any]) -> dict[str, int]:
     """Settings in the engine's form: durations in ms, 0 for any."""
     numbers = {}
-    for one in BACKFILLS.find(name).parameters:
+    for one in entry.parameters:
         value = settings.get(one.name, one.default)
         if one.kind == "duration":
             value = to_ms(value)
-        numbers[one.name] = 0 if value is None else int(value)
+        if one.kind in ("duration", "whole", "limit"):
+            numbers[one.name] = 0 if value is None else int(value)
     return numbers

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
 from hpctwin.policies.files import is_file
@@ -45,22 +46,29 @@ class Policy:
         return {**defaults, **dict(self.settings)}.get(name)
 
     def compile(self) -> None:
-        """Compile the orderings and what the engine runs them with now, rather than at first use.
+        """Compile all that it is made of and what the engine runs it with now, rather than at first use.
 
         Raises:
-            PolicyError: an ordering cannot be compiled.
+            PolicyError: something cannot be compiled.
         """
         from hpctwin.engine.compiling import prepare
-        from hpctwin.engine.kernel import kernels_of
+        from hpctwin.engine.kernel import kernels_of, reorder
 
-        for order in (self.order, self.candidates):
-            if order is not None:
-                _ = order.compiled
-        prepare(kernels_of(self.backfill))
+        for score in (self.order, self.candidates, self.placement.score):
+            if score is not None:
+                _ = score.compiled
+        power = self.power.power_pass if self.power.switches else None
+        prepare([*kernels_of(self.scheduling, power), reorder])
+
+    @property
+    def scheduling(self) -> Pass:
+        """What starts jobs: the backfill's pass, or one that goes with the power policy."""
+        own = self.power.power_pass.scheduling if self.power.switches else None
+        return own or PASSES.find(self.backfill)
 
     def numbers(self) -> dict[str, int]:
         """The backfill's settings in the engine's form."""
-        return engine_numbers(self.backfill, dict(self.settings))
+        return engine_numbers(BACKFILLS.find(self.backfill), dict(self.settings))
 
     @property
     def name(self) -> str:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
 from hpctwin.engine.begin import hold_until
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import Pass, settings_of
+from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared import find_shared_pass
 from hpctwin.engine.sim import Sim, single
 from hpctwin.engine.speeds import speed_columns
@@ -143,8 +144,8 @@ class SimulationBase:
             # A pass now would come before the events of the first instant.
             clock = twin._sim.clock
             clock.pass_due = 0
-            clock.timer = powered.first_timeout(
-                twin._sim["sleep"], self.cluster.depths, int(clock.now)
+            clock.timer = powered.first_instant(
+                twin.policy.power, twin._sim["sleep"], self.cluster.depths, int(clock.now)
             )
         return twin
 
@@ -255,34 +256,26 @@ class SimulationBase:
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
             depths = max(cluster.depths, 1)
-        sim = new_sim(known, self._pass(), seed=seed, depths=depths, waits=begin_s is not None)
+        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=begin_s is not None)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
-            sim.clock.timer = powered.first_timeout(sim["sleep"], depths)
+            sim.clock.timer = powered.first_instant(power, sim["sleep"], depths)
         return sim
-
-    def _pass(self) -> Pass:
-        """The scheduling pass."""
-        if self.workload.shares_nodes:
-            return find_shared_pass(self.policy.backfill)
-        return powered.pass_of(self.policy)
 
     def decided(self) -> dict[str, npt.NDArray[Any]]:
         """The policy in the engine's form; the same object as long as it is the same."""
         from hpctwin.engine.kernel import hooks
 
         if self._decided is None:
-            found = self._pass()
-            numbers: dict[str, float] = {**self.policy.numbers()}
-            switching = None
-            if self.cluster.has_power:
-                numbers |= powered.power_numbers(self.cluster)
-                switching = powered.power_pass_of(self.policy.power)
+            found, power = self.passes()
             self._decided = {
                 "rules": single("rules", self._rules().items()),
-                "hooks": hooks(*self._compiled(), found, switching),
-                "numbers": found.settings(numbers),
+                "hooks": hooks(*self._compiled(), found, power),
+                "numbers": settings_of(found.numbers, self.policy.numbers()),
+                "power_numbers": settings_of(
+                    None if power is None else power.numbers, self.policy.power.numbers()
+                ),
             }
             self._sim.decide(**self._decided)
             if any(score.facts for score in self._scores):
@@ -294,6 +287,13 @@ class SimulationBase:
         if not self._facts_known:
             self._sim.know(fact=self._facts())
             self._facts_known = True
+
+    def passes(self) -> tuple[Pass, PowerPass | None]:
+        """What starts jobs, and what switches nodes; None where they have no power states."""
+        power = self.policy.power.power_pass if self.cluster.has_power else None
+        if self.workload.shares_nodes:
+            return find_shared_pass(self.policy.backfill), power
+        return self.policy.scheduling, power
 
     def make_room(self) -> None:
         """Give the engine more room for what it notes and plans."""
@@ -335,7 +335,7 @@ class SimulationBase:
             "own_candidates": candidates is not None,
             "fairshare": any(score.fairshare for score in self._scores),
             "chains": order.chain,
-            "in_order": self._pass().in_order,
+            "in_order": self.passes()[0].in_order,
             "outage_horizon": self._horizon,
             "machine_nodes": self.cluster.node_count,
             "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
@@ -356,7 +356,7 @@ class SimulationBase:
             )
         self.policy = policy
         self._decided = None
-        choose_pass(self._sim, self._pass())
+        choose_pass(self._sim, *self.passes())
         if self.cluster.has_power:
             powered.change_power(self._sim, self.cluster, policy.power)
         # The new policy has its say at once, and the old one's reservations are void.

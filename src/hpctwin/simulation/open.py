@@ -13,7 +13,6 @@ from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, fo
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.advance import not_a_number
-from hpctwin.simulation.powered import pass_of
 from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
@@ -60,8 +59,9 @@ class OpenSimulation:
         self.oracle = runtime_ms is None
         # What is expected of a job's length does not depend on where it runs.
         simulation.know_facts()
-        found = pass_of(simulation.policy)
-        self._ahead = forecast_arrays(simulation.state, found, spare, one_speed=not self.oracle)
+        self._ahead = forecast_arrays(
+            simulation.state, *simulation.passes(), spare, one_speed=not self.oracle
+        )
         self.runtime_ms: IntArray = self._ahead["job"]["runtime"][: self.size]
         self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:

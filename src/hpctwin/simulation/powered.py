@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,6 @@ import numpy.typing as npt
 from hpctwin.energy.cap import RESOURCE, raised_caps
 from hpctwin.energy.modes import ModeChange
 from hpctwin.energy.states import group_of_node, nodes_of_group, state_names
-from hpctwin.engine import layout
-from hpctwin.engine.passes import Pass, find_pass
 from hpctwin.engine.powered import (
     Work,
     hide_nodes,
@@ -22,22 +20,15 @@ from hpctwin.engine.powered import (
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
-from hpctwin.policies.powers import PASS_FAULTS
 from hpctwin.simulation.lower import changes_of
-
-if TYPE_CHECKING:
-    from hpctwin.engine.power_passes import PowerPass
 
 __all__ = [
     "Outside",
     "change_power",
-    "first_timeout",
+    "first_instant",
     "modes_of",
     "node_states",
-    "pass_of",
     "power_known",
-    "power_numbers",
-    "power_pass_of",
     "power_rules",
     "sleeps",
     "speeds",
@@ -110,6 +101,8 @@ def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[
             row = table[p * depths + depth : p * depths + depth + 1]
             row["off_time"] = to_ms(state.switch_off.time)
             row["on_time"] = to_ms(state.switch_on.time)
+            row["off_w"], row["on_w"] = state.switch_off.power_w, state.switch_on.power_w
+            row["asleep_w"] = state.power_w
             if depth == 0:
                 if power.switches and power.timeout_s is not None:
                     row["timeout"] = to_ms(power.timeout_s)
@@ -118,16 +111,19 @@ def sleeps(cluster: Cluster, power: PowerPolicy, pool: IntArray) -> npt.NDArray[
     return table
 
 
-def first_timeout(sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
-    """When the first node is switched off that has been idle since time zero, ms; NEVER for none.
+def first_instant(power: PowerPolicy, sleep: npt.NDArray[Any], depths: int, now: int = 0) -> int:
+    """When the power policy first looks at nodes that have been idle since time zero, ms; NEVER for not.
 
     Nothing else may happen for long: the first job may come late.
 
     Args:
+        power: it.
         sleep: what `sleeps` gave.
         depths: how many to a pool.
         now: the present, ms; not before that.
     """
+    if power.power_pass.from_start:
+        return now
     first = int(sleep["timeout"][:: max(depths, 1)].min())
     return first if first >= NEVER_MS else max(first, now)
 
@@ -143,58 +139,20 @@ def change_power(sim: Sim, cluster: Cluster, power: PowerPolicy) -> None:
     pool = sim["pool"].copy()
     pool["keep"] = power.keep
     sim.know(sleep=sleeps(cluster, power, sim["pool_of"]), pool=pool)
-    hide_nodes(sim, power.shown)
-
-
-def pass_of(policy: Policy) -> Pass:
-    """The scheduling pass of a policy."""
-    if policy.power.by_node:
-        from hpctwin.engine.power_published import NO_PASS
-
-        return NO_PASS
-    if policy.power.fault in PASS_FAULTS:
-        from hpctwin.engine.power_faults import FAULTY
-
-        return FAULTY[policy.power.fault]
-    return find_pass(policy.backfill)
-
-
-def power_pass_of(power: PowerPolicy) -> PowerPass:
-    """What switches nodes."""
-    from hpctwin.engine.power_passes import MANAGED, UNAWARE
-
-    if power.by_node:
-        from hpctwin.engine.power_published import BY_NODE
-
-        return BY_NODE
-    return MANAGED if power.kind == "psas-ipm" else UNAWARE
-
-
-def power_numbers(cluster: Cluster) -> dict[str, float]:
-    """What a node draws, as SPARS's published rule reckons, W."""
-    group = cluster.nodes[0]
-    return {
-        "active_w": group.initial.power_w,
-        "boot_w": group.sleep[0].switch_on.power_w if group.sleep else 0.0,
-    }
+    hide_nodes(sim, power.power_pass.shown)
 
 
 def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any]:
     """Fields of `engine.layout.Rules` that are otherwise where nodes have power states."""
     power = policy.power
     lowers = cluster.cap is not None and cluster.cap.lower_modes
-    rules: dict[str, Any] = {
-        "shown": power.shown,
+    return {
+        "shown": power.power_pass.shown,
+        "preferred": power.power_pass.preferred,
         "depths": max(cluster.depths, 1),
         "log": log,
         "stepped": power.kind == "orders" or lowers,
     }
-    if power.by_node:
-        rules["preferred"] = layout.GIVEN
-    elif power.kind == "psas-auto":
-        sleepers_first = power.rule == "as-published" or power.fault == "sleepers-first"
-        rules["preferred"] = layout.LEAST_DRAW if sleepers_first else layout.SOONEST
-    return rules
 
 
 # --- how it is with nodes ------------------------------------------------------------------------

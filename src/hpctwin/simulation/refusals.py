@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hpctwin.engine.layout import ONLY_ACTIVE
 from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.placements import SHARED_PLACEMENTS
-from hpctwin.policies.powers import PASS_FAULTS
 
 __all__ = ["REFUSALS", "Refusal", "check_forecasts", "check_together"]
 
@@ -56,27 +56,17 @@ REFUSALS = (
         ),
     ),
     Refusal(
-        "as published with backfilling",
-        lambda c, p: p.power.rule == "as-published" and p.backfill != "none",
-        lambda c, p: (
-            "SPARS's published rule is there without backfilling only (--backfill none); its EASY "
-            "forms are not sound, see docs/energy.md"
-        ),
-    ),
-    Refusal(
-        "fault without EASY",
-        lambda c, p: p.power.fault in PASS_FAULTS and p.backfill != "easy",
-        lambda c, p: f"fault {p.power.fault!r} goes with backfill 'easy', not {p.backfill!r}",
-    ),
-    Refusal(
-        "psas-ipm as published on several groups",
-        lambda c, p: p.power.by_node and (len(c.nodes) > 1 or c.depths > 1),
-        lambda c, p: "psas-ipm as published is for one group of equal nodes with one sleep state",
+        "what the power policy does not go with",
+        lambda c, p: bool(p.power.power_pass.refuses(c, p)),
+        lambda c, p: f"power policy {p.power.kind!r}: {p.power.power_pass.refuses(c, p)}",
     ),
     Refusal(
         "cap by the time of day without a plan",
         lambda c, p: (
-            c.cap is not None and bool(c.cap.windows) and p.power.kind in ("psus", "psas-auto")
+            c.cap is not None
+            and bool(c.cap.windows)
+            and p.power.switches
+            and p.power.power_pass.shown != ONLY_ACTIVE
         ),
         lambda c, p: (
             f"a cap by time of day does not go with power policy {p.power.kind!r}, whose plan does "

@@ -24,7 +24,7 @@ from hpctwin.simulation.powered import Outside
 
 __all__ = ["load", "save"]
 
-_FORMAT = 4
+_FORMAT = 5
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -1,38 +1,18 @@
-"""The scheduling passes: each a module here, which registers itself.
-
-A module ``my_pass.py`` holds a `Pass` called ``PASS``; policies name it ``my-pass``. The first line of its
-text tells what it does, and a class ``Numbers`` in it what a policy may set: names, units, defaults and, as
-comments, what they mean. Nothing else need be touched. A pass from elsewhere is added by `register`.
-"""
+"""The scheduling passes: each a module here, which holds a `Pass` called ``PASS``; see `engine.modules`."""
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from hpctwin.engine import layout
+from hpctwin.engine.modules import Modules
 
 if TYPE_CHECKING:
     from hpctwin.engine.jit import Kernel
     from hpctwin.engine.sim import Sim
 
-__all__ = [
-    "About",
-    "Number",
-    "Pass",
-    "about",
-    "find_pass",
-    "kept_of",
-    "made_of",
-    "pass_names",
-    "register",
-]
+__all__ = ["PASSES", "Pass", "kept_of", "made_of", "settings_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +26,6 @@ class Pass:
         own: a record of single numbers that the pass keeps from one pass to the next; None if nothing.
         kept: a record of what it keeps of each job; -1 where it keeps nothing; None if it never does.
         more_rows: so many rows of ``kept`` come after the jobs'.
-        by_node: whether ``kept`` is of nodes, not jobs.
         begin: ``(own, kept, state, queue)`` puts what is kept into its first state. Rows of jobs are those
             of the state's table; the queue holds those that wait.
         entered: ``(j, sim) -> None``: a job enters the queue.
@@ -62,7 +41,6 @@ class Pass:
     own: type | None = None
     kept: type | None = None
     more_rows: int = 0
-    by_node: bool = False
     begin: Callable[[Any, Any, Any, Any], None] | None = None
     entered: Kernel | None = None
     left: Kernel | None = None
@@ -70,31 +48,28 @@ class Pass:
     gave_back: Kernel | None = None
     in_order: bool = False
 
-    def settings(self, values: Mapping[str, float]) -> Any:
-        """The numbers in the engine's form.
 
-        Args:
-            values: of all fields of ``numbers``.
-        """
-        import numpy as np
+def settings_of(record: type | None, values: Mapping[str, float]) -> Any:
+    """Numbers that a policy may set, in the engine's form.
 
-        from hpctwin.engine.layout import record_type
+    Args:
+        record: what there is to set; None for nothing.
+        values: of all its fields.
+    """
+    import numpy as np
 
-        if self.numbers is None:
-            return np.zeros(0, np.int64)
-        found = np.zeros(1, record_type(self.numbers))
-        for name in found.dtype.names or ():
-            found[name] = values[name]
-        return found.view(np.int64)
+    from hpctwin.engine.layout import record_type
+
+    if record is None:
+        return np.zeros(0, np.int64)
+    found = np.zeros(1, record_type(record))
+    for name in found.dtype.names or ():
+        found[name] = values[name]
+    return found.view(np.int64)
 
 
-_REGISTERED: dict[str, Pass] = {}
-
-
-def register(name: str, found: Pass) -> Pass:
-    """Let policies name a pass."""
-    _REGISTERED[name] = found
-    return found
+PASSES: Modules[Pass] = Modules(__name__, "PASS")
+"""By name."""
 
 
 def made_of(function: Callable[..., None]) -> Pass:
@@ -116,94 +91,6 @@ def kept_of(sim: Sim, name: str) -> Any:
     """
     from hpctwin.engine.layout import record_type
 
-    record = find_pass(name).kept
+    record = PASSES.find(name).kept
     assert record is not None
     return sim["kept"].view(record_type(record))[:, 0]
-
-
-def pass_names() -> list[str]:
-    """The names of all passes."""
-    here = [module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)]
-    return sorted({*here, *_REGISTERED})
-
-
-@dataclass(frozen=True)
-class Number:
-    """A number that a policy may set.
-
-    Args:
-        name: what it is called.
-        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, or ``step`` (ms, 1
-            or more).
-        default: its value if it is not set.
-        help: what it means.
-    """
-
-    name: str
-    unit: str
-    default: int
-    help: str = ""
-
-
-@dataclass(frozen=True)
-class About:
-    """What can be told of a pass.
-
-    Args:
-        help: a line.
-        numbers: what a policy may set.
-    """
-
-    help: str
-    numbers: tuple[Number, ...]
-
-
-@lru_cache(maxsize=64)
-def about(name: str) -> About:
-    """What can be told of a pass; for one of this folder nothing is compiled, and Numba is not loaded.
-
-    Raises:
-        KeyError: there is no such pass.
-    """
-    if name in _REGISTERED and importlib.util.find_spec(_module(name)) is None:
-        record = _REGISTERED[name].numbers
-        hints = {} if record is None else get_type_hints(record, include_extras=True)
-        return About(
-            (record.__doc__ or "" if record else "").partition("\n")[0],
-            tuple(Number(f, _unit(h), getattr(record, f, 0)) for f, h in hints.items()),
-        )
-    spec = importlib.util.find_spec(_module(name))
-    source = None if spec is None else getattr(spec.loader, "get_source")(spec.name)  # noqa: B009
-    if source is None:
-        raise KeyError(name)
-    tree = ast.parse(source)
-    help, _, _ = (ast.get_docstring(tree) or "").partition("\n")
-    return About(help, tuple(_numbers(tree, source.splitlines())))
-
-
-def _numbers(tree: ast.Module, lines: list[str]) -> Iterator[Number]:
-    """The fields of the class ``Numbers``."""
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef) and node.name == "Numbers":
-            for field in node.body:
-                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                    default = 0 if field.value is None else ast.literal_eval(field.value)
-                    hint = getattr(layout, ast.unparse(field.annotation))
-                    told = lines[field.lineno - 1].partition("#")[2].strip()
-                    yield Number(field.target.id, _unit(hint), default, told)
-
-
-def _unit(hint: Any) -> str:
-    return str((*get_args(hint), "number")[2])
-
-
-def _module(name: str) -> str:
-    return f"{__name__}.{name.replace('-', '_')}" if name.replace("-", "").isalnum() else "-"
-
-
-def find_pass(name: str) -> Pass:
-    """The pass of a name, which is there."""
-    if name not in _REGISTERED:
-        module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-        register(name, module.PASS)
-    return _REGISTERED[name]

@@ -15,7 +15,7 @@ from hpctwin.model import Cluster, Workload, read_yaml
 from hpctwin.model.yaml_file import located
 from hpctwin.policies import Policy, PowerPolicy, make_policy
 
-__all__ = ["ALGORITHMS", "SparsRun", "read_spars_config"]
+__all__ = ["ALGORITHMS", "PUBLISHED", "SparsRun", "read_spars_config"]
 
 ALGORITHMS = {
     "fcfs_psus": ("none", "psus"),
@@ -26,6 +26,10 @@ ALGORITHMS = {
     "easy_psas": ("easy", "psas-ipm"),
 }
 """Backfill and kind of power policy by SPARS's name of the scheduler."""
+
+
+PUBLISHED = {"psas-auto": "spars-auto", "psas-ipm": "spars-ipm"}
+"""By kind of power policy the one that goes by SPARS's published rule, where that is another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +99,8 @@ def read_spars_config(path: str | Path) -> SparsRun:
         timeout = None  # as SPARS takes it
         notes.append("run.timeout 0: SPARS's PSUS takes it for never")
     power = PowerPolicy(
-        kind,
+        kind if sound else PUBLISHED.get(kind, kind),
         None if timeout is None else float(timeout),
-        rule="sound" if sound else "as-published",
     )
     start = _start_epoch_s(run.get("start_time", 0), at(("run", "start_time")))
     output = paths.get("output")

@@ -1,22 +1,22 @@
-"""FCFS with SPARS's power manager, by its published rule.
+"""FCFS with SPARS's power manager, by its published rule: it plans jobs and nodes together.
 
 Each call plans from scratch, and gives each node to at most one waiting job. A job gets idle nodes if
 there are enough, else those that are released soonest; among these, the ones that waste the least
-energy until then. Kept apart since it plans by node where everything else plans by numbers of nodes.
+energy until then. It plans by node where everything else plans by numbers of nodes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from numba import types
-
-from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     ASLEEP,
     COMPUTING,
+    GIVEN,
     IDLE,
     NEVER,
+    ONLY_ACTIVE,
     SWITCHING_OFF,
     SWITCHING_ON,
     ZERO,
@@ -25,43 +25,40 @@ from hpctwin.engine.layout import (
     Real,
 )
 from hpctwin.engine.order import drop_started, order_queue, pop_order
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import made_of
 from hpctwin.engine.placement import claim
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
-from hpctwin.engine.power_passes import BEFORE, PowerPass
-from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.powers import switched_by
+from hpctwin.engine.rows import view
 from hpctwin.engine.transitions import start_job
+from hpctwin.model import Cluster
+from hpctwin.policies import Policy
 
-__all__ = ["BY_NODE", "NO_PASS", "Numbers"]
+__all__ = ["POWER"]
 
-
-class Numbers:
-    """What a node draws, W."""
-
-    active_w: Real
-    boot_w: Real
+TAKES_TIMEOUT = NEEDS_TIMEOUT = True
 
 
 class ByNode:
     """What is planned of a node."""
 
     released: (
-        Int  # when it is free for another job by the requests; NEVER if it cannot be planned with
+        Int  # when it is free for another job by the requests; NEVER if not to be planned with
     )
     held_by: Int  # number of the waiting job it is planned for; -1
     chosen: Int  # nodes chosen for a job
     cost: Real
 
 
-settings, planned = view(Numbers), view(ByNode)
+planned = view(ByNode)
 
 
 @jit
 def note_releases(sim: Arrays) -> None:
     """When each node is free for another job."""
     now = sim.clock.now
-    plan = planned(sim.kept)
+    plan = planned(sim.power_kept)
     for node in range(len(sim.node)):
         own = sim.node[node]
         plan[node].held_by = -1
@@ -80,7 +77,7 @@ def note_releases(sim: Arrays) -> None:
 @jit
 def choose_idle(wanted: int, sim: Arrays) -> bool:
     """The first idle nodes that no job before holds; False if there are not enough."""
-    plan = planned(sim.kept)
+    plan = planned(sim.power_kept)
     found = 0
     for node in range(len(sim.node)):
         own = sim.node[node]
@@ -95,7 +92,7 @@ def choose_idle(wanted: int, sim: Arrays) -> bool:
 @jit
 def time_of_enough(wanted: int, sim: Arrays) -> int:
     """The first time by which so many nodes that no job before holds are released; NEVER if none."""
-    plan = planned(sim.kept)
+    plan = planned(sim.power_kept)
     time = -1
     while True:
         following = NEVER
@@ -116,22 +113,23 @@ def time_of_enough(wanted: int, sim: Arrays) -> int:
 @jit
 def waste(node: int, time: int, sim: Arrays) -> float:
     """The energy that a node wastes until a time; -1 if it is not there then."""
-    plan = planned(sim.kept)[node]
-    numbers = settings(sim.numbers)[0]
+    plan = planned(sim.power_kept)[node]
+    active_w = sim.pool_fact[0].active_w
+    boot_w = sim.sleep[0].on_w
     now = sim.clock.now
     if plan.held_by >= 0 or plan.released > time:
         return -1.0
     if sim.node[node].power == ASLEEP:
-        return numbers.boot_w * sim.node[node].boot
+        return boot_w * sim.node[node].boot
     if sim.node[node].power == SWITCHING_ON:
-        return numbers.boot_w * (plan.released - now) + numbers.active_w * (time - plan.released)
-    return numbers.active_w * (time - plan.released)
+        return boot_w * (plan.released - now) + active_w * (time - plan.released)
+    return active_w * (time - plan.released)
 
 
 @jit
 def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
     """Of the nodes released by a time those that waste the least energy until then."""
-    plan = planned(sim.kept)
+    plan = planned(sim.power_kept)
     for node in range(len(sim.node)):
         plan[node].cost = waste(node, time, sim)
     for n in range(wanted):
@@ -152,7 +150,7 @@ def choose_least_waste(wanted: int, time: int, sim: Arrays) -> None:
 @jit
 def plan_jobs(sim: Arrays) -> int:
     """Plan the waiting jobs until nodes run out; how many. Nobody starts before those before."""
-    plan = planned(sim.kept)
+    plan = planned(sim.power_kept)
     now = sim.clock.now
     note_releases(sim)
     latest = now
@@ -184,7 +182,7 @@ def start_planned(jobs: int, sim: Arrays) -> None:
             break
         j = sim.later[i]
         for node in range(len(sim.node)):
-            if planned(sim.kept)[node].held_by == i:
+            if planned(sim.power_kept)[node].held_by == i:
                 claim(j, node, sim)
         sim.take[0] = sim.job[j].nodes
         start_job(j, sim)
@@ -200,7 +198,7 @@ def switch_planned(sim: Arrays) -> tuple[bool, int]:
     switched = False
     again = NEVER
     for node in range(len(sim.node)):
-        i = planned(sim.kept)[node].held_by
+        i = planned(sim.power_kept)[node].held_by
         own = sim.node[node]
         if own.power == ASLEEP and i >= 0:
             wake = sim.stack[i] - sleep.on_time
@@ -251,17 +249,22 @@ def no_pass(sim: Arrays) -> None:
     """The jobs are started where the nodes are switched."""
 
 
-def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
-    """Nothing is planned yet."""
-    kept["held_by"] = -1
+def _refuses(cluster: Cluster, policy: Policy) -> str:
+    if policy.backfill != "none":
+        return "it is there without backfilling only (--backfill none): SPARS's EASY is not sound"
+    if policy.placement.name != "first-fit":
+        return "it chooses the nodes itself, so it goes with no placement"
+    if len(cluster.nodes) > 1 or cluster.depths > 1:
+        return "it is for one group of equal nodes with one sleep state"
+    return ""
 
 
-NO_PASS = Pass(
-    Kernel(no_pass, types.void(SIM)),
-    numbers=Numbers,
+POWER = switched_by(
+    plan_and_switch,
     kept=ByNode,
-    by_node=True,
-    begin=begin,
-    in_order=True,
+    shown=int(ONLY_ACTIVE),
+    preferred=int(GIVEN),
+    from_start=False,
+    scheduling=replace(made_of(no_pass), in_order=True),
+    refuses=_refuses,
 )
-BY_NODE = PowerPass(Kernel(plan_and_switch, types.void(SIM)), BEFORE)

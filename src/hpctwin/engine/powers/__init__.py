@@ -1,0 +1,70 @@
+"""The kinds of power policies: each a module here, which holds a `PowerPass` called ``POWER``.
+
+See `engine.modules`. One whose settings timeout, deeper and keep are says ``TAKES_TIMEOUT = True``; one that
+switches nothing without a timeout, ``NEEDS_TIMEOUT = True`` besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.engine.layout import ALL_NODES, LOWEST
+from hpctwin.engine.modules import Modules
+
+if TYPE_CHECKING:
+    from hpctwin.engine.jit import Kernel
+    from hpctwin.engine.passes import Pass
+
+__all__ = ["POWER_PASSES", "PowerPass", "switched_by"]
+
+
+@dataclass(frozen=True, eq=False)
+class PowerPass:
+    """A kind of power policy: when nodes are switched.
+
+    Args:
+        after: ``(sim) -> None``; called after each scheduling pass, and at each instant it asks for by
+            `power.look_again`.
+        numbers: a record of what a policy may set besides timeout, deeper and keep; `sim.power_numbers` gives
+            its values. None if nothing.
+        kept: a record of what it keeps of each node, in `sim.power_kept`, 0 at first; None if nothing.
+        shown: which of the nodes that are not on jobs may be given: ``ALL_NODES``, ``NOT_SWITCHING_OFF`` or
+            ``ONLY_ACTIVE``.
+        preferred: which nodes of a pool first and best fit take: ``LOWEST``, ``SOONEST`` or ``LEAST_DRAW``;
+            ``GIVEN`` if it claims the nodes itself.
+        scheduling: the pass that goes with it in place of backfill ``none``, if it starts the jobs too.
+        from_start: whether it is called at time zero; else first when a timeout is over or a job comes.
+        timeouts: whether timeout, deeper and keep are settings of it.
+        refuses: ``(cluster, policy)`` to a sentence: why it does not go with them; empty if it does.
+    """
+
+    after: Kernel
+    numbers: type | None = None
+    kept: type | None = None
+    shown: int = int(ALL_NODES)
+    preferred: int = int(LOWEST)
+    scheduling: Pass | None = None
+    from_start: bool = False
+    timeouts: bool = False
+    refuses: Callable[[Any, Any], str] = lambda cluster, policy: ""
+
+
+POWER_PASSES: Modules[PowerPass] = Modules(__name__, "POWER")
+"""By name."""
+
+
+def switched_by(function: Callable[..., None], **options: Any) -> PowerPass:
+    """The power policy that a function ``(sim) -> None`` is; it is called at time zero too.
+
+    Args:
+        function: called after each scheduling pass.
+        options: further arguments of `PowerPass`.
+    """
+    from numba import types
+
+    from hpctwin.engine.jit import Kernel
+    from hpctwin.engine.rows import SIM
+
+    return PowerPass(Kernel(function, types.void(SIM)), **{"from_start": True, **options})

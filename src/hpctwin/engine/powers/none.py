@@ -1,0 +1,8 @@
+"""All nodes stay on."""
+
+from __future__ import annotations
+
+from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.powers import PowerPass
+
+POWER = PowerPass(UNAWARE)

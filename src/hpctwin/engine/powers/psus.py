@@ -1,0 +1,9 @@
+"""Idle nodes go off; jobs get the first free nodes, on or not, and wait for them."""
+
+from __future__ import annotations
+
+from hpctwin.engine.power_passes import UNAWARE
+from hpctwin.engine.powers import PowerPass
+
+TAKES_TIMEOUT = NEEDS_TIMEOUT = True
+POWER = PowerPass(UNAWARE)
