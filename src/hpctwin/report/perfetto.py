@@ -1,0 +1,207 @@
+"""A finished run as a trace for Perfetto's viewer (ui.perfetto.dev): a track a node, a slice a job.
+
+Written as protobuf by the field numbers of Perfetto's ``trace_packet.proto``, ``track_event.proto`` and
+``track_descriptor.proto``. All packets of a kind have the same length, since varints may be padded; so they
+are made as columns of a table of bytes, and ten million take seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+__all__ = ["Slices", "slices_of", "write_perfetto"]
+
+IntArray = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NS_PER_MS = 1_000_000
+MS_PER_S = 1000
+AT_ONCE = 1_000_000
+"""So many packets are made at a time."""
+
+_SEQUENCE = 1
+_BEGIN, _END, _COUNTER = 1, 2, 4
+_TIME_BYTES, _TRACK_BYTES = 9, 5
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Jobs on nodes (S slices).
+
+    Args:
+        job: ids of jobs, 0 or more [S].
+        node: numbers of nodes [S].
+        start_ms, end_ms: since the beginning of the trace, the start before the end [S].
+    """
+
+    job: IntArray
+    node: IntArray
+    start_ms: IntArray
+    end_ms: IntArray
+
+
+def slices_of(held: pl.DataFrame) -> Slices:
+    """Slices from a run's ``node_map`` or ``placements``, a slice for each job and node.
+
+    Args:
+        held: ``job_id``, ``start_s``, ``end_s``, and ``node``, or ``first_node`` and ``count``. What has not
+            ended, or has no length, is left out.
+    """
+    held = held.filter(pl.col("start_s") < pl.col("end_s"))
+    columns = {name: held[name].to_numpy() for name in ("job_id", "start_s", "end_s")}
+    if "node" in held.columns:
+        node, rows = held["node"].to_numpy(), np.arange(len(held))
+    else:
+        count = held["count"].to_numpy()
+        rows = np.repeat(np.arange(len(held)), count)
+        first = np.cumsum(count) - count
+        node = held["first_node"].to_numpy()[rows] + np.arange(len(rows)) - first[rows]
+    ms = {
+        name: np.rint(columns[name] * MS_PER_S).astype(np.int64)[rows]
+        for name in ("start_s", "end_s")
+    }
+    return Slices(columns["job_id"][rows].astype(np.int64), node, ms["start_s"], ms["end_s"])
+
+
+def write_perfetto(file: BinaryIO, slices: Slices, series: pl.DataFrame | None = None) -> int:
+    """Write a trace.
+
+    Slices end a nanosecond early, so that one that begins as another on its track ends does not lie in
+    it. Jobs that share a node lie on tracks of their own beside each other.
+
+    Args:
+        file: where to.
+        slices: what lies on which node.
+        series: columns over ``time_s``, each of which becomes a counter.
+
+    Returns:
+        How many slices were written.
+    """
+    lane = _lanes(slices)
+    nodes = int(slices.node.max(initial=-1)) + 1
+    lanes = int(lane.max(initial=0)) + 1
+    track = slices.node * lanes + lane
+    for number in np.unique(track).tolist():
+        node, below = divmod(number, lanes)
+        name = f"node {node:06d}" + (f" · {below + 1}" if lanes > 1 else "")
+        file.write(_descriptor(1 + number, name))
+    for part in _parts(len(track)):
+        file.writelines(_begins(slices, track, part))
+        file.write(_events(slices.end_ms[part] * NS_PER_MS - 1, 1 + track[part], _END).tobytes())
+    if series is not None:
+        _counters(file, series, 1 + nodes * lanes)
+    return len(track)
+
+
+def _parts(count: int) -> Iterator[slice]:
+    return (slice(at, min(at + AT_ONCE, count)) for at in range(0, count, AT_ONCE))
+
+
+def _begins(slices: Slices, track: IntArray, part: slice) -> Iterator[bytes]:
+    """Packets of begins, those whose jobs' ids have as many digits together."""
+    job, start, where = slices.job[part], slices.start_ms[part], 1 + track[part]
+    digits = _digits(job)
+    for width in np.unique(digits).tolist():
+        chosen = np.flatnonzero(digits == width)
+        name = (48 + job[chosen][:, None] // 10 ** np.arange(width - 1, -1, -1) % 10).astype(
+            np.uint8
+        )
+        named = np.hstack([_constant(len(chosen), 0xBA, 0x01, 4 + width, *b"job "), name])
+        yield _events(start[chosen] * NS_PER_MS, where[chosen], _BEGIN, named).tobytes()
+
+
+def _digits(job: IntArray) -> IntArray:
+    """How long ids are, written down."""
+    return 1 + np.searchsorted(10 ** np.arange(1, 19), job, side="right")
+
+
+def _events(time_ns: IntArray, track: IntArray, kind: int, more: Bytes | None = None) -> Bytes:
+    """Packets of one track event each [packets, bytes]."""
+    count = len(time_ns)
+    inside = [_constant(count, 0x48, kind, 0x58), _varint(track, _TRACK_BYTES)]
+    if more is not None:
+        inside.append(more)
+    event = np.hstack(inside)
+    packet = np.hstack(
+        [
+            _constant(count, 0x40), _varint(time_ns, _TIME_BYTES), _constant(count, 0x50, _SEQUENCE),
+            _constant(count, 0x5A, event.shape[1]), event,
+        ]
+    )  # fmt: skip
+    return np.hstack([_constant(count, 0x0A, packet.shape[1]), packet])
+
+
+def _constant(count: int, *values: int) -> Bytes:
+    return np.broadcast_to(np.array(values, np.uint8), (count, len(values)))
+
+
+def _varint(values: IntArray, width: int) -> Bytes:
+    """Numbers as varints padded to a width."""
+    shifts = 7 * np.arange(width, dtype=np.uint64)
+    parts = (values.astype(np.uint64)[:, None] >> shifts).astype(np.uint8)
+    parts |= 0x80
+    parts[:, -1] &= 0x7F
+    return parts
+
+
+def _counters(file: BinaryIO, series: pl.DataFrame, first: int) -> None:
+    time_ns = np.rint(series["time_s"].to_numpy() * MS_PER_S).astype(np.int64) * NS_PER_MS
+    names = [one for one in series.columns if one != "time_s" and series[one].dtype.is_numeric()]
+    for number, name in enumerate(names, first):
+        file.write(_descriptor(number, name, counter=True))
+        values = series[name].fill_null(0).to_numpy().astype(np.float64)
+        track = np.full(len(time_ns), number, np.int64)
+        for part in _parts(len(time_ns)):
+            # double_counter_value: field 44, eight bytes.
+            raw = values[part].astype("<f8").view(np.uint8).reshape(-1, 8)
+            value = np.hstack([_constant(len(raw), 0xE1, 0x02), raw])
+            file.write(_events(time_ns[part], track[part], _COUNTER, value).tobytes())
+
+
+def _descriptor(uuid: int, name: str, *, counter: bool = False) -> bytes:
+    text = name.encode()
+    inside = b"\x08" + _number(uuid) + b"\x12" + _number(len(text)) + text
+    if counter:
+        inside += b"\x42\x00"
+    packet = b"\x50" + _number(_SEQUENCE) + b"\xe2\x03" + _number(len(inside)) + inside
+    return b"\x0a" + _number(len(packet)) + packet
+
+
+def _number(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
+
+
+def _lanes(slices: Slices) -> IntArray:
+    """On which of its node's tracks each slice lies: the lowest that is free; 0 unless nodes are shared."""
+    lane = np.zeros(len(slices.node), np.int64)
+    order = np.lexsort((slices.end_ms, slices.start_ms, slices.node))
+    node, start, end = slices.node[order], slices.start_ms[order], slices.end_ms[order]
+    over = (node[1:] == node[:-1]) & (start[1:] < end[:-1])
+    if not over.any():
+        return lane
+    for shared in np.unique(node[1:][over]).tolist():
+        first, last = np.searchsorted(node, [shared, shared + 1])
+        busy: list[tuple[int, int]] = []
+        free: list[int] = []
+        opened = 0
+        for row in range(first, last):
+            while busy and busy[0][0] <= start[row]:
+                heapq.heappush(free, heapq.heappop(busy)[1])
+            if free:
+                taken = heapq.heappop(free)
+            else:
+                taken, opened = opened, opened + 1
+            lane[order[row]] = taken
+            heapq.heappush(busy, (int(end[row]), taken))
+    return lane
