@@ -34,6 +34,7 @@ for name, target, summary in (
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("system", "system:system_app", "The machines that come with the package."),
+    ("calibrate", "calibrate:calibrate_command", "Fit power to use on measured power."),
     ("facility", "facility:facility_app", "Several clusters: where should this job go?"),
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
     ("when", "when:when_command", "Say when a job will start, and why not now."),

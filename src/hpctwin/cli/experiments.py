@@ -229,3 +229,45 @@ def theta_year(
         console.print(compare_table(summaries))
     console.print(f"report with plots: {html}")
     return 0
+
+
+@experiments_app.command
+def surf(
+    *,
+    data: Path | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.
+
+    Args:
+        data: folder with surf_tasks, surf_fragments and surf_consumption.parquet; telemetry in the folder of
+            HPCTWIN_TRACES if left out.
+        json: print one row per method as JSON.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.experiments import surf as experiment
+
+    rows = experiment.run(experiment.read_week(data))
+    if json:
+        print_json([row.plain() for row in rows])
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for head in ("method", "knows", "1 h ahead %", "within 1 h %", "CPU s", "1 h ahead by day %"):
+        table.add_column(head, justify="left" if head in ("method", "knows") else "right")
+    for row in rows:
+        table.add_row(
+            row.method,
+            row.knowledge,
+            f"{row.mape_pct:.2f}",
+            f"{row.within_hour_pct:.2f}",
+            f"{row.seconds:.2f}",
+            " ".join(f"{error:.1f}" for error in row.by_day_pct),
+        )
+    console = Console()
+    console.print(table)
+    published = ", ".join(f"{name} {error:g}" for name, error in experiment.PUBLISHED.items())
+    console.print(f"published errors of power on this week: {published}")
+    return 0

@@ -1,0 +1,244 @@
+"""A week of a part of SURF's Lisa with its measured power, as OpenDT ships it: power forecast an hour ahead.
+
+Published mean absolute percentage errors of power on this week: OpenDT 4.39 % (5.13 % without calibrating
+itself), FootPrinter 7.86 %.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy import calibration as fitting
+from hpctwin.errors import TraceError
+
+__all__ = ["Week", "read_week", "run"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+STEP_S = 30
+AHEAD, DAY = 3600 // STEP_S, 86400 // STEP_S
+WINDOW, EVERY, RESIDUAL = 2 * DAY, 600 // STEP_S, 600 // STEP_S
+FIRST = 2 * AHEAD
+"""Forecasts count from when an hour has been measured: these are for an hour later."""
+WITHIN = range(10, AHEAD + 1, 10)
+LEVELS = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.97)
+"""Nodes are counted by how much their cores are used, between these."""
+PUBLISHED = {"OpenDT, self-calibrating": 4.39, "OpenDT": 5.13, "FootPrinter": 7.86}
+
+
+@dataclass(frozen=True, eq=False)
+class Week:
+    """What ran, by sample of 30 s, and what was drawn.
+
+    Args:
+        power_w: measured [samples].
+        task: of each task in each sample in which it ran [n].
+        sample: which sample that is [n].
+        used: how much of its cores it used, 0 to 1 [n].
+        start: the sample in which each task began [tasks].
+    """
+
+    power_w: FloatArray
+    task: IntArray
+    sample: IntArray
+    used: FloatArray
+    start: IntArray
+
+    @property
+    def level(self) -> IntArray:
+        """Of each task in each sample, from 0 [n]."""
+        return np.searchsorted(LEVELS, self.used, side="right")
+
+    @cached_property
+    def levels(self) -> FloatArray:
+        """How many nodes are used at each level [samples, levels]."""
+        shape = (len(self.power_w), len(LEVELS) + 1)
+        place = self.sample * shape[1] + self.level
+        return np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """Utilisation in nodes, and nodes that are busy [samples, 2]."""
+        size = len(self.power_w)
+        busy = np.bincount(self.sample, minlength=size)
+        return np.column_stack([np.bincount(self.sample, self.used, size), busy])
+
+
+def read_week(folder: str | Path | None = None) -> Week:
+    """Read the week.
+
+    Args:
+        folder: with surf_tasks.parquet, surf_fragments.parquet and surf_consumption.parquet; that of
+            HPCTWIN_TRACES, or telemetry in it, if left out.
+
+    Raises:
+        TraceError: a file is not there, cannot be read, or lacks a column.
+    """
+    place = Path(folder or os.environ.get("HPCTWIN_TRACES") or ".")
+    place = place / "telemetry" if (place / "telemetry").is_dir() else place
+    power = _read(place / "surf_consumption.parquet", ["timestamp", "power_draw"])
+    uneven = (power["timestamp"].diff() != 1000 * STEP_S).fill_null(False)
+    if uneven.any():
+        at = power["timestamp"][int(uneven.arg_max() or 0)]
+        raise TraceError(
+            place / "surf_consumption.parquet",
+            f"the sample at {at} ms is not {STEP_S} s after the one before it",
+            field="timestamp",
+        )
+    tasks = _read(place / "surf_tasks.parquet", ["id", "submission_time", "cpu_capacity"])
+    parts = _read(place / "surf_fragments.parquet", ["id", "cpu_usage"])
+    began = (pl.col("submission_time") - pl.col("submission_time").min()).dt.total_milliseconds()
+    tasks = tasks.with_columns(start=began // (1000 * STEP_S), task=pl.int_range(pl.len()))
+    # The fragments of a task follow each other in the file, each of one step.
+    ran = parts.with_columns(number=pl.int_range(pl.len()).over("id")).join(
+        tasks, on="id", how="inner", maintain_order="left"
+    )
+    ran = ran.select(
+        "task",
+        sample=pl.col("start") + pl.col("number"),
+        used=(pl.col("cpu_usage") / pl.col("cpu_capacity")).clip(0, 1),
+    ).filter(pl.col("sample") < len(power))
+    return Week(
+        power["power_draw"].to_numpy(),
+        ran["task"].to_numpy(),
+        ran["sample"].to_numpy(),
+        ran["used"].to_numpy(),
+        tasks["start"].to_numpy(),
+    )
+
+
+def _read(path: Path, columns: list[str]) -> pl.DataFrame:
+    try:
+        frame = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise TraceError(path, f"cannot be read as Parquet: {error}") from error
+    for name in columns:
+        if name not in frame.columns:
+            raise TraceError(
+                path, f"the column is missing; found {', '.join(frame.columns)}", field=name
+            )
+    return frame.select(columns)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How well a method forecasts.
+
+    Args:
+        method: its name.
+        knowledge: ``utilisation`` (of the moment that is forecast) or ``submissions`` (what was submitted and
+            ran up to when the forecast is made, not how long it will).
+        mape_pct: mean absolute percentage error of forecasts made exactly an hour before.
+        within_hour_pct: the same, mean over forecasts made 5, 10, … 60 min before.
+        seconds: CPU time for the whole week, calibration and forecasts, without reading the files.
+        by_day_pct: ``mape_pct`` of each day.
+    """
+
+    method: str
+    knowledge: str
+    mape_pct: float
+    within_hour_pct: float
+    seconds: float
+    by_day_pct: list[float] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(vars(self))
+
+
+def run(week: Week) -> list[Row]:
+    """Forecast the power of each sample by each method; see `Row`."""
+    rows = []
+    for method, (knowledge, forecast) in METHODS.items():
+        began = time.process_time()
+        found = forecast(week, AHEAD)
+        seconds = time.process_time() - began
+        within = [fitting.mape_pct(forecast(week, ahead), week.power_w, FIRST) for ahead in WITHIN]
+        rows.append(
+            Row(
+                method,
+                knowledge,
+                fitting.mape_pct(found, week.power_w, FIRST),
+                float(np.mean(within)),
+                seconds,
+                fitting.rolling_mape_pct({"": found}, week.power_w, FIRST, DAY)[""],
+            )
+        )
+    return rows
+
+
+def _fit(week: Week, use: FloatArray) -> fitting.Fit:
+    return fitting.fit_line(use, week.power_w, window=WINDOW, every=EVERY)
+
+
+def _line(week: Week, ahead: int) -> FloatArray:
+    return _fit(week, week.total).forecast(ahead)
+
+
+def _line_residual(week: Week, ahead: int) -> FloatArray:
+    fit = _fit(week, week.total)
+    return fit.forecast(ahead) + fit.residual(ahead, RESIDUAL)
+
+
+def _levels(week: Week, ahead: int) -> FloatArray:
+    return _fit(week, week.levels).forecast(ahead)
+
+
+def _levels_residual(week: Week, ahead: int) -> FloatArray:
+    fit = _fit(week, week.levels)
+    return fit.forecast(ahead) + fit.residual(ahead, RESIDUAL)
+
+
+def _known(week: Week, ahead: int) -> FloatArray:
+    fit = _fit(week, week.levels)
+    line = fit.forecast(ahead)
+    both = [line, line + fit.residual(ahead, RESIDUAL), _line_residual(week, ahead)]
+    return fitting.ensemble(both, week.power_w, ahead=ahead, window=6 * AHEAD)
+
+
+def _last(week: Week, ahead: int) -> FloatArray:
+    return fitting.last_measured(week.power_w, ahead)
+
+
+def _expected(week: Week, ahead: int) -> FloatArray:
+    fit = _fit(week, week.levels)
+    ends = np.zeros(len(week.start), np.int64)
+    np.maximum.at(ends, week.task, week.sample + 1)
+    use = fitting.expected_use(
+        week.sample,
+        week.level,
+        week.sample - week.start[week.task],
+        ends[week.task],
+        ahead=ahead,
+        shape=week.levels.shape,
+    )
+    return fit.forecast(ahead, use) + fit.residual(ahead, RESIDUAL)
+
+
+def _unknown(week: Week, ahead: int) -> FloatArray:
+    both = [_last(week, ahead), _expected(week, ahead)]
+    return fitting.ensemble(both, week.power_w, ahead=ahead, window=6 * AHEAD)
+
+
+METHODS: dict[str, tuple[str, Callable[[Week, int], FloatArray]]] = {
+    "line": ("utilisation", _line),
+    "line, residual": ("utilisation", _line_residual),
+    "levels": ("utilisation", _levels),
+    "levels, residual": ("utilisation", _levels_residual),
+    "ensemble": ("utilisation", _known),
+    "as it was": ("submissions", _last),
+    "levels, expected use": ("submissions", _expected),
+    "ensemble, expected use": ("submissions", _unknown),
+}
+"""By name, what each knows, and its forecast of each sample so many samples ahead."""

@@ -1,0 +1,180 @@
+"""Calibration on measured power: it sees the past only, and is as good as it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin.cli import main
+from hpctwin.energy import calibration
+from hpctwin.experiments import surf
+
+
+def _week(seed: int, samples: int, tasks: int) -> surf.Week:
+    rng = np.random.default_rng(seed)
+    start = np.sort(rng.integers(0, samples, tasks))
+    length = rng.integers(1, samples, tasks)
+    task = np.repeat(np.arange(tasks), length)
+    age = np.arange(len(task)) - np.repeat(np.cumsum(length) - length, length)
+    there = start[task] + age < samples
+    used = rng.random(tasks)[task]
+    sample = (start[task] + age)[there]
+    power = 5000 + 90 * np.bincount(sample, used[there], samples) + rng.normal(0, 50, samples)
+    return surf.Week(power, task[there], sample, used[there], start)
+
+
+def _changed(week: surf.Week, cut: int, rng: np.random.Generator, tasks: bool) -> surf.Week:
+    """Another future: measured power from the cut on, and what runs from the cut on if that is asked for."""
+    power = week.power_w.copy()
+    power[cut:] *= rng.uniform(0.5, 2, len(power) - cut)
+    if not tasks:
+        return replace(week, power_w=power)
+    kept = (week.sample < cut) | (rng.random(len(week.sample)) < 0.3)
+    used = np.where(week.sample < cut, week.used, rng.random(len(week.used)))
+    # Tasks that begin later begin otherwise: they run in one sample only.
+    begun = week.start[week.task] < cut
+    kept &= begun | (week.sample == week.start[week.task])
+    return surf.Week(power, week.task[kept], week.sample[kept], used[kept], week.start)
+
+
+@given(st.integers(0, 10_000), st.sampled_from(list(surf.METHODS)), st.sampled_from([1, 7, 40]))
+def test_another_future_leaves_a_forecast_as_it_is(seed: int, method: str, ahead: int) -> None:
+    rng = np.random.default_rng(seed)
+    week = _week(seed, int(rng.integers(60, 300)), 30)
+    cut = int(rng.integers(1, len(week.power_w)))
+    knowledge, forecast = surf.METHODS[method]
+    before = forecast(week, ahead)
+    # Power that is measured from the cut on is not seen by what is forecast before the cut.
+    after = forecast(_changed(week, cut, rng, tasks=False), ahead)
+    assert after[: cut + ahead] == pytest.approx(before[: cut + ahead], rel=1e-9, nan_ok=True)
+    # Nor is what runs from the cut on, but by those who know the utilisation of what they forecast.
+    seen = cut if knowledge == "utilisation" else cut + ahead
+    after = forecast(_changed(week, cut, rng, tasks=True), ahead)
+    assert after[:seen] == pytest.approx(before[:seen], rel=1e-9, nan_ok=True)
+
+
+def test_the_line_is_that_of_least_squares_through_its_window() -> None:
+    rng = np.random.default_rng(3)
+    use = rng.uniform(0, 200, (400, 3))
+    measured = 4000 + use @ [3.0, 5.0, -2.0] + rng.normal(0, 30, 400)
+    fit = calibration.fit_line(use, measured, window=100, every=10)
+    for sample in (250, 255, 399):
+        end = sample // 10 * 10
+        columns = np.column_stack([np.ones(100), use[end - 100 : end]])
+        expected = np.linalg.lstsq(columns, measured[end - 100 : end], rcond=None)[0]
+        assert fit.weights[sample] == pytest.approx(expected, rel=1e-3)
+    made = fit.forecast(25)[300]
+    assert made == pytest.approx(fit.weights[275] @ [1, *use[300]])
+    late = measured[271:276] - np.column_stack([np.ones(5), use[271:276]]) @ fit.weights[275]
+    assert fit.residual(25, 5)[300] == pytest.approx(late.mean())
+
+
+def test_an_ensemble_follows_the_model_that_was_right_so_far() -> None:
+    measured = np.full(400, 1000.0)
+    one = np.where(np.arange(400) < 200, 1001.0, 1100.0)
+    other = np.where(np.arange(400) < 200, 1100.0, 1001.0)
+    found = calibration.ensemble([one, other], measured, ahead=10, window=50)
+    assert found[5] == pytest.approx(1050.5)  # nothing is known of either
+    assert found[150] == pytest.approx(1001.0, abs=0.1)
+    assert found[205] == pytest.approx(1100.0, abs=0.1)  # it has not been seen yet
+    assert found[300] == pytest.approx(1001.0, abs=0.1)
+
+
+def test_use_is_expected_to_last_as_things_of_its_age_did_and_new_things_to_come() -> None:
+    # One thing runs throughout; each tenth sample another comes for three samples.
+    size = 5000
+    comers = np.arange(0, size - 10, 10)
+    sample = np.concatenate([np.arange(size), *(comers + i for i in range(3))])
+    column = np.concatenate([np.zeros(size, int), np.ones(3 * len(comers), int)])
+    age = np.concatenate([np.arange(size), *(np.full(len(comers), i) for i in range(3))])
+    until = np.concatenate([np.full(size, size), np.tile(comers + 3, 3)])
+    found = calibration.expected_use(sample, column, age, until, ahead=5, shape=(size, 2))
+    assert np.isnan(found[:5]).all()
+    assert found[size - 1] == pytest.approx([1.0, 0.3], abs=0.01)  # what runs of them will be over
+
+
+@pytest.mark.traces
+def test_power_of_surf_an_hour_ahead_is_forecast_within_1_3_percent_of_utilisation(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["experiments", "surf", "--data", str(traces), "--json"])
+    assert ended.value.code == 0
+    rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
+    assert all(len(row["by_day_pct"]) == 7 for row in rows.values())
+    assert rows["ensemble"]["knowledge"] == "utilisation"
+    assert rows["ensemble"]["mape_pct"] <= 1.15
+    assert rows["levels"]["mape_pct"] <= 1.15
+    # What needs no model.
+    assert rows["as it was"]["mape_pct"] == pytest.approx(4.16, abs=0.02)
+    assert rows["as it was"]["within_hour_pct"] == pytest.approx(2.84, abs=0.02)
+
+
+def _table(path: Path) -> pl.DataFrame:
+    rng = np.random.default_rng(1)
+    busy = np.repeat(rng.integers(0, 100, 60), 20).astype(float)
+    table = pl.DataFrame(
+        {
+            "time_s": np.arange(1200) * 30.0,
+            "power_w": 3000 + 200 * busy + rng.normal(0, 20, 1200),
+            "busy": busy,
+        }
+    )
+    table.write_csv(path)
+    return table
+
+
+def test_calibrate_tells_errors_and_writes_forecasts(tmp_path: Path, capsys) -> None:
+    table = _table(tmp_path / "m.csv")
+    with pytest.raises(SystemExit) as ended:
+        main(
+            ["calibrate", str(tmp_path / "m.csv"), "--ahead", "30m", "--rolling", "3h", "--json",
+             "--out", str(tmp_path / "f.parquet"), "--plot", str(tmp_path / "f.png")]
+        )  # fmt: skip
+    assert ended.value.code == 0
+    rows = {row["model"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["line"]["mape_pct"] < 1 < rows["as it was"]["mape_pct"]
+    assert rows["ensemble"]["mape_pct"] < rows["as it was"]["mape_pct"] / 10
+    assert len(rows["line"]["rolling_pct"]) == 3
+    written = pl.read_parquet(tmp_path / "f.parquet")
+    assert written.columns == ["time_s", "power_w", *rows]
+    assert written["as it was"][60] == pytest.approx(table["power_w"][0])
+    assert (tmp_path / "f.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "code", "said"),
+    [
+        (lambda t: t.rename({"power_w": "power"}), [], 1, "Did you mean 'power'?"),
+        (lambda t: t.drop("busy"), [], 1, "no column of use beside time_s and power_w"),
+        (lambda t: t.with_columns(power_w=0), [], 1, "row 1: found 0, expected a number above 0"),
+        (lambda t: t.with_columns(busy=pl.lit("many")), [], 1, "found 'many', expected a number"),
+        (
+            lambda t: t.filter(pl.col("time_s") != 300),
+            [],
+            1,
+            "row 11: times must ascend by equal steps",
+        ),
+        (lambda t: t.head(100), [], 2, "covers 3000 s; to forecast 1h ahead, more than 7200 s"),
+        (lambda t: t, ["--every", "10s"], 2, "--every is 10s, less than the 30 s between samples"),
+        (lambda t: t, ["--window", "long"], 2, "'long' is not a duration"),
+    ],
+)
+def test_what_cannot_be_calibrated_on_is_said(
+    change, options, code, said, tmp_path, capsys
+) -> None:
+    path = tmp_path / "m.csv"
+    change(_table(path)).write_csv(path)
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", str(path), *options])
+    assert ended.value.code == code
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
