@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, make_policy, parse_policy, simulate
 from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
-from hpctwin.policies import BACKFILLS, ORDERINGS, PLACEMENTS, POWERS, find_power
+from hpctwin.policies import (
+    BACKFILLS,
+    ORDERINGS,
+    PLACEMENTS,
+    POWERS,
+    REGISTRIES,
+    find_power,
+)
 from hpctwin.policies.registry import Entry, Parameter, Registry
 from tests.cli.test_cli import run
 
@@ -121,6 +128,40 @@ def test_policies_are_listed_with_all_there_is(capsys: pytest.CaptureFixture[str
         assert all(one["help"] for one in told[kind].values())
     assert told["backfill"]["pack"]["settings"]["patience"]["default"] == "1d"
     assert told["power"]["psus"]["settings"]["timeout"]["help"]
+
+
+def test_the_page_s_tables_are_those_of_the_registries() -> None:
+    # In a process of its own: other tests register more.
+    line = [sys.executable, "-m", "hpctwin", "policy", "list", "--markdown"]
+    told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    page = (Path(__file__).parents[2] / "docs/policies.md").read_text()
+    tables = told.strip().split("\n\n")
+    assert len(tables) == len(REGISTRIES)
+    for table in tables:
+        assert table in page, "hpctwin policy list --markdown"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("simulate t --order wf", ("wfp", "sjf", "multifactor")),
+        (
+            "simulate t --backfill pack:depth=3,pa",
+            ("pack:depth=3,patience=", "pack:depth=3,depth="),
+        ),
+        ("simulate t --placement x", ("first-fit", "spread")),
+        ("simulate t --power psus:20m,k", ("psus:20m,keep=", "psus:20m,deeper=")),
+        ("compare t -p w", ("wfp",)),
+        ("compare t -p wfp+easy~", ("wfp+easy~psus", "wfp+easy~spars-ipm")),
+        ("policy check fcfs@", ("fcfs@best-fit",)),
+    ],
+)
+def test_a_shell_completes_what_the_registries_have(
+    typed: str, offered: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("__complete", *typed.split()) == 0
+    names = {line.partition("\t")[0] for line in capsys.readouterr().out.splitlines()}
+    assert names >= set(offered)
 
 
 def test_to_name_and_list_policies_nothing_is_compiled_and_numba_is_not_loaded() -> None:

@@ -48,6 +48,9 @@ for name, target, summary in (
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)
 
 
+app.register_install_completion_command()
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line.
 

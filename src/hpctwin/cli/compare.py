@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hpctwin.cli.completing import complete_policy
 from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
 
@@ -18,7 +19,12 @@ def compare_command(
     *,
     policy: Annotated[
         tuple[str, ...],
-        Parameter(name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True),
+        Parameter(
+            name=["--policy", "-p"],
+            group="Policy",
+            allow_leading_hyphen=True,
+            completer=complete_policy,
+        ),
     ] = (
         "fcfs+easy",
         "sjf+easy",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from hpctwin.cli.completing import complete_part
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["EnergyOptions"]
 class EnergyOptions:
     """Power states, caps, and what energy costs."""
 
-    power: Annotated[str | None, Parameter(group="Energy")] = None
+    power: Annotated[str | None, Parameter(group="Energy", completer=complete_part("power"))] = None
     """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file, my.py:my_control."""
     cap: Annotated[str | None, Parameter(group="Energy")] = None
     """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App
 from cyclopts import Parameter as Option
 
+from hpctwin.cli.completing import complete_policy
+
 if TYPE_CHECKING:
-    from hpctwin.policies.registry import Entry, Parameter, Registry
+    from hpctwin.policies.registry import Entry, Parameter
 
 __all__ = ["policy_app"]
 
@@ -16,32 +18,34 @@ policy_app = App(name="policy", help="List policies, check one's own.")
 
 
 @policy_app.command(name="list")
-def list_policies(*, json: Annotated[bool, Option(negative=())] = False) -> int:
+def list_policies(
+    *,
+    json: Annotated[bool, Option(negative=())] = False,
+    markdown: Annotated[bool, Option(negative=())] = False,
+) -> int:
     """List the orderings, backfills, placements and power policies there are, with what can be set.
 
     Args:
         json: print them as JSON.
+        markdown: print them as tables in Markdown.
     """
     from rich.console import Console
     from rich.table import Table
 
     from hpctwin.cli.output import print_json
-    from hpctwin.policies import BACKFILLS, ORDERINGS, PLACEMENTS, POWERS
+    from hpctwin.policies import REGISTRIES
 
-    kinds: dict[str, Registry[Any]] = {
-        "order": ORDERINGS,
-        "backfill": BACKFILLS,
-        "placement": PLACEMENTS,
-        "power": POWERS,
-    }
     if json:
         print_json(
             {kind: {name: _plain(one) for name, one in sorted(registry.entries().items())}
-             for kind, registry in kinds.items()}
+             for kind, registry in REGISTRIES.items()}
         )  # fmt: skip
         return 0
+    if markdown:
+        print("\n\n".join(map(_markdown, REGISTRIES)))
+        return 0
     console = Console()
-    for kind, registry in kinds.items():
+    for kind, registry in REGISTRIES.items():
         table = Table(kind, "", "settings", box=None, header_style="bold")
         for name, one in sorted(registry.entries().items()):
             table.add_row(name, one.help, ", ".join(map(_setting, one.parameters)))
@@ -57,6 +61,17 @@ def list_policies(*, json: Annotated[bool, Option(negative=())] = False) -> int:
     return 0
 
 
+def _markdown(kind: str) -> str:
+    """A registry as a table."""
+    from hpctwin.policies import REGISTRIES
+
+    lines = [f"| {kind} | | settings |", "|---|---|---|"]
+    for name, one in sorted(REGISTRIES[kind].entries().items()):
+        told = ", ".join(f"`{_setting(each)}`" for each in one.parameters)
+        lines.append(f"| `{name}` | {one.help} | {told} |")
+    return "\n".join(lines)
+
+
 def _setting(one: Parameter) -> str:
     return f"{one.name}={one.write(one.default)}"
 
@@ -67,7 +82,9 @@ def _plain(one: Entry[Any]) -> dict[str, Any]:
 
 
 @policy_app.command
-def check(policy: Annotated[str, Option(allow_leading_hyphen=True)]) -> int:
+def check(
+    policy: Annotated[str, Option(allow_leading_hyphen=True, completer=complete_policy)],
+) -> int:
     """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
 
     Args:

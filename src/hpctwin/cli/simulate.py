@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from hpctwin.cli.completing import complete_part
 from hpctwin.cli.energy_options import EnergyOptions, costs
 from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
 
@@ -23,12 +24,26 @@ def simulate_command(
     trace: Trace,
     *,
     order: Annotated[
-        str, Parameter(name=["--order", "-o"], group="Policy", allow_leading_hyphen=True)
+        str,
+        Parameter(
+            name=["--order", "-o"],
+            group="Policy",
+            allow_leading_hyphen=True,
+            completer=complete_part("order"),
+        ),
     ] = "fcfs",
-    backfill: Annotated[str, Parameter(name=["--backfill", "-b"], group="Policy")] = "easy",
+    backfill: Annotated[
+        str,
+        Parameter(name=["--backfill", "-b"], group="Policy", completer=complete_part("backfill")),
+    ] = "easy",
     reservations: Annotated[int, Parameter(group="Policy")] = 1,
-    candidates: Annotated[str | None, Parameter(group="Policy", allow_leading_hyphen=True)] = None,
-    placement: Annotated[str, Parameter(group="Policy")] = "first-fit",
+    candidates: Annotated[
+        str | None,
+        Parameter(group="Policy", allow_leading_hyphen=True, completer=complete_part("order")),
+    ] = None,
+    placement: Annotated[
+        str, Parameter(group="Policy", completer=complete_part("placement"))
+    ] = "first-fit",
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008

@@ -1,5 +1,7 @@
 """Orderings, backfills, placements and power policies, by name or written by the user."""
 
+from typing import Any
+
 from hpctwin.policies.adaptive import adaptive, pas, pfm
 from hpctwin.policies.backfills import BACKFILLS
 from hpctwin.policies.formula import formula
@@ -10,6 +12,15 @@ from hpctwin.policies.orderings import BUILT_IN
 from hpctwin.policies.placements import PLACEMENTS, Placement, PlacementLike, find_placement
 from hpctwin.policies.policy import Policy, PolicyLike, PowerLike, make_policy, parse_policy
 from hpctwin.policies.powers import POWERS, PowerPolicy, find_power
+from hpctwin.policies.registry import Registry
+
+REGISTRIES: dict[str, Registry[Any]] = {
+    "order": ORDERINGS,
+    "backfill": BACKFILLS,
+    "placement": PLACEMENTS,
+    "power": POWERS,
+}
+"""Those of the four parts of a policy."""
 
 __all__ = [
     "BACKFILLS",
@@ -17,6 +28,7 @@ __all__ = [
     "ORDERINGS",
     "PLACEMENTS",
     "POWERS",
+    "REGISTRIES",
     "Ordering",
     "OrderingLike",
     "Placement",
