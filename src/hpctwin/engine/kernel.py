@@ -12,6 +12,7 @@ from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
+from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
 from hpctwin.engine.sim import single
 
 __all__ = ["advance", "all_kernels", "hooks", "inner_advance", "kernels_of", "reorder"]
@@ -69,6 +70,8 @@ def all_kernels() -> list[Kernel]:
     for name in PASSES.own():
         for power in powers:
             found += kernels_of(PASSES.find(name), power)
+    for name in SHARED_PASSES:
+        found += kernels_of(find_shared_pass(name), None)
     return list(dict.fromkeys(found))
 
 
