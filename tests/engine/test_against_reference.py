@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -127,38 +128,35 @@ def test_every_ordering_and_backfill_on_a_uniform_cluster(
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> dict[str, Any]:
+def cases(
+    draw: st.DrawFn,
+    clusters: st.SearchStrategy[Cluster],
+    workloads: Callable[[Cluster], st.SearchStrategy[Workload]],
+    orders: Sequence[str],
+    rules: Callable[[Cluster], st.SearchStrategy[dict[str, Any]]] = strategies.rules,
+) -> dict[str, Any]:
     """Groups, partitions, resources, maintenance, failures, dependencies, cancellations, predictions."""
-    cluster = draw(strategies.clusters())
-    workload = draw(strategies.workloads(cluster))
-    rules = draw(strategies.rules(cluster))
+    cluster = draw(clusters)
+    workload = draw(workloads(cluster))
+    chosen = draw(rules(cluster))
     return {
         "workload": workload,
         "cluster": cluster,
-        **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
-        "placement": rules["placement"].replace("_", "-"),
+        **{name: chosen[name] for name in ("overrun", "on_dependency_failure")},
+        "placement": chosen["placement"].replace("_", "-"),
         "expected_ms": draw(strategies.expectations(workload)),
-        "order": ORDERINGS[
-            draw(
-                st.sampled_from(
-                    [
-                        "fcfs",
-                        "sjf",
-                        "wfp",
-                        "largest",
-                        "fairshare",
-                        "multifactor",
-                        "chain",
-                        "adaptive",
-                    ]
-                )
-            )
-        ],
+        "order": ORDERINGS[draw(st.sampled_from(orders))],
     }
 
 
 @settings(max_examples=examples(100))
-@given(case=cases())
+@given(
+    case=cases(
+        strategies.clusters(),
+        strategies.workloads,
+        ("fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"),
+    )
+)
 @each("policy", BACKFILLS)
 def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any]) -> None:
     compared(policy=policy, **case)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests import strategies
-from tests.engine.test_against_reference import ORDERINGS, compared, name_of
-from tests.examples import examples
+from tests.engine.test_against_reference import cases, compared
+from tests.examples import each, examples
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -21,21 +20,22 @@ BACKFILLS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=examples(100))
-@given(data=st.data())
+@given(
+    case=cases(
+        strategies.shared_clusters(),
+        partial(strategies.shared_workloads, max_jobs=20),
+        ("fcfs", "sjf", "wfp", "largest", "fairshare", "adaptive"),
+        # Here `spread` is written down to the single node, and goes with outages.
+        lambda cluster: strategies.rules(),
+    )
+)
+@each("policy", BACKFILLS)
 def test_jobs_start_when_and_where_the_rules_say(
-    policy: dict[str, Any], data: st.DataObject
+    policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
-    """Groups, partitions, resources, maintenance, failures, dependencies, cancellations, predictions."""
-    cluster = data.draw(strategies.shared_clusters())
-    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=20))
-    rules = data.draw(strategies.rules())
-    options = {name: rules[name] for name in ("overrun", "on_dependency_failure")}
-    options["placement"] = rules["placement"].replace("_", "-")
-    options["expected_ms"] = data.draw(strategies.expectations(workload))
-    order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "fairshare", "adaptive"]))
-    simulation, reference = compared(workload, cluster, ORDERINGS[order], policy, **options)
+    simulation, reference = compared(policy=policy, **case)
+    workload = case["workload"]
     placed = simulation.result().placements
     assert placed is not None
     where: dict[Any, list[int]] = {}

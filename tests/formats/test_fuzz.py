@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 from contextlib import suppress
 from pathlib import Path
@@ -63,20 +64,32 @@ def damaged(content: bytes, damage: list[tuple[str, int, int, bytes]]) -> bytes:
     return content
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which each example writes its file anew."""
+    return tmp_path_factory.mktemp("fuzz")
+
+
+@functools.cache
+def written(folder: Path, name: str, kind: str) -> bytes:
+    path = folder / name
+    write_workload(WHOLE, path, format=kind)
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 @pytest.mark.parametrize("skip_invalid", [False, True])
 @settings(max_examples=150)
 @given(damage=DAMAGE)
 def test_damage_never_raises_anything_else(
-    tmp_path_factory: pytest.TempPathFactory,
+    folder: Path,
     name: str,
     kind: str,
     skip_invalid: bool,
     damage: list[tuple[str, int, int, bytes]],
 ) -> None:
-    path: Path = tmp_path_factory.mktemp("fuzz") / name
-    write_workload(WHOLE, path, format=kind)
-    content = path.read_bytes()
+    path = folder / name
+    content = written(folder, name, kind)
     for packed in (False, True) if name.endswith(".gz") else (False,):
         if packed:
             content = gzip.compress(damaged(gzip.decompress(content), damage))
@@ -89,10 +102,8 @@ def test_damage_never_raises_anything_else(
 
 @settings(max_examples=200)
 @given(content=st.binary(max_size=200), kind=st.sampled_from(FORMATS))
-def test_noise_never_raises_anything_else(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, kind: str
-) -> None:
-    path = tmp_path_factory.mktemp("fuzz") / "noise"
+def test_noise_never_raises_anything_else(folder: Path, content: bytes, kind: str) -> None:
+    path = folder / "noise"
     path.write_bytes(content)
     with suppress(HpctwinError):
         read_workload(path, format=kind)

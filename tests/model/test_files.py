@@ -75,7 +75,7 @@ def test_a_pipe_is_written_and_not_replaced_by_a_file(tmp_path: Path) -> None:
     reader.start()
     with write_atomically(pipe) as file:
         file.write(b"through")
-    reader.join(30)
+    reader.join(180)
     assert got == [b"through"]
     assert pipe.is_fifo()
 

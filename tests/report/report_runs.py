@@ -56,7 +56,7 @@ def entries() -> tuple[ReportedRun, ...]:
     for label, delay in (("fcfs", 600.0), ("easy", 0.0)):
         run = jobs(delay)
         steps = series(run, LOST, CAPACITY)
-        summary: Summary = summarize(run, LOST, CAPACITY, NODES, steps=steps)
+        summary: Summary = summarize(run, LOST, CAPACITY, NODES)
         made.append(ReportedRun(label, run, steps, summary, lost=LOST))
     return tuple(made)
 

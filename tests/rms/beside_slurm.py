@@ -113,7 +113,7 @@ class Beside:
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(180)
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -134,7 +134,7 @@ class SlurmCluster:
 
     def say(self, *command: str) -> str:
         """What a command prints; empty if it fails."""
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=300)
         return done.stdout
 
     def submit(self, nodes: int, minutes: int, runs_s: float, *options: str) -> str:
@@ -164,8 +164,8 @@ class SlurmCluster:
         return dict(part.split("=", 1) for part in line.split() if "=" in part)
 
     def wait(self, done, seconds: float) -> None:
-        """Until something is so; at least two minutes, whatever one reckons with: the machine may be busy."""
-        until = time.monotonic() + max(seconds, 120)
+        """Until something is so; five minutes at least, for the machine may be busy."""
+        until = time.monotonic() + max(seconds, 300)
         while not done():
             if time.monotonic() > until:
                 log = self.folder / "slurmctld.log"
@@ -173,7 +173,7 @@ class SlurmCluster:
             time.sleep(0.05)
 
     def _run(self, *command: str) -> None:
-        subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=300)
 
 
 def _begin_munge() -> None:

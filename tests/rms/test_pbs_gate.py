@@ -26,7 +26,7 @@ def pbs(tmp_path: Path) -> FakePbs:
     return FakePbs(tmp_path, "leases")
 
 
-def gate_into(pbs: FakePbs, *options: str, timeout_s: float = 5.0) -> PbsGate:
+def gate_into(pbs: FakePbs, *options: str, timeout_s: float = 120.0) -> PbsGate:
     return PbsGate(Commands(str(pbs.bin), timeout_s=timeout_s), MARK, options)
 
 

@@ -173,7 +173,7 @@ def test_lines_reach_redis_in_order_though_it_is_slow_and_then_down(
                 break
     finally:
         stop.set()
-        shipping.join(10)
+        shipping.join(120)
         reader.close()
         redis.end()
     ids = [int(json.loads(line)["job"]["id"].partition(".")[0]) for line in lines]

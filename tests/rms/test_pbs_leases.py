@@ -30,7 +30,7 @@ def pbs(tmp_path: Path) -> FakePbs:
 @pytest.fixture
 def manager(pbs: FakePbs) -> PbsManager:
     path = pbs.folder / "alive"
-    found = PbsManager("theta", folder=str(pbs.bin), timeout_s=5.0, heartbeat_file=path)
+    found = PbsManager("theta", folder=str(pbs.bin), timeout_s=120.0, heartbeat_file=path)
     found.leasing.clock = lambda: NOW_S
     found.snapshot()
     pbs.calls()

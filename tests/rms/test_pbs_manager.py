@@ -22,8 +22,12 @@ def pbs(tmp_path: Path) -> FakePbs:
 
 @pytest.fixture
 def manager(pbs: FakePbs) -> PbsManager:
+    return patient(pbs, 120.0)
+
+
+def patient(pbs: FakePbs, timeout_s: float) -> PbsManager:
     return PbsManager(
-        "theta", folder=str(pbs.bin), timeout_s=2.0, heartbeat_file=pbs.folder / "alive"
+        "theta", folder=str(pbs.bin), timeout_s=timeout_s, heartbeat_file=pbs.folder / "alive"
     )
 
 
@@ -76,7 +80,7 @@ def test_a_refusal_says_what_pbs_said_and_a_lost_answer_is_unknown(
     assert "temporarily unavailable" in outcome.reason
     pbs.mend("qrun")
     pbs.hang("qrun")
-    outcome = manager.start("930.pbsvm")
+    outcome = patient(pbs, 2.0).start("930.pbsvm")
     assert (outcome.result, outcome.reason) == ("unknown", "qrun took longer than 2 s")
     assert manager.set_priority("930.pbsvm", 5000.0).result == "refused"
 

@@ -134,7 +134,7 @@ class Pair:
                 process.terminate()
         for process in self.processes:
             try:
-                process.wait(60)
+                process.wait(180)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -32,7 +32,7 @@ class RedisServer:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
         client = self.client()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while True:
             try:
                 client.ping()
@@ -47,7 +47,7 @@ class RedisServer:
     def end(self, *, forget: bool = False) -> None:
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(60)
+            self.process.wait(180)
             self.process = None
         if forget:
             shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)

@@ -46,7 +46,7 @@ class OtherProcess:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(180)
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()

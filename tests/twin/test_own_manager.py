@@ -99,7 +99,7 @@ class Site:
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()
-                process.wait(60)
+                process.wait(180)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_the_twin_acts_on_it_by_leases_and_killed_leaves_it_as_it_was(site: Site
     assert site.started() == ["a", "d"]
     site.wait(lambda: site.leased() == {"c"})
     os.kill(twin.pid, signal.SIGKILL)
-    twin.wait(60)
+    twin.wait(180)
     site.let_end("d")
     site.wait(lambda: len(site.started()) == 3)
     assert site.started() == ["a", "d", "c"]  # each once

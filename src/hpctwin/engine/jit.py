@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -192,6 +193,7 @@ def _compiled(dispatcher: Any, signature: Any) -> Any:
     return dispatcher
 
 
+@lru_cache(maxsize=64)
 def address_of(dispatcher: Any) -> int:
     """The address of the only compiled form of a function, which lives as long as the function does."""
     (form,) = dispatcher.overloads.values()

@@ -6,6 +6,7 @@ here say what fields there are; the arrays behind them are made from these annot
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -563,6 +564,7 @@ def fields(record: type) -> dict[str, str]:
     return {name: get_args(hint)[1] for name, hint in hints.items()}
 
 
+@lru_cache(maxsize=64)
 def record_type(record: type) -> np.dtype[Any]:
     """The NumPy type of a record, which has no gaps: a copy of one would leave them as they come."""
     found = np.dtype(list(fields(record).items()))

@@ -22,7 +22,7 @@ _ROWS = 1 << 12  # written at once, so that a table is gone through in memory on
 
 
 def _address(array: npt.NDArray[Any]) -> int:
-    address: int = array.__array_interface__["data"][0]
+    address: int = array.ctypes.data
     return address
 
 

@@ -41,7 +41,7 @@ def test_a_site_that_has_missed_the_last_event_is_set_right_by_the_comparison(
     hall.turn()
     assert hall.clusters["a"].submit(job("1"), 10.0).result == "done"
     assert site.follower.bus.receive(0.0)  # lost on its way
-    until = time.monotonic() + 60
+    until = time.monotonic() + 180
     while not site.mirror.jobs:
         assert time.monotonic() < until
         site.follower.due["resync"] = 0.0
