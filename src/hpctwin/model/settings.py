@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -28,9 +29,31 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def __init__(self, **content: Any) -> None:
+        """Make them of their fields.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        with _told(type(self), content, type(self).__name__):
+            super().__init__(**content)
+
+    # What is made within others is checked with them, and its faults are told with theirs.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Make them of plain values.
+
+        Raises:
+            ConfigError: they are not right; a line for each fault.
+        """
+        with _told(cls, obj, cls.__name__):
+            return super().model_validate(obj, **options)
+
     @classmethod
     def checked(cls, content: Mapping[str, Any], where: str) -> Self:
-        """Make them of plain values.
+        """Make them of plain values that are from a file, say.
 
         Args:
             content: the fields; with `Fields`, messages tell lines too.
@@ -39,12 +62,20 @@ class Settings(BaseModel):
         Raises:
             ConfigError: they are not right; a line for each fault.
         """
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            raise ConfigError("\n".join(faults_of(error, cls, content, where))) from error
-        except HpctwinError as error:
-            raise ConfigError(f"{where}: {error}") from error
+        with _told(cls, content, where):
+            try:
+                return super().model_validate(content)
+            except HpctwinError as error:
+                raise ConfigError(f"{where}: {error}") from error
+
+
+@contextmanager
+def _told(model: type[BaseModel], content: Any, where: str) -> Iterator[None]:
+    """Tell what is wrong in our words."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ConfigError("\n".join(faults_of(error, model, content, where))) from error
 
 
 def faults_of(
