@@ -3,7 +3,8 @@
 While jobs of many kinds come in, the twin is killed (SIGKILL) 100 times at random moments, and Slurm's
 commands are made to hang, fail, print garbage or cut off answers 20 times. Then it is counted whether every
 job ran once, whether anything ran that was held or beyond a licence, and for how long a job waited at most
-beside enough idle nodes, where nothing but the twin could keep it. Needs root and Slurm's daemons; some ten
+beside enough idle nodes. What of that is Slurm's own (a pass now and then, nodes that are cleared) shows
+`--alone`: the same submissions for some minutes without a twin. Needs root and Slurm's daemons; some twenty
 minutes. `--kills 20 --faults 8` takes less.
 """
 
@@ -17,9 +18,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,8 +30,9 @@ from tests.rms.slurm_cluster import SlurmCluster
 
 NODES = 16
 LEASE_S, LONGEST_S, WITHIN_S = 6, 12, 5
-EVERY_S = 1.2
-"""Mean pause between two submissions."""
+EVERY_S = 3.0
+"""Mean pause between two submissions: the nodes are to be idle at times."""
+DRAIN_S = 600.0
 FIRST_FIT = {"pool": ["fcfs+first-fit"], "objective": {"ties": ["fcfs+first-fit"]}}
 
 
@@ -41,11 +44,13 @@ class Watch:
         slurm: the cluster.
         limited: jobs of which one may run at a time.
         held: jobs that nobody has released.
+        later: jobs that are to begin later.
     """
 
     slurm: SlurmCluster
     limited: set[str] = field(default_factory=set)
     held: set[str] = field(default_factory=set)
+    later: set[str] = field(default_factory=set)
     most_limited: int = 0
     held_ran: set[str] = field(default_factory=set)
     longest_idle_s: float = 0.0
@@ -72,7 +77,7 @@ class Watch:
             for r in rows
             if r["job_state"] == "PENDING"
             and r["node_count"] <= idle
-            and str(r["job_id"]) not in self.limited | self.held
+            and str(r["job_id"]) not in self.limited | self.held | self.later
         }
         for job_id in since.keys() - fits:
             del since[job_id]
@@ -99,6 +104,8 @@ def submit(slurm: SlurmCluster, watch: Watch, rng: random.Random, ran: Path) -> 
         return []
     if kind == "licence":
         watch.limited.add(job_id)
+    if kind == "later":
+        watch.later.add(job_id)
     return [f"{job_id}_{task}" for task in range(1, 5)] if kind == "array" else [job_id]
 
 
@@ -106,117 +113,142 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument(
+        "--alone", type=float, metavar="SECONDS", help="without a twin, for so long"
+    )
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="hpctwin-leases-") as name:
         folder = Path(name)
         with running(
-            folder, rule=True, events=True, scheduler="backfill", nodes=NODES,
+            folder, rule=asked.alone is None, events=True, scheduler="backfill", nodes=NODES,
             more=("Licenses=matlab:1", "MinJobAge=7200"),
         ) as slurm:  # fmt: skip
-            report(*trial(slurm, folder, rng, asked.kills, asked.faults))
+            trial = Trial(slurm, folder, rng)
+            with trial.submissions():
+                if asked.alone is not None:
+                    time.sleep(asked.alone)
+                else:
+                    trial.fail(asked.faults)
+                    trial.kill(asked.kills)
+            trial.drain(with_twin=asked.alone is None)
+            trial.report()
 
 
-def trial(
-    slurm: SlurmCluster, folder: Path, rng: random.Random, kills: int, faults: int
-) -> tuple[SlurmCluster, Watch, list[str], Path, dict[str, Any]]:
-    wrapped, watch, ran = Wrapped(folder), Watch(slurm), folder / "ran"
-    twin = Beside(
-        slurm,
-        manager={"folder": str(wrapped.folder), "timeout": 2},
-        act={"lease": LEASE_S, "longest_lease": LONGEST_S, "look_within": WITHIN_S},
-        core=FIRST_FIT,
-    )
-    jobs: list[str] = []
-    stop, looking = threading.Event(), threading.Event()
-    source = random.Random(rng.random())
+class Trial:
+    """Submissions to a Slurm, and a twin that faults and kills happen to.
 
-    def submissions() -> None:
-        while not stop.wait(source.expovariate(1 / EVERY_S)):
-            jobs.extend(submit(slurm, watch, source, ran))
+    Args:
+        slurm: the cluster.
+        folder: for what the twin and the jobs write.
+        rng: says when and what.
+    """
 
-    threads = [
-        threading.Thread(target=submissions),
-        threading.Thread(target=watch.run, args=(looking,)),
-    ]
-    for thread in threads:
+    def __init__(self, slurm: SlurmCluster, folder: Path, rng: random.Random) -> None:
+        self.slurm, self.rng = slurm, rng
+        self.wrapped, self.watch, self.ran = Wrapped(folder), Watch(slurm), folder / "ran"
+        self.jobs: list[str] = []
+        self.looking = threading.Event()
+        self.watcher = threading.Thread(target=self.watch.run, args=(self.looking,))
+        self.twin = Beside(
+            slurm,
+            manager={"folder": str(self.wrapped.folder), "timeout": 2},
+            act={"lease": LEASE_S, "longest_lease": LONGEST_S, "look_within": WITHIN_S},
+            core=FIRST_FIT,
+        )
+
+    @contextlib.contextmanager
+    def submissions(self) -> Iterator[None]:
+        """Jobs come in meanwhile."""
+        stop, source = threading.Event(), random.Random(self.rng.random())
+
+        def submissions() -> None:
+            while not stop.wait(source.expovariate(1 / EVERY_S)):
+                self.jobs.extend(submit(self.slurm, self.watch, source, self.ran))
+
+        thread = threading.Thread(target=submissions)
         thread.start()
-    begin, blind, acted = time.monotonic(), 0, 0
-    try:
-        twin.begin()
+        self.watcher.start()
+        try:
+            yield
+        except BaseException:
+            self.looking.set()
+            self.twin.end()
+            raise
+        finally:
+            stop.set()
+            thread.join()
+
+    def fail(self, faults: int) -> None:
+        """Slurm's commands hang, fail, print garbage or cut off answers, one after the other."""
+        begin, named = time.monotonic(), 0
+        self.twin.begin()
         for number in range(faults):
             command = ("squeue", "scontrol", "sinfo")[number % 3]
-            wrapped.set(command, Wrapped.FAULTS[number // 3 % 4])
+            self.wrapped.set(command, Wrapped.FAULTS[number // 3 % 4])
             until = time.monotonic() + 8
             seen = False
             while time.monotonic() < until and not seen:
                 time.sleep(0.2)
-                seen = bool(twin.status()["fault"])
-            blind += seen
-            wrapped.set(command, None)
-            slurm.wait(lambda: twin.status()["in_charge"], 60)
-        print(
-            f"{faults} faults in {time.monotonic() - begin:.0f} s, {blind} named in the status",
-            flush=True,
-        )
-        twin.end(9)
-        began = time.monotonic()
+                seen = bool(self.twin.status()["fault"])
+            named += seen
+            self.wrapped.set(command, None)
+            self.slurm.wait(lambda: self.twin.status()["in_charge"], 60)
+        took_s = time.monotonic() - begin
+        print(f"{faults} faults in {took_s:.0f} s, {named} named in the status", flush=True)
+        self.twin.end(9)
+
+    def kill(self, kills: int) -> None:
+        """The twin is killed: two times in three while it acts, else while it restores its state."""
+        begin, acted = time.monotonic(), 0
         for number in range(kills):
-            # Two in three while it acts, the others while it restores its state.
-            twin.begin(wait=False)
+            self.twin.begin(wait=False)
             if number % 3:
-                slurm.wait(twin.heartbeat.exists, 60)
-            time.sleep(rng.uniform(0.0, 2.0))
-            acted += twin.heartbeat.exists()
-            twin.end(9)
+                self.slurm.wait(self.twin.heartbeat.exists, 60)
+            time.sleep(self.rng.uniform(0.0, 2.0))
+            acted += self.twin.heartbeat.exists()
+            self.twin.end(9)
+        took_s = time.monotonic() - begin
+        print(f"{kills} kills in {took_s:.0f} s, {acted} of a twin in charge", flush=True)
+
+    def drain(self, *, with_twin: bool) -> None:
+        """Let all jobs end that came in."""
+        try:
+            if with_twin:
+                self.twin.begin()
+            self.slurm.wait(lambda: not left(self.slurm, self.watch), DRAIN_S)
+        finally:
+            self.looking.set()
+            self.watcher.join()
+            self.twin.end()
+
+    def report(self) -> None:
+        """What became of the jobs."""
+        watch = self.watch
+        rows = self.slurm.say("scontrol", "show", "job", "-o").splitlines()
+        fields = [dict(p.split("=", 1) for p in row.split() if "=" in p) for row in rows]
+        named = {
+            f"{f['ArrayJobId']}_{f['ArrayTaskId']}" if "ArrayTaskId" in f else f["JobId"]: f
+            for f in fields
+        }
+        counts = Counter(self.ran.read_text().split())
+        once = [j for j in self.jobs if j in named and counts[named[j]["JobId"]] == 1]
+        completed = sum(named[j]["JobState"] == "COMPLETED" for j in self.jobs if j in named)
+        twice = sum(n > 1 for n in counts.values())
+        print(f"jobs {len(self.jobs)}: completed {completed}, ran once {len(once)}, twice {twice}")
+        print(f"held jobs {len(watch.held)}, of which ran {len(watch.held_ran)}")
+        most = watch.most_limited
+        print(f"jobs with a licence {len(watch.limited)}, most at once {most} (1 allowed)")
         print(
-            f"{kills} kills in {time.monotonic() - began:.0f} s, {acted} of a twin in charge",
-            flush=True,
+            f"longest wait beside enough idle nodes {watch.longest_idle_s:.1f} s (job {watch.idle_of}; "
+            f"longest lease {LONGEST_S} s, blind after {WITHIN_S} s), {watch.looks} looks"
         )
-        stop.set()
-        twin.begin()
-        slurm.wait(lambda: not left(slurm, watch), 180)
-        starts = twin.status()["counts"]["starts"]
-    finally:
-        stop.set()
-        looking.set()
-        for thread in threads:
-            thread.join()
-        twin.end()
-    return slurm, watch, jobs, ran, {"kills": kills, "faults": faults, "starts at the end": starts}
 
 
 def left(slurm: SlurmCluster, watch: Watch) -> set[str]:
     """Jobs that have not ended, but for those that are held."""
     return set(slurm.say("squeue", "-h", "-o", "%A").split()) - watch.held
-
-
-def report(
-    slurm: SlurmCluster, watch: Watch, jobs: list[str], ran: Path, about: dict[str, Any]
-) -> None:
-    rows = slurm.say("scontrol", "show", "job", "-o").splitlines()
-    fields = [dict(p.split("=", 1) for p in row.split() if "=" in p) for row in rows]
-    named = {
-        f"{f['ArrayJobId']}_{f['ArrayTaskId']}" if "ArrayTaskId" in f else f["JobId"]: f
-        for f in fields
-    }
-    counts: dict[str, int] = {}
-    for line in ran.read_text().split():
-        counts[line] = counts.get(line, 0) + 1
-    once = [j for j in jobs if j in named and counts.get(named[j]["JobId"], 0) == 1]
-    completed = sum(named[j]["JobState"] == "COMPLETED" for j in jobs if j in named)
-    print(json.dumps(about))
-    print(f"jobs {len(jobs)}: ran once {len(once)}, completed {completed}, ")
-    print(f"ran twice {sum(n > 1 for n in counts.values())}, lost {len(jobs) - len(once)}")
-    print(f"held jobs {len(watch.held)}, of which ran {len(watch.held_ran)}")
-    print(
-        f"jobs with a licence {len(watch.limited)}, most at once {watch.most_limited} (1 allowed)"
-    )
-    print(
-        f"longest wait beside enough idle nodes {watch.longest_idle_s:.1f} s (job {watch.idle_of}; "
-        f"longest lease {LONGEST_S} s, blind after {WITHIN_S} s), {watch.looks} looks"
-    )
 
 
 if __name__ == "__main__":
