@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 from hypothesis import given, settings
@@ -90,6 +91,53 @@ class NoLines:
 
     def close(self) -> None:
         pass
+
+
+def test_what_is_pushed_while_a_look_runs_is_told_before_the_look_is_done() -> None:
+    truth = Cluster4()
+    looking, told = threading.Event(), threading.Event()
+
+    class Slow(Cluster4):
+        """One that answers when the job that came in meanwhile has been told of."""
+
+        def snapshot(self) -> Snapshot:
+            found = truth.snapshot()
+            if truth.count == 0:
+                return found
+            looking.set()
+            assert told.wait(60)
+            return found
+
+    class OneLine(NoLines):
+        def __init__(self) -> None:
+            self.lines = ["0"]
+
+        def read(self, timeout_s: float) -> list[str]:
+            return [self.lines.pop()] if looking.is_set() and self.lines else []
+
+    events: list[ev.Event] = []
+
+    def publish(event: ev.Event) -> None:
+        events.append(event)
+        told.set()
+
+    came: list[News] = []
+    poller = Poller(
+        Slow(),  # type: ignore[arg-type]
+        publish,
+        lines=OneLine(),
+        translate=lambda line: [came[int(line)]],
+        clock=lambda: truth.time_s,
+    )
+    mirror = Mirror(poller.snapshot())
+    truth.count = 1
+    came.append(JobSeen(truth.time_s + 1, record("j7")))
+    poller._poll()
+    assert len(events) == 1
+    for event in events:
+        mirror.take(event)
+    assert set(mirror.jobs) == {"j7"}
+    assert {job.spec.id for job in poller.snapshot().jobs} == {"j7"}
 
 
 KINDS = st.sampled_from(["submit", "submit", "start", "start", "end", "back", "delete", "node"])

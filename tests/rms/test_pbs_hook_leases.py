@@ -299,6 +299,13 @@ def test_changes_are_noted_only(hook: Hook, settings: HookSettings) -> None:
     assert json.loads(settings.spool.read_text())["job"]["id"] == "4.vm"
 
 
+def test_what_the_twin_itself_changes_is_no_news(hook: Hook, settings: HookSettings) -> None:
+    job = Job(id="4.vm")
+    job.Resource_List["hpctwin_wait"] = 0
+    hook(MODIFYJOB, job)
+    assert not settings.spool.exists()
+
+
 def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
     class Broken:
         def __init__(self) -> None:

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from hpctwin.errors import HpctwinError
@@ -36,6 +37,8 @@ MOST_OF_THE_TIME = 0.1
 """No greater part of the time is spent on looking."""
 READ_S = 0.2
 """News are waited for so long at once; a wish for a look is seen as late."""
+READ_WHILE_LOOKING_S = 0.02
+"""As `READ_S`, while a look runs: that it is done is seen as late."""
 OVERLAP_S = 2.0
 """News so much older than a look may tell of what that look did not see yet."""
 END_OVERLAP_S = 10.0
@@ -182,7 +185,7 @@ class Poller:
                 while lines := self._lines.read(0.0):
                     self._translated(lines)
             began, began_s = time.monotonic(), self._clock()
-            snapshot = self.manager.snapshot()
+            snapshot = self._look()
             if self.priorities is not None:
                 snapshot = self.priorities.settled(snapshot)
             with self._lock:
@@ -193,6 +196,19 @@ class Poller:
                     self._changes = Changes(snapshot, run=uuid.uuid4().hex[:12])
                 else:
                     self._publish(updated(snapshot, self._missed(snapshot, began_s)))
+
+    def _look(self) -> Snapshot:
+        """A look at the manager; news that come in meanwhile are published as they come."""
+        if self._lines is None or self._changes is None:
+            return self.manager.snapshot()
+        with ThreadPoolExecutor(1, thread_name_prefix="look") as side:
+            look = side.submit(self.manager.snapshot)
+            while not look.done():
+                lines = self._lines.read(READ_WHILE_LOOKING_S)
+                if lines:
+                    with self._lock:
+                        self._take(lines)
+        return look.result()
 
     def _translated(self, lines: Sequence[str]) -> list[News]:
         assert self._translate is not None

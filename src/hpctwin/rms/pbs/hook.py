@@ -44,7 +44,7 @@ MARK = "hpctwin"
 WAIT = "hpctwin_wait"
 MESSAGE = "hpctwin: waits for its turn"
 
-QUEUEJOB, RUNJOB, PERIODIC, POSTQUEUEJOB = 0x1, 0x10, 0x8000, 0x8000000
+QUEUEJOB, MODIFYJOB, RUNJOB, PERIODIC, POSTQUEUEJOB = 0x1, 0x2, 0x10, 0x8000, 0x8000000
 JOB = (
     "id", "Job_Name", "Job_Owner", "job_state", "substate", "queue", "Hold_Types", "Priority",
     "ctime", "qtime", "etime", "stime", "obittime", "Execution_Time", "depend", "exec_vnode",
@@ -208,6 +208,10 @@ def take_in():
         own = refused = safely(waits, event.job)
         if not refused:
             safely(let_through, event.job)
+    elif kind == MODIFYJOB:
+        # PBS gives what is changed and nothing else: this is the twin's own doing.
+        asks = event.job.Resource_List
+        own = bool(asks) and asks[WAIT] is not None
     elif kind == PERIODIC:
         own = True
         safely(show_life)
