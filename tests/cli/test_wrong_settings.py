@@ -93,8 +93,8 @@ COMMANDS = {
         (CLUSTER, "nodes:\n  - name: a\n    count: 64\n", "nodes: 64\n", ["line 2, nodes: it must be a list, "
          "not 64"]),
         (FACILITY, "nodes: 552", "node: 552", ["line 5, clusters.0.node: there is no such field. Did you "
-         "mean 'nodes'? Known: carbon_g_per_kwh, factor, kinds, kwh_price, machine, max_queued, "
-         "max_queued_per_user, name, node_hour_price, nodes, partition, policy, power_w"]),
+         "mean 'nodes'? Known: carbon, factor, kinds, machine, max_queued, "
+         "max_queued_per_user, name, node_hour_price, nodes, partition, policy, power_w, price"]),
         (FACILITY, "wfp+easy", "wpf+easy", ["line 6, clusters.0.policy: unknown ordering 'wpf'. Did you mean "
          "'wfp'?"]),
         (FACILITY, "cpu: 2", "cpu: 0", ["line 7, clusters.0.factor.cpu: it must be more than 0, not 0"]),

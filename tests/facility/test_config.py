@@ -23,7 +23,7 @@ clusters:
   - name: polaris
     nodes: 552
     power_w: 1500
-    carbon_g_per_kwh: 400
+    carbon: 400
   - name: theta
     machine: theta.yaml
     policy: wfp+easy
@@ -63,7 +63,7 @@ def test_a_facility_is_read_with_the_machines_it_names(tmp_path: Path) -> None:
         ("theta.yaml", "thetta.yaml", "thetta.yaml: No such file"),
         ('"1": theta', '"1": cori', "cluster 'cori' is not there; known: polaris, theta"),
         ("time: 10m", "time: soon", "'soon' is not a duration"),
-        ("carbon_g_per_kwh: 400", "carbon_g_per_kwh: [400, 300]", "24 hours"),
+        ("carbon: 400", "carbon: [400, 300]", "24 hours"),
         ("max_queued", "max_waiting", "max_waiting: there is no such field. Did you mean"),
         ("name: alcf", "name: [", "not YAML"),
     ],

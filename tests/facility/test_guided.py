@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
-from hpctwin.facility import parse_strategy, simulate_facility
+from hpctwin.errors import ConfigError
+from hpctwin.facility import Facility, parse_strategy, simulate_facility
 from hpctwin.facility.futures import Futures
 from hpctwin.facility.objective import carbon_g, energy_j, parse_objective, price
 from hpctwin.facility.state import FacilityState
@@ -31,11 +33,11 @@ HOUR_MS = 3_600_000
 def test_carbon_is_the_integral_of_the_hourly_intensity(
     start: int, length: int, epoch_h: int
 ) -> None:
-    (cluster,) = facility({"nodes": 9, "power_w": 2000, "carbon_g_per_kwh": HOURLY}).clusters
+    (cluster,) = facility({"nodes": 9, "power_w": 2000, "carbon": HOURLY}).clusters
     edges = np.unique(np.clip(np.arange(0, 130) * HOUR_MS, start, start + length))
     hour = (edges[:-1] // HOUR_MS + epoch_h) % 24
     expected = 2.0 * 3 * sum(np.array(HOURLY)[hour] * np.diff(edges) / HOUR_MS)
-    found = carbon_g(cluster, 3, start, start + length, 3600.0 * epoch_h)
+    found = carbon_g(cluster, 3, start / 1000, (start + length) / 1000, 3600.0 * epoch_h)
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
@@ -45,21 +47,41 @@ def test_energy_and_price_are_of_the_nodes_in_use() -> None:
             "nodes": 9,
             "power_w": 500,
             "node_hour_price": 2,
-            "kwh_price": 0.1,
-            "carbon_g_per_kwh": 300,
+            "price": 0.1,
+            "carbon": 300,
         }
     ).clusters
     assert energy_j(cluster, 4, 3600) == 4 * 500 * 3600
-    assert price(cluster, 4, 3600) == pytest.approx(2 * 4 + 0.1 * 2)
-    assert carbon_g(cluster, 4, 0, HOUR_MS) == pytest.approx(300 * 2)
+    assert price(cluster, 4, 0, 3600) == pytest.approx(2 * 4 + 0.1 * 2)
+    assert carbon_g(cluster, 4, 0, 3600) == pytest.approx(300 * 2)
+
+
+def test_price_and_carbon_are_the_machine_s_own_and_stand_in_one_place(tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text("s,price EUR/MWh\n0,100\n3600,300\n")
+    machine = tmp_path / "machine.yaml"
+    machine.write_text(
+        "nodes: [{name: n, count: 4, modes: {base: {power_w: 500}}}]\nprice: prices.csv\n"
+        "carbon: 200\n"
+    )
+    path = tmp_path / "facility.yaml"
+    path.write_text("clusters:\n  - {name: a, machine: machine.yaml}\n")
+    (cluster,) = Facility.from_yaml(path).clusters
+    assert price(cluster, 4, 0, 7200) == pytest.approx(2 * 0.1 + 2 * 0.3)
+    assert carbon_g(cluster, [4, 2], [0, 0], [3600, 3600]) == pytest.approx(3 * 200)
+    path.write_text("clusters:\n  - {name: a, nodes: 4, power_w: 500, price: prices.csv}\n")
+    (cluster,) = Facility.from_yaml(path).clusters
+    assert price(cluster, 4, 0, 7200) == pytest.approx(2 * 0.1 + 2 * 0.3)
+    path.write_text("clusters:\n  - {name: a, machine: machine.yaml, price: 1}\n")
+    with pytest.raises(ConfigError, match="its machine says 'price' already"):
+        Facility.from_yaml(path)
 
 
 def test_each_objective_sends_the_job_where_it_costs_least() -> None:
     """c0 is fast, dear and dirty; c1 is slow, cheap and clean, and has somebody on it."""
     workload = jobs(submit_s=[0, 100], runtime_s=[100, 100])
     two = facility(
-        {"nodes": 1, "power_w": 900, "node_hour_price": 5, "carbon_g_per_kwh": 500},
-        {"nodes": 1, "power_w": 100, "node_hour_price": 1, "carbon_g_per_kwh": 50, "factor": 2},
+        {"nodes": 1, "power_w": 900, "node_hour_price": 5, "carbon": 500},
+        {"nodes": 1, "power_w": 100, "node_hour_price": 1, "carbon": 50, "factor": 2},
     )
     went = {
         text: simulate_facility(two, workload, f"sgs({text})").jobs["cluster"][1]
@@ -76,8 +98,8 @@ def test_a_clean_hour_is_waited_for_where_carbon_counts() -> None:
     dirty_first = (900.0, *(100.0,) * 23)
     workload = jobs(submit_s=[0, 1], runtime_s=[3600, 1800], start_epoch_s=0)
     two = facility(
-        {"nodes": 1, "power_w": 1000, "carbon_g_per_kwh": dirty_first},
-        {"nodes": 1, "power_w": 1000, "carbon_g_per_kwh": 500, "factor": 2},
+        {"nodes": 1, "power_w": 1000, "carbon": dirty_first},
+        {"nodes": 1, "power_w": 1000, "carbon": 500, "factor": 2},
     )
     # The first goes to c0 for carbon (900 < 2 · 500); the second would start at c1 at once.
     assert simulate_facility(two, workload, "sgs(carbon)").jobs["start_s"].to_list() == [0, 3600]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from hpctwin.energy import Series
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
 from hpctwin.model.node_group import MOST_NODES
@@ -15,12 +18,14 @@ from hpctwin.policies import parse_policy
 
 __all__ = ["Facility", "FacilityCluster", "Kind", "Label", "Origin", "Staging"]
 
+DAY_S = 86_400.0
 Label = Literal["user", "account", "partition", "qos"]
 Labels = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: tuple(map(str, value if isinstance(value, list) else [value]))),
 ]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Rate = Amount | tuple[Amount, ...] | str | None
 Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -83,8 +88,9 @@ class FacilityCluster(Settings):
         max_queued_per_user: of one user.
         power_w: what a node in use draws, W; as the machine says if left out.
         node_hour_price: price of a node hour.
-        kwh_price: price of electricity per kWh.
-        carbon_g_per_kwh: carbon intensity of electricity, g/kWh: a number, or 24 by hour of the day (UTC).
+        price: of electricity per kWh: a number, 24 by hour of the day (UTC), or a CSV file of prices over
+            time, relative to the facility's; as the machine says if left out.
+        carbon: carbon intensity of electricity, g/kWh: the same.
     """
 
     name: str = Field(min_length=1)
@@ -98,8 +104,8 @@ class FacilityCluster(Settings):
     max_queued_per_user: int | None = Field(default=None, ge=1)
     power_w: Amount = 0.0
     node_hour_price: Amount = 0.0
-    kwh_price: Amount = 0.0
-    carbon_g_per_kwh: Amount | tuple[Amount, ...] = 0.0
+    price: Rate = None
+    carbon: Rate = None
 
     @field_validator("policy")
     @classmethod
@@ -110,9 +116,9 @@ class FacilityCluster(Settings):
             raise ValueError(str(error)) from error
         return value
 
-    @field_validator("carbon_g_per_kwh")
+    @field_validator("price", "carbon")
     @classmethod
-    def _by_hour(cls, value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    def _by_hour(cls, value: Rate) -> Rate:
         if isinstance(value, tuple) and len(value) != 24:
             raise ValueError(f"{len(value)} values; give one, or one for each of the 24 hours")
         return value
@@ -121,6 +127,9 @@ class FacilityCluster(Settings):
     def _one_machine(self) -> Self:
         if (self.nodes is None) == (self.machine is None):
             raise ValueError(f"cluster {self.name!r}: give either nodes or machine")
+        for name in ("price", "carbon"):
+            if getattr(self, name) is not None and getattr(self.machine, name, None) is not None:
+                raise ValueError(f"cluster {self.name!r}: its machine says {name!r} already")
         return self
 
     @property
@@ -139,11 +148,31 @@ class FacilityCluster(Settings):
         watts = sum(group.count * group.initial.power_w for group in groups)
         return watts / self.machine.node_count
 
+    def series(self, name: Literal["price", "carbon"], start_epoch_s: float | None) -> Series:
+        """The price of electricity, or its carbon intensity, from a workload's time zero on.
+
+        Args:
+            name: which.
+            start_epoch_s: Unix time of time zero; None if not known.
+        """
+        rate: Rate = getattr(self, name)
+        return _series(getattr(self.machine, name, None) if rate is None else rate, start_epoch_s)
+
     def factor_of(self, kind: str) -> float:
         """The factor for a kind of job."""
         if isinstance(self.factor, dict):
             return self.factor.get(kind, 1.0)
         return self.factor
+
+
+@lru_cache(maxsize=64)
+def _series(rate: Rate, start_epoch_s: float | None) -> Series:
+    if isinstance(rate, str):
+        return Series.read(rate).aligned(start_epoch_s)[0]
+    if not isinstance(rate, tuple):
+        return Series.hourly([rate or 0.0], "")
+    from_midnight = replace(Series.hourly(rate, ""), start_epoch_s=0.0)
+    return from_midnight.aligned((start_epoch_s or 0.0) % DAY_S)[0]
 
 
 class Facility(Settings):
@@ -228,4 +257,7 @@ class Facility(Settings):
         for cluster in clusters if isinstance(clusters, list) else []:
             if isinstance(cluster, dict) and isinstance(cluster.get("machine"), str):
                 cluster["machine"] = Cluster.from_yaml(path.parent / cluster["machine"])
+            for name in ("price", "carbon"):
+                if isinstance(cluster, dict) and isinstance(cluster.get(name), str):
+                    cluster[name] = str(path.parent / cluster[name])
         return cls.checked(content, str(path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -108,38 +109,49 @@ def energy_j(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
     return cluster.node_w * nodes * seconds
 
 
-def price(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
-    """Price of node hours and of the electricity they take."""
-    kwh = energy_j(cluster, nodes, seconds) / 3.6e6
-    return cluster.node_hour_price * nodes * seconds / 3600 + cluster.kwh_price * kwh
+def price(
+    cluster: FacilityCluster,
+    nodes: npt.ArrayLike,
+    start_s: npt.ArrayLike,
+    end_s: npt.ArrayLike,
+    epoch_s: float | None = None,
+) -> float:
+    """Price of node hours and of the electricity they take; arguments as of `carbon_g`."""
+    hours = np.dot(nodes, np.subtract(end_s, start_s)) / 3600
+    electricity = _by_rate(cluster, "price", nodes, start_s, end_s, epoch_s)
+    return float(cluster.node_hour_price * hours + electricity)
 
 
 def carbon_g(
-    cluster: FacilityCluster, nodes: int, start_ms: int, end_ms: int, epoch_s: float = 0.0
+    cluster: FacilityCluster,
+    nodes: npt.ArrayLike,
+    start_s: npt.ArrayLike,
+    end_s: npt.ArrayLike,
+    epoch_s: float | None = None,
 ) -> float:
-    """Carbon of the electricity that nodes take from start to end, g; exact over the hours.
+    """Carbon of the electricity that nodes take from start to end, g; exact over time.
 
     Args:
         cluster: where.
-        nodes: how many.
-        start_ms: from, ms of the workload's time.
-        end_ms: to, ms.
-        epoch_s: Unix time of the workload's time zero.
+        nodes: how many [jobs], or of one.
+        start_s: from, seconds of the workload's time [jobs].
+        end_s: to, seconds [jobs].
+        epoch_s: Unix time of the workload's time zero; None if not known.
     """
-    intensity = cluster.carbon_g_per_kwh
-    if not isinstance(intensity, tuple):
-        return intensity * energy_j(cluster, nodes, (end_ms - start_ms) / 1000) / 3.6e6
-    offset = round(epoch_s * 1000)
-    hourly = np.array(intensity)
-    whole = np.concatenate([[0.0], np.cumsum(hourly)])
+    return _by_rate(cluster, "carbon", nodes, start_s, end_s, epoch_s)
 
-    def integral(ms: int) -> float:
-        """Intensity integrated from the midnight of time zero, g/kWh · h."""
-        hours, rest = divmod(ms + offset, HOUR_MS)
-        days, hour = divmod(hours, 24)
-        return float(days * whole[24] + whole[hour] + hourly[hour] * rest / HOUR_MS)
 
-    return cluster.node_w / 1000 * nodes * (integral(end_ms) - integral(start_ms))
+def _by_rate(
+    cluster: FacilityCluster,
+    name: Literal["price", "carbon"],
+    nodes: npt.ArrayLike,
+    start_s: npt.ArrayLike,
+    end_s: npt.ArrayLike,
+    epoch_s: float | None,
+) -> float:
+    series = cluster.series(name, epoch_s)
+    spans = series.integral(end_s) - series.integral(start_s)
+    return float(cluster.node_w * np.dot(nodes, spans))
 
 
 def _turnaround(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
@@ -155,12 +167,11 @@ def _energy(cluster: FacilityCluster, job: PlacementForecast, state: View) -> fl
 
 
 def _cost(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
-    return price(cluster, _nodes(job, state), _run_s(job))
+    return price(cluster, _nodes(job, state), *_span_s(job), state.workload.start_epoch_s)
 
 
 def _carbon(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
-    epoch = state.workload.start_epoch_s or 0.0
-    return carbon_g(cluster, _nodes(job, state), job.start_ms, job.end_ms, epoch)
+    return carbon_g(cluster, _nodes(job, state), *_span_s(job), state.workload.start_epoch_s)
 
 
 def _total(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
@@ -169,6 +180,10 @@ def _total(cluster: FacilityCluster, job: PlacementForecast, state: View) -> flo
 
 def _nodes(job: PlacementForecast, state: View) -> int:
     return int(state.workload.nodes[job.row])
+
+
+def _span_s(job: PlacementForecast) -> tuple[float, float]:
+    return job.start_ms / 1000, job.end_ms / 1000
 
 
 def _run_s(job: PlacementForecast) -> float:

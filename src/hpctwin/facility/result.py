@@ -14,12 +14,12 @@ import polars as pl
 
 from hpctwin.facility.objective import carbon_g, energy_j, price
 from hpctwin.metrics import resample, series, served, with_job_metrics
-from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model import Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.result import Result, job_frame
 
 if TYPE_CHECKING:
-    from hpctwin.facility.config import Facility, FacilityCluster
+    from hpctwin.facility.config import Facility
     from hpctwin.facility.state import FacilityState
     from hpctwin.facility.strategy import Strategy
 
@@ -79,8 +79,8 @@ class FacilityResult:
             **{f"utilization_{name}": share for name, share in self._utilization.items()},
             "utilization_spread": self.utilization_spread,
             "energy_j": self._energy_j(ran),
-            "cost": self._total(ran, price),
-            "carbon_g": self._carbon_g(ran),
+            "cost": self._of_jobs(ran, price),
+            "carbon_g": self._of_jobs(ran, carbon_g),
             "decision_ms_mean": _mean(decision),
             "decision_ms_p99": _number(decision.quantile(0.99, "linear")),
             "engine_s": sum(result.engine_s for result in self.clusters.values()),
@@ -131,32 +131,22 @@ class FacilityResult:
         of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
         return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
 
-    def _total(
-        self, ran: pl.DataFrame, of: Callable[[FacilityCluster, int, float], float]
-    ) -> float:
-        clusters = {cluster.name: cluster for cluster in self.facility.clusters}
-        by_cluster = ran.group_by("cluster").agg(node_s=(pl.col("nodes") * pl.col("run_s")).sum())
-        return sum(
-            (of(clusters[name], 1, node_s) for name, node_s in by_cluster.iter_rows()), start=0.0
-        )
-
     def _energy_j(self, ran: pl.DataFrame) -> float:
         """What nodes drew: all of it where power states are simulated, else while they were in use."""
         known = {name: one.energy for name, one in self.clusters.items() if one.energy is not None}
         rest = ran.filter(~pl.col("cluster").is_in(list(known)))
-        return self._total(rest, energy_j) + sum(energy.total_j for energy in known.values())
+        in_use = self._of_jobs(
+            rest, lambda cluster, nodes, start, end, _: energy_j(cluster, 1, nodes @ (end - start))
+        )
+        return in_use + sum(energy.total_j for energy in known.values())
 
-    def _carbon_g(self, ran: pl.DataFrame) -> float:
-        epoch = self.workload.start_epoch_s or 0.0
+    def _of_jobs(self, ran: pl.DataFrame, of: Callable[..., float]) -> float:
+        """A sum over clusters, of the nodes, starts and ends of their jobs."""
         total = 0.0
         for cluster in self.facility.clusters:
-            if not cluster.node_w:
-                continue
             here = ran.filter(pl.col("cluster") == cluster.name)
-            for nodes, start, end in here.select("nodes", "start_s", "end_s").iter_rows():
-                total += carbon_g(
-                    cluster, nodes, round(start * MS_PER_S), round(end * MS_PER_S), epoch
-                )
+            spans = [here[name].to_numpy() for name in ("nodes", "start_s", "end_s")]
+            total += float(of(cluster, *spans, self.workload.start_epoch_s))
         return total
 
 
