@@ -38,6 +38,9 @@ ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 # What a node has that jobs share: cores, memory, GPUs, and to be alone on it.
 AMOUNTS = 4
 
+BLOCK = 32
+"""Shared nodes whose free cores are bounded together."""
+
 OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
 
@@ -354,6 +357,7 @@ class Sharing:
     freed: Int  # how often a node got something back
     faults: Int  # of the clock, in the last pass
     chosen: Int  # nodes that `placing` chose
+    widest: Int  # nodes that a job may have at most
 
 
 class Outage:
@@ -507,6 +511,7 @@ class State:
     sharing: Sharing
     share: Table[Share]  # [nodes]
     left: Grid[Int]  # [nodes, 4] what is free
+    most_cores: Table[Int]  # [blocks of nodes] at most so many cores are free on any of a block
     part: Table[Part]
     promise: Table[Promise]
     promise_left: Grid[

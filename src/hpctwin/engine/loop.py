@@ -55,10 +55,13 @@ def pass_has_room(sim: Arrays) -> bool:
 @jit
 def parts_have_room(sim: Arrays) -> bool:
     """Whether whatever starts and is promised in a pass on shared nodes finds room."""
-    asked = 0
-    for i in range(sim.clock.queued):
-        asked += min(sim.shape[sim.job[sim.queue[i]].kind].tasks, len(sim.share))
-    return sim.sharing.parts + asked <= len(sim.part) and min(asked, sim.rules.promises) <= len(
+    sharing = sim.sharing
+    asked = sim.clock.queued * sharing.widest
+    if sharing.parts + asked > len(sim.part) or min(asked, sim.rules.promises) > len(sim.promise):
+        asked = 0
+        for i in range(sim.clock.queued):
+            asked += min(sim.shape[sim.job[sim.queue[i]].kind].tasks, len(sim.share))
+    return sharing.parts + asked <= len(sim.part) and min(asked, sim.rules.promises) <= len(
         sim.promise
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.layout import AMOUNTS, BLOCK, NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
@@ -71,6 +71,7 @@ def new_sim(
         "sharing": (1,),
         "share": (shared,),
         "left": (shared, AMOUNTS),
+        "most_cores": (-(-shared // BLOCK),),
         "part": (0,),
         "promise": (0,),
         "promise_left": (0, AMOUNTS),
@@ -95,6 +96,8 @@ def new_sim(
     sim["stock"]["free"] = known["amount"]
     sim["node"]["job"] = sim["node"]["next"] = -1
     sim["left"][...] = known["whole"]
+    sim["most_cores"][:] = known["whole"][:, 0].max(initial=0)
+    sim["sharing"]["widest"] = np.minimum(known["shape"]["tasks"], shared).max(initial=0)
     sim["share"]["part"] = sim["share"]["promise"] = -1
     sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)

@@ -55,8 +55,11 @@ def checked_chunks(
         if column.shape != ids.shape:
             raise WorkloadError(f"column {name} has shape {column.shape}, expected {ids.shape}")
         columns[name] = np.where(np.isnan(column), CHUNKS[name], column)
-    tasks = columns.get("tasks")
-    if tasks is None or not (tasks > 0).any():
+    if "tasks" not in columns:
+        return {}
+    tasks = columns["tasks"]
+    _check_column("tasks", tasks, ids)
+    if not tasks.any():
         return {}
     for name, default in CHUNKS.items():
         columns.setdefault(name, np.full(len(ids), default))

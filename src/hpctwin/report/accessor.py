@@ -37,11 +37,13 @@ class Plots:
         from hpctwin.report.gantt import plot_gantt
 
         result = self._result
+        cores = result.in_cores
         return plot_gantt(
             result.jobs,
-            result.node_map,
+            result.node_map if cores is None else cores.core_map(),
             lost=result.lost,
-            nodes=result.cluster.node_count,
+            nodes=result.cluster.node_count if cores is None else round(cores.cores),
+            of="node" if cores is None else "core",
             **{"start_epoch_s": result.workload.start_epoch_s, **options},
         )
 
@@ -103,7 +105,8 @@ def report_results(
             jobs=result.jobs,
             series=result.series,
             summary=_figures(result),
-            node_map=result.node_map,
+            node_map=result.node_map if result.in_cores is None else result.in_cores.core_map(),
+            of="node" if result.in_cores is None else "core",
             lost=result.lost,
         )
         for name, result in results.items()

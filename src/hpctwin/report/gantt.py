@@ -37,7 +37,8 @@ def plot_gantt(
     *,
     lost: pl.DataFrame | None = None,
     nodes: int | None = None,
-    title: str = "Jobs on nodes",
+    of: str = "node",
+    title: str | None = None,
     color_by: Literal["job", "wait"] = "job",
     start_s: float | None = None,
     end_s: float | None = None,
@@ -52,6 +53,7 @@ def plot_gantt(
             that are made up.
         lost: attempts that node failures cut off; drawn hatched.
         nodes: size of the machine, for the height of the chart.
+        of: what ``node_map`` numbers, for the axis: nodes, or cores through all nodes.
         title: above the figure.
         color_by: ``job`` tells neighbours apart; ``wait`` shows how long jobs waited.
         start_s: where the window begins, seconds; the first start if left out.
@@ -78,8 +80,8 @@ def plot_gantt(
 
     figure = new_figure(4.6)
     ax = figure.subplots()
-    ax.set_title(title)
-    ax.set_ylabel("nodes in use (stacked)" if node_map is None else "node number")
+    ax.set_title(title or f"Jobs on {of}s")
+    ax.set_ylabel("nodes in use (stacked)" if node_map is None else f"{of} number")
     ax.grid(visible=False)
     scale = TimeScale.of(end - start, start_epoch_s)
     top = nodes or 0

@@ -74,6 +74,7 @@ class ReportedRun(NamedTuple):
         series: their `hpctwin.metrics.series`.
         summary: their `hpctwin.metrics.summarize`.
         node_map: where jobs ran, if known; see `plot_gantt`.
+        of: what it numbers.
         lost: attempts that node failures cut off.
     """
 
@@ -82,6 +83,7 @@ class ReportedRun(NamedTuple):
     series: pl.DataFrame
     summary: Summary
     node_map: pl.DataFrame | None = None
+    of: str = "node"
     lost: pl.DataFrame | None = None
 
 
@@ -217,7 +219,8 @@ def _gantt_figures(
             entry.jobs,
             entry.node_map,
             lost=entry.lost,
-            nodes=nodes,
+            nodes=nodes if entry.of == "node" else None,
+            of=entry.of,
             title=entry.label,
             color_by="wait",
             start_s=start,

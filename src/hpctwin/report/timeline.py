@@ -31,7 +31,7 @@ _BINS_S = tuple(
 def plot_utilization(
     series: Mapping[str, pl.DataFrame],
     *,
-    title: str = "Nodes in use",
+    title: str | None = None,
     start_s: float | None = None,
     end_s: float | None = None,
     start_epoch_s: float | None = None,
@@ -40,7 +40,7 @@ def plot_utilization(
 
     Args:
         series: results of `hpctwin.metrics.series` by label, one or more.
-        title: above the figure.
+        title: above the figure; what is in use if left out.
         start_s: where the window begins, seconds; the first row if left out.
         end_s: where it ends; the last row if left out.
         start_epoch_s: Unix time of time zero, to show dates.
@@ -49,19 +49,20 @@ def plot_utilization(
         The figure. Each panel's heading gives the mean utilization within the window.
     """
     shown, start, end, note = _prepared(series, start_s, end_s)
+    unit = _unit(series)
     height = 2.9 if len(shown) == 1 else 0.7 + 1.35 * len(shown)
     figure = new_figure(height)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure.suptitle(title or f"{unit.capitalize()} in use", x=0.01, ha="left")
     scale = TimeScale.of(end - start, start_epoch_s)
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for index, (ax, (label, (steps, edges))) in enumerate(zip(panels, shown.items(), strict=True)):
         if len(steps):
-            used, up = steps["used_nodes"].to_numpy(), steps["up_nodes"].to_numpy()
+            used, up = steps[f"used_{unit}"].to_numpy(), steps[f"up_{unit}"].to_numpy()
             at = scale.at(edges)
             ax.stairs(used, at, fill=True, color=color(index), alpha=0.75, linewidth=0)
             ax.stairs(up, at, color=INK, linewidth=1.0, baseline=None)
             span = np.diff(edges)
-            present = (used + steps["free_nodes"].to_numpy()) @ span
+            present = (used + steps[f"free_{unit}"].to_numpy()) @ span
             share = f"{used @ span / present:.1%}" if present else "–"
             ax.set_title(f"{label}: {share} used", fontsize=9.5, pad=3)
         else:
@@ -69,7 +70,7 @@ def plot_utilization(
             empty_note(ax)
         ax.set_ylim(bottom=0)
         ax.locator_params(axis="y", nbins=4, integer=True)
-    figure.supylabel("nodes", fontsize=9.5)
+    figure.supylabel(unit, fontsize=9.5)
     scale.apply(panels[-1], start, end, note)
     return figure
 
@@ -96,13 +97,14 @@ def plot_queue(
         The figure: jobs above, nodes below.
     """
     shown, start, end, note = _prepared(series, start_s, end_s)
+    unit = _unit(series)
     figure = new_figure(4.8)
     figure.suptitle(title, x=0.01, ha="left")
     scale = TimeScale.of(end - start, start_epoch_s)
     top, bottom = figure.subplots(2, 1, sharex=True)
     for ax, column, label in (
         (top, "queue_length", "waiting jobs"),
-        (bottom, "queued_nodes", "nodes they ask for"),
+        (bottom, f"queued_{unit}", f"{unit} they ask for"),
     ):
         for index, (name, (steps, edges)) in enumerate(shown.items()):
             if len(steps):
@@ -130,6 +132,11 @@ def plot_queue(
 
 
 _Shown = dict[str, tuple[pl.DataFrame, FloatArray]]
+
+
+def _unit(series: Mapping[str, pl.DataFrame]) -> str:
+    """What series count: cores where nodes are shared."""
+    return "cores" if any("used_cores" in steps.columns for steps in series.values()) else "nodes"
 
 
 def _prepared(
@@ -164,7 +171,8 @@ def _edges(steps: pl.DataFrame) -> tuple[pl.DataFrame, FloatArray]:
 
 
 def _binned(steps: pl.DataFrame, step: float) -> tuple[pl.DataFrame, FloatArray]:
-    bins = resample(steps, step)
+    as_nodes = {name: name.replace("_cores", "_nodes") for name in steps.columns}
+    bins = resample(steps.rename(as_nodes), step).rename({n: c for c, n in as_nodes.items()})
     if not len(bins):
         return bins, np.empty(0)
     return bins, np.append(bins["time_s"].to_numpy(), steps["time_s"][-1])

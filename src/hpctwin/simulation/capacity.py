@@ -18,21 +18,26 @@ IntArray = npt.NDArray[np.int64]
 
 
 def capacity_over_time(
-    known: Mapping[str, Any] | Sim, outages: tuple[IntArray, IntArray, IntArray]
+    known: Mapping[str, Any] | Sim,
+    outages: tuple[IntArray, IntArray, IntArray],
+    worth: IntArray | None = None,
 ) -> pl.DataFrame:
     """Nodes that are neither in maintenance nor failed, as a step function.
 
     Args:
         known: pools and maintenance windows, as the engine has them.
         outages: node, start and end (ms) of each failure.
+        worth: as how many a node of each pool counts [pools]; one if left out.
 
     Returns:
         ``time_s``, ``nodes``; the first row holds from the beginning.
     """
     node, start, end = outages
     pools = len(known["pool"])
-    amount, window = known["amount"], known["window"]
-    total = int(amount[:pools].sum())
+    window = known["window"]
+    worth = np.ones(pools, np.int64) if worth is None else worth
+    amount = known["amount"][:pools] * worth
+    total = int(amount.sum())
     away = [
         (int(p), *span)
         for p in range(pools)
@@ -53,7 +58,7 @@ def capacity_over_time(
         for begins, ends in _union(start[mine], end[mine]):
             for free_from, free_to in _without(begins, ends, gone):
                 times += [free_from, free_to]
-                changes += [-1, 1]
+                changes += [-int(worth[pool]), int(worth[pool])]
     order = np.argsort(times, kind="stable")
     at, first = np.unique(np.array(times)[order], return_index=True)
     level = np.add.reduceat(np.array(changes)[order], first).cumsum()

@@ -47,6 +47,20 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
             f"ask for more {name} per node than any node has ({most_of_any:g})",
             values > most_of_any,
         )
+    for name, column in (("cores", "cores_per_task"), ("memory_gb", "memory_gb_per_task"),
+                         ("gpus", "gpus_per_task")):  # fmt: skip
+        if workload.shares_nodes:
+            stated = [getattr(g, name) for g in cluster.nodes if getattr(g, name) is not None]
+            most_of_any = max(stated, default=np.inf)
+            count(
+                f"ask for more {name} per task than any node has ({most_of_any:g})",
+                workload.chunks[column] > most_of_any,
+            )
+    if workload.shares_nodes:
+        count(
+            "ask for more tasks than there is room for on the nodes they may run on",
+            workload.chunks["tasks"] > 0,
+        )
     count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
     return counts
 

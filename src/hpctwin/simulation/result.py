@@ -20,7 +20,8 @@ from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
-from hpctwin.simulation.sharing import placements
+from hpctwin.simulation.shared_figures import InCores, in_cores
+from hpctwin.simulation.sharing import cores_of_pools, placements
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
@@ -41,6 +42,7 @@ class Result:
             ``first_node``, ``count``; one row for each run of node numbers.
         placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
             ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
+        capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
         workload, cluster: what was simulated.
         policy: the policy's name.
         engine_s: seconds spent in the engine.
@@ -59,6 +61,7 @@ class Result:
     instants: int
     energy: Energy | None = None
     placements: pl.DataFrame | None = None
+    capacity_cores: pl.DataFrame | None = None
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""
@@ -85,14 +88,27 @@ class Result:
         return why_rejected(self.workload, self.cluster, rejected)
 
     @cached_property
+    def in_cores(self) -> InCores | None:
+        """The run with cores in the place of nodes, where jobs share nodes."""
+        if self.placements is None or self.capacity_cores is None:
+            return None
+        return in_cores(
+            self.workload, self.cluster, self.jobs, self.lost, self.capacity_cores, self.placements
+        )
+
+    @cached_property
     def _figures(self) -> dict[str, Any]:
+        if self.in_cores is not None:
+            return self.in_cores.figures()
         from hpctwin.metrics import summarize
 
         return summarize(self.jobs, self.lost, self.capacity, self.cluster.node_count)
 
     @cached_property
     def series(self) -> pl.DataFrame:
-        """Queue, running jobs and nodes over time, a row at each change."""
+        """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
+        if self.in_cores is not None:
+            return self.in_cores.series()
         from hpctwin.metrics import series
 
         return series(self.jobs, self.lost, self.capacity)
@@ -142,6 +158,9 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         placements=placements(workload, sim) if shared else None,
+        capacity_cores=capacity_over_time(sim, simulation.outages_so_far(), cores_of_pools(sim))
+        if shared
+        else None,
     )
 
 

@@ -16,7 +16,7 @@ from hpctwin.model.chunks import totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 
-__all__ = ["most_promises", "placements", "shared_facts", "shared_known"]
+__all__ = ["cores_of_pools", "most_promises", "placements", "shared_facts", "shared_known"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -168,6 +168,13 @@ def most_promises(sim: Sim, policy: Policy) -> int:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
     return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
+
+
+def cores_of_pools(sim: Sim) -> IntArray:
+    """Thousandths of cores of a node of each pool [pools]."""
+    first = np.unique(sim["pool_of"], return_index=True)[1]
+    cores: IntArray = sim["whole"][first, 0]
+    return cores
 
 
 def placements(workload: Workload, sim: Sim) -> pl.DataFrame:

@@ -6,10 +6,10 @@ from numba import int64, types
 
 from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import COMPLETED, FAILED, RUNNING, TAKE, WALLTIME, Arrays
+from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, RUNNING, TAKE, WALLTIME, Arrays
 from hpctwin.engine.plan import plan_change, planned_end
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.room import FREED, held
+from hpctwin.engine.shared.room import CORES, FREED, held
 from hpctwin.engine.transitions import account, note_begun, run_insert, scaled
 
 
@@ -59,6 +59,8 @@ def drop_part(row: int, sim: Arrays) -> None:
         sim.stock[sim.pool_of[node]].free += 1
     for c in range(4):
         sim.left[node, c] += held(part.kind, node, part.tasks, c, sim)
+    block = node // BLOCK
+    sim.most_cores[block] = max(sim.most_cores[block], sim.left[node, CORES])
     sim.freed[sim.sharing.freed % FREED] = node
     sim.sharing.freed += 1
 

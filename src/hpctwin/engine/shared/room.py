@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import FIRST_FIT, NEVER, Arrays, Grid
+from hpctwin.engine.layout import BLOCK, FIRST_FIT, NEVER, ZERO, Arrays, Grid
 
 _COLUMNS: Any = np.arange(4)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
@@ -104,23 +104,40 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     in_order = sim.rules.placement == FIRST_FIT
     total = 0
     nodes = 0
-    for node in range(len(sim.share)):
-        fits = 0
-        if is_there(node, sim):
-            if sim.share[node].promise >= 0:
-                reckon_least(node, begin, end, base, sim)
-                fits = tasks_on(kind, node, sim.least, sim)
-            else:
-                fits = tasks_on(kind, node, base, sim)
-                if not in_order:
+    for block in range(len(sim.most_cores)):
+        full = begin == sim.clock.now and is_full(block, kind, sim)
+        for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
+            fits = 0
+            if not full and is_there(node, sim):
+                if sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
-        sim.fits[node] = fits
-        if fits > 0:
-            total += min(fits, shape.most)
-            nodes += 1
-            if in_order and total >= shape.tasks and nodes >= shape.nodes:
-                return True
+                    fits = tasks_on(kind, node, sim.least, sim)
+                else:
+                    fits = tasks_on(kind, node, base, sim)
+                    if not in_order:
+                        reckon_least(node, begin, end, base, sim)
+            sim.fits[node] = fits
+            if fits > 0:
+                total += min(fits, shape.most)
+                nodes += 1
+                if in_order and total >= shape.tasks and nodes >= shape.nodes:
+                    return True
     return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def is_full(block: int, kind: int, sim: Arrays) -> bool:
+    """Whether no node of a block has the cores free now that a task needs."""
+    return sim.most_cores[block] < sim.needs[kind, CORES]
+
+
+@jit
+def tighten(block: int, sim: Arrays) -> None:
+    """Note how many cores are free now at most on a node of a block in which a job found no room."""
+    most = ZERO
+    for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
+        most = max(most, sim.left[node, CORES])
+    sim.most_cores[block] = most
 
 
 @jit
@@ -166,15 +183,21 @@ def may_fit(j: int, sim: Arrays) -> bool:
                 return False
     total = 0
     nodes = 0
-    for node in range(len(sim.share)):
-        if is_up(kind, node, sim):
-            fits = min(tasks_on(kind, node, sim.left, sim), shape.most)
-            if fits > 0:
-                total += fits
-                nodes += 1
-                if total >= shape.tasks and nodes >= shape.nodes:
-                    tried.short = 0
-                    return True
+    for block in range(len(sim.most_cores)):
+        if is_full(block, kind, sim):
+            continue
+        before = total
+        for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
+            if is_up(kind, node, sim):
+                fits = min(tasks_on(kind, node, sim.left, sim), shape.most)
+                if fits > 0:
+                    total += fits
+                    nodes += 1
+                    if total >= shape.tasks and nodes >= shape.nodes:
+                        tried.short = 0
+                        return True
+        if total == before:
+            tighten(block, sim)
     tried.at = freed
     tried.short = max(1, shape.tasks - total)
     return False

@@ -39,8 +39,12 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
     """The jobs in order of submission; ``start_s`` is the time zero of the workload.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes.
+        WorkloadError: an id or label is not one that a resource manager takes, or jobs ask for tasks.
     """
+    if workload.shares_nodes:
+        raise WorkloadError(
+            f"jobs of {workload.name!r} ask for tasks; the emulated cluster gives whole nodes only"
+        )
     ids = [str(job_id) for job_id in workload.job_id]
     _check(ids, list[JobId], "job id")
     for name in _LABELS:

@@ -1,0 +1,137 @@
+"""Figures of runs on shared nodes: what is counted in nodes elsewhere is counted in cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from hpctwin.metrics import series, summarize
+from hpctwin.model import Cluster, Workload
+from hpctwin.model.chunks import totals_asked
+
+__all__ = ["InCores", "in_cores"]
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True)
+class InCores:
+    """A run whose columns of nodes hold thousandths of cores.
+
+    Args:
+        jobs, lost: as a result's. A job counts with the cores it held (all of its nodes', if it was
+            exclusive), or asks for if it never ran; whole nodes not given count as the largest group's.
+        capacity: cores that are up, over time.
+        cluster: the machine.
+        placements: who held what of which node.
+    """
+
+    jobs: pl.DataFrame
+    lost: pl.DataFrame
+    capacity: pl.DataFrame
+    cluster: Cluster
+    placements: pl.DataFrame
+
+    @property
+    def cores(self) -> float:
+        """Of the whole machine."""
+        return sum(group.count * (group.cores or 0.0) for group in self.cluster.nodes)
+
+    def figures(self) -> dict[str, Any]:
+        """As `summarize`, with cores in the place of nodes, and how well memory and GPUs were used."""
+        found: dict[str, Any] = {
+            **summarize(self.jobs, self.lost, self.capacity, round(self.cores * _MILLI))
+        }
+        for nodes, cores in (
+            ("mean_queued_nodes", "mean_queued_cores"),
+            ("lost_node_s", "lost_core_s"),
+        ):
+            held = found.pop(nodes)
+            found[nodes] = None
+            found[cores] = None if held is None else held / _MILLI
+        # Per processor, a job's slowdown is divided by whole nodes.
+        found |= {name: None for name in found if name.endswith("pp_bounded_slowdown")}
+        found["nodes"], found["cores"] = self.cluster.node_count, self.cores
+        makespan = found["makespan_s"]
+        for name in ("memory_gb", "gpus"):
+            there = sum(group.count * (getattr(group, name) or 0.0) for group in self.cluster.nodes)
+            length = pl.col("end_s") - pl.col("start_s")
+            used = self.placements.select((pl.col(name) * length).sum()).item()
+            if there:
+                found[f"utilization_{name}"] = used / (there * makespan) if makespan else None
+        return found
+
+    def series(self) -> pl.DataFrame:
+        """As `series`, with ``used_cores`` for ``used_nodes`` and so on."""
+        return series(self.jobs, self.lost, self.capacity).select(
+            (pl.col(name) / _MILLI).alias(name.replace("_nodes", "_cores"))
+            if name.endswith("_nodes")
+            else pl.col(name)
+            for name in ("time_s", "queue_length", "queued_nodes", "running_jobs", "used_nodes",
+                         "free_nodes", "up_nodes", "utilization")
+        )  # fmt: skip
+
+    def core_map(self) -> pl.DataFrame:
+        """Where jobs ran, core by core: as a result's ``node_map``, with cores numbered through all nodes.
+
+        Which cores of a node a job has is not simulated: it is drawn on the lowest that are free. Parts of
+        a core are drawn as a whole one while there is room.
+        """
+        first: list[float] = []
+        for group in self.cluster.nodes:
+            cores = max(1, round(group.cores or 0))
+            first += [cores] * group.count
+        begins = np.concatenate([[0], np.cumsum(first)]).astype(np.int64)
+        rows: list[tuple[Any, ...]] = []
+        taken: dict[int, list[float]] = {}  # until when each core of a node is drawn
+        order = self.placements.sort("start_s", "end_s", "node", maintain_order=True)
+        for job, node, start, end, cores in order.select(
+            "job_id", "node", "start_s", "end_s", "cores"
+        ).rows():
+            until = taken.setdefault(node, [-np.inf] * int(begins[node + 1] - begins[node]))
+            free = [core for core, upto in enumerate(until) if upto <= start]
+            for core in free[: int(np.ceil(cores))]:
+                until[core] = np.inf if end is None else end
+                number = int(begins[node]) + core
+                if rows and rows[-1][0] == job and rows[-1][3] + rows[-1][4] == number:
+                    rows[-1] = (*rows[-1][:4], rows[-1][4] + 1)
+                else:
+                    rows.append((job, start, end, number, 1))
+        schema = dict(self.placements.schema)
+        return pl.DataFrame(
+            rows,
+            {"job_id": schema["job_id"], "start_s": pl.Float64, "end_s": pl.Float64,
+             "first_node": pl.Int64, "count": pl.Int64},
+            orient="row",
+        )  # fmt: skip
+
+
+def in_cores(
+    workload: Workload,
+    cluster: Cluster,
+    jobs: pl.DataFrame,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    placements: pl.DataFrame,
+) -> InCores:
+    """A run on shared nodes, in cores; ``capacity`` holds thousandths of cores in its column ``nodes``."""
+    largest = max(group.cores or 0.0 for group in cluster.nodes)
+    whole = {"cores": np.full(len(workload), largest)}
+    asked = totals_asked(workload.chunks, whole, workload.nodes)["cores"]
+    held = placements.group_by("job_id", "start_s").agg(held=pl.col("cores").sum())
+
+    def counted(table: pl.DataFrame) -> pl.DataFrame:
+        found = table.join(held, on=["job_id", "start_s"], how="left", maintain_order="left")
+        cores = (pl.coalesce("held", "asked") * _MILLI).round().cast(pl.Int64)
+        return found.with_columns(nodes=cores).drop("held", "asked")
+
+    return InCores(
+        counted(jobs.with_columns(asked=pl.Series(asked))),
+        counted(lost.with_columns(asked=pl.lit(0.0))),
+        capacity,
+        cluster,
+        placements,
+    )
