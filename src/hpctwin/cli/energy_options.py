@@ -13,6 +13,8 @@ from hpctwin.cli.completing import complete_part
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from hpctwin.energy import Energy, Series
     from hpctwin.model import Cluster, Workload
 
@@ -36,6 +38,8 @@ class EnergyOptions:
     """CSV of carbon intensities over time, in place of the machine's: the summary tells the emissions."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
     """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
+    weather: Annotated[str | None, Parameter(group="Energy")] = None
+    """Wet-bulb temperature, °C, or a CSV file of weather: the summary tells what cooling took."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
     """Folder for SPARS's CSV files."""
 
@@ -55,6 +59,11 @@ class EnergyOptions:
                         f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
                         "with 'modes' in each node group (docs/energy.md)"
                     )
+        if self.weather is not None and cluster.cooling is None:
+            raise ConfigError(
+                f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
+                "its file (docs/systems.md)"
+            )
         cap = cluster.cap
         if self.cap is not None:
             cap = PowerCap.parse(self.cap)
@@ -85,6 +94,19 @@ class EnergyOptions:
                 found[name], how = Series.read(what).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
+
+    def cooled(self, energy: Energy | None) -> pl.DataFrame | None:
+        """What cooling takes over time, if that is asked for."""
+        from hpctwin.energy.component_energy import ComponentEnergy
+
+        if self.weather is None or not isinstance(energy, ComponentEnergy):
+            return None
+        try:
+            return energy.cooled(float(self.weather))
+        except ValueError as error:
+            if isinstance(error, ConfigError):
+                raise
+        return energy.cooled(self.weather)
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""

@@ -132,6 +132,11 @@ def simulate_command(
     code = note_rejected(result)
     del simulation  # its memory is better used by what follows
     summary = {**result.summary(), **costs(result.energy, series), **notes}
+    cooled = energy.cooled(result.energy)
+    if cooled is not None:
+        from hpctwin.energy.cooling import cooling_figures
+
+        summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
     if fairness:
         from hpctwin.metrics import unfair_delay
         from hpctwin.sweep import fair_starts
@@ -142,6 +147,11 @@ def simulate_command(
     _show(
         result, summary, run.as_dict(), by=by, out=out, spars=energy.spars_out, plot=plot, json=json
     )
+    if cooled is not None and out is not None:
+        from hpctwin.model import write_atomically
+
+        with write_atomically(out / "cooling.parquet") as file:
+            cooled.write_parquet(file)
     return code
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.energy.accounting import Energy
+from hpctwin.energy.cooling import cool
 from hpctwin.energy.feeding import PARTS, Draw, Stretches, feed, together
 from hpctwin.energy.job_power import Pieces, job_power
 from hpctwin.energy.rating import fed_w
 from hpctwin.energy.series import Series
 from hpctwin.energy.states import nodes_of_group
+from hpctwin.energy.weather import wet_bulb_means
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NodeGroup
@@ -237,6 +240,32 @@ class ComponentEnergy(Energy):
         edges = self._edges(step_s)
         found = {f"cdu_{unit}_w": watts for unit, watts in enumerate(self.draw.cdu_means(edges))}
         return pl.DataFrame({"time_s": edges[:-1], **found})
+
+    def cooled(self, wet_bulb: float | str | Path, step_s: float = 60.0) -> pl.DataFrame:
+        """What cooling the machine takes in each step: ``time_s``, ``step_s``, and the columns of `cool`.
+
+        Args:
+            wet_bulb: temperature, °C, or a file of weather; see `hpctwin.energy.weather`.
+            step_s: as of `over_time`.
+
+        Raises:
+            ConfigError: the machine has no ``cooling``, or the file cannot be used.
+        """
+        plant = self.cluster.cooling
+        if plant is None:
+            raise ConfigError(
+                f"nothing is known of how cluster {self.cluster.name!r} is cooled: give 'cooling' in its "
+                "file (docs/systems.md)"
+            )
+        edges = self._edges(step_s)
+        power = self.over_time(step_s)
+        total = power["total_w"].to_numpy()
+        if isinstance(wet_bulb, int | float):
+            wet = np.full(len(total), float(wet_bulb))
+        else:
+            wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
+        table = cool(plant, np.diff(edges), total, total - power["pumps_w"].to_numpy(), wet)
+        return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
     def _edges(self, step_s: float) -> FloatArray:
         if not step_s > 0:

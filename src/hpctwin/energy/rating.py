@@ -55,13 +55,20 @@ def machine_w_sd(cluster: Cluster, use: float) -> float:
 
 
 def constants(cluster: Cluster) -> list[dict[str, Any]]:
-    """Every number of a machine's node groups: ``path``, ``value`` and ``source`` (None if not told)."""
-    found = []
-    for group in cluster.nodes:
-        fields = group.model_dump(exclude={"modes", "mode", "sleep"}, exclude_defaults=True)
-        for path, value in _numbers(f"nodes.{group.name}", fields):
-            found.append({"path": path, "value": value, "source": _source(cluster.sources, path)})
-    return found
+    """Every number of node groups and cooling: ``path``, ``value`` and ``source`` (None if not told)."""
+    fields: dict[str, Any] = {
+        f"nodes.{group.name}": group.model_dump(
+            exclude={"modes", "mode", "sleep"}, exclude_defaults=True
+        )
+        for group in cluster.nodes
+    }
+    if cluster.cooling is not None:
+        fields["cooling"] = cluster.cooling.model_dump(exclude_defaults=True)
+    return [
+        {"path": path, "value": value, "source": _source(cluster.sources, path)}
+        for name, values in fields.items()
+        for path, value in _numbers(name, values)
+    ]
 
 
 def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:

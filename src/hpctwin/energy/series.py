@@ -14,7 +14,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["Series", "cheapest_begins"]
+__all__ = ["Series", "cheapest_begins", "times_of"]
 
 FloatArray = npt.NDArray[np.float64]
 Align = Literal["date", "start"]
@@ -88,7 +88,7 @@ class Series:
                 f"{path}: {'no column ' + repr(column) if column else 'which column has the values?'} "
                 f"It has {', '.join(map(repr, frame.columns))}"
             )
-        times, epoch = _times(frame[frame.columns[0]], path)
+        times, epoch = times_of(frame[frame.columns[0]], path)
         raw = frame[column].cast(pl.Float64, strict=False)
         bad = ~raw.is_finite().fill_null(value=False)
         if bad.any():
@@ -162,7 +162,7 @@ class Series:
         return found
 
 
-def _times(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
+def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
     """Seconds from the first, and the Unix time of the first if the column has dates."""
     epoch = None
     if column.dtype.is_numeric():

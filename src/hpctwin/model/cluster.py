@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.model.cap import PowerCap
+from hpctwin.model.cooling import Cooling
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.yaml_file import read_yaml
@@ -151,6 +152,7 @@ class Cluster(Settings):
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
         price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
         carbon: of electricity, g/kWh: the same.
+        cooling: what takes the machine's heat away; its nodes have components then.
         about: what machine it is, in a line.
         sources: where the numbers are from: text by the path of a field, such as
             ``nodes.gpu-node.components.gpu``; it holds for all below that has none of its own.
@@ -168,6 +170,7 @@ class Cluster(Settings):
     cap: Cap | None = None
     price: NotNegative | str | None = None
     carbon: NotNegative | str | None = None
+    cooling: Cooling | None = None
     sources: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
@@ -263,6 +266,10 @@ class Cluster(Settings):
                             f"{kind} {owner.name!r}: node group {name!r} is not there; "
                             f"known: {', '.join(groups)}"
                         )
+        if self.cooling is not None and not all(group.components for group in self.nodes):
+            raise ValueError(
+                "cooling needs to know what nodes are made of: give 'components' in each node group"
+            )
         if sum(partition.default for partition in self.partitions) > 1:
             raise ValueError("more than one partition is the default")
         for reservation in self.reservations:

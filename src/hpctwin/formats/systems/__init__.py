@@ -42,6 +42,7 @@ def read_system(name: str) -> Cluster:
             "name": f"{cluster.name}/{group}",
             "nodes": (groups[group],),
             "partitions": (),
+            "cooling": None,
             "sources": {
                 k: v for k, v in cluster.sources.items() if (k + ".").startswith(path + ".")
             },

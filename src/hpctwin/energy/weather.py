@@ -1,0 +1,79 @@
+"""Wet-bulb temperatures over time, from files of weather."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.energy.cooling import wet_bulb_c
+from hpctwin.energy.series import times_of
+from hpctwin.errors import ConfigError
+
+__all__ = ["wet_bulb_means"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_COLUMNS = {
+    "wet_bulb_c": ("wet_bulb_c", "oa wetbulb temp"),
+    "temperature_c": ("temperature_c", "temperature_2m", "temperature_2m (°c)"),
+    "humidity_pct": ("humidity_pct", "relative_humidity_2m", "relative_humidity_2m (%)"),
+}
+
+
+def wet_bulb_means(path: str | Path, edges_s: FloatArray, epoch_s: float | None) -> FloatArray:
+    """Wet-bulb temperature in steps: linear between times of the file, which repeats [steps].
+
+    The file is CSV (``.gz`` too): times first (ISO dates or seconds), ``wet_bulb_c``, or ``temperature_c``
+    and ``humidity_pct``, or what Open-Meteo calls them. It is laid beside the simulation by date where
+    both have one, else it begins with it.
+
+    Args:
+        path: the file.
+        edges_s: of the steps, from the simulation's time zero; the middle of each counts [steps + 1].
+        epoch_s: Unix time of time zero; None if not known.
+
+    Raises:
+        ConfigError: the file cannot be read or has no such columns; the message names row and column.
+    """
+    path = Path(path)
+    try:
+        frame = pl.read_csv(path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
+    heads = {name.lower(): name for name in frame.columns}
+    found = {
+        kind: next((heads[name] for name in names if name in heads), None)
+        for kind, names in _COLUMNS.items()
+    }
+    if len(frame) < 2 or (
+        found["wet_bulb_c"] is None and None in (found["temperature_c"], found["humidity_pct"])
+    ):
+        raise ConfigError(
+            f"{path}: needs two rows or more, times in the first column, and wet_bulb_c, or temperature_c "
+            f"and humidity_pct; it has {len(frame)} rows of {', '.join(map(repr, frame.columns))}"
+        )
+    times, epoch = times_of(frame[frame.columns[0]], path)
+    values = {kind: _numbers(frame, name, path) for kind, name in found.items() if name is not None}
+    wet = values.get("wet_bulb_c")
+    if wet is None:
+        wet = wet_bulb_c(values["temperature_c"], values["humidity_pct"])
+    at = (edges_s[:-1] + edges_s[1:]) / 2
+    if epoch is not None and epoch_s is not None:
+        at = at + (epoch_s - epoch)
+    period = float(times[-1] + np.median(np.diff(times)))
+    means: FloatArray = np.interp(at, times, wet, period=period)
+    return means
+
+
+def _numbers(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
+    column = frame[name].cast(pl.Float64, strict=False)
+    bad = ~column.is_finite().fill_null(False)
+    if bad.any():
+        row = int(bad.arg_max() or 0)
+        raise ConfigError(
+            f"{path}, row {row + 2}, {name!r}: {frame[name][row]!r} is not a finite number"
+        )
+    return column.to_numpy()
