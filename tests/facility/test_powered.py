@@ -46,6 +46,24 @@ def test_two_clusters_with_power_states_are_simulated_and_their_energy_told(tmp_
     assert result.summary()["energy_j"] == pytest.approx(total)
 
 
+def test_a_cluster_that_is_done_draws_until_the_last_job_of_the_facility_has_ended(
+    tmp_path: Path,
+) -> None:
+    workload = Workload.build(
+        submit_s=[0, 0], runtime_s=[10, 1000], walltime_s=[10, 1000], nodes=[16, 16]
+    )
+    for power, after_j in (
+        ("none", 990 * 100),
+        # Idle for five seconds, on its way for four, then asleep.
+        ("psus:5s", 5 * 100 + 4 * 50 + 981 * 10),
+    ):
+        place = facility(tmp_path, f"fcfs~{power}", "fcfs")
+        energy = simulate_facility(place, workload, "round-robin").clusters["a"].energy
+        assert energy is not None
+        assert energy.total_j == 16 * (10 * 200 + after_j)
+        assert energy.spent_ms.sum() == 16 * 1_000_000
+
+
 @pytest.mark.parametrize("power", POWERS)
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=12),

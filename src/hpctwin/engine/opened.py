@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,7 +14,15 @@ from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import new_sim
 
-__all__ = ["arrive_at", "close_arrivals", "come_at", "expect", "forecast_arrays", "like"]
+__all__ = [
+    "arrive_at",
+    "close_arrivals",
+    "come_at",
+    "expect",
+    "forecast_arrays",
+    "like",
+    "stand_by",
+]
 
 AWAKE_STATES = COMPUTING + 1
 
@@ -24,6 +34,20 @@ def close_arrivals(sim: Sim) -> None:
     sim.own("job", "by_submit", "by_cancel")
     sim["job"]["cancel"] = NEVER
     sim["clock"]["arrival_end"] = sim["clock"]["alive"] = 0
+
+
+def stand_by(sim: Sim, until_ms: int, advance: Callable[[], object]) -> None:
+    """Let nodes be switched, and draw what they draw, after the last job has ended, to a time.
+
+    Args:
+        sim: arrays of a simulation whose jobs have come to their ends, or never will.
+        until_ms: the time.
+        advance: goes on to it.
+    """
+    sim.clock.alive += 1  # else nothing would be left to do
+    advance()
+    sim.clock.alive -= 1
+    sim.clock.now = max(int(sim.clock.now), until_ms)
 
 
 def arrive_at(sim: Sim, row: int, submit_ms: int, cancel_ms: int) -> None:

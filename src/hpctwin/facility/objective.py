@@ -17,7 +17,6 @@ from hpctwin.facility.view import View
 __all__ = ["OBJECTIVES", "PlacementObjective", "parse_objective"]
 
 FloatArray = npt.NDArray[np.float64]
-HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True)

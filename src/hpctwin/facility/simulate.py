@@ -95,6 +95,9 @@ class FacilitySimulation:
                 progress(done / size)
         for cluster in state.clusters:
             cluster.finish()
+        last_s = max(cluster.simulation.now_s for cluster in state.clusters)
+        for cluster in state.clusters:
+            cluster.stand_by(last_s)
         return make_facility_result(state, self.strategy, self.decision_ms, self.seed)
 
     def _called_up(self) -> list[int]:

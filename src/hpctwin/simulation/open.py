@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.opened import arrive_at, close_arrivals, come_at, expect, forecast_arrays, like
+from hpctwin.engine.opened import (
+    arrive_at,
+    close_arrivals,
+    come_at,
+    expect,
+    forecast_arrays,
+    like,
+    stand_by,
+)
 from hpctwin.errors import SimulationError, WorkloadError
-from hpctwin.model import MS_PER_S, NEVER_MS
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.advance import not_a_number
 from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result import Result
@@ -136,6 +145,13 @@ class OpenSimulation:
     def finish(self) -> None:
         """Let everything happen that is left to happen."""
         self.simulation.advance()
+
+    def stand_by(self, until_s: float) -> None:
+        """Let a machine with power states go on to a time after `finish`, while others still run."""
+        if self.simulation.cluster.has_power and self.simulation.now_s < until_s:
+            stand_by(
+                self.simulation.state, to_ms(until_s), partial(self.simulation.advance, until_s)
+            )
 
     def arrive(self, row: int, at_ms: int) -> None:
         """Let a job be submitted at a time that has not been reached; never if it is cancelled before.
