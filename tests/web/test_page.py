@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.twin.processes import Pair
 from tests.web.browser import Watched, chromium
+from tests.web.page import Page
 
 pytestmark = pytest.mark.browser
 
@@ -175,3 +179,33 @@ def test_assets_are_shipped_with_the_package() -> None:
     assert "https://" not in page
     for script in folder.glob("*.js"):
         assert "://" not in script.read_text(), script.name
+
+
+def test_the_server_ends_in_order_while_somebody_looks(tmp_path: Path) -> None:
+    page = Page(tmp_path)
+    try:
+        command = [
+            sys.executable,
+            "-m",
+            "hpctwin",
+            "serve",
+            "--port",
+            "0",
+            "--journal",
+            page.source.path,
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        where = urlsplit(process.stdout.readline().strip())
+        token = where.fragment.removeprefix("token=")
+        with socket.create_connection((where.hostname, where.port)) as one:
+            ask = f"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
+            one.sendall(ask.encode())
+            assert b"200 OK" in one.recv(65_536)
+            process.send_signal(signal.SIGTERM)
+            _, errors = process.communicate(timeout=120)
+        assert errors == ""
+    finally:
+        page.close()

@@ -48,17 +48,23 @@ Number = Annotated[int, Path(ge=1, lt=2**62)]
 
 
 def application(
-    source: Source, access: Access, *, kill_switch: FilePath | None = None, every_s: float = 0.25
+    source: Source,
+    access: Access,
+    *,
+    live: Live | None = None,
+    kill_switch: FilePath | None = None,
+    every_s: float = 0.25,
 ) -> Gate:
     """The whole page of one cluster, as an ASGI application.
 
     Args:
         source: what is shown.
         access: who may come in.
+        live: tells listeners of changes; one of its own if left out.
         kill_switch: the twin's; None if it has none, or it is not known.
         every_s: how often the journal is looked into.
     """
-    live = Live(source)
+    live = live or Live(source)
     stop = threading.Event()
 
     @asynccontextmanager

@@ -30,6 +30,7 @@ class Live:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._text: tuple[int, str] = (-1, "")
         self.listeners = 0
+        self._ended = False
 
     def begin(self) -> None:
         """Called in the event loop that listeners live in."""
@@ -39,6 +40,11 @@ class Live:
         """Something has changed; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake)
+
+    def end(self) -> None:
+        """Let all listeners go."""
+        self._ended = True
+        self.told()
 
     def _wake(self) -> None:
         self._changed.set()
@@ -54,7 +60,7 @@ class Live:
             raise HpctwinError(f"{MOST_LISTENERS} listen already")
         self.listeners += 1
         try:
-            while True:
+            while not self._ended:
                 changed = self._changed
                 yield self._now()
                 try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from hpctwin.errors import ConfigError
@@ -93,9 +94,19 @@ def serve(
     import uvicorn
 
     from hpctwin.web.api import application
+    from hpctwin.web.live import Live
+
+    live = Live(source)
+
+    class Server(uvicorn.Server):
+        """Lets listeners go when it is told to end; it would wait for them."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            live.end()
+            super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        application(source, access, kill_switch=kill_switch),
+        application(source, access, live=live, kill_switch=kill_switch),
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
         proxy_headers=listening.behind_proxy,
@@ -106,7 +117,7 @@ def serve(
         timeout_keep_alive=30,
         h11_max_incomplete_event_size=65_536,
     )
-    uvicorn.Server(config).run(sockets=[listens])
+    Server(config).run(sockets=[listens])
 
 
 def socket_at(host: str, port: int) -> socket.socket:
@@ -122,6 +133,8 @@ def socket_at(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
+        # From now on whoever was told the address is let in, as soon as the server runs.
+        made.listen(128)
     except (OSError, OverflowError) as error:
         says = getattr(error, "strerror", None) or error
         raise ConfigError(f"--host {host} --port {port}: {says}") from error
