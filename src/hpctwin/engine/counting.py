@@ -1,9 +1,13 @@
-"""Passes where counting nodes decides: one pool, no resources, nothing planned but ends."""
+"""Passes where counting decides: one pool, nothing planned but ends.
+
+What is free of nodes and of each shared resource then only grows, so the plan is two amounts of each: what is
+free now, and what the head leaves spare when it starts. A resource costs a look at what each job asks of it.
+"""
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ONE, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_job
@@ -13,10 +17,10 @@ NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED = ZERO, ONE, ONE + ONE
 
 
 @jit
-def counting_decides(sim: Arrays) -> bool:
-    """Whether counting nodes alone decides: one pool, no resources, nothing away or overdue."""
+def amounts_decide(sim: Arrays) -> bool:
+    """Whether counting decides: one pool, and nothing away or overdue."""
     now = sim.clock.now
-    if sim.rules.pools > 1 or sim.asks.width > 0:
+    if sim.rules.pools > 1:
         return False
     if sim.clock.running > 0 and sim.run[0].planned <= now:
         return False
@@ -29,23 +33,61 @@ def counting_decides(sim: Arrays) -> bool:
 
 
 @jit
+def counting_decides(sim: Arrays) -> bool:
+    """Whether counting nodes alone decides: no resources besides."""
+    return sim.asks.width == 0 and amounts_decide(sim)
+
+
+@jit
 def is_sorted(sim: Arrays) -> bool:
     """Whether the queue is kept in the order of jobs and candidates."""
     return sim.rules.order_changes == 0 and sim.rules.own_candidates == 0
 
 
 @jit
+def lacks(j: int, sim: Arrays) -> bool:
+    """Whether a resource that a job asks for is short now."""
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0 and sim.stock[ONE + c].free < sim.asks[j, c]:
+            return True
+    return False
+
+
+@jit
+def lacks_later(j: int, sim: Arrays) -> bool:
+    """Whether a resource that a job asks for is short in ``sim.low``: when the head starts."""
+    for c in range(sim.asks.width):
+        if sim.asks[j, c] > 0 and sim.low[ONE + c] < sim.asks[j, c]:
+            return True
+    return False
+
+
+@jit
+def add_asked(j: int, sign: int, sim: Arrays) -> None:
+    """Change ``sim.low`` by what a job asks of resources."""
+    for c in range(sim.asks.width):
+        sim.low[ONE + c] += sign * sim.asks[j, c]
+
+
+@jit
 def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
-    """When enough nodes are free for the head job, by planned ends; and how many are spare then."""
+    """When enough is free for the head job, by planned ends; and how many nodes are spare then.
+
+    What is spare of resources is left in ``sim.low``.
+    """
     free = sim.stock[0].free
     nodes = sim.job[head].nodes
+    for c in range(sim.asks.width):
+        sim.low[ONE + c] = sim.stock[ONE + c].free
     r = 0
     shadow = sim.clock.now
-    while free < nodes:
+    while free < nodes or lacks_later(head, sim):
         shadow = sim.run[r].planned
         while r < sim.clock.running and sim.run[r].planned == shadow:
             free += sim.job[sim.run[r].job].nodes
+            add_asked(sim.run[r].job, RETURN, sim)
             r += 1
+    add_asked(head, TAKE, sim)
     return shadow, free - nodes
 
 
@@ -62,9 +104,9 @@ def pass_sorted(others: int, sim: Arrays) -> None:
             return
         j = sim.queue[i]
         nodes = sim.job[j].nodes
-        if nodes <= free:
+        if nodes <= free and not lacks(j, sim):
             ends = now + sim.job[j].expected
-            if ends > shadow and nodes > spare:
+            if ends > shadow and (nodes > spare or lacks_later(j, sim)):
                 continue
             if is_skipped(j, sim):
                 continue
@@ -73,6 +115,7 @@ def pass_sorted(others: int, sim: Arrays) -> None:
             # Later, if its nodes are not on yet.
             if sim.state[j].start + sim.job[j].expected > shadow:
                 spare -= nodes
+                add_asked(j, TAKE, sim)
         elif not head and others != ANYONE_PASSES:
             if is_skipped(j, sim):
                 continue
@@ -103,7 +146,7 @@ def pass_scored(others: int, sim: Arrays) -> None:
             n -= 1
         if is_skipped(j, sim):
             continue
-        if sim.job[j].nodes > sim.stock[0].free:
+        if sim.job[j].nodes > sim.stock[0].free or lacks(j, sim):
             if others == ANYONE_PASSES:
                 continue
             head = j
@@ -118,20 +161,23 @@ def pass_scored(others: int, sim: Arrays) -> None:
     for i in range(first, n):
         j = sim.order[i].job
         nodes = sim.job[j].nodes
-        if nodes <= free and (nodes <= spare or now + sim.job[j].expected <= shadow):
+        if nodes > free or lacks(j, sim):
+            continue
+        if now + sim.job[j].expected <= shadow or (nodes <= spare and not lacks_later(j, sim)):
             sim.later[later] = j
             later += 1
     order_candidates(later, sim)
     for i in range(later):
         j = pop_order(later - i, sim)
         nodes = sim.job[j].nodes
-        if nodes > sim.stock[0].free or is_skipped(j, sim):
+        if nodes > sim.stock[0].free or lacks(j, sim) or is_skipped(j, sim):
             continue
-        if now + sim.job[j].expected > shadow and nodes > spare:
+        if now + sim.job[j].expected > shadow and (nodes > spare or lacks_later(j, sim)):
             continue
         sim.take[0] = nodes
         start_job(j, sim)
         if sim.state[j].start + sim.job[j].expected > shadow:
             spare -= nodes
+            add_asked(j, TAKE, sim)
         if sim.stock[0].free <= 0:
             return

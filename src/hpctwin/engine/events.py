@@ -18,6 +18,7 @@ from hpctwin.engine.layout import (
     WAITING,
     Arrays,
 )
+from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
 from hpctwin.engine.transitions import (
     close,
@@ -160,10 +161,12 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
             if own.hidden == 0:
                 sim.stock[p].free += 1
             sim.clock.came_back = 1
+            touch(node, sim)
         return
     own.down += 1
     if own.down > 1:
         return
+    touch(node, sim)
     while own.job >= 0:
         j = own.job
         forget_end(j, sim)

@@ -32,6 +32,10 @@ LOWEST, SOONEST, LEAST_DRAW, GIVEN = np.arange(4)
 IDLE, COMPUTING, SWITCHING_OFF, ASLEEP, SWITCHING_ON = np.arange(5)
 DEPTH_STATES = np.int64(3)
 
+# Sets of nodes, see `nodes`; those that sleep once for each depth. All but the first where there is power.
+_SETS: Any = np.arange(6)
+FREE_NODES, AWAKE_NODES, IDLE_NODES, IDLE_OVER, ASLEEP_OVER, ASLEEP_NODES = _SETS
+
 # Which of the nodes that are not active jobs may be given.
 ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 
@@ -225,6 +229,9 @@ class Clock:
     ends: Int  # entries of heaps
     releases: Int
     switching: Int
+    timeouts: Int
+    begins: Int
+    touched: Int  # the first node that has changed since the last pass, + 1; 0 for none
     cancels_done: Int
     changes_done: Int
     outages_done: Int
@@ -303,6 +310,8 @@ class Node:
     ready: Int  # when it will have switched
     boot: Int  # what comes on top of that to be active
     since: Int  # since when it is in its power state
+    place: Small  # in `Known.by_pool`
+    touched: Small  # the next node that has changed, + 2; 1 for none; 0 if this one has not
 
 
 class Share:
@@ -504,6 +513,10 @@ class State:
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
     switching: Table[Event]  # heap of nodes
+    timeouts: Table[Event]  # heap of nodes; an entry holds if the node is still due then
+    begins: Table[Event]  # heap of jobs that wait for their nodes
+    index: Grid[Flag]  # [sets, 2 * 2^k], see `nodes`
+    tally: Grid[Int]  # [P, sets]
     outage: Table[Outage]
     lost: Table[Lost]
     segment: Table[Segment]

@@ -86,6 +86,12 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.power_kept, sim.power_kept)
     for i in range(sim.clock.switching):
         copy_row(fork.switching, sim.switching, i)
+    for i in range(sim.clock.timeouts):
+        copy_row(fork.timeouts, sim.timeouts, i)
+    for i in range(sim.clock.begins):
+        copy_row(fork.begins, sim.begins, i)
+    copy_table(fork.index, sim.index)
+    copy_table(fork.tally, sim.tally)
     copy_table(fork.own, sim.own)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from hpctwin.engine.abi import NodeView
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
+    ASLEEP_NODES,
+    AWAKE_NODES,
     CONTIGUOUS,
+    FREE_NODES,
     GIVEN,
-    LEAST_DRAW,
     LOWEST,
     NEVER,
     RANDOM,
@@ -17,16 +19,10 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
+from hpctwin.engine.nodes import first_in, is_free, touch
 from hpctwin.engine.order import decayed, fair_of, seen
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import ranked_by
-
-
-@jit
-def is_free(node: int, sim: Arrays) -> bool:
-    """Whether a job may have a node: it is up, not hidden, and nobody has it."""
-    own = sim.node[node]
-    return own.job < 0 and own.down == 0 and own.hidden == 0
 
 
 @jit
@@ -48,6 +44,7 @@ def claim(j: int, node: int, sim: Arrays) -> None:
     sim.node[node].job = j
     sim.node[node].next = sim.state[j].first_node
     sim.state[j].first_node = node
+    touch(node, sim)
 
 
 @jit
@@ -68,20 +65,25 @@ def place(j: int, sim: Arrays) -> None:
         elif placement == SPREAD or placement == RANDOM:
             _claim_some(j, p, wanted, sim)
         elif sim.rules.preferred == LOWEST:
-            _claim_lowest(j, p, wanted, sim)
+            _claim_from(FREE_NODES, j, p, wanted, sim)
+        elif sim.rules.preferred == SOONEST:
+            _claim_soonest(j, p, wanted, sim)
         else:
-            _claim_powered(j, p, wanted, sim)
+            _claim_least_draw(j, p, wanted, sim)
 
 
 @jit
-def _claim_lowest(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    i = sim.pool[p].first
+def _claim_from(chosen: int, j: int, p: int, wanted: int, sim: Arrays) -> int:
+    """Claim the lowest nodes of a pool that are in a set; how many are still wanted."""
+    place = sim.pool[p].first
     while wanted > 0:
-        node = sim.by_pool[i]
-        if is_free(node, sim):
-            claim(j, node, sim)
-            wanted -= 1
-        i += 1
+        place = first_in(chosen, place, sim.pool[p].last, sim)
+        if place < 0:
+            break
+        claim(j, sim.by_pool[place], sim)
+        wanted -= 1
+        place += 1
+    return wanted
 
 
 @jit
@@ -97,8 +99,45 @@ def nodes_ready(j: int, sim: Arrays) -> int:
 
 
 @jit
-def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
-    """The nodes active soonest; or, as SPARS does it, sleeping ones before idle ones."""
+def _soonest_off(p: int, sim: Arrays) -> tuple[int, int]:
+    """When the first free node of a pool that is not on can be; and the depth all such sleep in, or -1."""
+    best = NEVER
+    among = -1
+    for depth in range(sim.rules.depths):
+        if sim.tally[p, ASLEEP_NODES + depth] > 0:
+            ready = sim.clock.now + sim.sleep[p * sim.rules.depths + depth].on_time
+            if ready <= best:
+                among = depth if ready < best else -1
+                best = ready
+    for i in range(sim.clock.switching):
+        node = sim.switching[i].job
+        if sim.pool_of[node] == p and is_free(node, sim):
+            ready = active_from(node, sim)
+            if ready <= best:
+                among = -1
+                best = ready
+    return best, among
+
+
+@jit
+def _claim_soonest(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """The nodes active soonest, ties by number."""
+    wanted = _claim_from(AWAKE_NODES, j, p, wanted, sim)
+    while wanted > 0:
+        ready, depth = _soonest_off(p, sim)
+        if depth >= 0:
+            wanted = _claim_from(ASLEEP_NODES + depth, j, p, wanted, sim)
+            continue
+        for i in range(sim.pool[p].first, sim.pool[p].last):
+            node = sim.by_pool[i]
+            if wanted > 0 and is_free(node, sim) and active_from(node, sim) == ready:
+                claim(j, node, sim)
+                wanted -= 1
+
+
+@jit
+def _claim_least_draw(j: int, p: int, wanted: int, sim: Arrays) -> None:
+    """As SPARS does it: sleeping nodes before idle ones, if these are too few."""
     now = sim.clock.now
     pool = sim.pool[p]
     idle = 0
@@ -106,7 +145,7 @@ def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
         node = sim.by_pool[i]
         if is_free(node, sim) and active_from(node, sim) <= now:
             idle += 1
-    sleepers_first = sim.rules.preferred == LEAST_DRAW and idle < wanted
+    sleepers_first = idle < wanted
     while wanted > 0:
         best = NEVER
         for i in range(pool.first, pool.last):
@@ -125,8 +164,6 @@ def _claim_powered(j: int, p: int, wanted: int, sim: Arrays) -> None:
 def _rank(node: int, sleepers_first: bool, sim: Arrays) -> int:
     now = sim.clock.now
     ready = active_from(node, sim)
-    if sim.rules.preferred == SOONEST:
-        return ready
     # Among idle nodes the one that has been idle longest; who is freed now is still booked as computing.
     if ready <= now:
         return now if sim.node[node].power != 0 else sim.node[node].since
@@ -320,6 +357,7 @@ def release_nodes(j: int, sim: Arrays) -> None:
         following = sim.node[node].next
         sim.node[node].job = -1
         sim.node[node].next = -1
+        touch(node, sim)
         node = following
     sim.state[j].first_node = -1
 

@@ -7,7 +7,18 @@ A step function of time over all pools and resources: row ``i`` holds from ``sim
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BEST_FIT, NEVER, OVERDUE_STEP, RETURN, SPREAD, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import (
+    ASLEEP_NODES,
+    BEST_FIT,
+    NEVER,
+    ONLY_ACTIVE,
+    OVERDUE_STEP,
+    RETURN,
+    SPREAD,
+    TAKE,
+    ZERO,
+    Arrays,
+)
 
 
 @jit
@@ -158,14 +169,17 @@ def active_from(node: int, sim: Arrays) -> int:
 @jit
 def plan_switched_off(sim: Arrays) -> None:
     """Nodes that are not switched on can be had from when they are active, if woken at once."""
+    if sim.rules.shown == ONLY_ACTIVE:
+        plan_asleep(RETURN, sim)
     time = NEVER
     p = -1
     nodes = 0
-    for i in range(len(sim.by_pool)):
-        node = sim.by_pool[i]
+    for i in range(sim.clock.switching):
+        node = sim.switching[i].job
         if sim.node[node].hidden == 0 or sim.node[node].down > 0:
             continue
         ready = active_from(node, sim)
+        # Many are ready at the same time as the one before, and the plan is long.
         if ready != time or sim.pool_of[node] != p:
             plan_return(time, p, nodes, sim)
             time = ready
@@ -173,6 +187,18 @@ def plan_switched_off(sim: Arrays) -> None:
             nodes = 0
         nodes += 1
     plan_return(time, p, nodes, sim)
+
+
+@jit
+def plan_asleep(sign: int, sim: Arrays) -> None:
+    """Nodes that sleep are free from when they can be on, if not anyway; or (-1) they are not."""
+    depths = sim.rules.depths
+    for p in range(sim.rules.pools):
+        for depth in range(depths):
+            boot = sim.sleep[p * depths + depth].on_time
+            if boot > 0 or sign == TAKE:
+                nodes = sign * sim.tally[p, ASLEEP_NODES + depth]
+                plan_return(sim.clock.now + boot, p, nodes, sim)
 
 
 @jit

@@ -4,6 +4,9 @@ A node is idle or computing, or on its way to or from a sleep depth, or asleep. 
 a heap by the end of its transition. How nodes are hidden from jobs depends on the power policy: where only
 active ones are shown, the passes see a node that wakes as they see one that comes back; else jobs may have
 nodes that must be switched on first.
+
+What follows a pass looks only at nodes that have changed: they are chained by ``touched``. Their timeouts are
+in a heap, in which an entry that holds no more is passed over when it comes up.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     ASLEEP,
+    ASLEEP_OVER,
     COMPUTING,
     DEPTH_STATES,
     IDLE,
+    IDLE_OVER,
     NEVER,
     NOT_SWITCHING_OFF,
     ONLY_ACTIVE,
@@ -23,6 +28,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
+from hpctwin.engine.nodes import last_in, put, refresh, touch
 from hpctwin.engine.plan import active_from
 
 
@@ -87,6 +93,7 @@ def switch_off(node: int, depth: int, sim: Arrays) -> None:
     own.boot = sleep.on_time
     sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
     show_or_hide(node, sim)
+    refresh(node, sim)
 
 
 @jit
@@ -98,6 +105,7 @@ def switch_on(node: int, sim: Arrays) -> None:
     own.boot = 0
     sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
     show_or_hide(node, sim)
+    refresh(node, sim)
 
 
 @jit
@@ -122,6 +130,7 @@ def end_transitions(sim: Arrays) -> None:
             change_power(node, COMPUTING if computes(own.job, sim) else IDLE, sim)
             own.depth = 0
         show_or_hide(node, sim)
+        touch(node, sim)
 
 
 @jit
@@ -148,24 +157,94 @@ def due(node: int, sim: Arrays) -> int:
 
 
 @jit
+def note_due(node: int, sim: Arrays) -> None:
+    """Have the timeout of a node be noticed when it is over."""
+    time = due(node, sim)
+    if time >= NEVER:
+        return
+    if sim.clock.timeouts == len(sim.timeouts):
+        # Full of what holds no more: made anew, which as many changes have paid for.
+        sim.clock.timeouts = 0
+        for other in range(len(sim.node)):
+            if due(other, sim) < NEVER:
+                sim.clock.timeouts = heap_push(
+                    sim.timeouts, sim.clock.timeouts, due(other, sim), other
+                )
+        return
+    sim.clock.timeouts = heap_push(sim.timeouts, sim.clock.timeouts, time, node)
+
+
+@jit
+def next_due(sim: Arrays) -> int:
+    """When the next timeout ends after now; what is over by now is put with what is over."""
+    clock = sim.clock
+    while clock.timeouts > 0:
+        time = sim.timeouts[0].time
+        node = sim.timeouts[0].job
+        holds = due(node, sim) == time
+        if holds and time > clock.now:
+            return time
+        heap_pop(sim.timeouts, clock.timeouts)
+        clock.timeouts -= 1
+        if holds:
+            put(IDLE_OVER if sim.node[node].power == IDLE else ASLEEP_OVER, node, True, sim)
+    return NEVER
+
+
+@jit
+def last_over(chosen: int, p: int, sim: Arrays) -> int:
+    """The last node of a pool whose timeout is over; -1 if there is none."""
+    pool = sim.pool[p]
+    place = last_in(chosen, pool.first, pool.last, sim)
+    while place >= 0:
+        node = sim.by_pool[place]
+        if due(node, sim) <= sim.clock.now:
+            return node
+        # It has changed since.
+        put(chosen, node, False, sim)
+        place = last_in(chosen, pool.first, place, sim)
+    return -1
+
+
+@jit
+def any_over(sim: Arrays) -> bool:
+    """Whether the timeout of any node is over that is still as it was."""
+    for p in range(sim.rules.pools):
+        if last_over(IDLE_OVER, p, sim) >= 0 or last_over(ASLEEP_OVER, p, sim) >= 0:
+            return True
+    return False
+
+
+@jit
 def note_use(sim: Arrays) -> int:
     """After a pass: which nodes compute, and which must be woken for a job they were given to.
 
     Returns when the first timeout of a node is over; NEVER if none runs.
     """
-    first = NEVER
-    for node in range(len(sim.node)):
+    clock = sim.clock
+    while clock.begins > 0 and sim.begins[0].time <= clock.now:
+        j = heap_pop(sim.begins, clock.begins)
+        clock.begins -= 1
+        node = sim.state[j].first_node
+        while node >= 0:
+            touch(node, sim)
+            node = sim.node[node].next
+    while clock.touched > 0:
+        node = clock.touched - 1
         own = sim.node[node]
+        clock.touched = own.touched - 1
+        own.touched = 0
         j = own.job
         if own.power <= COMPUTING:
             wanted = COMPUTING if computes(j, sim) else IDLE
             if own.power != wanted:
                 change_power(node, wanted, sim)
+                refresh(node, sim)
         elif j >= 0 and own.power == ASLEEP:
             switch_on(node, sim)
-        if j < 0:
-            first = min(first, due(node, sim))
-    return first
+        note_due(node, sim)
+    first = next_due(sim)
+    return clock.now if any_over(sim) else first
 
 
 @jit

@@ -8,8 +8,15 @@ from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
-from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
-from hpctwin.engine.power_plan import first_due, manage, switch_off_due
+from hpctwin.engine.power import (
+    end_transitions,
+    look_again,
+    next_due,
+    note_use,
+    switch_off,
+    switch_on,
+)
+from hpctwin.engine.power_plan import manage, switch_off_due
 from hpctwin.engine.rows import SIM, sim_at
 
 __all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
@@ -18,22 +25,20 @@ __all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
 @jit
 def switch_and_look_again(managed: bool, sim: Arrays) -> None:
     """Switch off whose time has come, and have the engine come back when there is more to do."""
-    again = note_use(sim)
+    first = note_use(sim)
     sim.clock.wake_at = NEVER
     for p in range(sim.rules.pools):
         sim.spare[p].allowed = NEVER
-    woken = managed and manage(sim)
+    if managed:
+        manage(sim)
     at_once = False
-    if again <= sim.clock.now:
+    if first <= sim.clock.now:
         # Who waits could need a sleeping node sooner than it would be back from deeper.
         at_once = switch_off_due(not managed or sim.clock.queued == 0, sim)
     # Transitions that take no time are over at once.
     end_transitions(sim)
-    if woken or again <= sim.clock.now:
-        again = first_due(sim)
-    if at_once:
-        again = sim.clock.now
-    look_again(again, sim)
+    note_use(sim)
+    look_again(sim.clock.now if at_once else next_due(sim), sim)
 
 
 def before_pass(sim: Arrays) -> None:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
-    ASLEEP,
-    IDLE,
+    ASLEEP_NODES,
+    ASLEEP_OVER,
+    IDLE_NODES,
+    IDLE_OVER,
     NEVER,
     SWITCHING_OFF,
+    TAKE,
     ZERO,
     Arrays,
 )
+from hpctwin.engine.nodes import first_in
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.plan import (
     active_from,
     choose_pools,
     forget_maintenance,
+    plan_asleep,
     plan_build,
     plan_fits,
     plan_return,
     plan_take,
 )
-from hpctwin.engine.power import due, switch_off, switch_on
+from hpctwin.engine.power import last_over, switch_off, switch_on
 from hpctwin.engine.rows import call
 from hpctwin.engine.skipping import is_skipped
 
@@ -96,16 +101,16 @@ def free_at(time: int, p: int, sim: Arrays) -> int:
 @jit
 def take_sleepers_out(sim: Arrays) -> None:
     """Take out of the plan what is asleep or will be: below zero, so many must be woken."""
+    plan_asleep(TAKE, sim)
     time = NEVER
     p = -1
     nodes = 0
-    for i in range(len(sim.by_pool)):
-        node = sim.by_pool[i]
+    for i in range(sim.clock.switching):
+        node = sim.switching[i].job
         own = sim.node[node]
-        if own.down > 0 or (own.power != ASLEEP and own.power != SWITCHING_OFF):
+        if own.down > 0 or own.power != SWITCHING_OFF:
             continue
         ready = active_from(node, sim)
-        # Most are ready at the same time as the one before, and the plan is long.
         if ready != time or sim.pool_of[node] != p:
             plan_return(time, p, -nodes, sim)
             time = ready
@@ -116,34 +121,21 @@ def take_sleepers_out(sim: Arrays) -> None:
 
 
 @jit
-def sleeps_at(node: int, depth: int, sim: Arrays) -> bool:
-    """Whether a node is up, and asleep in a depth."""
-    own = sim.node[node]
-    return own.power == ASLEEP and own.depth == depth and own.down == 0
-
-
-@jit
-def wake_planned(p: int, sim: Arrays) -> bool:
-    """Wake the nodes of a pool that the plan needs as soon as they can be active; whether any."""
-    woken = False
+def wake_planned(p: int, sim: Arrays) -> None:
+    """Wake the nodes of a pool that the plan needs as soon as they can be active."""
     now = sim.clock.now
     pool = sim.pool[p]
     shallower = ZERO
     for depth in range(sim.rules.depths):
-        asleep = ZERO
-        for i in range(pool.first, pool.last):
-            if sleeps_at(sim.by_pool[i], depth, sim):
-                asleep += 1
+        asleep = sim.tally[p, ASLEEP_NODES + depth]
         boot = sim.sleep[p * sim.rules.depths + depth].on_time
         short = -free_at(now + boot, p, sim)
         wanted = min(asleep, short - shallower)
-        for i in range(pool.first, pool.last):
-            if wanted <= 0:
-                break
-            if sleeps_at(sim.by_pool[i], depth, sim):
-                switch_on(sim.by_pool[i], sim)
-                woken = True
-                wanted -= 1
+        place = pool.first
+        while wanted > 0:
+            place = first_in(ASLEEP_NODES + depth, place, pool.last, sim)
+            switch_on(sim.by_pool[place], sim)
+            wanted -= 1
         # Asked again when the next ones must be woken.
         if asleep > 0:
             short = max(short, shallower)
@@ -152,7 +144,6 @@ def wake_planned(p: int, sim: Arrays) -> bool:
                     sim.clock.wake_at = min(sim.clock.wake_at, sim.plan_time[row] - boot)
                     break
         shallower += asleep
-    return woken
 
 
 @jit
@@ -168,14 +159,14 @@ def spare_of(p: int, sim: Arrays) -> int:
 
 
 @jit
-def manage(sim: Arrays) -> bool:
-    """Wake what the plan needs in time, and say what it can spare; whether any node was woken.
+def manage(sim: Arrays) -> None:
+    """Wake what the plan needs in time, and say what it can spare.
 
     What is free in the plan, below zero where nodes must be woken, is the need of docs/engine.md with the
     sign turned: nodes in maintenance count as on, as those of an overdue job may be there.
     """
     if sim.clock.queued == 0:
-        return False
+        return
     plan_build(sim)
     if sim.hooks.reserved != 0:
         call(sim.hooks.reserved, sim)
@@ -183,12 +174,9 @@ def manage(sim: Arrays) -> bool:
         take_waiting(sim)
     forget_maintenance(sim)
     take_sleepers_out(sim)
-    woken = False
     for p in range(sim.rules.pools):
-        if wake_planned(p, sim):
-            woken = True
+        wake_planned(p, sim)
         sim.spare[p].allowed = spare_of(p, sim)
-    return woken
 
 
 @jit
@@ -196,10 +184,18 @@ def count_idle(sim: Arrays) -> None:
     """How many idle nodes of each group there are besides those that are kept on."""
     for p in range(sim.rules.pools):
         sim.spare[p].idle = -sim.pool[p].keep
-    for node in range(len(sim.node)):
-        own = sim.node[node]
-        if own.power == IDLE and own.job < 0 and own.down == 0:
-            sim.spare[sim.pool[sim.pool_of[node]].group].idle += 1
+    for p in range(sim.rules.pools):
+        sim.spare[sim.pool[p].group].idle += sim.tally[p, IDLE_NODES]
+
+
+@jit
+def next_to_switch_off(sim: Arrays) -> int:
+    """The last idle node whose timeout is over and that may be switched off; -1 if there is none."""
+    last = -1
+    for p in range(sim.rules.pools):
+        if sim.spare[p].allowed > 0 and sim.spare[sim.pool[p].group].idle > 0:
+            last = max(last, last_over(IDLE_OVER, p, sim))
+    return last
 
 
 @jit
@@ -212,36 +208,23 @@ def switch_off_due(deeper: bool, sim: Arrays) -> bool:
     """
     now = sim.clock.now
     at_once = False
+    if deeper:
+        for p in range(sim.rules.pools):
+            node = last_over(ASLEEP_OVER, p, sim)
+            while node >= 0:
+                switch_off(node, sim.node[node].depth + 1, sim)
+                if sim.node[node].ready <= now:
+                    at_once = True
+                node = last_over(ASLEEP_OVER, p, sim)
     count_idle(sim)
-    for node in range(len(sim.node) - 1, -1, -1):
-        if due(node, sim) > now:
-            continue
-        own = sim.node[node]
-        p = sim.pool_of[node]
-        mine = sim.spare[p]
-        group = sim.spare[sim.pool[p].group]
-        if own.power == ASLEEP:
-            if not deeper:
-                continue
-            switch_off(node, own.depth + 1, sim)
-        elif group.idle > 0 and mine.allowed > 0:
-            switch_off(node, ZERO, sim)
-            group.idle -= 1
-            if mine.allowed < NEVER:
-                mine.allowed -= 1
-        else:
-            continue
-        if own.ready <= now:
+    node = next_to_switch_off(sim)
+    while node >= 0:
+        switch_off(node, ZERO, sim)
+        if sim.node[node].ready <= now:
             at_once = True
+        p = sim.pool_of[node]
+        sim.spare[sim.pool[p].group].idle -= 1
+        if sim.spare[p].allowed < NEVER:
+            sim.spare[p].allowed -= 1
+        node = next_to_switch_off(sim)
     return at_once
-
-
-@jit
-def first_due(sim: Arrays) -> int:
-    """When the first timeout ends after now; NEVER if none does."""
-    first = NEVER
-    for node in range(len(sim.node)):
-        time = due(node, sim)
-        if time > sim.clock.now:
-            first = min(first, time)
-    return first

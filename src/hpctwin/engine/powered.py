@@ -21,6 +21,7 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import exact, speed_columns
+from hpctwin.engine.state import index_nodes
 
 __all__ = ["Work", "change_speed", "hide_nodes", "past_states", "spent_ms", "state_rows"]
 
@@ -74,6 +75,7 @@ def hide_nodes(sim: Sim, shown: int) -> None:
     node["hidden"] = hidden
     clock["unpowered"] = hidden.sum()
     clock["pass_due"] = clock["came_back"] = 1
+    index_nodes(sim)
 
 
 def change_speed(

@@ -210,7 +210,7 @@ class Sim:
             "times": (rows if shared else 0,),
         }
         assert tuple(shapes) == SCRATCH
-        piece = _Piece(shapes)
+        piece = _piece(tuple(shapes.items()))
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
 
@@ -262,6 +262,10 @@ def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
         columns: by field.
     """
     table = np.zeros(size, LAYOUT[name][0])
+    if size <= _ROWS:
+        for field, column in columns.items():
+            table[field] = column
+        return table
     whole = {field: np.broadcast_to(column, size) for field, column in columns.items()}
     for first in range(0, size, _ROWS):
         rows = slice(first, first + _ROWS)

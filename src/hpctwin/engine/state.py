@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine import layout
 from hpctwin.engine.layout import AMOUNTS, BLOCK, NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
 
-__all__ = ["choose_pass", "more_log", "more_outages", "more_room", "new_sim"]
+__all__ = ["choose_pass", "index_nodes", "more_log", "more_outages", "more_room", "new_sim"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -64,6 +65,10 @@ def new_sim(
         "node": (tracked,),
         "spent": (tracked, 2 + 3 * depths if depths else 0),
         "switching": (tracked if depths else 0,),
+        "timeouts": (2 * tracked if depths else 0,),
+        "begins": (min(size, nodes) if depths else 0,),
+        "index": (_sets(depths) if tracked else 0, 2 << (tracked - 1).bit_length()),
+        "tally": (pools, _sets(depths)),
         "outage": (0,),
         "lost": (0,),
         "segment": (0,),
@@ -94,7 +99,10 @@ def new_sim(
     state["phase"] = UNSUBMITTED
     state["open"] = np.bincount(known["tells"]["job"], minlength=size)
     sim["stock"]["free"] = known["amount"]
-    sim["node"]["job"] = sim["node"]["next"] = -1
+    node = sim["node"]
+    node["job"] = node["next"] = -1
+    node["place"][known["by_pool"]] = np.arange(tracked)
+    index_nodes(sim)
     sim["left"][...] = known["whole"]
     sim["most_cores"][:] = known["whole"][:, 0].max(initial=0)
     sim["sharing"]["widest"] = np.minimum(known["shape"]["tasks"], shared).max(initial=0)
@@ -102,6 +110,42 @@ def new_sim(
     sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)
     return sim
+
+
+def _sets(depths: int) -> int:
+    return int(layout.ASLEEP_NODES) + depths if depths else 1
+
+
+def index_nodes(sim: Sim) -> None:
+    """Make the sets of nodes anew, and have what follows the pass look at all nodes."""
+    node, index, tally = sim["node"], sim["index"], sim["tally"]
+    if not len(node):
+        return
+    had = (node["job"] < 0) & (node["down"] == 0)
+    free = had & (node["hidden"] == 0)
+    sets, leaves = len(index), index.shape[1] // 2
+    index[...] = 0
+    members = {layout.FREE_NODES: free}
+    if sets > 1:
+        power = node["power"]
+        at_once = (power == layout.ASLEEP) & (node["boot"] == 0)
+        members[layout.AWAKE_NODES] = free & ((power <= layout.COMPUTING) | at_once)
+        members[layout.IDLE_NODES] = had & (power == layout.IDLE)
+        for depth in range(sets - layout.ASLEEP_NODES):
+            asleep = (power == layout.ASLEEP) & (node["depth"] == depth)
+            members[layout.ASLEEP_NODES + depth] = had & asleep
+        rows = np.arange(len(node))
+        node["touched"] = rows + 3
+        node["touched"][-1] = 1
+        sim["clock"]["touched"] = 1
+        sim["clock"]["timeouts"] = 0
+    for number, inside in members.items():
+        index[number, leaves + node["place"]] = inside
+        tally[:, number] = np.bincount(sim["pool_of"][inside], minlength=len(tally))
+    width = leaves
+    while width > 1:
+        index[:, width // 2 : width] = index[:, width : 2 * width].reshape(sets, -1, 2).max(axis=2)
+        width //= 2
 
 
 def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:

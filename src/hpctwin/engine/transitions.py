@@ -136,7 +136,9 @@ def start_job(j: int, sim: Arrays) -> None:
     run_insert(j, begin + job.expected, sim)
     if begin <= sim.clock.now:
         note_begun(j, sim)
-    elif state.started == 0 and job.tells_to > job.tells_from:
+        return
+    sim.clock.begins = heap_push(sim.begins, sim.clock.begins, begin, j)
+    if state.started == 0 and job.tells_to > job.tells_from:
         # Until its nodes are on it may be cancelled, and then never started.
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, begin, -1 - j)
 
@@ -159,6 +161,8 @@ def forget_begin(j: int, sim: Arrays) -> bool:
     state = sim.state[j]
     if state.start <= sim.clock.now:
         return False
+    heap_remove(sim.begins, sim.clock.begins, j)
+    sim.clock.begins -= 1
     if state.started == 0 and sim.job[j].tells_to > sim.job[j].tells_from:
         heap_remove(sim.releases, sim.clock.releases, -1 - j)
         sim.clock.releases -= 1

@@ -46,6 +46,8 @@ FIELDS = (
 _WHOLE = ("job number", "preceding job")
 _TIMES = ("submit time", "wait time", "run time", "average CPU time", "requested time")
 _OTHER_BLANKS = b"\t\v\f"
+_LINE_FEED, _SPACE = 10, 32
+_PIECE = 1 << 16
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -215,18 +217,34 @@ def _squeezed(body: bytes) -> bytes:
     """One space between fields, none around them, no empty lines."""
     if any(blank in body for blank in (b"\t", b"\v", b"\f")):
         body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS)))
+    body = body.strip()
+    if not _has_neighbours(body):
+        return body
     while b"  " in body:
         body = body.replace(b"    ", b" ").replace(b"  ", b" ")
     body = body.replace(b"\n ", b"\n").replace(b" \n", b"\n")
     while b"\n\n" in body:
         body = body.replace(b"\n\n", b"\n")
-    return body.strip()
+    return body
+
+
+def _has_neighbours(body: bytes) -> bool:
+    """Whether two of spaces and line feeds follow each other anywhere; by piece, in a core's cache."""
+    text = np.frombuffer(body, np.uint8)
+    for first in range(0, len(text), _PIECE):
+        # Nothing else that is not above a space is left but control characters, which are no numbers.
+        blank = text[first : first + _PIECE + 1] <= _SPACE
+        if (blank[1:] & blank[:-1]).any():
+            return True
+    return False
 
 
 def _cut_to_fields(body: bytes) -> tuple[bytes, int]:
     """Squeezed lines without what follows the 18 fields, and how many lines had more."""
-    lines = body.count(b"\n") + 1
-    if body.count(b" ") == lines * (len(FIELDS) - 1):
+    text = np.frombuffer(body, np.uint8)
+    pieces = [text[first : first + _PIECE] for first in range(0, len(text), _PIECE)]
+    lines = 1 + sum(np.count_nonzero(piece == _LINE_FEED) for piece in pieces)
+    if sum(np.count_nonzero(piece == _SPACE) for piece in pieces) == lines * (len(FIELDS) - 1):
         return body, 0
     parts = [line.split(b" ", len(FIELDS)) for line in body.split(b"\n")]
     wider = sum(len(part) > len(FIELDS) for part in parts)

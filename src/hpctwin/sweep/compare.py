@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from threading import Event
 from typing import Any
 
 from hpctwin.errors import ConfigError
@@ -12,6 +13,7 @@ from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.interruptible import run_all
+from hpctwin.simulation.refusals import check_together
 
 __all__ = ["compare"]
 
@@ -50,20 +52,30 @@ def compare(
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"policy {name!r} is there twice")
-    # Made here, in order: lowering and compiling hold the interpreter, running does not.
-    simulations = [Simulation(workload, cluster, policy=policy, **options) for policy in pool]
     for policy in pool:
+        check_together(cluster, policy, workload)
         policy.compile()
+    running: list[Simulation] = []
+    stopped = Event()
 
-    def run(simulation: Simulation) -> Result:
+    def run(policy: Policy) -> Result:
+        # Made in the thread too: to lower the jobs is work on arrays, for which NumPy leaves the interpreter
+        # to others; and no more simulations are in memory than run.
+        simulation = Simulation(workload, cluster, policy=policy, **options)
+        running.append(simulation)
+        if stopped.is_set():
+            simulation.stop()
         simulation.advance()
         if progress is not None:
-            progress(simulation.policy.name)
-        return simulation.result()
+            progress(policy.name)
+        result = simulation.result()
+        running.remove(simulation)
+        return result
 
     def stop() -> None:
-        for simulation in simulations:
+        stopped.set()
+        for simulation in running.copy():
             simulation.stop()
 
-    results = run_all(run, simulations, threads=threads or os.cpu_count() or 1, stop=stop)
+    results = run_all(run, pool, threads=threads or os.cpu_count() or 1, stop=stop)
     return dict(zip(names, results, strict=True))

@@ -6,7 +6,7 @@ from numba import types
 
 from hpctwin.engine.counting import (
     HEAD_IS_PROTECTED,
-    counting_decides,
+    amounts_decide,
     is_sorted,
     pass_scored,
     pass_sorted,
@@ -93,7 +93,7 @@ def pass_easy(sim: Arrays) -> None:
     """EASY with the policy's number of reservations."""
     reservations = settings(sim.numbers)[0].reservations
     # Nodes that are switched off can be had later, which is in the plan only.
-    counts = reservations == 1 and sim.clock.unpowered == 0 and counting_decides(sim)
+    counts = reservations == 1 and sim.clock.unpowered == 0 and amounts_decide(sim)
     if counts and is_sorted(sim):
         pass_sorted(HEAD_IS_PROTECTED, sim)
     elif may_start(sim):

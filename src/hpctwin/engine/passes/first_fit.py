@@ -6,7 +6,7 @@ from numba import types
 
 from hpctwin.engine.counting import (
     ANYONE_PASSES,
-    counting_decides,
+    amounts_decide,
     is_sorted,
     pass_scored,
     pass_sorted,
@@ -48,7 +48,7 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_first_fit(sim: Arrays) -> None:
     """Everyone that fits starts, in order."""
-    counts = counting_decides(sim)
+    counts = amounts_decide(sim)
     if counts and is_sorted(sim):
         pass_sorted(ANYONE_PASSES, sim)
     elif may_start(sim):

@@ -6,7 +6,7 @@ from numba import types
 
 from hpctwin.engine.counting import (
     NOBODY_PASSES,
-    counting_decides,
+    amounts_decide,
     is_sorted,
     pass_scored,
     pass_sorted,
@@ -73,7 +73,7 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
-    counts = counting_decides(sim)
+    counts = amounts_decide(sim)
     if counts and is_sorted(sim):
         pass_sorted(NOBODY_PASSES, sim)
     elif may_start(sim):
