@@ -13,7 +13,9 @@ from tests.energy.powered import uniform
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 400), st.integers(0, 200), st.integers(1, 5)), min_size=1, max_size=12
+        st.tuples(st.integers(0, 400), st.integers(0, 200), st.integers(1, 5)),
+        min_size=1,
+        max_size=12,
     ),
     st.sampled_from(["psus:20s", "psas-auto:20s", "psas-ipm:20s", "psas-ipm:20s,keep=2", "none"]),
     st.integers(0, 25),
