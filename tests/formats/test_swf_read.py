@@ -11,7 +11,7 @@ from hypothesis import given
 from hpctwin import formats
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import SwfRules, read_workload, swf, swf_records
-from hpctwin.formats.swf import read_swf
+from hpctwin.formats.swf import read_swf, write_swf
 from hpctwin.model import Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, swf_files
 
@@ -346,3 +346,18 @@ def test_the_room_names_its_formats() -> None:
         "swf",
         "wfcommons",
     )
+
+
+def test_processors_are_cores_of_shared_nodes_if_the_rule_says_so(tmp_path: Path) -> None:
+    lines = ("1 0 5 10 4 -1 -1 4 20 2097152", "2 3 5 10 2 -1 -1 -1 20 -1")
+    log = tmp_path / "log.swf"
+    log.write_text("".join(f"{line} 1 1 1 1 1 1 -1 -1\n" for line in lines))
+    workload = read_swf(log, SwfRules(processors="cores"))
+    assert workload.chunks["tasks"].tolist() == [4, 2]
+    assert workload.chunks["cores_per_task"].tolist() == [1, 1]
+    assert workload.chunks["memory_gb_per_task"].tolist() == [2, 0]
+    assert workload.nodes.tolist() == [1, 1]
+    write_swf(workload, tmp_path / "again.swf")
+    again = read_swf(tmp_path / "again.swf", SwfRules(processors="cores"))
+    assert again.chunks["tasks"].tolist() == [4, 2]
+    assert again.chunks["memory_gb_per_task"].tolist() == [2, 0]

@@ -41,6 +41,8 @@ class TraceOptions:
     """Jobs cancelled before they started; left out, they are kept where a trace is written, else dropped."""
     procs_per_node: Annotated[int, Parameter(group="Trace"), AT_LEAST_1] = 1
     """Processors that make one node."""
+    processors: Annotated[Literal["nodes", "cores"], Parameter(group="Trace")] = "nodes"
+    """What an SWF log's processors are: nodes (or parts of them), or cores of nodes that jobs share."""
     partition_field: Annotated[Literal["queue", "partition", "none"], Parameter(group="Trace")] = (
         "none"
     )
@@ -68,6 +70,7 @@ class TraceOptions:
             no_runtime="zero" if to_write else "drop",
             rebase=not to_write,
             procs_per_node=self.procs_per_node,
+            processors=self.processors,
             partition_field=self.partition_field,
         )
         return read_workload(

@@ -37,6 +37,7 @@ FloatArray = npt.NDArray[np.float64]
 _CANCELLED = 5
 _PARTS = (2, 3, 4)  # a line for each part of a job that was checkpointed or swapped out
 _UNIX_TIMES_FROM = 1e9
+_KB_PER_GB = 1024**2
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _WHOLE_FIELDS = (
     "allocated processors",
@@ -225,6 +226,8 @@ def _workload(
     left_queue = np.where(wait >= 0, submit + wait, -1)
     dependencies = _dependencies(column, counts)
     counts["line with more than 18 fields, the others not read"] = records.wider
+    processors = _processors(column, counts)
+    shared = rules.processors == "cores"
     partition = column[rules.partition_field] if rules.partition_field != "none" else None
     try:
         return Workload.build(
@@ -233,7 +236,8 @@ def _workload(
             submit_s=submit,
             runtime_s=runtime,
             walltime_s=walltime,
-            nodes=_nodes(column, rules, counts),
+            nodes=np.ones(len(submit)) if shared else _nodes(processors, rules),
+            chunks=_chunks(column, processors) if shared else None,
             user=_category(column["user"]),
             account=_category(column["group"]),
             partition=None if partition is None else _category(partition),
@@ -289,14 +293,26 @@ def _walltime(
     return np.where(missing, instead, requested)
 
 
-def _nodes(
-    column: dict[str, npt.NDArray[Any]], rules: SwfRules, counts: dict[str, int]
-) -> FloatArray:
+def _processors(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -> FloatArray:
     missing = column["requested processors"] <= 0
     counts["job without requested processors, given the allocated ones"] = int(missing.sum())
-    processors = np.where(missing, column["allocated processors"], column["requested processors"])
+    found: FloatArray = np.where(
+        missing, column["allocated processors"], column["requested processors"]
+    )
+    return found
+
+
+def _nodes(processors: FloatArray, rules: SwfRules) -> FloatArray:
     nodes: FloatArray = np.ceil(processors / rules.procs_per_node)
     return nodes
+
+
+def _chunks(
+    column: dict[str, npt.NDArray[Any]], processors: FloatArray
+) -> dict[str, npt.ArrayLike]:
+    """A task of one core for each processor, with the memory asked for it (in KB)."""
+    memory = np.maximum(column["requested memory"], 0)
+    return {"tasks": processors, "memory_gb_per_task": memory / _KB_PER_GB}
 
 
 def _time_zero(

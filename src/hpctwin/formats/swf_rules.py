@@ -15,6 +15,7 @@ _CHOICES = {
     "no_runtime": ("drop", "zero"),
     "cancelled": ("keep", "drop"),
     "overrun": ("keep", "cut"),
+    "processors": ("nodes", "cores"),
     "partition_field": ("queue", "partition", "none"),
 }
 
@@ -37,6 +38,9 @@ class SwfRules:
         overrun: run times above the requested time: ``"keep"`` them (whether the walltime ends
             them is the simulation's affair) or ``"cut"`` them to the requested time.
         procs_per_node: processors that make one node; node counts are rounded up.
+        processors: what the log's processors are: ``"nodes"``, or parts of them (see ``procs_per_node``); or
+            ``"cores"`` of shared nodes: a job has a task of one core, with the memory asked per
+            processor (field 10), for each.
         partition_field: the field that names the partition: ``"queue"`` (15), ``"partition"``
             (16) or ``"none"``.
         rebase: make the first submission time zero; else times stay as in the file.
@@ -51,6 +55,7 @@ class SwfRules:
     cancelled: Literal["keep", "drop"] = "drop"
     overrun: Literal["keep", "cut"] = "keep"
     procs_per_node: int = 1
+    processors: Literal["nodes", "cores"] = "nodes"
     partition_field: Literal["queue", "partition", "none"] = "queue"
     rebase: bool = True
 

@@ -14,6 +14,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.formats._files import write_bytes
 from hpctwin.formats._losses import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
+from hpctwin.model.chunks import totals_asked
 
 __all__ = ["with_own_count", "write_swf"]
 
@@ -72,16 +73,20 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     known_status = workload.carried.get("status", status)
     run_ms = np.where(unstarted, -1, workload.runtime_ms)
     gap = _Gaps(workload)
+    processors = workload.nodes
+    if workload.shares_nodes:
+        cores = np.ceil(totals_asked(workload.chunks, {}, workload.nodes)["cores"])
+        processors = np.where(workload.chunks["tasks"] > 0, cores, processors).astype(np.int64)
     table = pl.DataFrame(
         {
             "job": numbers,
             "submit": _seconds(workload.submit_ms),
             "wait": _seconds(wait_ms),
             "run": gap.filled("run time", _seconds(run_ms), run_ms <= 0),
-            "allocated": gap.field("allocated processors", np.where(started, workload.nodes, -1)),
+            "allocated": gap.field("allocated processors", np.where(started, processors, -1)),
             "cpu": gap.field("average CPU time"),
             "memory": gap.field("used memory"),
-            "nodes": gap.filled("requested processors", workload.nodes, gap.given_allocated()),
+            "nodes": gap.filled("requested processors", processors, gap.given_allocated()),
             "walltime": gap.filled(
                 "requested time",
                 _seconds(workload.walltime_ms),
