@@ -8,9 +8,9 @@ import pytest
 
 from hpctwin.errors import CommandError, ConfigError, UnreachableError
 from hpctwin.rms.commands import Commands
+from hpctwin.rms.managers import probe
 from hpctwin.rms.pbs.install import HookSettings, install, preempting_priority, uninstall
 from hpctwin.rms.pbs.manager import PbsManager
-from hpctwin.rms.probe import probe
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
 

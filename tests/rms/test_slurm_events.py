@@ -79,7 +79,7 @@ def test_lines_written_at_the_same_time_stay_whole(script: Path) -> None:
     assert jobs == {str(i) for i in range(1, 13)}
 
 
-def test_the_installed_script_has_its_folder_with_mode_0750(tmp_path: Path) -> None:
+def test_the_installed_script_has_its_folder_for_its_group_to_read(tmp_path: Path) -> None:
     mask = os.umask(0o077)
     try:
         to, spool = tmp_path / "hpctwin-events.sh", tmp_path / "var" / "events.jsonl"
@@ -87,7 +87,7 @@ def test_the_installed_script_has_its_folder_with_mode_0750(tmp_path: Path) -> N
             main(["rms", "slurm-events", "--spool", str(spool), "--to", str(to), "--owner", ME])
         assert stop.value.code in (0, None)
         assert stat.S_IMODE(to.stat().st_mode) == 0o755
-        assert stat.S_IMODE(spool.parent.stat().st_mode) == 0o750
+        assert stat.S_IMODE(spool.parent.stat().st_mode) == 0o2750
         assert spool.parent.stat().st_uid == os.getuid()
     finally:
         os.umask(mask)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hpctwin.rms.events import Event, JobEnded
+from hpctwin.rms.managers import probe
 from hpctwin.rms.polling import Poller
-from hpctwin.rms.probe import probe
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.rms.spool import Spool

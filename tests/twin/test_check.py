@@ -8,7 +8,7 @@ import pytest
 
 from hpctwin.errors import UnreachableError
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.probe import probe
+from hpctwin.rms.managers import probe
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.service import check_connections, open_manager
 from tests.rms.fake_pbs import FakePbs

@@ -31,7 +31,7 @@ def probe(*, folder: str = "", conf: Path | None = None, json: Json = False) -> 
     from rich.table import Table
 
     from hpctwin.cli.output import print_json
-    from hpctwin.rms.probe import probe as look_around
+    from hpctwin.rms.managers import probe as look_around
 
     found = look_around(folder, conf)
     if json:
@@ -196,7 +196,7 @@ def slurm_events(
 
     Args:
         spool: the file that it writes.
-        to: write it there, executable, and make the spool's folder with mode 0750; as root.
+        to: write it there, executable, and make the spool's folder with mode 2750; as root.
         owner: whose the folder is to be: USER or USER:GROUP, the SlurmUser and the twin's group.
     """
     from hpctwin.rms.slurm.install import events_script, install_events

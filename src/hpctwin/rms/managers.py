@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PlainSerializer, WrapValidator
@@ -13,10 +14,11 @@ from hpctwin.errors import ConfigError
 from hpctwin.model.user_functions import load_module, named_in
 from hpctwin.rms.emulated.settings import EmulatedSettings
 from hpctwin.rms.pbs.settings import PbsSettings
+from hpctwin.rms.probe import Probe
 from hpctwin.rms.settings import ManagerSettings
 from hpctwin.rms.slurm.settings import SlurmSettings
 
-__all__ = ["MANAGERS", "AnyManager", "kind_of"]
+__all__ = ["MANAGERS", "AnyManager", "kind_of", "probe"]
 
 MANAGERS: Mapping[str, type[ManagerSettings]] = {
     "emulated": EmulatedSettings,
@@ -34,6 +36,17 @@ def kind_of(manager: object) -> type[ManagerSettings] | None:
     if not isinstance(name, str):
         return None
     return _own(name) if ":" in name else MANAGERS.get(name)
+
+
+def probe(folder: str = "", conf: Path | None = None) -> list[Probe]:
+    """Look for resource managers here. Only commands that read are run.
+
+    Args:
+        folder: where the commands are; the path is searched if empty.
+        conf: ``SLURM_CONF``, where it is not the default.
+    """
+    found = (kind.probe(folder, conf) for kind in MANAGERS.values())
+    return [one for one in found if one is not None]
 
 
 def _own(name: str) -> type[ManagerSettings]:

@@ -19,6 +19,7 @@ from hpctwin.rms.commands import not_inherited
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark
+from hpctwin.rms.probe import Probe
 
 __all__ = ["ManagerSettings", "NewsSettings", "PolledSettings", "RedisUrl"]
 
@@ -69,6 +70,16 @@ class ManagerSettings(Settings):
             ConfigError: it takes none.
         """
         raise ConfigError(f"jobs cannot be placed into a resource manager of kind {self.kind}")
+
+    @classmethod
+    def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
+        """What there is of it on this machine; None if nothing. Only commands that read are run.
+
+        Args:
+            folder: where its commands are; the path is searched if empty.
+            conf: its configuration, where it is not the default.
+        """
+        return None
 
     def environment(self) -> dict[str, tuple[str, ...]]:
         """Variables that its commands would look at and are not told of, by the field that replaces them."""

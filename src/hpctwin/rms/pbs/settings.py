@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark
+from hpctwin.rms.probe import Probe, is_here
 from hpctwin.rms.settings import PolledSettings
 
 __all__ = ["PbsSettings"]
@@ -60,6 +61,13 @@ class PbsSettings(PolledSettings):
         assert isinstance(manager, PbsManager)
         # Commands of its own: the mirror's poller runs them in another thread.
         return PbsGate(manager.commands.again(), mark, options, changed)
+
+    @classmethod
+    def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
+        """See `ManagerSettings`."""
+        from hpctwin.rms.pbs.probe import probe_pbs
+
+        return probe_pbs(folder) if is_here(folder, "qstat", "pbsnodes") else None
 
     def environment(self) -> dict[str, tuple[str, ...]]:
         """See `ManagerSettings`."""

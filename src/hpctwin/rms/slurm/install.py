@@ -83,7 +83,7 @@ def events_script(spool: Path) -> str:
 
 
 def install_events(script: Path, spool: Path, owner: str) -> None:
-    """Make the spool's folder, mode 0750, and write the script.
+    """Make the spool's folder, mode 2750, and write the script.
 
     Args:
         script: where it is written.
@@ -106,8 +106,8 @@ def install_events(script: Path, spool: Path, owner: str) -> None:
             raise ConfigError(f"{folder}: must be a folder of its own, for the spool alone")
         if made:
             os.chown(folder, uid, gid, follow_symlinks=False)
-            # Not less than that by a umask.
-            folder.chmod(0o750)
+            # Not less than that by a umask; what the script writes there is for the folder's group to read.
+            folder.chmod(0o2750)
         elif folder.stat().st_mode & 0o022:
             raise ConfigError(f"{folder}: others may write there; chmod 750 {folder}")
     except OSError as error:

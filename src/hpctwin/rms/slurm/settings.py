@@ -12,6 +12,7 @@ from hpctwin.model.settings import Duration
 from hpctwin.rms.gate import Gate
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark
+from hpctwin.rms.probe import Probe, is_here
 from hpctwin.rms.settings import PolledSettings
 
 __all__ = ["SlurmSettings"]
@@ -67,6 +68,13 @@ class SlurmSettings(PolledSettings):
         assert isinstance(manager, SlurmManager)
         # Commands of its own: the mirror's poller runs them in another thread.
         return SlurmGate(manager.commands.again(), mark, options, changed)
+
+    @classmethod
+    def probe(cls, folder: str = "", conf: Path | None = None) -> Probe | None:
+        """See `ManagerSettings`."""
+        from hpctwin.rms.slurm.probe import probe_slurm
+
+        return probe_slurm(folder, conf) if is_here(folder, "squeue") else None
 
     def environment(self) -> dict[str, tuple[str, ...]]:
         """See `ManagerSettings`."""
