@@ -13,6 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hpctwin.model import write_atomically
@@ -45,6 +46,7 @@ class Leasing:
 
     Args:
         path: the file; no leases where there is none.
+        may_look: says whether it may be asked to look; runs beside what lets jobs through.
         look_again: has PBS's scheduler look at all jobs.
         limit: for which it passes over jobs that are kept back; None where there is none.
         clock: seconds since the epoch.
@@ -53,11 +55,13 @@ class Leasing:
     def __init__(
         self,
         path: Path | None,
+        may_look: Callable[[], Outcome],
         look_again: Callable[[], Outcome],
         limit: WaitLimit | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path = path
+        self.may_look = may_look
         self.look_again = look_again
         self.limit = limit
         self.clock = clock
@@ -141,9 +145,13 @@ class Leasing:
         done = self._write(dict.fromkeys(rest, 0.0))
         if any(outcome.result == "done" for outcome in done.values()):
             self._admitted |= dict.fromkeys(map(array_of, done), self.clock())
-            missed = self._give(rest, 0)
+            with ThreadPoolExecutor(1) as side:
+                may = side.submit(self.may_look)
+                missed = self._give(rest, 0)
             done |= {i: missed[array_of(i)] for i in rest if array_of(i) in missed}
-            looks = self.look_again()
+            looks = may.result()
+            if looks.result == "done":
+                looks = self.look_again()
             if looks.result != "done":
                 done = dict.fromkeys(done, looks)
         return outcomes | done

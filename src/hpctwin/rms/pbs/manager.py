@@ -80,7 +80,7 @@ class PbsManager(PlainManager):
         path = self.limit = None
         if heartbeat_file is not None:
             path, self.limit = leases_file(heartbeat_file), WaitLimit(self.commands, heartbeat_file)
-        self.leasing = Leasing(path, self._look_again, self.limit)
+        self.leasing = Leasing(path, self._may_look, self._look_again, self.limit)
 
     def ways(self) -> frozenset[Way]:
         """See `ResourceManager`."""
@@ -194,8 +194,8 @@ class PbsManager(PlainManager):
             names = []
         return f"pbs {names[0] if names else self.cluster}"
 
-    def _look_again(self) -> Outcome:
-        """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""
+    def _may_look(self) -> Outcome:
+        """Whether PBS's scheduler may be asked for a cycle."""
         try:
             about = server_attributes(self.commands.run("qstat", ["-B", "-f", "-F", "json"]))
         except CommandError as error:
@@ -204,6 +204,10 @@ class PbsManager(PlainManager):
             return Outcome("unknown", str(error))
         if is_false(about.get("scheduling")):
             return Outcome("refused", "an administrator has turned scheduling off")
+        return Outcome("done")
+
+    def _look_again(self) -> Outcome:
+        """Have the scheduler begin a cycle. PBS does that when scheduling is set to true once more."""
         return self._outcome("qmgr", ["-c", "set server scheduling=true"])
 
     def _change(self, command: str, options: list[str], job_id: str) -> Outcome:
