@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.order import order_candidates, order_queue, pop_order
+from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.race import ANY_WIDTH, first_fitting, ready, shift_labels, withdraw
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_job
 
@@ -123,6 +124,46 @@ def pass_sorted(others: int, sim: Arrays) -> None:
                 return
             head = True
             shadow, spare = reservation_of(j, sim)
+
+
+def pass_raced(sim: Arrays) -> None:
+    """As `pass_scored`, by a tournament of those that wait: each search finds one who starts."""
+    if not counting_decides(sim):
+        return
+    if not ready(sim):
+        return
+    sim.race.done = 1
+    if sim.racer[1].nodes > sim.stock[0].free:
+        return
+    if sim.rules.fairshare == 1:
+        reckon_fairshare(sim)
+        shift_labels(sim)
+    now = sim.clock.now
+    others = sim.rules.others
+    shadow = NEVER
+    spare = NEVER
+    head = others == ANYONE_PASSES
+    while sim.racer[1].nodes <= sim.stock[0].free:
+        free = sim.stock[0].free
+        if not head:
+            leaf = first_fitting(ANY_WIDTH, ANY_WIDTH, NEVER, sim)
+        else:
+            leaf = first_fitting(free, spare, shadow - now, sim)
+        if leaf == 0:
+            return
+        j = sim.racer[leaf].job
+        nodes = sim.job[j].nodes
+        if nodes > free:
+            if others == NOBODY_PASSES:
+                return
+            head = True
+            shadow, spare = reservation_of(j, sim)
+            continue
+        sim.take[0] = nodes
+        start_job(j, sim)
+        withdraw(leaf, sim)
+        if now + sim.job[j].expected > shadow:
+            spare -= nodes
 
 
 @jit

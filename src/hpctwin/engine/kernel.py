@@ -7,11 +7,12 @@ from typing import Any
 import numpy.typing as npt
 from numba import int64, types
 
-from hpctwin.engine import loop, power_passes
+from hpctwin.engine import counting, loop, power_passes
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
+from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
 from hpctwin.engine.sim import single
 
@@ -23,12 +24,21 @@ advance = Kernel(loop.advance_at, int64(int64, int64, int64))
 inner_advance = Kernel(loop.advance, loop.SIGNATURE)
 """The same for other kernels."""
 
+race = Kernel(counting.pass_raced, types.void(SIM))
+"""The pass where many wait and counting decides."""
+
 reorder = Kernel(loop.reorder, types.void(int64))
 """Put the queue into the order of another ordering: ``(address)``."""
 
 
 def hooks(
-    order: Any, candidates: Any, place: Any, found: Pass, power: PowerPass | None = None
+    order: Any,
+    candidates: Any,
+    place: Any,
+    found: Pass,
+    power: PowerPass | None = None,
+    *,
+    races: bool = False,
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
 
@@ -38,8 +48,9 @@ def hooks(
         place: placement that scores nodes, compiled; None for another.
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
+        races: whether a tournament of those that wait may come to pay.
     """
-    prepare(kernels_of(found, power))
+    prepare([*kernels_of(found, power), *([race] if races else [])])
     before = after = 0
     if power is not None:
         before, after = power_passes.BEFORE.address, power.after.address
@@ -50,6 +61,7 @@ def hooks(
             ("candidates", address_of(candidates)),
             ("place", 0 if place is None else address_of(place)),
             ("run_pass", found.kernel.address),
+            ("run_race", race.address if races else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
@@ -64,7 +76,7 @@ def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import lookahead
 
-    found = [inner_advance, reorder, power_passes.give_orders]
+    found = [inner_advance, race, reorder, power_passes.give_orders]
     found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():

@@ -55,6 +55,10 @@ GIVE_UP = 10 * 365 * 86_400_000
 DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
 PASS = np.int64(6)  # only within: a scheduling pass is due
 
+RACE_SORTED, RACE_CHANGING, RACE_SHARED = 400, 60, 600
+"""With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
+and with fair share."""
+
 Int = Annotated[int, "i8"]
 # Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1.
 Count = Annotated[int, "i8", "count"]
@@ -422,6 +426,35 @@ class Fair:
 
     factor: Real
     current: Real  # decayed use, node-s
+    shift: Real  # see `race`
+
+
+class Racer:
+    """A node of the tournament of those that wait: a job, or what is known of all below it; see `race`."""
+
+    nodes: Small  # fewest
+    job: Small  # who comes first; -1 where nobody is
+    leaf: Small  # where that job is
+    label: Small  # fair-share label of all; 0 where none is asked for, -1 for several
+    expected: Int  # shortest
+    until: Int  # then who comes first must be found out anew
+    slope: Real  # the first one's line: score per ms,
+    level: Real  # … and at time 0
+
+
+class Race:
+    """The state of the tournament."""
+
+    done: Int  # 1: the pass was done by it
+    valid: Int  # 1: all that wait are in it, or among the fresh
+    failed: Int  # 1: it cannot be made
+    leaves: Int
+    built: Int  # so many leaves were used when it was built
+    seated: Int  # so many are used
+    steps: Int  # so many nodes have been looked at since
+    fresh: Int  # so many have arrived since
+    gone: Int  # so many of the queue wait no more
+    unsorted: Int  # so many of the queue, the last, are in no order
 
 
 class Spare:
@@ -441,6 +474,12 @@ class Rules:
     hold_dependents: Int  # 1: a job whose dependency failed waits for ever
     requeue: Int  # 1: a job whose node failed waits again
     order_changes: Int  # 1: the ordering depends on time
+    order_power: (
+        Real  # scores are lines over time to that power, or bent lines; 0 where that is not known
+    )
+    order_exact: Int  # 1: equal lines that do not rise or fall are equal scores
+    race_from: Int  # with so many jobs waiting a tournament pays
+    others: Int  # where counting decides: NOBODY_PASSES …, see `counting`
     own_candidates: Int  # 1: candidates have an ordering of their own
     fairshare: Int  # 1: an ordering asks for fairshare or usage
     chains: Int  # 1: the ordering asks for the chain
@@ -462,6 +501,7 @@ class Hooks:
     candidates: Int
     place: Int
     run_pass: Int
+    run_race: Int  # in its place where many wait and counting decides
     entered: Int
     left: Int
     reserved: Int
@@ -561,6 +601,10 @@ class Scratch:
     chosen: Table[Int]  # [nodes] nodes of a job,
     given: Table[Int]  # … and its tasks on each
     times: Table[Event]  # heap
+    race: Race
+    racer: Table[Racer]
+    fresh: Table[Int]  # jobs that have no leaf yet
+    path: Table[Int]
 
 
 class Numbers:

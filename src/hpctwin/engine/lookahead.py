@@ -70,6 +70,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.clock.segments = 0
     fork.clock.outages_done = 0
     fork.clock.cancels_done = 0
+    fork.race.valid = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         fork.queue[i] = j
@@ -230,6 +231,7 @@ def _withdraw(address: int, j: int, now: int) -> None:
     sim = sim_at(address)
     if sim.state[j].phase == WAITING:
         leave(j, sim)
+        sim.race.valid = 0
         sim.clock.timer = min(sim.clock.timer, now)
         forget_job(j, sim)
         sim.clock.alive -= 1

@@ -21,7 +21,7 @@ from hpctwin.engine.layout import (
     UNSUBMITTED,
     Arrays,
 )
-from hpctwin.engine.order import drop_started, enqueue, score
+from hpctwin.engine.order import drop_started, enqueue, score, tidy_queue
 from hpctwin.engine.rows import SIM, call, sim_at
 
 SIGNATURE = int64(SIM, int64, int64)
@@ -103,6 +103,28 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
 
 
 @jit
+def schedule(sim: Arrays) -> None:
+    """Start who may start: by a tournament where so many wait that it pays, and where it can."""
+    race = sim.race
+    started = sim.clock.starts
+    race.done = 0
+    if sim.hooks.run_race != 0 and race.failed == 0:
+        waiting = sim.clock.queued - race.gone
+        if waiting >= (sim.rules.race_from >> race.valid):
+            call(sim.hooks.run_race, sim)
+    if race.done == 1:
+        # Now and then is enough: the tournament knows who has gone.
+        race.gone += sim.clock.starts - started
+        if 8 * race.gone > sim.clock.queued:
+            drop_started(sim)
+        return
+    tidy_queue(sim)
+    call(sim.hooks.run_pass, sim)
+    if sim.clock.starts > started:
+        drop_started(sim)
+
+
+@jit
 def run_pass(sim: Arrays) -> None:
     """One scheduling pass at the present instant, and what comes before and after it."""
     hooks = sim.hooks
@@ -110,10 +132,7 @@ def run_pass(sim: Arrays) -> None:
         call(hooks.before_pass, sim)
     sim.clock.timer = NEVER
     if sim.clock.queued > 0:
-        started = sim.clock.starts
-        call(hooks.run_pass, sim)
-        if sim.clock.starts > started:
-            drop_started(sim)
+        schedule(sim)
     if hooks.after_pass != 0:
         call(hooks.after_pass, sim)
     sim.clock.pass_due = 0
@@ -142,18 +161,20 @@ def advance(sim: Arrays, until: int, instants: int) -> int:
     Returns:
         One of the codes in `layout`.
     """
+    code = int(PASS)
     last = sim.clock.instants + instants
-    while True:
+    while code == PASS:
         left = ONE if instants < 0 else last - sim.clock.instants
         code = next_batch(until, left, sim)
         if code != PASS:
-            return code
+            break
         run_pass(sim)
         code = after_pass(sim)
-        if code != PASS:
-            return code
-        if sim.rules.stepped == 1 and instants >= 0 and sim.clock.instants >= last:
-            return STEPPED
+        if code == PASS and sim.rules.stepped == 1 and instants >= 0:
+            if sim.clock.instants >= last:
+                code = STEPPED
+    tidy_queue(sim)
+    return code
 
 
 def advance_at(address: int, until: int, instants: int) -> int:

@@ -43,16 +43,16 @@ def reckon_fairshare(sim: Arrays) -> None:
 
 
 @jit
-def seen(j: int, factor: float, current: float, sim: Arrays) -> JobView:
+def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobView:
     """A job as orderings and placements see it.
 
     Args:
         j: the job.
+        now: when, ms.
         factor: its fair-share factor.
         current: what its label has used, node-s.
         sim: the simulation.
     """
-    now = sim.clock.now
     job = sim.job[j]
     fact = sim.fact[j]
     state = sim.state[j]
@@ -92,9 +92,16 @@ def score(order: int, j: int, sim: Arrays) -> float:
     factor = 1.0
     current = 0.0
     if sim.rules.fairshare == 1:
-        factor = sim.fair[sim.job[j].share].factor
-        current = sim.fair[sim.job[j].share].current
-    return scored_by(order, sim.clock.now / 1000.0, seen(j, factor, current, sim))
+        fair = sim.fair[sim.job[j].share]
+        factor = fair.factor
+        current = fair.current
+    return score_at(order, j, sim.clock.now, factor, current, sim)
+
+
+@jit
+def score_at(order: int, j: int, now: int, factor: float, current: float, sim: Arrays) -> float:
+    """What an ordering gives a waiting job at a time, with a fair-share factor and use."""
+    return scored_by(order, now / 1000.0, seen(j, now, factor, current, sim))
 
 
 @jit
@@ -115,13 +122,38 @@ def enqueue(j: int, sim: Arrays) -> None:
         call_with_job(sim.hooks.entered, j, sim)
     n = sim.clock.queued
     sim.clock.queued = n + 1
+    sim.queue[n] = j
+    if sim.race.valid == 1:
+        note_fresh(j, sim)
     if sim.rules.order_changes == 1:
-        sim.queue[n] = j
         return
     own = score(sim.hooks.order, j, sim)
     if own != own:
         sim.clock.bad_job = j
     sim.state[j].key = own
+    # A tournament goes without; the rest is put in order when somebody needs it.
+    if sim.race.valid == 1 or sim.race.unsorted > 0:
+        sim.race.unsorted += 1
+    else:
+        put_in_order(n, sim)
+
+
+@jit
+def note_fresh(j: int, sim: Arrays) -> None:
+    """A job arrives that has no place in the tournament yet."""
+    race = sim.race
+    if race.fresh == len(sim.fresh):
+        race.valid = 0
+        return
+    sim.fresh[race.fresh] = j
+    race.fresh += 1
+
+
+@jit
+def put_in_order(n: int, sim: Arrays) -> None:
+    """Put the job at place ``n`` of the queue where it belongs among those before it."""
+    j = sim.queue[n]
+    own = sim.state[j].key
     low = 0
     high = n
     while low < high:
@@ -144,6 +176,8 @@ def dequeue(j: int, sim: Arrays) -> None:
         i += 1
     n = sim.clock.queued - 1
     sim.clock.queued = n
+    if sim.race.unsorted > n - i:
+        sim.race.unsorted -= 1
     for k in range(i, n):
         sim.queue[k] = sim.queue[k + 1]
 
@@ -159,13 +193,29 @@ def leave(j: int, sim: Arrays) -> None:
 @jit
 def drop_started(sim: Arrays) -> None:
     """Take all jobs that no longer wait out of the queue."""
+    race = sim.race
     kept = 0
+    unsorted = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         if sim.state[j].phase == WAITING:
             sim.queue[kept] = j
             kept += 1
+            if i >= sim.clock.queued - race.unsorted:
+                unsorted += 1
     sim.clock.queued = kept
+    race.unsorted = unsorted
+    race.gone = 0
+
+
+@jit
+def tidy_queue(sim: Arrays) -> None:
+    """Make the queue what it is said to be: those that wait, in order where the ordering does not change."""
+    if sim.race.gone > 0:
+        drop_started(sim)
+    for i in range(sim.clock.queued - sim.race.unsorted, sim.clock.queued):
+        put_in_order(i, sim)
+    sim.race.unsorted = 0
 
 
 @jit

@@ -271,7 +271,7 @@ def rank_free(j: int, sim: Arrays) -> int:
     current = 0.0
     if sim.rules.fairshare == 1:
         factor, current = fair_of(sim.job[j].share, decayed(len(sim.promised), sim), sim)
-    job = seen(j, factor, current, sim)
+    job = seen(j, sim.clock.now, factor, current, sim)
     now = sim.clock.now
     n = 0
     for p in range(sim.rules.pools):

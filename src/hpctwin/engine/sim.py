@@ -151,6 +151,7 @@ class Sim:
         for name, array in arrays.items():
             self._put(name, _as_laid_out(name, array))
             self._known[name].flags.writeable = name in self._owned
+        self._forget_race()
 
     def reshape(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace arrays of the state by others, maybe of other lengths."""
@@ -173,6 +174,7 @@ class Sim:
         self._policy = {**self._policy, **arrays}
         if before != (self["hooks"]["place"][0] != 0):
             self._scratch = None  # nodes are ranked, or not any more
+        self._forget_race()
         for name, array in arrays.items():
             self._describe(name, array)
 
@@ -208,11 +210,22 @@ class Sim:
             **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
             **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
             "times": (rows if shared else 0,),
+            "race": (1,),
+            "racer": (2 << (rows // 2).bit_length(),),
+            "fresh": (rows // 4,),
+            "path": (128,),
         }
         assert tuple(shapes) == SCRATCH
         piece = _piece(tuple(shapes.items()))
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
+        self._forget_race()
+
+    def _forget_race(self) -> None:
+        """The tournament of those that wait, if there is one, is of things as they were."""
+        if self._scratch is not None:
+            piece, memory = self._scratch
+            piece.seen(memory, "race").fill(0)
 
     @property
     def plan_rows(self) -> int:
@@ -233,6 +246,7 @@ class Sim:
             if arrays[name].dtype != LAYOUT[name][0]:
                 raise ValueError(f"array {name!r} is of another form")
         self.reshape(**{name: arrays[name] for name in STATE})
+        self._forget_race()
 
     def _put(self, name: str, array: npt.NDArray[Any]) -> None:
         self._known[name] = array

@@ -18,7 +18,7 @@ from hpctwin.engine.layout import (
     WALLTIME,
     Arrays,
 )
-from hpctwin.engine.order import decayed, enqueue
+from hpctwin.engine.order import decayed, enqueue, tidy_queue
 from hpctwin.engine.placement import (
     forget_segments,
     nodes_ready,
@@ -239,6 +239,9 @@ def forget_end(j: int, sim: Arrays) -> None:
 def throw_back(j: int, sim: Arrays) -> None:
     """A running job whose node failed waits again, as if it had never started."""
     give_back(j, sim)
+    # What it was when it waited before must be forgotten.
+    tidy_queue(sim)
+    sim.race.valid = 0
     if not forget_begin(j, sim):
         lost = sim.lost[sim.clock.lost]
         lost.job = j

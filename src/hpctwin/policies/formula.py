@@ -12,6 +12,7 @@ from typing import Any
 from hpctwin.engine.abi import JobView
 from hpctwin.errors import PolicyError
 from hpctwin.policies.ordering import Ordering, ordering
+from hpctwin.policies.shape import power_of
 
 __all__ = ["FUNCTIONS", "PBS_NAMES", "formula", "is_formula"]
 
@@ -73,12 +74,13 @@ def formula(text: str) -> Ordering:
     for node in ast.walk(tree):
         _check_constant(node, body)
     tree = ast.fix_missing_locations(_Names().visit(tree))
+    assert isinstance(tree, ast.Expression)
     sign = "-" if text.startswith("pbs:") else ""
     source = f"def score(now, job):\n    return float({sign}({ast.unparse(tree)}))\n"
     scope: dict[str, Any] = dict(FUNCTIONS)
     exec(compile(source, f"<formula {body}>", "exec"), scope)
     made: Ordering = ordering(scope["score"], name=text)
-    return dataclasses.replace(made, summary=f"formula {text}")
+    return dataclasses.replace(made, summary=f"formula {text}", power=power_of(tree.body))
 
 
 def _check(node: ast.AST, body: str) -> None:

@@ -99,9 +99,9 @@ def fairshare(now: float, job: JobView) -> float:
     return -job.fairshare
 
 
-def _built_in(function: object, name: str | None = None) -> Ordering:
-    made: Ordering = ordering(function, name=name)  # type: ignore[arg-type]
-    return dataclasses.replace(made, kept=True)
+def _built_in(function: object, power: float = 0.0) -> Ordering:
+    made: Ordering = ordering(function)  # type: ignore[arg-type]
+    return dataclasses.replace(made, kept=True, power=power)
 
 
 BUILT_IN = {
@@ -109,9 +109,9 @@ BUILT_IN = {
     for made in (
         _built_in(fcfs), _built_in(lcfs), _built_in(sjf), _built_in(ljf),
         _built_in(smallest), _built_in(largest), _built_in(smallest_area), _built_in(largest_area),
-        _built_in(expansion), _built_in(wfp), _built_in(unicef),
+        _built_in(expansion, 1), _built_in(wfp, 3), _built_in(unicef, 1),
         _built_in(f1), _built_in(f2), _built_in(f3), _built_in(f4),
-        _built_in(priority), _built_in(fairshare),
+        _built_in(priority), _built_in(fairshare, 1),
     )
 }  # fmt: skip
 """Orderings by name."""

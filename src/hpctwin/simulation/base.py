@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
+from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
@@ -271,7 +272,7 @@ class SimulationBase:
             found, power = self.passes()
             self._decided = {
                 "rules": single("rules", self._rules().items()),
-                "hooks": hooks(*self._compiled(), found, power),
+                "hooks": hooks(*self._compiled(), found, power, races=self._races()),
                 "numbers": settings_of(found.numbers, self.policy.numbers()),
                 "power_numbers": settings_of(
                     None if power is None else power.numbers, self.policy.power.numbers()
@@ -294,6 +295,28 @@ class SimulationBase:
         if self.workload.shares_nodes:
             return find_shared_pass(self.policy.backfill), power
         return self.policy.scheduling, power
+
+    @staticmethod
+    def _race_from(order: Ordering) -> int:
+        if order.fairshare:
+            return layout.RACE_SHARED
+        return layout.RACE_CHANGING if order.changes else layout.RACE_SORTED
+
+    def _races(self) -> bool:
+        """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
+        order, found = self.ordering, self.passes()[0]
+        return (
+            self._sim.jobs >= self._race_from(order)
+            and (order.power > 0 or not order.changes)
+            and not order.chain
+            and self.policy.candidates is None
+            and found.others is not None
+            and self.policy.setting("reservations") in (None, 1)
+            and not self.cluster.has_power
+            and self._sim.pools == 1
+            and not self._sim["user_running"].shape[1]
+            and not self._sim["asks"].shape[1]
+        )
 
     def make_room(self) -> None:
         """Give the engine more room for what it notes and plans."""
@@ -332,6 +355,10 @@ class SimulationBase:
             "hold_dependents": self.on_dependency_failure == "hold",
             "requeue": self.cluster.failures.then == "requeue",
             "order_changes": order.changes,
+            "order_power": order.power if order.changes else 1.0,
+            "order_exact": order.exact,
+            "race_from": self._race_from(order),
+            "others": self.passes()[0].others or 0,
             "own_candidates": candidates is not None,
             "fairshare": any(score.fairshare for score in self._scores),
             "chains": order.chain,

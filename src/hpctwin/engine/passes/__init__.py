@@ -34,6 +34,8 @@ class Pass:
             out of the plan.
         gave_back: ``(j, sim) -> None``; of passes on shared nodes: a running job leaves its nodes.
         in_order: whether jobs start in the ordering's order only.
+        others: where counting nodes decides, what becomes of the others once one job does not fit
+            (`counting.NOBODY_PASSES` …); None if the pass is not of that kind.
     """
 
     kernel: Kernel
@@ -47,6 +49,7 @@ class Pass:
     reserved: Kernel | None = None
     gave_back: Kernel | None = None
     in_order: bool = False
+    others: int | None = None
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:

@@ -104,4 +104,4 @@ def pass_easy(sim: Arrays) -> None:
             pass_planned(reservations, sim)
 
 
-PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers)
+PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers, others=HEAD_IS_PROTECTED)

@@ -59,4 +59,4 @@ def pass_first_fit(sim: Arrays) -> None:
             pass_planned(sim)
 
 
-PASS = Pass(Kernel(pass_first_fit, types.void(SIM)))
+PASS = Pass(Kernel(pass_first_fit, types.void(SIM)), others=ANYONE_PASSES)

@@ -84,4 +84,4 @@ def pass_none(sim: Arrays) -> None:
             pass_planned(sim)
 
 
-PASS = Pass(Kernel(pass_none, types.void(SIM)), in_order=True)
+PASS = Pass(Kernel(pass_none, types.void(SIM)), in_order=True, others=NOBODY_PASSES)

@@ -1,0 +1,366 @@
+"""Long queues: who comes first of those that may start, without going through all.
+
+A tournament of the waiting jobs: a binary tree whose leaves are jobs, ordered by width when it is built.
+Each node knows the fewest nodes and the shortest expected runtime below it, and who comes first. A search
+goes down only where somebody may fit and may come before the best found so far: O(log Q) for each job that
+starts, arrives or leaves (a priority search tree; McCreight, SIAM J. Computing 14, 1985).
+
+Where the ordering changes with time, who comes first below a node is true until some time only. Scores are
+lines over time, as they are or after a root (`Rules.order_power`); a node is looked at again when the lines
+of the two that met there cross (a kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). A line is
+drawn through three scores; where they do not lie on one, as on both sides of a saturated age, it is drawn for
+a shorter time. Lines only leave out who cannot be first, with a margin for rounding: among the others the
+scores decide.
+
+Fair-share factors change all the time, but move all jobs of a label by the same: within a label lines are
+drawn without them, and nodes above several labels leave nobody out.
+
+It is made anew, in O(Q log Q), when no leaf is left for who arrives, or when those that arrived since have
+made searches long. All of it is scratch: what the queue is, is in the state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import NEVER, ONE, WAITING, Arrays
+from hpctwin.engine.order import before, drop_started, heap_order, pop_order, score, score_at
+
+WIDEST: Any = np.int64(2**31 - 1)
+ANY_WIDTH = WIDEST - 1
+NO_LABEL = -1
+LONGEST_LINE: Any = np.int64(2**36)  # ms
+SHORTEST_LINE = 2
+STRAIGHT = 1e-14  # relative distance of the middle score from the line
+STEPS_OF_BUILDING = 64  # to build costs as much for each leaf
+MARGIN = 1e-9  # relative distance within which scores decide
+MARGIN_MS = 1e-3  # … and so much time
+MARGIN_NOW = 1e-14  # … and so much of the present time
+
+
+@jit
+def rooted(value: float, power: float) -> float:
+    """A score whose changes with time are those of a line."""
+    if power == 1.0:
+        return value
+    if value < 0.0:
+        return -((-value) ** (1.0 / power))
+    return value ** (1.0 / power)
+
+
+@jit
+def scored_then(j: int, time: int, sim: Arrays) -> float:
+    """A job's score at a time, after the root, as if all fair-share factors were 1."""
+    return rooted(score_at(sim.hooks.order, j, time, 1.0, 0.0, sim), sim.rules.order_power)
+
+
+@jit
+def draw_line(leaf: int, sim: Arrays) -> bool:
+    """Draw the line of a leaf's job from now on; whether there is one."""
+    racer = sim.racer[leaf]
+    now = sim.clock.now
+    # From when it became eligible: jobs that are alike get the same line.
+    start = sim.state[racer.job].eligible
+    length: int = LONGEST_LINE
+    while length >= SHORTEST_LINE:
+        first = scored_then(racer.job, start, sim)
+        middle = scored_then(racer.job, start + length // 2, sim)
+        last = scored_then(racer.job, start + length, sim)
+        bend = abs(first - 2.0 * middle + last)
+        if start + length > now and bend <= STRAIGHT * max(abs(first), abs(last)):
+            racer.slope = (last - first) / length
+            racer.level = first - racer.slope * start
+            racer.until = start + length
+            return True
+        if start < now:
+            start = now
+        else:
+            length //= 2
+    return False
+
+
+@jit
+def value_of(node: int, sim: Arrays) -> float:
+    """Where the line of the first of a node is now."""
+    racer = sim.racer[node]
+    value = racer.level + racer.slope * sim.clock.now
+    if sim.rules.fairshare == 1:
+        value += sim.fair[sim.job[racer.job].share].shift
+    return value
+
+
+@jit
+def wins(a: int, b: int, sim: Arrays) -> bool:
+    """Whether the first of node a comes before that of node b, which has the same label, by their lines."""
+    one = sim.racer[a]
+    other = sim.racer[b]
+    now = sim.clock.now
+    mine = one.level + one.slope * now
+    theirs = other.level + other.slope * now
+    if mine != theirs:
+        return mine < theirs
+    if one.slope != other.slope:
+        return one.slope < other.slope
+    return before(mine, one.job, theirs, other.job, sim)
+
+
+@jit
+def take_first(node: int, child: int, sim: Arrays) -> None:
+    """The first of a node is that of one of its children."""
+    racer = sim.racer[node]
+    first = sim.racer[child]
+    racer.job = first.job
+    racer.leaf = first.leaf
+    racer.label = first.label
+    racer.slope = first.slope
+    racer.level = first.level
+
+
+@jit
+def play(node: int, sim: Arrays) -> None:
+    """Find out anew what is below a node, from its children."""
+    racer = sim.racer[node]
+    left = sim.racer[2 * node]
+    right = sim.racer[2 * node + 1]
+    racer.nodes = min(left.nodes, right.nodes)
+    racer.expected = min(left.expected, right.expected)
+    racer.until = min(left.until, right.until)
+    if left.job < 0 or right.job < 0:
+        take_first(node, 2 * node if right.job < 0 else 2 * node + 1, sim)
+        return
+    won = wins(2 * node, 2 * node + 1, sim)
+    take_first(node, 2 * node if won else 2 * node + 1, sim)
+    if left.label != right.label:
+        racer.label = NO_LABEL
+        return
+    apart = left.slope - right.slope
+    if (apart > 0.0) == won and apart != 0.0:
+        # The one that is behind comes nearer.
+        crossing = (right.level - left.level) / apart
+        if crossing < racer.until:
+            racer.until = max(sim.clock.now + 1, int(crossing))
+
+
+@jit
+def play_up(leaf: int, sim: Arrays) -> None:
+    """Find out anew what is below all nodes above a leaf."""
+    node = leaf // 2
+    while node > 0:
+        play(node, sim)
+        node //= 2
+
+
+@jit
+def play_expired(sim: Arrays) -> bool:
+    """Look again at all nodes whose time is over; False if a line cannot be drawn."""
+    now = sim.clock.now
+    depth = 0
+    if sim.racer[1].until <= now:
+        sim.path[0] = 1
+        depth = 1
+    while depth > 0:
+        node = sim.path[depth - 1]
+        if node >= sim.race.leaves:
+            if not draw_line(node, sim):
+                return False
+            depth -= 1
+            continue
+        below = depth
+        for child in range(2 * node, 2 * node + 2):
+            if sim.racer[child].until <= now:
+                sim.path[depth] = child
+                depth += 1
+        if depth == below:
+            play(node, sim)
+            depth -= 1
+    return True
+
+
+@jit
+def clear(leaf: int, sim: Arrays) -> None:
+    """Nobody is at a leaf."""
+    racer = sim.racer[leaf]
+    racer.job = -1
+    racer.leaf = leaf
+    racer.label = 0
+    racer.nodes = WIDEST
+    racer.expected = NEVER
+    racer.until = NEVER
+
+
+@jit
+def seat(j: int, leaf: int, sim: Arrays) -> bool:
+    """Put a job at a leaf; False if its line cannot be drawn."""
+    racer = sim.racer[leaf]
+    racer.job = j
+    racer.leaf = leaf
+    racer.label = sim.job[j].share if sim.rules.fairshare == 1 else 0
+    racer.nodes = sim.job[j].nodes
+    racer.expected = sim.job[j].expected
+    if sim.rules.order_changes == 1:
+        return draw_line(leaf, sim)
+    racer.slope = 0.0
+    racer.level = sim.state[j].key
+    racer.until = NEVER
+    return True
+
+
+@jit
+def withdraw(leaf: int, sim: Arrays) -> None:
+    """Take who is at a leaf out of the race."""
+    clear(leaf, sim)
+    play_up(leaf, sim)
+
+
+@jit
+def build(sim: Arrays) -> bool:
+    """Make the tournament of all that wait; False if it cannot be."""
+    race = sim.race
+    drop_started(sim)
+    race.gone = 0
+    race.fresh = 0
+    race.valid = 0
+    n = sim.clock.queued
+    leaves = int(ONE)
+    while leaves < n + n // 4 + 32:
+        leaves *= 2
+    if 2 * leaves > len(sim.racer):
+        return False
+    for i in range(n):
+        j = sim.queue[i]
+        sim.order[i].job = j
+        sim.order[i].score = float(sim.job[j].nodes)
+        if sim.rules.fairshare == 1:
+            sim.order[i].score += float(WIDEST) * sim.job[j].share
+    heap_order(n, sim)
+    race.leaves = leaves
+    for i in range(n):
+        if not seat(pop_order(n - i, sim), leaves + i, sim):
+            return False
+    for i in range(n, leaves):
+        clear(leaves + i, sim)
+    for node in range(leaves - 1, 0, -1):
+        play(node, sim)
+    race.built = n
+    race.seated = n
+    race.steps = 0
+    race.valid = 1
+    return True
+
+
+@jit
+def admit(sim: Arrays) -> bool:
+    """Give those that arrived since the last pass a leaf; False if there is none."""
+    race = sim.race
+    if race.seated + race.fresh > race.leaves:
+        return False
+    for i in range(race.fresh):
+        j = sim.fresh[i]
+        if sim.state[j].phase == WAITING:
+            leaf = race.leaves + race.seated
+            race.seated += 1
+            if not seat(j, leaf, sim):
+                return False
+            play_up(leaf, sim)
+    race.fresh = 0
+    return True
+
+
+@jit
+def shift_labels(sim: Arrays) -> None:
+    """By how much a label's fair-share factor moves the scores of its jobs."""
+    now = sim.clock.now
+    order = sim.hooks.order
+    j = sim.racer[1].job
+    without = score_at(order, j, now, 1.0, 0.0, sim)
+    for label in range(len(sim.promised)):
+        fair = sim.fair[label]
+        fair.shift = score_at(order, j, now, fair.factor, fair.current, sim) - without
+
+
+@jit
+def ready(sim: Arrays) -> bool:
+    """Bring the tournament up to the present; False if there can be none."""
+    race = sim.race
+    current = race.valid == 1 and admit(sim) and play_expired(sim)
+    # Who came after it was built has no place by width and label: when that has cost as much, build again.
+    scattered = race.seated > race.built and race.steps > STEPS_OF_BUILDING * race.seated
+    if (scattered or not current) and not build(sim):
+        race.failed = 1
+        return False
+    return True
+
+
+@jit
+def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
+    """Whether anybody below a node might fit: few enough nodes, and few or short enough to be no delay."""
+    racer = sim.racer[node]
+    return racer.nodes <= free and (racer.nodes <= spare or racer.expected <= length)
+
+
+@jit
+def is_behind(node: int, best: int, sim: Arrays) -> bool:
+    """Whether nobody below a node can come before the job at a leaf."""
+    racer = sim.racer[node]
+    if racer.label == NO_LABEL:
+        return False
+    leader = sim.racer[best]
+    mine = value_of(node, sim)
+    theirs = value_of(best, sim)
+    moving = abs(racer.slope) + abs(leader.slope)
+    if moving == 0.0 and sim.rules.order_exact == 1 and racer.label == leader.label:
+        return not before(mine, racer.job, theirs, leader.job, sim)
+    margin = MARGIN * max(abs(mine), abs(theirs))
+    return mine > theirs + margin + moving * (MARGIN_MS + MARGIN_NOW * sim.clock.now)
+
+
+@jit
+def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
+    """The leaf of who comes first of those that fit; 0 if nobody does.
+
+    Args:
+        free: nodes that there are.
+        spare: jobs with more nodes than that
+        length: may be expected to run so long at most, ms.
+        sim: the simulation; `ready`.
+    """
+    best = 0
+    score_of_best = 0.0
+    steps = 0
+    sim.path[0] = 1
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        steps += 1
+        node = sim.path[depth]
+        if not may_fit(node, free, spare, length, sim):
+            continue
+        if best > 0 and is_behind(node, best, sim):
+            continue
+        if node < sim.race.leaves:
+            first = 2 * node
+            if sim.racer[first].job < 0 or (
+                sim.racer[first + 1].job >= 0 and value_of(first + 1, sim) < value_of(first, sim)
+            ):
+                first += 1
+            sim.path[depth] = first ^ 1
+            sim.path[depth + 1] = first
+            depth += 2
+            continue
+        j = sim.racer[node].job
+        if sim.state[j].phase != WAITING:
+            withdraw(node, sim)
+            continue
+        own = sim.state[j].key
+        if sim.rules.order_changes == 1:
+            own = score(sim.hooks.order, j, sim)
+            if own != own:
+                sim.clock.bad_job = j
+        if best == 0 or before(own, j, score_of_best, sim.racer[best].job, sim):
+            best = node
+            score_of_best = own
+    sim.race.steps += steps
+    return best

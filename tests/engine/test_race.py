@@ -1,0 +1,182 @@
+"""Long queues are held as a tournament (`hpctwin.engine.race`): it gives what going through all gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload
+from hpctwin.engine import layout
+from hpctwin.model import Category
+from hpctwin.policies import BUILT_IN, formula, make_policy, multifactor
+from tests import strategies
+from tests.engine.test_against_reference import ORDERINGS, compared
+from tests.examples import examples
+
+BACKFILLS = ("none", "first-fit", "easy")
+# Lines, bent lines, roots, fair share with and without what else tells jobs apart.
+CHANGING = {
+    "wfp": BUILT_IN["wfp"],
+    "expansion": BUILT_IN["expansion"],
+    "unicef": BUILT_IN["unicef"],
+    "fairshare": BUILT_IN["fairshare"],
+    "multifactor": multifactor(max_age="20m"),
+    "multifactor with all": multifactor(max_age="2h", size=700, partition=300, qos=200, trace=0.1),
+    "ageing": formula("nodes*3 - wait/60"),
+    "small steps": formula("nodes*1e9 - max(wait - 600, 0)*1e-6"),
+    "square": formula("pbs:eligible_time**2 / walltime"),
+}
+STEADY = {
+    name: BUILT_IN[name] for name in ("fcfs", "lcfs", "sjf", "smallest", "largest", "priority")
+}
+
+
+@contextmanager
+def racing(waiting: int) -> Iterator[None]:
+    """Where so many jobs wait, there is a tournament."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("RACE_SORTED", "RACE_CHANGING", "RACE_SHARED"):
+            patch.setattr(layout, name, waiting)
+        yield
+
+
+def crowded(seed: int, jobs: int = 600) -> Workload:
+    """Many more jobs than fit, many of them alike, some cancelled while they wait."""
+    rng = np.random.default_rng(seed)
+    submit = np.sort(rng.integers(0, 3000, jobs))
+    runtime = rng.integers(0, 40, jobs) * 20
+    walltime = np.maximum(runtime, 1) * rng.choice([1, 2, 5], jobs)
+    cancel = np.where(rng.random(jobs) < 0.05, submit + rng.integers(0, 20_000, jobs), -1)
+    return Workload.build(
+        submit_s=submit,
+        runtime_s=runtime,
+        walltime_s=walltime,
+        nodes=rng.choice([1, 2, 3, 4, 8, 16, 30], jobs),
+        cancel_s=cancel,
+        user=Category.of([f"u{i}" for i in rng.integers(0, 7, jobs) ** 2 // 8]),
+        partition=Category.of(["all"] * jobs),
+        qos=Category.of([f"q{i}" for i in rng.integers(0, 3, jobs)]),
+        priority=rng.integers(0, 4, jobs),
+    )
+
+
+def simulated(
+    workload: Workload, policy: Any, waiting: int, until: list[float | None], **options: Any
+) -> tuple[list[Any], Simulation]:
+    """Start and end of all jobs, and who waits at each stop."""
+    with racing(waiting):
+        simulation = Simulation(workload, Cluster.uniform(nodes=32), policy=policy, **options)
+        stops: list[Any] = []
+        for stop in until:
+            simulation.advance(stop)
+            queue = simulation.state["queue"][: simulation.state.clock.queued]
+            kept = queue if not policy.order.changes else np.sort(queue)
+            stops.append(kept.tolist())
+    state = simulation.state["state"]
+    return [*stops, state["start"].tolist(), state["end"].tolist()], simulation
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("order", sorted({**CHANGING, **STEADY}))
+def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: str) -> None:
+    policy = make_policy({**CHANGING, **STEADY}[order], backfill)
+    workload = crowded(len(order))
+    stops = [700.0, 1500.0, 1501.0, 4000.0, None]
+    found, raced = simulated(workload, policy, 20, stops)
+    assert raced.decided()["hooks"]["run_race"][0] != 0
+    plain, walked = simulated(workload, policy, 10**6, [None])
+    assert walked.decided()["hooks"]["run_race"][0] == 0
+    assert found[-2:] == plain[-2:]
+    assert simulated(workload, policy, 10**6, stops)[0] == found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_overdue_jobs_and_maintenance_are_gone_through_in_between(seed: int) -> None:
+    workload = crowded(seed)
+    rng = np.random.default_rng(seed)
+    expected = workload.walltime_ms / 1000 * rng.choice([0.2, 1.0], len(workload))
+    cluster = {
+        "nodes": [{"name": "all", "count": 32}],
+        "reservations": [{"start": 2000, "end": 2900, "groups": ["all"]}],
+    }
+    for order in ("wfp", "fairshare", "sjf"):
+        ends = []
+        for waiting in (20, 10**6):
+            with racing(waiting):
+                simulation = Simulation(
+                    workload, Cluster.model_validate(cluster), policy=f"{order}+easy",
+                    expected_s=expected, overrun="continue",
+                )  # fmt: skip
+                simulation.advance()
+            ends.append(simulation.state["state"]["start"].tolist())
+        assert ends[0] == ends[1]
+
+
+def test_a_fork_under_another_policy_has_a_tournament_of_its_own() -> None:
+    workload = crowded(5)
+    starts: dict[int, list[Any]] = {20: [], 10**6: []}
+    for waiting, found in starts.items():
+        with racing(waiting):
+            simulation = Simulation(workload, Cluster.uniform(nodes=32), policy="fcfs+easy")
+            for stop, policy in ((800.0, "wfp+easy"), (3000.0, "sjf+easy"), (9000.0, "fairshare")):
+                simulation.advance(stop)
+                for fork in (simulation.fork(policy=policy), simulation.fork()):
+                    fork.advance()
+                    found.append(fork.state["state"]["start"].tolist())
+            simulation.advance()
+            found.append(simulation.state["state"]["start"].tolist())
+    assert starts[20] == starts[10**6]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("order", sorted({*BUILT_IN, "multifactor", "formula"}))
+@settings(max_examples=examples(10))
+@given(workload=strategies.simple_workloads())
+def test_a_tournament_of_few_is_what_the_reference_does(
+    order: str, backfill: str, workload: Workload
+) -> None:
+    with racing(1):
+        compared(workload, Cluster.uniform(nodes=8), ORDERINGS[order], {"backfill": backfill})
+
+
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.DataObject) -> None:
+    cluster = data.draw(strategies.clusters())
+    workload = data.draw(strategies.workloads(cluster))
+    rules = data.draw(strategies.rules(cluster))
+    options = {name: rules[name] for name in ("overrun", "on_dependency_failure")}
+    options["placement"] = rules["placement"].replace("_", "-")
+    options["expected_ms"] = data.draw(strategies.expectations(workload))
+    order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "multifactor"]))
+    with racing(1):
+        compared(workload, cluster, ORDERINGS[order], {"backfill": "easy"}, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "power"),
+    [
+        ("-(wait/walltime)**3*nodes", 3),
+        ("nodes - wait/walltime", 1),
+        ("pbs:eligible_time*2 + job_priority*1000 + fairshare_factor*30", 1),
+        ("-min(wait/3600, 1.0)*1000 - fairshare*1000", 1),
+        ("now - submit", 1),
+        ("floor(0.5 - fairshare * 1000000)", 0),  # steps
+        ("wait if nodes > 3 else 0", 0),
+        ("max(wait/100, 3) + min(wait, 2)", 0),  # bent both ways
+        ("expected*load / max(fairshare, 1e-9)", 0),  # the factor moves each job by another amount
+        ("fairshare*nodes", 0),
+        ("wait*wait", 0),
+        ("wait**2 + nodes", 0),
+        ("(wait/100)**(nodes/10)", 0),
+        ("fairshare + wait**2", 0),
+    ],
+)
+def test_how_scores_change_is_read_off_a_formula(text: str, power: float) -> None:
+    assert formula(text).power == power
