@@ -1,0 +1,120 @@
+"""What a long queue costs: `python benchmarks/cliffs.py` prints the table of docs/engine.md.
+
+So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of
+the engine of some runs; the exponent is that of the line through the last half of the points of a log-log
+plot. No case goes on to a larger size once a run took longer than ``--limit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpctwin import Cluster, Simulation, Workload, parse_policy
+from hpctwin.model import Category
+
+SIZES = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000]
+POLICIES = [
+    "fcfs+easy",
+    "sjf+easy",
+    "wfp+easy",
+    "multifactor+easy",
+    "fairshare+easy",
+    "fcfs+first-fit",
+    "-nodes*sqrt(wait)+easy",
+    "fcfs+conservative",
+    "wfp+conservative",
+]
+"""The formula is one of which nothing is known: all who wait are scored."""
+NODES = 1_000
+
+
+def crowd(jobs: int) -> Workload:
+    """So many jobs within an hour, of 100 users."""
+    rng = np.random.default_rng(1)
+    runtime = np.floor(rng.exponential(3600, jobs)) + 1
+    return Workload.build(
+        submit_s=np.sort(np.floor(rng.uniform(0, 3600, jobs))),
+        runtime_s=runtime,
+        walltime_s=np.floor(runtime * rng.uniform(1, 4, jobs)) + 1,
+        nodes=rng.integers(1, 65, jobs),
+        user=Category.of([f"u{i}" for i in rng.integers(0, 100, jobs)]),
+    )
+
+
+def measured(workload: Workload, policy: str, limit_s: float) -> float:
+    """Least CPU time of three runs, or of fewer if they take long."""
+    chosen = parse_policy(policy)
+    chosen.compile()
+    least = spent = 0.0
+    for _ in range(3):
+        simulation = Simulation(workload, Cluster.uniform(nodes=NODES), policy=chosen)
+        simulation.advance(0)
+        begin = time.process_time()
+        simulation.advance()
+        took = time.process_time() - begin
+        least = took if least == 0 else min(least, took)
+        spent += took
+        if spent > limit_s:
+            break
+    return least
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """Slope of the line through the last half of the points, in logarithms."""
+    half = len(sizes) // 2 if len(sizes) > 3 else 0
+    if len(sizes) - half < 2:
+        return math.nan
+    return float(np.polyfit(np.log(sizes[half:]), np.log(seconds[half:]), 1)[0])
+
+
+def draw(found: dict[str, list[float]], path: Path) -> None:
+    """The log-log plot."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for policy, seconds in found.items():
+        sizes = SIZES[: len(seconds)]
+        axes.loglog(sizes, seconds, "o-", label=f"{policy}, ~Q^{exponent(sizes, seconds):.2f}")
+    axes.set_xlabel("jobs submitted within an hour to 1,000 nodes")
+    axes.set_ylabel("CPU time of the engine, s")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policies", nargs="*", default=POLICIES)
+    parser.add_argument("--largest", type=int, default=100_000)
+    parser.add_argument("--limit", type=float, default=5.0, help="seconds")
+    parser.add_argument("--figure", type=Path)
+    args: Any = parser.parse_args()
+    sizes = [size for size in SIZES if size <= args.largest]
+    workloads = {size: crowd(size) for size in sizes}
+    print("| policy |", " | ".join(f"{size:,}" for size in sizes), "| exponent |")
+    print("|---|" + "---|" * (len(sizes) + 1))
+    found: dict[str, list[float]] = {}
+    for policy in args.policies:
+        seconds: list[float] = []
+        for size in sizes:
+            if seconds and seconds[-1] > args.limit:
+                break
+            seconds.append(measured(workloads[size], policy, args.limit))
+        found[policy] = seconds
+        cells = [f"{s * 1e3:.0f} ms" if s < 0.9995 else f"{s:.2f} s" for s in seconds]
+        cells += [""] * (len(sizes) - len(cells))
+        power = exponent(sizes[: len(seconds)], seconds)
+        print(f"| `{policy}` |", " | ".join(cells), f"| {power:.2f} |", flush=True)
+    if args.figure:
+        draw(found, args.figure)
+
+
+if __name__ == "__main__":
+    main()
