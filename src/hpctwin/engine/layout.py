@@ -442,6 +442,23 @@ class Racer:
     level: Real  # … and at time 0
 
 
+class Opening:
+    """A span at which nodes came free other than planned; see `standing`."""
+
+    start: Int
+    end: Int
+    nodes: Int
+
+
+class Standing:
+    """The state of a plan that is kept from pass to pass."""
+
+    valid: Int  # 1: it holds all that runs and all reservations
+    returned: Int  # spans that came free since the last pass
+    freed: Int  # … that jobs of this pass may move to
+    freed_next: Int  # … and those of the next
+
+
 class Race:
     """The state of the tournament."""
 
@@ -605,6 +622,9 @@ class Scratch:
     racer: Table[Racer]
     fresh: Table[Int]  # jobs that have no leaf yet
     path: Table[Int]
+    standing: Standing
+    returned: Table[Opening]
+    openings: Table[Opening]  # of this pass in the first half, of the next one in the second
 
 
 class Numbers:

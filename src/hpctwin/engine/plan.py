@@ -83,6 +83,22 @@ def plan_take(j: int, start: int, sim: Arrays) -> None:
 
 
 @jit
+def note_freed(start: int, end: int, nodes: int, sim: Arrays) -> None:
+    """Nodes come free for a span, other than planned, before the next pass."""
+    standing = sim.standing
+    if standing.valid == 0:
+        return
+    if standing.returned == len(sim.returned):
+        standing.valid = 0
+        return
+    span = sim.returned[standing.returned]
+    span.start = start
+    span.end = end
+    span.nodes = nodes
+    standing.returned += 1
+
+
+@jit
 def load_take(j: int, sim: Arrays) -> None:
     """Put the nodes a job holds, or holds a reservation for, into ``sim.take``."""
     pools = sim.rules.pools

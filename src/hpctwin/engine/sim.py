@@ -151,7 +151,7 @@ class Sim:
         for name, array in arrays.items():
             self._put(name, _as_laid_out(name, array))
             self._known[name].flags.writeable = name in self._owned
-        self._forget_race()
+        self._forget_derived()
 
     def reshape(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace arrays of the state by others, maybe of other lengths."""
@@ -174,7 +174,7 @@ class Sim:
         self._policy = {**self._policy, **arrays}
         if before != (self["hooks"]["place"][0] != 0):
             self._scratch = None  # nodes are ranked, or not any more
-        self._forget_race()
+        self._forget_derived()
         for name, array in arrays.items():
             self._describe(name, array)
 
@@ -214,18 +214,22 @@ class Sim:
             "racer": (2 << (rows // 2).bit_length(),),
             "fresh": (rows // 4,),
             "path": (128,),
+            "standing": (1,),
+            "returned": (64,),
+            "openings": (64,),
         }
         assert tuple(shapes) == SCRATCH
         piece = _piece(tuple(shapes.items()))
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
-        self._forget_race()
+        self._forget_derived()
 
-    def _forget_race(self) -> None:
-        """The tournament of those that wait, if there is one, is of things as they were."""
+    def _forget_derived(self) -> None:
+        """The tournament of those that wait, and the plan that is kept, are of things as they were."""
         if self._scratch is not None:
             piece, memory = self._scratch
-            piece.seen(memory, "race").fill(0)
+            for name in ("race", "standing"):
+                piece.seen(memory, name).fill(0)
 
     @property
     def plan_rows(self) -> int:
@@ -246,7 +250,7 @@ class Sim:
             if arrays[name].dtype != LAYOUT[name][0]:
                 raise ValueError(f"array {name!r} is of another form")
         self.reshape(**{name: arrays[name] for name in STATE})
-        self._forget_race()
+        self._forget_derived()
 
     def _put(self, name: str, array: npt.NDArray[Any]) -> None:
         self._known[name] = array

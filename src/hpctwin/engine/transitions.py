@@ -27,7 +27,7 @@ from hpctwin.engine.placement import (
     place_by_score,
     release_nodes,
 )
-from hpctwin.engine.plan import choose_pools, load_take, plan_change
+from hpctwin.engine.plan import choose_pools, load_take, note_freed, plan_change
 from hpctwin.engine.rows import call_with_job
 
 LONGEST = NEVER // 2
@@ -218,6 +218,7 @@ def give_back(j: int, sim: Arrays) -> None:
     planned = sim.state[j].start + job.expected
     if planned != sim.clock.now:
         sim.clock.came_back = 1
+        note_freed(sim.clock.now, planned, sim.take[0], sim)
     run_remove(j, planned, sim)
 
 

@@ -7,12 +7,13 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, Arrays, Int
+from hpctwin.engine.layout import NEVER, RETURN, ZERO, Arrays, Int
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
     fits_plan,
     load_take,
+    note_freed,
     plan_build,
     plan_change,
     plan_split,
@@ -21,6 +22,15 @@ from hpctwin.engine.plan import (
 )
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.standing import (
+    begin_moves,
+    change_span,
+    earlier,
+    earliest_from,
+    move,
+    stand,
+    stand_anew,
+)
 from hpctwin.engine.transitions import divide_now, start_job, take_started
 
 __all__ = ["PASS", "Held"]
@@ -39,6 +49,8 @@ held = view(Held)
 def give_up(j: int, sim: Arrays) -> None:
     """A job gives its reservation up without having started; others may move to an earlier time."""
     if held(sim.kept)[j].start >= 0:
+        start = held(sim.kept)[j].start
+        note_freed(start, start + sim.job[j].expected, sim.job[j].nodes, sim)
         held(sim.kept)[j].start = -1
         sim.clock.came_back = 1
 
@@ -114,9 +126,62 @@ def divide_anew(j: int, sim: Arrays) -> None:
 
 
 @jit
+def place_in_plan(j: int, compress: bool, sim: Arrays) -> int:
+    """Give a job its reservation in the plan that stands, or an earlier one; when it starts."""
+    start = held(sim.kept)[j].start
+    nodes = sim.job[j].nodes
+    length = sim.job[j].expected
+    if start < 0:
+        start = earliest_from(ZERO, nodes, length, NEVER, sim)
+        change_span(start, start + length, -nodes, sim)
+    elif compress:
+        earliest = earlier(j, start, sim)
+        if earliest < start:
+            move(j, start, earliest, sim)
+            start = earliest
+    return start
+
+
+@jit
+def pass_standing(sim: Arrays) -> None:
+    """The pass by the plan that stands."""
+    compress = sim.clock.came_back == 1
+    sim.clock.came_back = 0
+    if compress:
+        begin_moves(sim)
+    changes = sim.rules.order_changes == 1
+    n = sim.clock.queued
+    if changes:
+        order_queue(sim)
+    for i in range(n):
+        if changes:
+            j = pop_order(n - i, sim)
+        else:
+            j = sim.queue[i]
+        start = place_in_plan(j, compress, sim)
+        if start > sim.clock.now:
+            held(sim.kept)[j].start = start
+            sim.clock.timer = min(sim.clock.timer, start)
+        else:
+            held(sim.kept)[j].start = -1
+            sim.take[0] = sim.job[j].nodes
+            start_job(j, sim)
+
+
+@jit
 def pass_conservative(sim: Arrays) -> None:
     """Each job takes the earliest span that disturbs no other's reservation."""
     reckon_fairshare(sim)
+    if stand(sim):
+        pass_standing(sim)
+    else:
+        pass_anew(sim)
+        stand_anew(sim)
+
+
+@jit
+def pass_anew(sim: Arrays) -> None:
+    """The pass by a plan that is made anew: several pools, resources, maintenance, jobs that are skipped."""
     plan_build(sim)
     if not (reservations_stand(sim) and load_reservations(sim)):
         for i in range(sim.clock.queued):
