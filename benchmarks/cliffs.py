@@ -1,4 +1,4 @@
-"""What a long queue costs: `python benchmarks/cliffs.py` prints the table of docs/engine.md.
+"""What a long queue costs: `python benchmarks/cliffs.py` prints the table of docs/long-queues.md.
 
 So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of
 the engine of some runs; the exponent is that of the line through the last half of the points of a log-log
@@ -77,7 +77,7 @@ def draw(found: dict[str, list[float]], path: Path) -> None:
     """The log-log plot."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for policy, seconds in found.items():
         sizes = SIZES[: len(seconds)]
@@ -85,7 +85,7 @@ def draw(found: dict[str, list[float]], path: Path) -> None:
     axes.set_xlabel("jobs submitted within an hour to 1,000 nodes")
     axes.set_ylabel("CPU time of the engine, s")
     axes.grid(visible=True, which="both", alpha=0.3)
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside right center")
     figure.savefig(path, dpi=120)
 
 
