@@ -155,11 +155,15 @@ def test_simulate_tells_what_cooling_took(
     for weather in ("15", str(tmp_path / "w.csv")):
         (tmp_path / "w.csv").write_text("time,wet_bulb_c\n0,15\n3600,15\n")
         with pytest.raises(SystemExit) as ended:
-            main([*run, "-c", "frontier", "--weather", weather, "--out", str(tmp_path / "out")])
+            main(
+                [*run, "-c", "frontier", "--weather", weather, "--out", str(tmp_path / "out"),
+                 "--plot", str(tmp_path / "cooling.png")]
+            )  # fmt: skip
         assert ended.value.code == 0
         summary = json.loads(capsys.readouterr().out)
         table = pl.read_parquet(tmp_path / "out" / "cooling.parquet")
         assert len(table) == 120
+        assert (tmp_path / "cooling.png").stat().st_size > 10_000
         plant_j = (table["pump_w"] + table["fan_w"] + table["air_w"]).sum() * 60
         assert summary["cooling_energy_j"] == pytest.approx(plant_j)
         it_j = summary["total_energy_j"] - summary["machine_pumps_energy_j"]

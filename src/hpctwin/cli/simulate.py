@@ -12,6 +12,7 @@ from hpctwin.cli.energy_options import EnergyOptions, costs
 from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
 
 if TYPE_CHECKING:
+    import polars as pl
     from matplotlib.figure import Figure
 
     from hpctwin.metrics import By
@@ -76,7 +77,7 @@ def simulate_command(
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
             name has "queue" or "gantt" in it; node states or power drawn, if it has "states" or "power" and
-            it is known what nodes draw.
+            it is known what nodes draw; cooling if it has "cooling", with --weather.
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
         json: print the summary, or the explanation, as JSON.
@@ -144,8 +145,16 @@ def simulate_command(
         with progress_bar("fair start times") as progress:
             fresh = Simulation(workload, cluster, policy, **options)
             summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
+    drawn = _plot_cooling(result, cooled, plot)
     _show(
-        result, summary, run.as_dict(), by=by, out=out, spars=energy.spars_out, plot=plot, json=json
+        result,
+        summary,
+        run.as_dict(),
+        by=by,
+        out=out,
+        spars=energy.spars_out,
+        plot=None if drawn else plot,
+        json=json,
     )
     if cooled is not None and out is not None:
         from hpctwin.model import write_atomically
@@ -153,6 +162,20 @@ def simulate_command(
         with write_atomically(out / "cooling.parquet") as file:
             cooled.write_parquet(file)
     return code
+
+
+def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None) -> bool:
+    """Draw the cooling, if the figure is called so."""
+    if cooled is None or plot is None or not _draws(plot, "cooling"):
+        return False
+    from hpctwin.report.accessor import save_figure
+    from hpctwin.report.cooling import plot_cooling
+
+    title = f"Cooling, {result.workload.name} under {result.policy}"
+    save_figure(
+        plot_cooling(cooled, title=title, start_epoch_s=result.workload.start_epoch_s), plot
+    )
+    return True
 
 
 def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bool) -> int:
