@@ -13,7 +13,6 @@ line fitted in logarithms. `--large` goes to the largest sizes, which takes some
 from __future__ import annotations
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -75,10 +74,15 @@ def peak(jobs: int) -> float:
         workload = generate("poisson", jobs=size, nodes=1000, load=0.85, seed=1)
         Simulation(workload, 1000, "fcfs+easy").run().summary()
 
+    def most_kib() -> int:
+        # Not that of getrusage, which a process inherits from the one that started it.
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+
     run(1000)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = most_kib()
     run(jobs)
-    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / jobs
+    return 1024 * (most_kib() - before) / jobs
 
 
 def power(nodes: int) -> Cost:
@@ -179,7 +183,9 @@ def draw(found: dict[str, tuple[list[int], dict[str, list[float]]]], path: str) 
         for column, costs in rows.items():
             fit = np.polyfit(np.log(sizes), np.log(costs), 1)[0] if len(sizes) > 1 else 0.0
             panel.loglog(sizes, costs, marker="o", label=f"{column}, exponent {fit:.2f}")
-        panel.set(title=name, xlabel=CASES[name][1])
+        low, high = min(map(min, rows.values())), max(map(max, rows.values()))
+        # Three decades at least: what is flat is to look flat.
+        panel.set(title=name, xlabel=CASES[name][1], ylim=(min(low / 10, high / 1000), high * 10))
         panel.legend(fontsize=7)
     figure.savefig(path, dpi=110)
 
