@@ -18,21 +18,19 @@ from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
 from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.failures import NodeFailures, with_failures
 from hpctwin.rms.emulated.faults import Faults
-from hpctwin.rms.emulated.life import JobLife
-from hpctwin.rms.emulated.nodes import NodeState, planned_reservations
+from hpctwin.rms.emulated.node_life import NodeLife
+from hpctwin.rms.emulated.nodes import planned_reservations
 from hpctwin.rms.emulated.planner import Planner
 from hpctwin.rms.manager import Outcome
-from hpctwin.rms.records import JobRecord, JobSpec, NodeReservation, Snapshot
+from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 
 __all__ = ["EmulatedCluster"]
 
 FIRST_LEASE_S = 20.0
 """So long is the lease of a job that is submitted while leases are given."""
 
-_NODE_EVENTS = {"up": ev.NodeUp, "down": ev.NodeDown, "drained": ev.NodeDrained}
 
-
-class EmulatedCluster(JobLife):
+class EmulatedCluster(NodeLife):
     """A resource manager with jobs of its own.
 
     The same arguments and the same calls give the same events, whatever the faults.
@@ -238,38 +236,6 @@ class EmulatedCluster(JobLife):
         """End leases: the cluster's own scheduling starts the jobs, if it may."""
         return {i: self._act(partial(self._set_lease, i, 0.0)) for i in job_ids}
 
-    def node_up(self, name: str) -> Outcome:
-        """A node takes jobs again."""
-        return self._set_node(name, "up")
-
-    def node_down(self, name: str) -> Outcome:
-        """A node fails; its job waits again or ends, as the faults say."""
-        return self._set_node(name, "down")
-
-    def node_drain(self, name: str) -> Outcome:
-        """A node finishes its job and takes no other."""
-        return self._set_node(name, "drained")
-
-    def set_reservation(self, reservation: NodeReservation) -> Outcome:
-        """Keep nodes from jobs for a span of time; jobs that run there stay."""
-        for name in reservation.node_names:
-            if name not in self.nodes.number:
-                return Outcome("refused", f"there is no node {name}")
-        if reservation.end_s <= self.now_s:
-            return Outcome("refused", f"reservation {reservation.name} would be over already")
-        self._reserve(reservation)
-        self._tell(ev.ReservationSet, reservation=reservation)
-        self._changed()
-        return Outcome("done")
-
-    def remove_reservation(self, name: str) -> Outcome:
-        """Give them back."""
-        if not self.nodes.remove_reservation(name):
-            return Outcome("refused", f"there is no reservation {name}")
-        self._tell(ev.ReservationRemoved, name=name)
-        self._changed()
-        return Outcome("done")
-
     def restart(self) -> None:
         """The resource manager starts anew: a new run, whose events count from 1."""
         self._channel.flush()
@@ -389,34 +355,3 @@ class EmulatedCluster(JobLife):
             return Outcome("refused", "not enough nodes are free")
         self._begin(job, nodes)
         return Outcome("done")
-
-    # --- nodes -----------------------------------------------------------------------------------
-
-    def _set_node(self, name: str, state: NodeState) -> Outcome:
-        node = self.nodes.number.get(name)
-        if node is None:
-            return Outcome("refused", f"there is no node {name}")
-        if not self.nodes.set_state(node, state):
-            return Outcome("done")
-        self._tell(_NODE_EVENTS[state], node_name=name)
-        holder = self.nodes.holder(node)
-        if state == "down" and holder is not None:
-            job = self.jobs[holder]
-            if job.ending is not None:
-                self._end(job, job.ending)
-            elif self.faults.requeue:
-                self._throw_back(job)
-            else:
-                self._end(job, "node_failure")
-        self._changed()
-        return Outcome("done")
-
-    def _reserve(self, reservation: NodeReservation) -> None:
-        self.nodes.set_reservation(reservation)
-        self.agenda.put(OTHER, reservation.start_s, self._changed, counts=False)
-        over = partial(self._reservation_over, reservation)
-        self.agenda.put(OTHER, reservation.end_s, over, counts=False)
-
-    def _reservation_over(self, reservation: NodeReservation) -> None:
-        if self.nodes.reservations.get(reservation.name) is reservation:
-            self.remove_reservation(reservation.name)
