@@ -24,6 +24,7 @@ from hpctwin.model import (
 
 __all__ = [
     "clusters",
+    "crowded_workloads",
     "expectations",
     "orders",
     "rules",
@@ -276,6 +277,28 @@ def shared_workloads(draw: st.DrawFn, cluster: Cluster, **left_out: Any) -> Work
             "exclusive": column(0, 0, 0, 0, 1),
         },
     )  # fmt: skip
+
+
+@st.composite
+def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30) -> Workload:
+    """Many small jobs for a few nodes of 8 cores and 16 GB: several lie on a node, and others wait for it."""
+    job = st.tuples(
+        st.integers(0, 20),
+        st.integers(1, 30),
+        st.sampled_from((0, 0, 10)),
+        st.sampled_from((1, 1, 1, 2, 3)),
+        st.sampled_from((1, 2, 3, 4, 6)),
+        st.sampled_from((0, 0, 2, 5)),
+    )
+    jobs = draw(st.lists(job, min_size=1, max_size=max_jobs))
+    submit, runtime, slack, tasks, cores, memory = zip(*jobs, strict=True)
+    return Workload.build(
+        submit_s=submit,
+        runtime_s=runtime,
+        walltime_s=[r + s for r, s in zip(runtime, slack, strict=True)],
+        nodes=[1] * len(jobs),
+        chunks={"tasks": tasks, "cores_per_task": cores, "memory_gb_per_task": memory},
+    )
 
 
 @st.composite

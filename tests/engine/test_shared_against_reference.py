@@ -6,9 +6,11 @@ from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hpctwin import Cluster, Workload
 from tests import strategies
-from tests.engine.test_against_reference import cases, compared
+from tests.engine.test_against_reference import ORDERINGS, cases, compared
 from tests.examples import each, examples
 
 BACKFILLS: list[dict[str, Any]] = [
@@ -48,3 +50,19 @@ def test_jobs_start_when_and_where_the_rules_say(
             assert sorted(where[workload.job_id[job.row]]) == list(job.nodes), workload.job_id[
                 job.row
             ]
+
+
+@settings(max_examples=examples(60))
+@given(
+    workload=strategies.crowded_workloads(),
+    nodes=st.integers(1, 3),
+    placement=st.sampled_from(("first-fit", "best-fit", "spread")),
+)
+@each("policy", BACKFILLS)
+def test_crowded_nodes(
+    policy: dict[str, Any], workload: Workload, nodes: int, placement: str
+) -> None:
+    """Several jobs that pass in one pass share what is promised."""
+    group = {"name": "a", "count": nodes, "cores": 8, "memory_gb": 16}
+    cluster = Cluster.model_validate({"nodes": [group]})
+    compared(workload, cluster, ORDERINGS["fcfs"], policy, placement=placement)

@@ -153,6 +153,20 @@ def test_saved_or_forked_half_way_it_goes_on_as_if_nothing_had_been(
         assert found.placements.equals(straight.placements)
 
 
+@pytest.mark.parametrize("backfill", ["easy", "easy:2", "conservative"])
+def test_several_that_pass_take_nothing_together_of_what_is_promised(backfill: str) -> None:
+    """The first runs till 10 s; the second is promised 6 of 8 cores then: 2 are left to who runs longer."""
+    workload = Workload.build(
+        submit_s=[0, 1, 2, 2, 2],
+        runtime_s=[10, 10, 100, 100, 5],
+        nodes=[1] * 5,
+        chunks={"tasks": [1] * 5, "cores_per_task": [3, 6, 2, 2, 1]},
+    )
+    cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
+    jobs = Simulation(workload, cluster, "fcfs", backfill).run().jobs
+    assert jobs["start_s"].to_list() == [0, 10, 2, 20, 2]
+
+
 TABLE = """submit_s,runtime_s,walltime_s,nodes,tasks,cores_per_task,gpus_per_task,exclusive
 0,100,100,,3,4,,
 0,50,60,1,1,8,,true
