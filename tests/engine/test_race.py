@@ -180,3 +180,22 @@ def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.
 )
 def test_how_scores_change_is_read_off_a_formula(text: str, power: float) -> None:
     assert formula(text).power == power
+
+
+@pytest.mark.parametrize("licences", [10_000, 40, 12])
+@pytest.mark.parametrize("policy", ["wfp+easy", "sjf+easy", "fcfs+first-fit", "fairshare+none"])
+def test_shared_resources_are_heeded_whether_they_are_short_or_not(
+    policy: str, licences: int
+) -> None:
+    workload = crowded(licences)
+    asked = np.random.default_rng(licences).integers(0, 4, len(workload))
+    cluster = Cluster.uniform(nodes=32).model_copy(update={"resources": {"licences": licences}})
+    ends = []
+    for waiting in (20, 10**6):
+        with racing(waiting):
+            simulation = Simulation(
+                workload.replace(resources={"licences": asked}), cluster, policy=policy
+            )
+            simulation.advance()
+        ends.append(simulation.state["state"][["start", "end"]].tolist())
+    assert ends[0] == ends[1]

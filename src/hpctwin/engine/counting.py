@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.order import (
+    drop_started,
+    order_candidates,
+    order_queue,
+    pop_order,
+    reckon_fairshare,
+)
 from hpctwin.engine.race import ANY_WIDTH, first_fitting, ready, shift_labels, withdraw
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_job
@@ -127,8 +133,11 @@ def pass_sorted(others: int, sim: Arrays) -> None:
 
 
 def pass_raced(sim: Arrays) -> None:
-    """As `pass_scored`, by a tournament of those that wait: each search finds one who starts."""
-    if not counting_decides(sim):
+    """As `pass_scored`, by a tournament of those that wait: each search finds one who starts.
+
+    The tournament knows nothing of resources: where one is short, the rest of the queue is gone through.
+    """
+    if not amounts_decide(sim):
         return
     if not ready(sim):
         return
@@ -159,11 +168,18 @@ def pass_raced(sim: Arrays) -> None:
             head = True
             shadow, spare = reservation_of(j, sim)
             continue
+        delays = now + sim.job[j].expected > shadow
+        if lacks(j, sim) or (delays and lacks_later(j, sim)):
+            # Who has started by now has delayed nobody, so nothing changes for those that are left.
+            drop_started(sim)
+            sim.race.done = 0
+            return
         sim.take[0] = nodes
         start_job(j, sim)
         withdraw(leaf, sim)
-        if now + sim.job[j].expected > shadow:
+        if delays:
             spare -= nodes
+            add_asked(j, TAKE, sim)
 
 
 @jit

@@ -315,7 +315,6 @@ class SimulationBase:
             and not self.cluster.has_power
             and self._sim.pools == 1
             and not self._sim["user_running"].shape[1]
-            and not self._sim["asks"].shape[1]
         )
 
     def make_room(self) -> None:
