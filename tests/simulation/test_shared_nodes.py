@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
+from hpctwin.rms.emulated.arrivals import arrivals
+from hpctwin.simulation import explain
+from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
 from tests.examples import each, examples
 from tests.reference import Pass, simulate_reference
@@ -236,3 +239,16 @@ def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
     with pytest.raises(ConfigError, match=why):
         Simulation(workload, cluster, policy)
+
+
+def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
+    cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
+    workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
+    with pytest.raises(ConfigError, match="told in whole nodes only"):
+        explain(Simulation(workload, cluster, "fcfs+easy"), 1)
+    with pytest.raises(ConfigError, match="no forecasts for single jobs where nodes are shared"):
+        OpenSimulation(Simulation(workload, cluster, "fcfs+easy"))
+    with pytest.raises(ConfigError, match="backfill 'pack' plans whole ones"):
+        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pack")
+    with pytest.raises(WorkloadError, match="the emulated cluster gives whole nodes only"):
+        arrivals(workload, 0)

@@ -14,6 +14,7 @@ from hpctwin.engine import layout
 from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
+from hpctwin.simulation.refusals import check_explained
 from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Moment", "explain"]
@@ -70,8 +71,9 @@ def explain(
         progress: called now and then with the share of jobs submitted, 0 to 1.
 
     Raises:
-        ConfigError: there is no such job.
+        ConfigError: there is no such job, or jobs share nodes.
     """
+    check_explained(simulation.cluster, simulation.workload)
     ids = simulation.workload.job_id
     found = np.flatnonzero(ids.astype(np.str_) == str(job_id))
     if not len(found):

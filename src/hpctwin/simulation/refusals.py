@@ -12,7 +12,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.policies.placements import SHARED_PLACEMENTS
 
-__all__ = ["REFUSALS", "Refusal", "check_forecasts", "check_together"]
+__all__ = ["REFUSALS", "Refusal", "check_explained", "check_forecasts", "check_together"]
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,19 @@ _NO_FORECAST = (
         ),
     ),
 )
+
+
+def check_explained(cluster: Cluster, workload: Workload) -> None:
+    """Whether it can be told what a job waited for.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: what a job waited for is told in whole nodes only, and jobs of "
+            f"{workload.name!r} ask for tasks; the result's 'placements' say when and where it ran"
+        )
 
 
 def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
