@@ -10,7 +10,7 @@ import pytest
 from hpctwin import Cluster
 from hpctwin.errors import ConfigError
 from hpctwin.model import NodeGroup, Partition
-from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.config import CoreSettings, TwinConfig
 
 NODES = [{"name": "a", "count": 3}]
 
@@ -43,6 +43,16 @@ NODES = [{"name": "a", "count": 3}]
                 nodes=[NodeGroup(name="a", count=3)], partitions=[Partition(name="x", groups=["b"])]
             ),
             ["Cluster: partition 'x': node group 'b' is not there; known: a"],
+        ),
+        (
+            lambda: CoreSettings(pool=("fcfs+easy@spread",)),
+            [
+                "CoreSettings, pool: policy fcfs+easy@spread: a live cluster's nodes are only counted"
+            ],
+        ),
+        (
+            lambda: CoreSettings(own_policy="fcfs~psus:20m"),
+            ["CoreSettings, own_policy: policy fcfs+easy~psus:20m: a twin switches no nodes"],
         ),
         (lambda: TwinConfig(corr={}), ["there is no such field. Did you mean 'core'?"]),
     ],

@@ -15,6 +15,7 @@ from hpctwin.policies import parse_policy
 from hpctwin.rms.manager import Way
 from hpctwin.rms.managers import AnyManager, kind_of
 from hpctwin.rms.settings import RedisUrl
+from hpctwin.simulation.refusals import check_live
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
@@ -314,7 +315,7 @@ def config_schema() -> dict[str, Any]:
 def _policies(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
-            parse_policy(text)
+            check_live(parse_policy(text))
         except HpctwinError as error:
             raise ValueError(str(error)) from error
     return texts
