@@ -102,9 +102,10 @@ def _serve() -> None:
     """Answer each line of standard input; in a fork, come back to be what it is told to be."""
     for name in MODULES:
         importlib.import_module(name)
-    from hpctwin.engine.kernel import advance, kernels_of
+    from hpctwin.engine.kernel import kernels_of
+    from hpctwin.engine.passes import PASSES
 
-    for kernel in (advance, *kernels_of("easy")):
+    for kernel in kernels_of(PASSES.find("easy"), None):
         kernel.load()
     while line := sys.stdin.readline():
         question = json.loads(line)
