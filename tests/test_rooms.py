@@ -24,6 +24,7 @@ WRITERS = {
     "rms/spool.py": "what came in while a file was put aside goes behind",
     "twin/recording.py": "a record grows by lines",
     "cli/app.py": "nowhere: /dev/null",
+    "cli/import_site.py": "a salt is for its owner only, and never written over",
 }
 """What opens files to write them, and why."""
 

@@ -35,6 +35,7 @@ for name, target, summary in (
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("system", "system:system_app", "The machines that come with the package."),
     ("calibrate", "calibrate:calibrate_command", "Fit power to use on measured power."),
+    ("import", "import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
     ("facility", "facility:facility_app", "Several clusters: where should this job go?"),
     ("twin", "twin:twin_app", "Run the live twin beside a cluster, and ask it why."),
     ("when", "when:when_command", "Say when a job will start, and why not now."),

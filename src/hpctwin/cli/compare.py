@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from hpctwin.cli.completing import complete_policy
 from hpctwin.cli.numbers import AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
+from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions, within
 
 __all__ = ["compare_command"]
 
@@ -41,7 +41,8 @@ def compare_command(
     """Simulate a trace under several policies and compare them.
 
     Args:
-        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input.
+        trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or the
+            folder that hpctwin import made: its own policy is compared too.
         policy: give it once per policy: ORDER+BACKFILL, for example wfp+easy, sjf+none,
             fcfs+easy:4/sjf (four reservations, candidates shortest first), fcfs+easy@contiguous.
         threads: policies simulated at once; default the cores there are.
@@ -59,16 +60,19 @@ def compare_command(
         progress_bar,
     )
     from hpctwin.policies import parse_policy
+    from hpctwin.policies.policy_file import read_policy
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
     from hpctwin.sweep import compare
 
     check_outputs(trace, files=[html])
-    policies = [parse_policy(text) for text in policy]
+    own = within(trace, "policy.yaml")
+    texts = policy if own is None else dict.fromkeys((read_policy(own), *policy))
+    policies = [parse_policy(text) for text in texts]
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    cluster = machine.make(workload)
+    cluster = machine.make(workload, trace)
     done: list[str] = []
     with progress_bar(f"{workload.name}, {len(policies)} policies") as progress:
 

@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError
 if TYPE_CHECKING:
     from hpctwin.model import Cluster, Workload
 
-__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions"]
+__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions", "within"]
 
 
 def _no_option(_: Any, path: Path | None) -> None:
@@ -24,6 +24,21 @@ def _no_option(_: Any, path: Path | None) -> None:
 
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 """A trace to read; ``-`` is the standard input."""
+
+
+def within(trace: Path | None, name: str) -> Path | None:
+    """A file of the folder that ``hpctwin import`` made; None if the trace is no folder.
+
+    Raises:
+        ConfigError: the folder has no such file.
+    """
+    if trace is None or not trace.is_dir():
+        return None
+    if not (trace / name).is_file():
+        raise ConfigError(
+            f"{trace}: there is no {name} in it; expected a trace, or a folder that hpctwin import made"
+        )
+    return trace / name
 
 
 @Parameter(name="*")
@@ -59,6 +74,8 @@ class TraceOptions:
                 could not be simulated stay too, as far as they can be told.
         """
         from hpctwin.formats import SwfRules, read_workload
+
+        path = within(path, "workload.parquet") or path
         from hpctwin.model import parse_duration_s
 
         walltime: Any = self.no_walltime
@@ -92,8 +109,12 @@ class ClusterOptions:
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
     """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
-    def make(self, workload: Workload) -> Cluster:
+    def make(self, workload: Workload, trace: Path | None = None) -> Cluster:
         """The cluster meant.
+
+        Args:
+            workload: may say how large its machine was.
+            trace: where it was read; the folder of an import has a machine too.
 
         Raises:
             ConfigError: both or neither was given, or the file is not valid.
@@ -103,8 +124,11 @@ class ClusterOptions:
 
         if self.nodes is not None and self.cluster is not None:
             raise ConfigError("give --nodes or --cluster, not both")
-        if self.cluster is not None:
-            return read_cluster(self.cluster)
+        file = self.cluster
+        if self.nodes is None and file is None:
+            file = within(trace, "cluster.yaml")
+        if file is not None:
+            return read_cluster(file)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
         if nodes is None:
             raise ConfigError(

@@ -40,7 +40,7 @@ def replay_command(
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    found = replay(workload, machine.make(workload))
+    found = replay(workload, machine.make(workload, trace))
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:
         with write_atomically(conflicts) as file:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from hpctwin.cli.completing import complete_part
 from hpctwin.cli.energy_options import EnergyOptions, costs
-from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions
+from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions, within
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,18 +25,18 @@ def simulate_command(
     trace: Trace,
     *,
     order: Annotated[
-        str,
+        str | None,
         Parameter(
             name=["--order", "-o"],
             group="Policy",
             allow_leading_hyphen=True,
             completer=complete_part("order"),
         ),
-    ] = "fcfs",
+    ] = None,
     backfill: Annotated[
-        str,
+        str | None,
         Parameter(name=["--backfill", "-b"], group="Policy", completer=complete_part("backfill")),
-    ] = "easy",
+    ] = None,
     reservations: Annotated[int, Parameter(group="Policy")] = 1,
     candidates: Annotated[
         str | None,
@@ -63,11 +63,12 @@ def simulate_command(
 
     Args:
         trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or
-            SPARS's simulator_config.yaml, which says all the rest.
-        order: ordering: a name (see `hpctwin policy list`), a formula such as
+            SPARS's simulator_config.yaml, which says all the rest. Or the folder that hpctwin import made:
+            its machine and policy are taken where nothing else is given.
+        order: ordering, fcfs if left out: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
-        backfill: none, first-fit, easy, conservative, pack or pushdown; the last two may have settings, as in
-            pack:patience=12h or pushdown:parallel=any,adjacent=any.
+        backfill: easy if left out; none, first-fit, easy, conservative, pack or pushdown; the last two may
+            have settings, as in pack:patience=12h or pushdown:parallel=any,adjacent=any.
         reservations: jobs per partition that EASY protects.
         candidates: EASY's ordering of candidates, for example sjf.
         placement: first-fit, best-fit, contiguous, random or spread; or a function in a file,
@@ -91,11 +92,14 @@ def simulate_command(
         progress_bar,
     )
     from hpctwin.errors import ConfigError
-    from hpctwin.policies import make_policy
+    from hpctwin.policies import make_policy, parse_policy
+    from hpctwin.policies.policy_file import read_policy
     from hpctwin.simulation import Simulation
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot])
+    own = within(trace, "policy.yaml")
     policy = make_policy(
+        None if own is None else parse_policy(read_policy(own)),
         order=order,
         backfill=backfill,
         reservations=reservations if reservations != 1 else None,
@@ -113,7 +117,7 @@ def simulate_command(
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    cluster = energy.machine(machine.make(workload))
+    cluster = energy.machine(machine.make(workload, trace))
     series, notes = energy.series(workload, cluster)
     options = run.as_dict() | {"begin_s": energy.begins(workload, series)}
     simulation = Simulation(

@@ -31,7 +31,14 @@ from hpctwin.formats.swf_rules import SwfRules
 if TYPE_CHECKING:
     from hpctwin.model import Workload
 
-__all__ = ["FORMATS", "SwfRules", "accounting_of", "read_workload", "write_workload"]
+__all__ = [
+    "FORMATS",
+    "SwfRules",
+    "accounting_of",
+    "first_bytes",
+    "read_workload",
+    "write_workload",
+]
 
 FORMATS = ("batsim", "csv", "parquet", "pbs", "sacct", "spars", "swf", "wfcommons")
 """The names of the formats."""

@@ -6,14 +6,14 @@ what becomes of them is decided here, once: duplicates, heterogeneous jobs, stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from hpctwin.model import ReadNotes, Workload
 
-__all__ = ["LABELS", "RECORD", "Tally", "empty_records", "jobs_of", "workload_of"]
+__all__ = ["LABELS", "RECORD", "Machine", "Tally", "empty_records", "jobs_of", "workload_of"]
 
 LABELS = ("user", "account", "partition", "qos")
 
@@ -84,13 +84,33 @@ def empty_records() -> pl.DataFrame:
     return pl.DataFrame(schema=RECORD)
 
 
-def jobs_of(records: Iterable[pl.DataFrame], tally: Tally) -> pl.DataFrame:
+@dataclass(frozen=True)
+class Machine:
+    """What a site's settings say that its accounting leaves open.
+
+    Args:
+        limits: of each partition on walltimes, s.
+        shared: whether jobs share nodes: then a job asks, on each of the nodes that it was on, for a task
+            of its share of cores, GPUs and memory.
+        memory: whether memory is shared out too.
+    """
+
+    limits: Mapping[str, float] = field(default_factory=dict)
+    shared: bool = False
+    memory: bool = True
+
+
+def jobs_of(
+    records: Iterable[pl.DataFrame], tally: Tally, machine: Machine | None = None
+) -> pl.DataFrame:
     """Jobs in our own columns (`hpctwin.model.frame`), times in seconds since the epoch.
 
     Args:
         records: frames with the fields of `RECORD`; fields that are not there are unknown.
         tally: told of all that is changed or left out.
+        machine: where the jobs ran, if known.
     """
+    machine = machine or Machine()
     frames = [_complete(frame) for frame in records]
     frame = pl.concat(frames) if frames else empty_records()
     frame = tally.drop(
@@ -100,8 +120,8 @@ def jobs_of(records: Iterable[pl.DataFrame], tally: Tally) -> pl.DataFrame:
     frame = _heterogeneous(frame, tally)
     frame = _that_ran(frame, tally)
     frame = _named(frame, tally)
-    frame = _walltimes(frame, tally)
-    return _in_our_columns(frame, tally)
+    frame = _walltimes(frame, machine.limits, tally)
+    return _in_our_columns(frame, tally, machine)
 
 
 def workload_of(jobs: pl.DataFrame, name: str, tally: Tally) -> Workload:
@@ -239,8 +259,15 @@ def _named(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     )
 
 
-def _walltimes(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Each job with a limit: its own, else its run time."""
+def _walltimes(frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally) -> pl.DataFrame:
+    """Each job with a limit: its own, else its partition's, else its run time."""
+    if limits:
+        label = pl.col("partition").cast(pl.String)
+        longest = label.replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
+        own = pl.col("walltime") > 0
+        none = frame.select((~own.fill_null(False) & longest.is_not_null()).sum()).item()
+        tally.add("job without walltime, given its partition's limit", none)
+        frame = frame.with_columns(walltime=pl.when(own).then("walltime").otherwise(longest))
     known = _count(frame, pl.col("walltime") > 0)
     if not known and len(frame):
         tally.remarks.append(
@@ -254,7 +281,13 @@ def _walltimes(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     return frame.with_columns(walltime=limit)
 
 
-def _in_our_columns(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
+    each = "task" if machine.shared else "node"
+    asked = (
+        ("cores", "gpus", "memory_gb")
+        if machine.memory or not machine.shared
+        else ("cores", "gpus")
+    )
     sized = pl.col("nodes") >= 1
     tally.add(
         "job of which the number of nodes is unknown, given one",
@@ -274,11 +307,13 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         pl.col("nodes").cast(pl.Int64),
         *(pl.col(name) for name in (*LABELS, "priority") if frame[name].count()),
         *(
-            _per_node(name).fill_null(0).alias(f"{name}_per_node")
-            for name in ("cores", "gpus", "memory_gb")
+            _per_node(name).fill_null(_least(name, each)).alias(f"{name}_per_{each}")
+            for name in asked
             if (frame[name] > 0).any()
         ),
     ]
+    if each == "task":
+        columns.append(pl.col("nodes").cast(pl.Int64).alias("tasks"))
     if frame["start"].count():
         columns.append(pl.col("start").alias("recorded_start_s"))
     if _count(frame, failed):
@@ -286,6 +321,11 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     if frame["recorded_nodes"].count():
         columns.append(pl.col("recorded_nodes"))
     return frame.select(columns)
+
+
+def _least(name: str, each: str) -> float:
+    """What is asked where nothing is known: a task has a core at least, a node nothing."""
+    return 1.0 if (name, each) == ("cores", "task") else 0.0
 
 
 def _per_node(name: str) -> pl.Expr:

@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import Tally, empty_records, jobs_of, workload_of
+from hpctwin.formats._accounting import Machine, Tally, empty_records, jobs_of, workload_of
 from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
@@ -51,12 +51,19 @@ def read_pbs_accounting(path: str | Path, *, skip_invalid: bool = False) -> Work
     return workload_of(pbs_jobs([path], tally, skip_invalid=skip_invalid), stem(path), tally)
 
 
-def pbs_jobs(paths: Sequence[Path], tally: Tally, *, skip_invalid: bool = True) -> pl.DataFrame:
+def pbs_jobs(
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+) -> pl.DataFrame:
     """Jobs of one or more logs, in any order, in our own columns.
 
     Args:
         paths: the logs.
         tally: told of all that is changed or left out.
+        machine: where the jobs ran, if known.
         skip_invalid: see `read_pbs_accounting`.
 
     Raises:
@@ -71,7 +78,8 @@ def pbs_jobs(paths: Sequence[Path], tally: Tally, *, skip_invalid: bool = True) 
             number += len(lines)
         tally.add("line read", number)
     events = pl.concat(frames) if frames else pl.DataFrame()
-    return jobs_of([_runs(events, tally)] if len(events) else [empty_records()], tally)
+    runs = _runs(events, tally) if len(events) else empty_records()
+    return jobs_of([runs], tally, machine)
 
 
 def _events(

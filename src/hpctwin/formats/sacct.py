@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import RECORD, Tally, empty_records, jobs_of, workload_of
+from hpctwin.formats._accounting import RECORD, Machine, Tally, empty_records, jobs_of, workload_of
 from hpctwin.formats._delimited import Table, lines_in, tables_in
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
 from hpctwin.formats._files import read_json, stem
@@ -85,10 +85,14 @@ _HOUR_S = 3600.0
 
 
 def is_sacct(head: bytes) -> bool:
-    """Whether a file that begins like this is of ``sacct -P``: its header has ``JobID`` and one separator."""
+    """Whether a file that begins like this is of ``sacct -P``: its header has ``JobID`` and one separator.
+
+    A table in our own columns of which one is misspelt so is none.
+    """
     line = head.lstrip(b"\xef\xbb\xbf\r\n ").partition(b"\n")[0].decode("utf-8", "replace").strip()
     names = {name.lower() for name in re.split(r"[^\w%]+", line)}
-    return bool({"jobid", "jobidraw"} & names) and _separator(line) is not None
+    ours = "submit_s" in names
+    return bool({"jobid", "jobidraw"} & names) and not ours and _separator(line) is not None
 
 
 def read_sacct(
@@ -112,13 +116,19 @@ def read_sacct(
 
 
 def sacct_jobs(
-    paths: Sequence[Path], tally: Tally, *, skip_invalid: bool = True, timezone: str | None = None
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+    timezone: str | None = None,
 ) -> pl.DataFrame:
     """Jobs of one or more dumps, which may overlap, in our own columns.
 
     Args:
         paths: the dumps.
         tally: told of all that is changed or left out.
+        machine: where the jobs ran, if known.
         skip_invalid: see `read_sacct`.
         timezone: see `read_sacct`.
 
@@ -132,7 +142,7 @@ def sacct_jobs(
             for text in _texts(path, tally, strict=not skip_invalid):
                 yield _records(text, zone, tally)
 
-    return jobs_of(records(), tally)
+    return jobs_of(records(), tally, machine)
 
 
 def _texts(path: Path, tally: Tally, *, strict: bool) -> Iterator[pl.DataFrame]:

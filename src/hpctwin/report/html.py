@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,7 @@ from hpctwin.report.gantt import plot_gantt
 from hpctwin.report.timeline import plot_queue, plot_utilization
 from hpctwin.report.workload import plot_workload
 
-__all__ = ["ReportedRun", "write_report"]
+__all__ = ["ReportedRun", "captioned", "rows_table", "section", "write_page", "write_report"]
 
 _GANTT_SPAN_S = 7 * 86400.0
 
@@ -52,6 +52,7 @@ th:first-child, td:first-child { text-align: left; }
 thead th { border-bottom: 2px solid var(--line); font-weight: 600; white-space: normal; }
 tbody th { font-weight: 600; }
 tbody tr:hover { background: var(--soft); }
+td.text { text-align: left; white-space: normal; }
 .best { color: var(--best); font-weight: 700; }
 figure { margin: 0 0 1.6rem; overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; background: #ffffff; }
@@ -123,13 +124,22 @@ def write_report(
     summaries = {entry.label: entry.summary for entry in entries}
     sections = [
         _heading(title, intro, workload_name, nodes, entries),
-        _section("Results", _comparison(summaries), _policy_figures(entries, summaries)),
-        _section("Over time", _time_figures(entries, start_epoch_s)),
-        _section("Jobs on nodes", _gantt_figures(entries, nodes, start_epoch_s)),
+        section("Results", _comparison(summaries), _policy_figures(entries, summaries)),
+        section("Over time", _time_figures(entries, start_epoch_s)),
+        section("Jobs on nodes", _gantt_figures(entries, nodes, start_epoch_s)),
     ]
     if workload is not None:
-        sections.append(_section("Workload", [_figure(plot_workload(workload), "Distributions")]))
-    sections.append(_section("All metrics", [_details(e.label, e.summary) for e in entries]))
+        sections.append(section("Workload", [captioned(plot_workload(workload), "Distributions")]))
+    sections.append(section("All metrics", [_details(e.label, e.summary) for e in entries]))
+    return write_page(path, title, sections)
+
+
+def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
+    """Write a page of sections of HTML, with the style of all reports.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
     page = (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -140,6 +150,20 @@ def write_report(
     with write_atomically(path) as file:
         file.write(page.encode())
     return Path(path)
+
+
+def rows_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of texts and numbers; long texts are broken."""
+    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="text">{escape(_cell(one))}</td>' for one in row) + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _heading(
@@ -158,7 +182,8 @@ def _heading(
     )
 
 
-def _section(heading: str, *parts: Sequence[str]) -> str:
+def section(heading: str, *parts: Sequence[str]) -> str:
+    """A section of HTML under a heading."""
     content = "\n".join(text for part in parts for text in part)
     return f"<section>\n<h2>{escape(heading)}</h2>\n{content}\n</section>"
 
@@ -186,16 +211,16 @@ def _policy_figures(entries: Sequence[ReportedRun], summaries: Mapping[str, Summ
     jobs = {entry.label: entry.jobs for entry in entries}
     figures = []
     if len(entries) > 1:
-        figures.append(_figure(plot_compare_bars(summaries), "Main metrics, policy by policy"))
+        figures.append(captioned(plot_compare_bars(summaries), "Main metrics, policy by policy"))
         figures.append(
-            _figure(
+            captioned(
                 plot_radar(summaries),
                 "Scaled over the policies shown: best on the rim, worst in the centre. The area "
                 "depends on the order of the axes and is no score.",
             )
         )
-    figures.append(_figure(plot_wait_cdf(jobs), "Jobs that waited at most so long"))
-    figures.append(_figure(plot_wait_by_size(jobs), "Who waits: narrow jobs or wide ones"))
+    figures.append(captioned(plot_wait_cdf(jobs), "Jobs that waited at most so long"))
+    figures.append(captioned(plot_wait_by_size(jobs), "Who waits: narrow jobs or wide ones"))
     return figures
 
 
@@ -204,8 +229,8 @@ def _time_figures(entries: Sequence[ReportedRun], start_epoch_s: float | None) -
     used = plot_utilization(series, start_epoch_s=start_epoch_s)
     queue = plot_queue(series, start_epoch_s=start_epoch_s)
     return [
-        _figure(used, "Nodes in use; the line shows the nodes that are up"),
-        _figure(queue, "Waiting jobs and the nodes they ask for"),
+        captioned(used, "Nodes in use; the line shows the nodes that are up"),
+        captioned(queue, "Waiting jobs and the nodes they ask for"),
     ]
 
 
@@ -215,7 +240,7 @@ def _gantt_figures(
     start, end = _busiest_window(entries)
     figures = []
     for entry in entries:
-        figure = plot_gantt(
+        drawn = plot_gantt(
             entry.jobs,
             entry.node_map,
             lost=entry.lost,
@@ -228,7 +253,7 @@ def _gantt_figures(
             start_epoch_s=start_epoch_s,
         )
         caption = f"{entry.label}: who ran when, coloured by how long they had waited"
-        figures.append(_figure(figure, caption))
+        figures.append(captioned(drawn, caption))
     return figures
 
 
@@ -258,7 +283,6 @@ def _details(label: str, summary: Summary) -> str:
     )
 
 
-def _figure(figure: Figure, caption: str) -> str:
-    return (
-        f"<figure>{image_tag(figure, caption)}<figcaption>{escape(caption)}</figcaption></figure>"
-    )
+def captioned(drawn: Figure, caption: str) -> str:
+    """A figure with its caption, as HTML."""
+    return f"<figure>{image_tag(drawn, caption)}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from hpctwin.errors import CommandError, UnreachableError
 
-__all__ = ["Commands", "not_inherited"]
+__all__ = ["Commands", "not_inherited", "passed_on"]
 
 MAX_OUTPUT = 256 * 1024 * 1024
 MINUTE_S = 60.0
@@ -20,6 +20,11 @@ MINUTE_S = 60.0
 def not_inherited(*names: str) -> list[str]:
     """Which of these variables the environment sets and `Commands` does not pass on: ``NAME=value``."""
     return [f"{name}={os.environ[name]}" for name in names if os.environ.get(name)]
+
+
+def passed_on(*names: str) -> dict[str, str]:
+    """Those of these variables that the environment sets, for `Commands` to pass on."""
+    return {name: os.environ[name] for name in names if os.environ.get(name)}
 
 
 class Commands:

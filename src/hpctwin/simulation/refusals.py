@@ -17,7 +17,6 @@ __all__ = [
     "Refusal",
     "check_explained",
     "check_forecasts",
-    "check_live",
     "check_together",
 ]
 
@@ -135,24 +134,6 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else ())):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
-
-
-def check_live(policy: Policy) -> None:
-    """Whether a live cluster can be run ahead under a policy: its nodes are counted, and on.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if policy.placement.needs_nodes:
-        raise ConfigError(
-            f"policy {policy.name}: a live cluster's nodes are only counted, so there is no placement "
-            f"{policy.placement.name!r}; take first-fit or best-fit"
-        )
-    if policy.power.switches:
-        raise ConfigError(
-            f"policy {policy.name}: a twin switches no nodes, and counts those that the cluster has switched "
-            f"off as there, so there is no power policy {policy.power.kind!r}; leave it out"
-        )
 
 
 _NO_FORECAST = (

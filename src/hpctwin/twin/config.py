@@ -11,11 +11,10 @@ from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import read_yaml
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.trusted import check_trusted
-from hpctwin.policies import parse_policy
+from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.manager import Way
 from hpctwin.rms.managers import AnyManager, kind_of
 from hpctwin.rms.settings import RedisUrl
-from hpctwin.simulation.refusals import check_live
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
@@ -315,7 +314,25 @@ def config_schema() -> dict[str, Any]:
 def _policies(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
-            check_live(parse_policy(text))
+            _check_live(parse_policy(text))
         except HpctwinError as error:
             raise ValueError(str(error)) from error
     return texts
+
+
+def _check_live(policy: Policy) -> None:
+    """Whether a live cluster can be run ahead under a policy: its nodes are counted, and on.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if policy.placement.needs_nodes:
+        raise ConfigError(
+            f"policy {policy.name}: a live cluster's nodes are only counted, so there is no placement "
+            f"{policy.placement.name!r}; take first-fit or best-fit"
+        )
+    if policy.power.switches:
+        raise ConfigError(
+            f"policy {policy.name}: a twin switches no nodes, and counts those that the cluster has switched "
+            f"off as there, so there is no power policy {policy.power.kind!r}; leave it out"
+        )

@@ -27,7 +27,10 @@ from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 
-__all__ = ["Found", "cluster_snapshot", "own_estimates", "server_attributes"]
+__all__ = [
+    "Found", "cluster_snapshot", "listed_nodes", "own_estimates", "partitions_of", "routed",
+    "server_attributes",
+]  # fmt: skip
 
 _DOWN = {
     "down", "state-unknown", "unknown", "stale", "unresolvable", "provisioning",
@@ -89,8 +92,8 @@ def cluster_snapshot(
         if str(about.get("queue_type", "Execution")).lower().startswith("e")
         and not _is_reservation(name)
     }
-    default = _routed(default_queue, queues_about)
-    listed = _nodes(objects(nodes_about, "nodes"), open_queues, notes)
+    default = routed(default_queue, queues_about)
+    listed = listed_nodes(objects(nodes_about, "nodes"), open_queues, notes)
     if not listed:
         raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
     grouped = group_nodes(listed)
@@ -131,7 +134,7 @@ def cluster_snapshot(
         machine=Cluster(
             name="pbs",
             nodes=grouped.groups,
-            partitions=tuple(_partitions(open_queues, grouped.members, default, notes)),
+            partitions=tuple(partitions_of(open_queues, grouped.members, default, notes)),
         ),
         nodes=grouped.nodes,
         jobs=tuple(jobs.values()),
@@ -171,9 +174,10 @@ def own_estimates(text: bytes) -> dict[str, float]:
 # --- nodes and queues --------------------------------------------------------------------------------
 
 
-def _nodes(
+def listed_nodes(
     rows: Mapping[str, dict[str, Any]], queues: Mapping[str, Any], notes: list[str]
 ) -> list[ListedNode]:
+    """Nodes that have cores, of ``pbsnodes``, with the queues that use them."""
     bound = {row.get("queue") for row in rows.values()}
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
@@ -210,7 +214,7 @@ def _node_state(row: Mapping[str, Any]) -> str:
     return "drained" if words & _DRAINED else "up"
 
 
-def _routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
+def routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
     """The queue that a job gets into: of a routing queue, the first that it leads to."""
     for _ in queues:
         about = queues.get(name, {})
@@ -220,12 +224,13 @@ def _routed(name: str, queues: Mapping[str, dict[str, Any]]) -> str:
     return name
 
 
-def _partitions(
+def partitions_of(
     queues: Mapping[str, dict[str, Any]],
     members: Mapping[str, tuple[str, ...]],
     default: str,
     notes: list[str],
 ) -> list[Partition]:
+    """Queues as partitions; what cannot be told of them is appended to ``notes``."""
     result = []
     for name, about in queues.items():
         if name not in members:

@@ -21,9 +21,9 @@ from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
-from hpctwin.rms.slurm.values import moment, number, words
+from hpctwin.rms.slurm.values import limit_s, moment, number, words
 
-__all__ = ["Found", "cluster_snapshot", "settings", "start_times"]
+__all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
 
 
 @dataclass
@@ -236,7 +236,7 @@ def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
         found[record.name] = ListedNode(
             record,
             number(row.get("cpus")),
-            _gpus(row.get("gres")),
+            gpus_of(row.get("gres")),
             None if memory is None else memory / 1024,
             partitions,
         )
@@ -258,7 +258,8 @@ def _node_state(flags: set[str]) -> Any:
     return "up"
 
 
-def _gpus(gres: Any) -> float | None:
+def gpus_of(gres: Any) -> float | None:
+    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
     counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
     return float(sum(map(int, counts))) if counts else None
 
@@ -274,7 +275,7 @@ def _partitions(
             Partition(
                 name=label,
                 groups=members[label],
-                max_walltime=_minutes(about.get("MaxTime", "")),
+                max_walltime=limit_s(about.get("MaxTime", "")),
                 max_nodes=int(most) if most.isdigit() and int(most) > 0 else None,
                 priority=float(about.get("PriorityTier", "0") or 0),
                 default=about.get("Default") == "YES",
@@ -283,17 +284,6 @@ def _partitions(
         if about.get("State", "UP") != "UP":
             notes.append(f"partition {label} is {about['State']}")
     return tuple(result)
-
-
-def _minutes(text: str) -> float | None:
-    """Slurm's time format ``days-hours:minutes:seconds`` in seconds; None for no limit."""
-    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,6}):(\d{1,2})(?::(\d{1,2}))?", text)
-    if not match:
-        return None
-    days, a, b, c = (int(part or 0) for part in match.groups())
-    hours, minutes, seconds = (a, b, c) if match[4] is not None or match[1] else (0, a, b)
-    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    return float(total) if total else None
 
 
 # --- reservations ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpctwin.formats.slurm_values import number
 
-__all__ = ["moment", "number", "whole", "words"]
+__all__ = ["limit_s", "moment", "number", "whole", "words"]
 
 
 def whole(value: Any) -> int:
@@ -34,3 +34,16 @@ def moment(text: str) -> float:
         ValueError: it is no time, such as ``N/A`` or ``Unknown``.
     """
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def limit_s(text: str) -> float | None:
+    """Seconds of a limit: minutes, or ``days-hours:minutes:seconds`` in part; None for no limit."""
+    if re.fullmatch(r"\d{1,9}", text):
+        return float(text) * 60 or None
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
+    if not match:
+        return None
+    days, a, b, c = (int(part or 0) for part in match.groups())
+    hours, minutes, seconds = (a, b, c) if match[4] is not None or match[1] else (0, a, b)
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    return float(total) if total else None

@@ -1,0 +1,282 @@
+"""``hpctwin import``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+if TYPE_CHECKING:
+    from hpctwin.model import Workload
+    from hpctwin.rms.importing import Imported
+
+__all__ = ["import_app"]
+
+import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
+
+From = Annotated[Path | None, Parameter(name="--from")]
+Flag = Annotated[bool, Parameter(negative=())]
+Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
+
+
+@import_app.command
+def slurm(
+    live: Live = None,
+    *,
+    source: From = None,
+    out: Path,
+    since: str | None = None,
+    timezone: str | None = None,
+    anonymise: Flag = False,
+    salt: Path | None = None,
+    json: Flag = False,
+) -> int:
+    """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
+
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
+    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+
+    Args:
+        live: the word live asks the running Slurm instead of a folder.
+        source: folder with the files, whatever their names.
+        out: folder for what is written.
+        since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
+        timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
+        anonymise: other names for users, accounts, partitions, QOS, groups of nodes and the cluster.
+        salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
+            One that is used once and forgotten, if left out.
+        json: print what was read and left out as JSON.
+    """
+    return _import("slurm", live, source, out, since, timezone, anonymise, salt, json)
+
+
+@import_app.command
+def pbs(
+    live: Live = None,
+    *,
+    source: From = None,
+    out: Path,
+    anonymise: Flag = False,
+    salt: Path | None = None,
+    json: Flag = False,
+) -> int:
+    """Read a PBS site: pbsnodes -av, qmgr -c 'print server', sched_config, accounting logs.
+
+    Writes cluster.yaml, policy.yaml, workload.parquet and report.html, which says what could not be taken
+    over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
+
+    Args:
+        live: the word live asks the running PBS; --from may name the folder of its accounting logs besides.
+        source: folder with the files, whatever their names.
+        out: folder for what is written.
+        anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
+        salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
+            One that is used once and forgotten, if left out.
+        json: print what was read and left out as JSON.
+    """
+    return _import("pbs", live, source, out, None, None, anonymise, salt, json)
+
+
+def _import(
+    manager: str,
+    live: str | None,
+    source: Path | None,
+    out: Path,
+    since: str | None,
+    timezone: str | None,
+    anonymise: bool,
+    salt: Path | None,
+    json: bool,
+) -> int:
+    import tempfile
+
+    from hpctwin.cli.output import check_outputs, print_json
+    from hpctwin.errors import ConfigError
+    from hpctwin.rms.asking_site import asked
+    from hpctwin.rms.importing import import_site, pseudonyms
+
+    if live is None and source is None:
+        raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
+    if salt is not None and not anonymise:
+        raise ConfigError("--salt goes with --anonymise")
+    check_outputs(folders=[out])
+    key = _salt(salt) if anonymise else None
+    if live is None:
+        assert source is not None
+        made = import_site(manager, source, timezone=timezone)
+    else:
+        with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
+            notes = asked(manager, Path(scratch), since=since, beside=source)
+            made = import_site(manager, Path(scratch), timezone=timezone)
+            made.site.notes += notes
+    if key is not None:
+        made = pseudonyms(made, key)
+    _check_policy(made)
+    workload = _write(made, out)
+    told = _told(made, workload, out)
+    if json:
+        print_json(told)
+    else:
+        _print(told)
+    return 0
+
+
+def _salt(path: Path | None) -> bytes:
+    """The secret that pseudonyms are made with.
+
+    Raises:
+        ConfigError: the file cannot be read or written, or is too short.
+    """
+    import os
+    import secrets
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.model.files import cause
+
+    if path is None:
+        return secrets.token_bytes(32)
+    try:
+        if not path.exists():
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as file:
+                file.write(secrets.token_hex(32).encode())
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    if len(content) < 16:
+        raise ConfigError(f"{path}: it has {len(content)} bytes, a salt needs 16 or more")
+    return content
+
+
+def _check_policy(made: Imported) -> None:
+    """Put fcfs in the place of an ordering that is not understood, and say so."""
+    from hpctwin.errors import ConfigError, PolicyError, UnknownNameError
+    from hpctwin.policies import parse_policy
+
+    try:
+        made.site.policy = parse_policy(made.site.policy).name
+    except (ConfigError, PolicyError, UnknownNameError) as error:
+        backfill = made.site.policy.rpartition("+")[2]
+        made.site.notes.append(
+            f"the site's ordering is not understood, fcfs is in its place: {error}"
+        )
+        made.site.policy = f"fcfs+{backfill}"
+
+
+def _write(made: Imported, out: Path) -> Workload | None:
+    """Write the four files; the workload, if there are jobs."""
+    import yaml
+
+    from hpctwin.formats._accounting import workload_of
+    from hpctwin.formats.tables import write_parquet
+    from hpctwin.model import write_atomically, write_folder
+
+    site = made.site
+    workload = workload_of(made.jobs, site.cluster.name, made.tally) if len(made.jobs) else None
+    head = f"# Made by hpctwin import {site.manager}; report.html says what was taken over.\n"
+    with write_folder(out) as new:
+        content = site.cluster.model_dump(mode="json", exclude_defaults=True)
+        for name, plain in (("cluster", content), ("policy", {"policy": site.policy})):
+            text = head + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+            with write_atomically(new / f"{name}.yaml") as file:
+                file.write(text.encode())
+        if workload is not None:
+            write_parquet(workload, new / "workload.parquet")
+        _write_report(made, workload, new / "report.html")
+    return workload
+
+
+def _write_report(made: Imported, workload: Workload | None, path: Path) -> None:
+    from hpctwin.report.site import write_site_report
+    from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
+
+    def rows(became: str) -> list[tuple[str, str, str, str]]:
+        return [(s.name, s.value, s.why, s.where) for s in made.site.settings if s.became == became]
+
+    head = ("setting", "value", "why", "where")
+    out, other = _counts(made)
+    write_site_report(
+        path,
+        cluster=made.site.cluster,
+        policy=made.site.policy,
+        workload=workload,
+        notes=[*made.site.notes, *made.tally.remarks],
+        tables={
+            "Not taken over": (head, rows(NOT_MODELLED)),
+            "Taken over": (("setting", "value", "became", "where"), rows(TAKEN)),
+            "Accounting: left out": (("what", "how often"), list(out.items())),
+            "Accounting: read and changed": (("what", "how often"), list(other.items())),
+            "Lines that could not be read": (("line",), [(line,) for line in made.tally.skipped[:100]]),
+            "Without a bearing on when and where jobs start": (head, rows(NO_BEARING)),
+            "Files": (
+                ("file", "taken for"),
+                [(k, v or "not read: it is none that is known") for k, v in made.files.items()],
+            ),
+        },
+    )  # fmt: skip
+
+
+def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
+    """What was left out, and what else was counted."""
+    counts = made.tally.counts
+    out = {why: n for why, n in counts.items() if "left out" in why}
+    return out, {why: n for why, n in counts.items() if why not in out}
+
+
+def _told(made: Imported, workload: Workload | None, out: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
+
+    left_out, other = _counts(made)
+    settings = made.site.settings
+    return {
+        "manager": made.site.manager,
+        "out": str(out),
+        "cluster": made.site.cluster.name,
+        "nodes": made.site.cluster.node_count,
+        "node_groups": len(made.site.cluster.nodes),
+        "partitions": len(made.site.cluster.partitions),
+        "policy": made.site.policy,
+        "jobs": 0 if workload is None else len(workload),
+        "read": {"files": {k: v for k, v in made.files.items() if v}, **other},
+        "left_out": {"files": [k for k, v in made.files.items() if not v], **left_out},
+        "settings": {
+            "taken_over": sum(s.became == TAKEN for s in settings),
+            "not_modelled": [asdict(s) for s in settings if s.became == NOT_MODELLED],
+            "no_bearing": sum(s.became == NO_BEARING for s in settings),
+        },
+        "notes": [*made.site.notes, *made.tally.remarks],
+    }
+
+
+def _print(told: dict[str, Any]) -> None:
+    print(
+        f"{told['cluster']}: {told['nodes']:,} nodes in {told['node_groups']} groups, "
+        f"{told['partitions']} partitions, {told['jobs']:,} jobs"
+    )
+    print(f"policy: {told['policy']}")
+    print(f"read: {len(told['read']['files'])} files" + _listed(told["read"]))
+    if told["left_out"]["files"]:
+        print(f"not read: {', '.join(told['left_out']['files'])}")
+    if len(told["left_out"]) > 1:
+        print("left out:" + _listed(told["left_out"]))
+    settings = told["settings"]
+    print(
+        f"settings: {settings['taken_over']} taken over, {len(settings['not_modelled'])} not modelled, "
+        f"{settings['no_bearing']} without a bearing"
+    )
+    for one in settings["not_modelled"]:
+        print(f"  {one['name']}={one['value']}: {one['why']}")
+    for note in told["notes"]:
+        print(note)
+    print(f"{told['out']}: cluster.yaml, policy.yaml, workload.parquet, report.html")
+    print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
+
+
+def _listed(counts: dict[str, Any]) -> str:
+    pairs: Iterable[tuple[str, Any]] = ((k, v) for k, v in counts.items() if k != "files")
+    return "".join(f"\n  {count:,} × {what}" for what, count in pairs)

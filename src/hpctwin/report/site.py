@@ -1,0 +1,76 @@
+"""The page that says what a site's files became."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from hpctwin.model import Cluster, Workload
+from hpctwin.model.units import format_duration
+from hpctwin.report.html import captioned, rows_table, section, write_page
+from hpctwin.report.workload import plot_workload
+
+__all__ = ["write_site_report"]
+
+Rows = Sequence[Sequence[object]]
+
+
+def write_site_report(
+    path: str | Path,
+    *,
+    cluster: Cluster,
+    policy: str,
+    workload: Workload | None,
+    tables: Mapping[str, tuple[Sequence[str], Rows]],
+    notes: Sequence[str],
+) -> Path:
+    """Write a page on a machine, a policy and a workload that were read off a site's files.
+
+    Args:
+        path: the file.
+        cluster: the machine.
+        policy: its text.
+        workload: the jobs; None if there are none.
+        tables: further sections by heading, each the names of columns and rows.
+        notes: a sentence each.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    title = f"{cluster.name}, as its own files tell"
+    jobs = f"{len(workload):,} jobs" if workload is not None else "no jobs"
+    about = (
+        f"{cluster.node_count:,} nodes · {len(cluster.partitions)} partitions · {jobs} · {policy}"
+    )
+    groups = [
+        (g.name, g.count, *("" if v is None else f"{v:g}" for v in (g.cores, g.memory_gb, g.gpus)))
+        for g in cluster.nodes
+    ]
+    partitions = [
+        (
+            p.name,
+            ", ".join(p.groups or ()),
+            format_duration(p.max_walltime) if p.max_walltime else "no limit",
+            p.max_nodes or "",
+            f"{p.priority:g}",
+            "yes" if p.default else "",
+        )
+        for p in cluster.partitions
+    ]
+    sections = [
+        f'<h1>{escape(title)}</h1>\n<p class="about">{escape(about)}</p>',
+        *(f"<p>{escape(note)}</p>" for note in notes),
+        section("Nodes", [rows_table(("group", "nodes", "cores", "memory, GB", "GPUs"), groups)]),
+    ]
+    if partitions:
+        head = ("partition", "groups", "longest", "most nodes", "priority", "default")
+        sections.append(section("Partitions", [rows_table(head, partitions)]))
+    if workload is not None and len(workload):
+        sections.append(section("Workload", [captioned(plot_workload(workload), "Distributions")]))
+    sections += [
+        section(heading, [rows_table(head, rows)])
+        for heading, (head, rows) in tables.items()
+        if rows
+    ]
+    return write_page(path, title, sections)

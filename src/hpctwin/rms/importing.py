@@ -1,0 +1,195 @@
+"""A site's own files, found by their content in a folder, as a machine, a policy and a workload."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from hpctwin.errors import ConfigError
+from hpctwin.formats import first_bytes
+from hpctwin.formats._accounting import LABELS, Machine, Tally
+from hpctwin.model import Cluster
+from hpctwin.rms.pbs.import_site import PbsFiles
+from hpctwin.rms.site import NO_BEARING, Setting, Site
+from hpctwin.rms.slurm.import_site import SlurmFiles
+
+__all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
+
+MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFiles, "pbs": PbsFiles}
+"""Resource managers of which files are read, and what tells them apart."""
+
+_MOST_FILES = 20_000
+
+
+@dataclass
+class Imported:
+    """What came of a site's files.
+
+    Args:
+        site: machine, policy, and what became of each setting.
+        jobs: in our own columns, times in seconds since the epoch.
+        tally: what was counted, changed and left out of the accounting.
+        files: what each file was taken for; empty where it is none that is known.
+    """
+
+    site: Site
+    jobs: pl.DataFrame
+    tally: Tally
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> Imported:
+    """Read what a folder holds of a site: settings, what commands printed, accounting.
+
+    Args:
+        manager: one of `MANAGERS`.
+        folder: with the files, in it and in folders within; each is known by its content.
+        timezone: where accounting wrote its times; UTC if left out.
+
+    Raises:
+        ConfigError: the folder is not there or has nothing of that manager.
+        TraceError: accounting cannot be read at all.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: expected a folder with the site's files")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    if len(paths) > _MOST_FILES:
+        raise ConfigError(f"{folder}: {len(paths):,} files are in it, more than a site's settings")
+    found = MANAGERS[manager]()
+    files = {str(path.relative_to(folder)): found.take(path, first_bytes(path)) for path in paths}
+    if not any(files.values()):
+        raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
+    tally = Tally()
+    site = found.site()
+    machine = Machine() if site is None else _machine(site, *found.shared)
+    jobs = found.jobs(tally, machine, timezone)
+    if site is None:
+        site = _seen_in(manager, jobs)
+    else:
+        _unknown_partitions(site, jobs)
+    return Imported(site, jobs, tally, files)
+
+
+def _machine(site: Site, shared: bool, memory: bool) -> Machine:
+    limits = {one.name: one.max_walltime for one in site.cluster.partitions if one.max_walltime}
+    if shared:
+        site.notes.append(
+            "jobs share nodes: each asks, on each of the nodes that it was on, for its share of cores, "
+            f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
+        )
+    return Machine(limits, shared, memory)
+
+
+def _seen_in(manager: str, jobs: pl.DataFrame) -> Site:
+    """A machine that could have run these jobs, where no settings say what it is."""
+    if not len(jobs) or "recorded_start_s" not in jobs.columns:
+        raise ConfigError(
+            "no settings are there, and no job with a start: nothing tells the size of the machine"
+        )
+    ran = jobs.filter(pl.col("recorded_start_s").is_not_null())
+    change = pl.concat(
+        [
+            ran.select(time=pl.col("recorded_start_s"), nodes=pl.col("nodes")),
+            ran.select(
+                time=pl.col("recorded_start_s") + pl.col("runtime_s"), nodes=-pl.col("nodes")
+            ),
+        ]
+    ).sort("time", "nodes")
+    most = int(change.select(pl.col("nodes").cum_sum().max()).item() or 1)
+    nodes = max(most, int(jobs["nodes"].cast(pl.Int64).max() or 1))  # type: ignore[arg-type]
+    notes = [
+        f"no settings are there: the machine has {nodes} equal nodes, the most that were in use at once, "
+        "and one partition; the policy is fcfs+conservative"
+    ]
+    cluster = Cluster.uniform(nodes=nodes, name=manager)
+    return Site(manager, cluster, "fcfs+conservative", [], notes)
+
+
+def _unknown_partitions(site: Site, jobs: pl.DataFrame) -> None:
+    known = {one.name for one in site.cluster.partitions}
+    if "partition" not in jobs.columns or not known:
+        return
+    label = jobs["partition"].cast(pl.String)
+    gone = label.filter(~label.is_in(list(known)) & label.is_not_null())
+    if len(gone):
+        names = ", ".join(sorted(gone.unique())[:10])
+        site.notes.append(
+            f"{len(gone):,} jobs are of partitions that the settings do not have ({names}): a simulation "
+            "rejects them, unless cluster.yaml is given such partitions"
+        )
+
+
+# --- pseudonyms ------------------------------------------------------------------------------------
+
+
+def pseudonyms(made: Imported, salt: bytes) -> Imported:
+    """The same with other names: of users, accounts, partitions, QOS and the cluster.
+
+    The same name and salt give the same pseudonym, at all times. Names of nodes, file names, what a line
+    began with and settings without a bearing are left out.
+
+    Args:
+        made: of `import_site`.
+        salt: secret, of 16 bytes or more.
+    """
+    jobs = made.jobs
+    new: dict[str, str] = {}
+
+    def pseudonym(kind: str, name: str) -> str:
+        digest = hashlib.blake2b(
+            f"{kind}\0{name}".encode(), key=salt[:64], digest_size=5
+        ).hexdigest()
+        return new.setdefault(name, f"{kind}-{digest}")
+
+    for kind in LABELS:
+        if kind in jobs.columns:
+            label = jobs[kind].cast(pl.String)
+            names = label.unique().drop_nulls().to_list()
+            jobs = jobs.with_columns(
+                label.replace_strict(
+                    {name: pseudonym(kind, name) for name in names},
+                    default=None,
+                    return_dtype=pl.String,
+                ).alias(kind)
+            )
+    plain = made.site.cluster.model_dump(exclude_defaults=True)
+    plain["name"] = pseudonym("cluster", made.site.cluster.name)
+    for group in plain["nodes"]:
+        group["name"] = pseudonym("nodes", group["name"])
+    for partition in plain.get("partitions", ()):
+        partition["name"] = pseudonym("partition", partition["name"])
+        partition["groups"] = [new[name] for name in partition["groups"]]
+    plain["qos"] = {pseudonym("qos", k): v for k, v in plain.get("qos", {}).items()}
+    shares = plain.get("fairshare", {}).get("shares", {})
+    if shares:
+        plain["fairshare"]["shares"] = {pseudonym("account", k): v for k, v in shares.items()}
+    settings = [
+        Setting(_told(s.name, new), _told(s.value, new), "", s.became, s.why)
+        for s in made.site.settings
+        if s.became != NO_BEARING and not s.name.startswith("Association")
+    ]
+    site = Site(
+        made.site.manager,
+        Cluster.checked(plain, "pseudonyms"),
+        made.site.policy,
+        settings,
+        [_told(note, new) for note in made.site.notes],
+    )
+    tally = Tally(
+        {_told(why, new): count for why, count in made.tally.counts.items()}, [], made.tally.remarks
+    )
+    drop = [name for name in ("recorded_nodes",) if name in jobs.columns]
+    return Imported(site, jobs.drop(drop), tally, {})
+
+
+def _told(text: str, new: Mapping[str, str]) -> str:
+    """A text with pseudonyms in place of names; the longest names first."""
+    if not new:
+        return text
+    names = "|".join(re.escape(name) for name in sorted(new, key=len, reverse=True))
+    return re.sub(rf"(?<![\w-])(?:{names})(?![\w-])", lambda found: new[found[0]], text)

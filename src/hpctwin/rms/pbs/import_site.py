@@ -1,0 +1,188 @@
+"""Which files of a folder are of PBS, what each of them is; the machine and the policy that they describe.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide and Reference Guide; OpenPBS 23.06.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hpctwin.errors import FormatError
+from hpctwin.formats._accounting import Machine, Tally
+from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_jobs
+from hpctwin.model import Cluster
+from hpctwin.rms.machine import group_nodes
+from hpctwin.rms.pbs.meaning import explained, policy_of
+from hpctwin.rms.pbs.output import read_output
+from hpctwin.rms.pbs.parse import listed_nodes, partitions_of, routed
+from hpctwin.rms.pbs.values import objects
+from hpctwin.rms.site import Site, named_groups
+
+__all__ = ["LIVE", "PbsFiles", "live_command"]
+
+LIVE: dict[str, tuple[str, ...]] = {
+    "pbsnodes.json": ("pbsnodes", "-a", "-v", "-F", "json"),
+    "server.txt": ("qmgr", "-c", "print server"),
+    "scheduler.txt": ("qmgr", "-c", "print sched"),
+}
+"""What a running PBS is asked, by the file that an answer would be in."""
+
+
+class PbsFiles:
+    """The files of a PBS site."""
+
+    expected = "pbsnodes -av, qmgr -c 'print server', sched_config or accounting logs are such"
+
+    def __init__(self) -> None:
+        self._logs: list[Path] = []
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._queues: dict[str, dict[str, Any]] = {}
+        self._server: dict[str, str] = {}
+        self._sched: list[tuple[str, str, str]] = []
+        self._where: dict[str, str] = {}
+        self._notes: list[str] = []
+
+    def take(self, path: Path, head: bytes) -> str:
+        """What a file is, by what it begins with; empty if it is nothing of PBS's."""
+        if is_pbs_accounting(head):
+            self._logs.append(path)
+            return "accounting log"
+        if b"\0" in head:
+            return ""
+        if head.lstrip().startswith(b"{"):
+            try:
+                found = read_output(path.read_bytes(), path.name, self._notes)
+            except FormatError:
+                return ""
+            self._nodes |= objects(found, "nodes")
+            return "pbsnodes" if objects(found, "nodes") else ""
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if re.search(r"^(?:create|set) (?:queue|server|sched|resource) ", text, re.MULTILINE):
+            self._take_qmgr(text, path.name)
+            return "qmgr -c print"
+        if re.search(
+            r"^(?:strict_ordering|job_sort_key|smp_cluster_dist|fair_share|round_robin)\s*:",
+            text,
+            re.M,
+        ):
+            self._take_sched_config(text, path.name)
+            return "sched_config"
+        if re.search(r"^\s+(?:Mom|pcpus|ntype) = ", text, re.MULTILINE):
+            self._nodes |= pbsnodes_text(text)
+            return "pbsnodes"
+        return ""
+
+    def _take_qmgr(self, text: str, name: str) -> None:
+        for line in text.splitlines():
+            match = re.match(
+                r"(create|set) (queue|server|sched)(?: (\S+))?(?: (\S+) (?:\+?=) (.*))?$",
+                line.strip(),
+            )
+            if not match:
+                continue
+            verb, kind, first, second, value = match.groups()
+            if kind == "queue" and first:
+                about = self._queues.setdefault(first, {})
+                if verb == "set" and second:
+                    about[second] = value.strip('"')
+                    self._where[f"{first}: {second}"] = name
+            elif kind in ("server", "sched") and verb == "set":
+                # qmgr writes "set server key = value"; the pattern takes the key for a name.
+                key, _, said = line.strip().split(" ", 2)[2].partition(" = ")
+                key = key.removesuffix(" +=").strip()
+                key = key.removeprefix("default ") if kind == "sched" else key
+                self._server[key] = said.strip().strip('"')
+                self._where[key] = name
+
+    def _take_sched_config(self, text: str, name: str) -> None:
+        for number, line in enumerate(text.splitlines(), start=1):
+            match = re.match(r"(\w+)\s*:\s*(.*)$", line.partition("#")[0].strip())
+            if match:
+                self._sched.append(
+                    (match[1], match[2].replace("\t", " ").strip(), f"{name}:{number}")
+                )
+
+    def site(self) -> Site | None:
+        """Machine and policy; None if no nodes are described."""
+        if not self._nodes:
+            return None
+        queues = {
+            name: _with_nested(about)
+            for name, about in self._queues.items()
+            if str(about.get("queue_type", "Execution")).lower().startswith("e")
+        } or {"workq": {}}
+        listed = listed_nodes(self._nodes, queues, self._notes)
+        if not listed:
+            raise FormatError("pbsnodes: no node in it that has cores")
+        grouped = group_nodes(listed)
+        default = routed(self._server.get("default_queue", ""), self._queues)
+        partitions = partitions_of(queues, grouped.members, default, [])
+        members, at = [], 0
+        for group in grouped.groups:
+            members.append([node.name for node in grouped.nodes[at : at + group.count]])
+            at += group.count
+        policy, priorities, settings = policy_of(self._sched, self._server, self._where, partitions)
+        fields = {
+            "name": "pbs",
+            "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
+            "partitions": [
+                {**one.model_dump(exclude_defaults=True), "priority": priorities[one.name]}
+                for one in partitions
+            ],
+        }
+        settings += explained(self._sched, self._server, self._queues, self._where)
+        cluster = Cluster.checked(named_groups(fields, members), "pbs")
+        return Site("pbs", cluster, policy, settings, list(self._notes))
+
+    @property
+    def shared(self) -> tuple[bool, bool]:
+        """Whether jobs share nodes, as unless each vnode goes to one job alone; and whether by memory."""
+        with_cores = [row for row in self._nodes.values() if _cores(row) > 0]
+        alone = [str(row.get("sharing", "")).startswith("force_excl") for row in with_cores]
+        return any(_cores(row) > 1 for row in with_cores) and not (alone and all(alone)), True
+
+    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> pl.DataFrame:
+        """All jobs of all logs."""
+        return pbs_jobs(self._logs, tally, machine)
+
+
+def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
+    """Nodes of ``pbsnodes -av``, as its JSON has them."""
+    nodes: dict[str, dict[str, Any]] = {}
+    for block in re.split(r"\n\s*\n", text):
+        lines = block.strip("\n").splitlines()
+        if not lines or " = " in lines[0]:
+            continue
+        about = dict(line.strip().split(" = ", 1) for line in lines[1:] if " = " in line)
+        nodes[lines[0].strip()] = _with_nested(about)
+    return nodes
+
+
+def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:
+    """``resources_available.ncpus`` as ``ncpus`` within ``resources_available``."""
+    made: dict[str, Any] = {}
+    for key, value in about.items():
+        outer, dot, inner = key.partition(".")
+        if dot and outer.startswith("resources"):
+            made.setdefault(outer, {})[inner] = value
+        else:
+            made[key] = value
+    return made
+
+
+def _cores(row: Mapping[str, Any]) -> int:
+    has = row.get("resources_available")
+    said = str(has.get("ncpus", "")) if isinstance(has, dict) else ""
+    return int(said) if said.isdigit() else 0
+
+
+def live_command(name: str, since: str) -> Sequence[str]:
+    """A command of `LIVE`. PBS's accounting logs are files of the server, and no command prints them."""
+    del since
+    return LIVE[name]

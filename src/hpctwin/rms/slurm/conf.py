@@ -1,0 +1,250 @@
+"""Slurm's configuration files, and the same facts as its commands print them.
+
+Source:
+    Manual pages slurm.conf(5), gres.conf(5), topology.conf(5), scontrol(1), sacctmgr(1), 20.11 to 24.05.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hpctwin.errors import ConfigError
+from hpctwin.model.files import cause
+from hpctwin.rms.slurm.values import number as number_of
+from hpctwin.rms.slurm.values import words
+
+__all__ = [
+    "Conf", "Row", "blocks", "dumped_associations", "json_rows", "read_conf", "row_of", "table",
+]  # fmt: skip
+
+_PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
+_DEEPEST = 10
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of settings: the first names its kind, as ``NodeName``. Keys are in lower case.
+
+    Args:
+        values: by key, without quotes.
+        where: file and line.
+        names: the keys as they were written.
+    """
+
+    values: Mapping[str, str]
+    where: str
+    names: Mapping[str, str]
+
+    @property
+    def kind(self) -> str:
+        """The key of the first setting."""
+        return next(iter(self.values))
+
+    def get(self, key: str, default: str = "") -> str:
+        """A value by its key, in any case."""
+        return self.values.get(key.lower(), default)
+
+
+@dataclass
+class Conf:
+    """The lines of a configuration, in order, with those of the files that it includes.
+
+    Args:
+        rows: lines of settings.
+        files: those read.
+        notes: what could not be read.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[Row]:
+        """The lines of a kind, in order."""
+        return [row for row in self.rows if row.kind == kind.lower()]
+
+
+def read_conf(path: Path, cluster: str = "") -> Conf:
+    """Read a file with what it includes: comments, quotes, lines that go on after a backslash.
+
+    Args:
+        path: the file.
+        cluster: what ``%c`` stands for in the names of included files.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    conf = Conf()
+    _read(path, conf, cluster, 0)
+    return conf
+
+
+def _read(path: Path, conf: Conf, cluster: str, depth: int) -> None:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    conf.files.append(path)
+    for number, line in _lines(text):
+        where = f"{path.name}:{number}"
+        include = re.match(r"\s*include\s+(\S+)", line, re.IGNORECASE)
+        if include:
+            _include(path, include[1], conf, cluster, depth, where)
+            continue
+        row = row_of(line, where)
+        if row is None:
+            conf.notes.append(f"{where}: {line.strip()[:60]!r} is no setting, left out")
+            continue
+        conf.rows.append(row)
+        if row.kind == "clustername" and not cluster:
+            cluster = row.get("clustername")
+
+
+def _include(path: Path, named: str, conf: Conf, cluster: str, depth: int, where: str) -> None:
+    name = named.replace("%c", cluster)
+    # A site's files were copied somewhere: what is included by its whole path lies beside them.
+    candidates = [path.parent / name, path.parent / Path(name).name]
+    target = next((one for one in candidates if one.is_file()), None)
+    if target is None:
+        conf.notes.append(f"{where}: the included file {named} is not there")
+    elif depth >= _DEEPEST:
+        conf.notes.append(f"{where}: {named} is included too deeply, not read")
+    else:
+        _read(target, conf, cluster, depth + 1)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with settings and their numbers; those that go on are joined."""
+    begun, first = "", 0
+    for number, raw in enumerate([*text.splitlines(), ""], start=1):
+        line = re.sub(r"(^|[^\\])#.*$", r"\1", raw).rstrip()
+        first = first or number
+        if line.endswith("\\"):
+            begun += line[:-1]
+            continue
+        whole, at = begun + line, first
+        begun, first = "", 0
+        if whole.strip():
+            yield at, whole
+
+
+def row_of(line: str, where: str) -> Row | None:
+    """A line of ``Key=value Key=value``; None if there is none."""
+    pairs = _PAIR.findall(line)
+    if not pairs:
+        return None
+    values = {name.lower(): value.strip("\"'") for name, value in pairs}
+    return Row(values, where, {name.lower(): name for name, _ in pairs})
+
+
+def blocks(text: str, key: str, where: str) -> list[Row]:
+    """What ``scontrol show node`` or ``partition`` prints, with ``-o`` or without: a row for each thing.
+
+    Args:
+        text: the output.
+        key: what each begins with, as ``NodeName``.
+        where: of the output.
+    """
+    parts = re.split(rf"^(?={key}=)", text, flags=re.MULTILINE)
+    rows = [row_of(" ".join(part.split("\n")), where) for part in parts if part.startswith(key)]
+    return [row for row in rows if row is not None]
+
+
+def table(text: str, where: str) -> list[Row]:
+    """What ``sacctmgr show … -P`` or ``-p`` prints: a header, and a row for each line as long as it."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    names = lines[0].rstrip("|").split("|") if lines else []
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        cells = line.split("|")[: len(names)]
+        if len(cells) == len(names):
+            values = {n.lower().replace(" ", ""): c for n, c in zip(names, cells, strict=True)}
+            rows.append(Row(values, f"{where}:{number}", {n.lower(): n for n in names}))
+    return rows
+
+
+def dumped_associations(text: str, where: str) -> list[Row]:
+    """Accounts and users of ``sacctmgr dump``, as rows of ``sacctmgr show assoc``."""
+    rows, parent = [], "root"
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = re.match(r"(Parent|Account|User) - '([^']*)'(?::(.*))?$", line)
+        if not match:
+            continue
+        kind, name, rest = match[1], match[2], match[3] or ""
+        if kind == "Parent":
+            parent = name
+            continue
+        pairs = re.findall(r"(\w+)=('[^']*'|[^:]*)", rest)
+        about = {key.lower(): value.strip("'") for key, value in pairs}
+        values = {
+            "account": name if kind == "Account" else parent,
+            "parentname": parent,
+            "user": name if kind == "User" else "",
+            "share": about.pop("fairshare", ""),
+            **about,
+        }
+        rows.append(Row(values, f"{where}:{number}", {key.lower(): key for key, _ in pairs}))
+    return rows
+
+
+def json_rows(listed: list[Any], kind: str, where: str) -> list[Row]:
+    """Nodes or partitions of ``scontrol show … --json`` (or sinfo's), as rows of what it prints as text.
+
+    Args:
+        listed: the objects.
+        kind: ``NodeName`` or ``PartitionName``.
+        where: of the output.
+    """
+    rows = []
+    for one in listed:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            continue
+        made = _node(one) if kind == "NodeName" else _partition(one)
+        values = {kind.lower(): one["name"], **{k: v for k, v in made.items() if v}}
+        rows.append(Row(values, where, {key: key for key in values}))
+    return rows
+
+
+def _node(one: Mapping[str, Any]) -> dict[str, str]:
+    features = one.get("features", "")
+    return {
+        "cputot": _whole(one.get("cpus")),
+        "realmemory": _whole(one.get("real_memory")),
+        "gres": str(one.get("gres") or ""),
+        "availablefeatures": ",".join(features)
+        if isinstance(features, list)
+        else str(features or ""),
+        "state": "+".join(sorted(words(one.get("state")))),
+    }
+
+
+def _partition(one: Mapping[str, Any]) -> dict[str, str]:
+    """Of 23.02 on; the fields are in objects by subject."""
+
+    def at(*path: str) -> Any:
+        found: Any = one
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+    flags = words(one.get("flags")) | words(at("defaults", "job"))
+    return {
+        "nodes": str(at("nodes", "configured") or ""),
+        "maxtime": _whole(at("maximums", "time")),
+        "maxnodes": _whole(at("maximums", "nodes")),
+        "minnodes": _whole(at("minimums", "nodes")),
+        "prioritytier": _whole(at("priority", "tier")),
+        "priorityjobfactor": _whole(at("priority", "job_factor")),
+        "default": "YES" if "DEFAULT" in flags else "",
+        "state": "+".join(sorted(words(at("partition", "state")))),
+    }
+
+
+def _whole(value: Any) -> str:
+    found = number_of(value)
+    return f"{found:.0f}" if found is not None and math.isfinite(found) else ""

@@ -1,0 +1,157 @@
+"""Which files of a folder are of Slurm, and what each of them is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from hpctwin.errors import TraceError
+from hpctwin.formats._accounting import Machine, Tally
+from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_jobs
+from hpctwin.rms.site import Site
+from hpctwin.rms.slurm.conf import Conf, blocks, dumped_associations, read_conf, row_of, table
+from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
+
+__all__ = ["LIVE", "SlurmFiles", "live_command"]
+
+LIVE: dict[str, tuple[str, ...]] = {
+    "config.txt": ("scontrol", "show", "config"),
+    "nodes.txt": ("scontrol", "show", "node"),
+    "partitions.txt": ("scontrol", "show", "partition"),
+    "associations.txt": (
+        "sacctmgr", "-P", "show", "associations",
+        "format=Account,ParentName,User,Share,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxSubmit,"
+        "MaxWall,MaxTRESMins",
+    ),
+    "qos.txt": ("sacctmgr", "-P", "show", "qos"),
+    "sacct.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", ",".join(COLUMNS[:20] + COLUMNS[22:])),
+}  # fmt: skip
+"""What a running Slurm is asked, by the file that an answer would be in; sacct takes ``-S`` besides."""
+
+_CONF_LINE = re.compile(
+    rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|NodeName|PartitionName|SchedulerType)\s*=",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MAIN = re.compile(
+    rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine)\s*=", re.IGNORECASE | re.MULTILINE
+)
+
+
+class SlurmFiles:
+    """The files of a Slurm site."""
+
+    expected = "slurm.conf, the output of scontrol show node or sacct -P are such"
+
+    def __init__(self) -> None:
+        self._settings = SlurmSettings()
+        self._confs: list[tuple[bool, Path]] = []
+        self._dumps: list[Path] = []
+
+    def take(self, path: Path, head: bytes) -> str:
+        """What a file is, by what it begins with; empty if it is nothing of Slurm's."""
+        if head.lstrip().startswith(b"{"):
+            return self._take_json(path, head)
+        first = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")
+        names = {name.lower() for name in first.split("|")}
+        if is_sacct(head):
+            self._dumps.append(path)
+            return "sacct"
+        if "account" in names and names & {"share", "rawshares", "fairshare"}:
+            self._settings.associations += table(_text(path), path.name)
+            return "sacctmgr show assoc"
+        if {"name", "priority"} <= names:
+            self._settings.qos += table(_text(path), path.name)
+            return "sacctmgr show qos"
+        if re.search(rb"^Cluster - '", head, re.MULTILINE):
+            self._settings.associations += dumped_associations(_text(path), path.name)
+            return "sacctmgr dump"
+        if head.startswith(b"Configuration data as of"):
+            rows = [row_of(line, path.name) for line in _text(path).splitlines()]
+            self._settings.conf.rows += [row for row in rows if row is not None]
+            return "scontrol show config"
+        if re.search(rb"^NodeName=\S+ .*(?:\n\s+)?.*CPUAlloc=", head, re.MULTILINE):
+            self._settings.nodes += blocks(_text(path), "NodeName", path.name)
+            return "scontrol show node"
+        if re.search(rb"^PartitionName=[^\n]*(?:\n\s+)?[^\n]*AllowGroups=", head, re.MULTILINE):
+            self._settings.partitions += blocks(_text(path), "PartitionName", path.name)
+            return "scontrol show partition"
+        return self._take_conf(path, head)
+
+    def _take_conf(self, path: Path, head: bytes) -> str:
+        if b"\0" in head:
+            return ""
+        if re.search(rb"^\s*SwitchName\s*=", head, re.IGNORECASE | re.MULTILINE):
+            _add(self._settings.topology, read_conf(path))
+            return "topology.conf"
+        if path.name == "gres.conf" or re.search(
+            rb"^\s*(?:NodeName=\S+\s+)?Name=gpu\b", head, re.I | re.M
+        ):
+            _add(self._settings.gres, read_conf(path))
+            return "gres.conf"
+        if path.suffix in (".conf", ".txt", "") and _CONF_LINE.search(head):
+            self._confs.append((bool(_MAIN.search(head)), path))
+            return "slurm.conf"
+        return ""
+
+    def _take_json(self, path: Path, head: bytes) -> str:
+        from hpctwin.formats._files import read_json
+        from hpctwin.formats.sacct_json import is_sacct_document
+        from hpctwin.rms.slurm.conf import json_rows
+
+        try:
+            document = read_json(path)
+        except TraceError:
+            return ""
+        if is_sacct_document(document):
+            self._dumps.append(path)
+            return "sacct --json"
+        for key, kind, rows in (
+            ("nodes", "NodeName", self._settings.nodes),
+            ("partitions", "PartitionName", self._settings.partitions),
+        ):
+            if isinstance(document, dict) and isinstance(document.get(key), list):
+                rows += json_rows(document[key], kind, path.name)
+                return f"{key} as JSON"
+        return ""
+
+    def site(self) -> Site | None:
+        """Machine and policy; None if no settings are there."""
+        mains = [path for main, path in self._confs if main]
+        read: set[Path] = set()
+        for path in mains or [path for _, path in self._confs]:
+            conf = read_conf(path)
+            read |= set(conf.files)
+            _add(self._settings.conf, conf)
+        left = [path for main, path in self._confs if not main and path not in read]
+        if mains and left:
+            names = ", ".join(path.name for path in left)
+            self._settings.conf.notes.append(f"no slurm.conf includes {names}, not read")
+        return slurm_site(self._settings) if self._settings else None
+
+    @property
+    def shared(self) -> tuple[bool, bool]:
+        """Whether jobs share nodes, and whether by memory too."""
+        return self._settings.shared, self._settings.shares_memory
+
+    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> pl.DataFrame:
+        """All jobs of all dumps."""
+        return sacct_jobs(self._dumps, tally, machine, timezone=timezone)
+
+
+def live_command(name: str, since: str) -> Sequence[str]:
+    """A command of `LIVE`; accounting since a date."""
+    command = LIVE[name]
+    return (*command, "-S", since) if command[0] == "sacct" else command
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _add(conf: Conf, more: Conf) -> None:
+    conf.rows += more.rows
+    conf.files += more.files
+    conf.notes += more.notes

@@ -1,0 +1,421 @@
+"""A Slurm site's settings as a machine and a policy.
+
+Nodes and partitions come from what ``scontrol`` prints if that is there, else from ``slurm.conf``; shares and
+QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (`hpctwin.rms.slurm.meaning`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpctwin.errors import ConfigError, FormatError
+from hpctwin.model import Cluster
+from hpctwin.rms.hostlist import expand
+from hpctwin.rms.machine import ListedNode, group_nodes
+from hpctwin.rms.records import NodeRecord
+from hpctwin.rms.site import NOT_MODELLED, TAKEN, Setting, Site, named_groups
+from hpctwin.rms.slurm.conf import Conf, Row
+from hpctwin.rms.slurm.meaning import explained, order_and_backfill
+from hpctwin.rms.slurm.parse import gpus_of
+from hpctwin.rms.slurm.values import limit_s
+
+__all__ = ["SlurmSettings", "slurm_site"]
+
+_UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
+_OF_PARTITION = {
+    "nodes", "default", "maxtime", "maxnodes", "minnodes", "prioritytier", "priorityjobfactor", "priority",
+    "partitionname",
+}  # fmt: skip
+_PARTITION_PLAIN = {
+    "state": "UP", "oversubscribe": "NO", "shared": "NO", "allowgroups": "ALL", "allowaccounts": "ALL",
+    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "qos": "N/A", "maxcpuspernode": "UNLIMITED",
+    "overtimelimit": "NONE", "gracetime": "0", "exclusiveuser": "NO", "reqresv": "NO", "lln": "NO",
+    "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
+}  # fmt: skip
+_PARTITION_WHY = {
+    "state": "partition not up",
+    "oversubscribe": "jobs have their nodes for themselves",
+    "shared": "jobs have their nodes for themselves",
+    "qos": "limits of a partition's QOS",
+    "overtimelimit": "a walltime ends a job at once",
+    "gracetime": "no job is preempted",
+}
+_LIMITS = (
+    "grpjobs", "grptres", "grpsubmit", "grpwall", "grptresmins", "grptresrunmins", "maxjobs", "maxtres",
+    "maxtrespernode", "maxsubmit", "maxwall", "maxtresmins", "maxtrespu", "maxjobspu", "maxsubmitpu",
+    "maxtrespa", "maxjobspa", "maxsubmitpa", "mintres", "preempt", "usagefactor", "usagethres",
+)  # fmt: skip
+
+
+@dataclass
+class SlurmSettings:
+    """What was found of a site.
+
+    Args:
+        conf: of slurm.conf; or what ``scontrol show config`` printed, a row for each setting.
+        gres: of gres.conf.
+        topology: of topology.conf.
+        nodes: of ``scontrol show node``.
+        partitions: of ``scontrol show partition``.
+        associations: of ``sacctmgr show assoc``.
+        qos: of ``sacctmgr show qos``.
+    """
+
+    conf: Conf = field(default_factory=Conf)
+    gres: Conf = field(default_factory=Conf)
+    topology: Conf = field(default_factory=Conf)
+    nodes: list[Row] = field(default_factory=list)
+    partitions: list[Row] = field(default_factory=list)
+    associations: list[Row] = field(default_factory=list)
+    qos: list[Row] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.nodes or self.conf.of("nodename"))
+
+    @property
+    def values(self) -> dict[str, Row]:
+        """The settings that are not of a node, partition or the like, by key; the last one counts."""
+        kinds = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
+        return {key: row for row in self.conf.rows if row.kind not in kinds for key in row.values}
+
+    @property
+    def shared(self) -> bool:
+        """Whether jobs may be on one node together: cores are what is given out, not to one job alone."""
+        rows = self.partitions or self.conf.of("partitionname")
+        alone = [row.get("oversubscribe") or row.get("shared") for row in rows]
+        # Since 23.02 cores are what is given out if nothing is said.
+        told = self.values.get("selecttype")
+        select = told.get("selecttype") if told else "select/cons_tres"
+        return "linear" not in select and not (
+            alone and all(a.upper() == "EXCLUSIVE" for a in alone)
+        )
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether memory is given out too."""
+        row = self.values.get("selecttypeparameters")
+        return row is None or "MEMORY" in row.get("selecttypeparameters").upper()
+
+
+def slurm_site(found: SlurmSettings) -> Site:
+    """The machine and the policy of a Slurm site.
+
+    Raises:
+        ConfigError: the settings have no nodes.
+    """
+    notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes]
+    settings: list[Setting] = []
+    described = _partitions(found, notes, settings)
+    listed = _nodes(found, described, notes)
+    if not listed:
+        raise ConfigError(
+            "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
+        )
+    grouped = group_nodes(listed)
+    policy = order_and_backfill(found.values, described, settings)
+    partitions = [
+        _partition(name, row, list(grouped.members[name]), policy.partition_priority)
+        for name, row in described.items()
+        if name in grouped.members
+    ]
+    unknown = sorted(described.keys() - grouped.members.keys())
+    notes += [f"partition {name} has no nodes that are known, left out" for name in unknown]
+    members: list[list[str]] = []
+    at = 0
+    for group in grouped.groups:
+        members.append([node.name for node in grouped.nodes[at : at + group.count]])
+        at += group.count
+    called = found.values.get("clustername")
+    fields: dict[str, Any] = {
+        "name": called.get("clustername") if called else "slurm",
+        "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
+        "partitions": partitions,
+        "resources": _licences(found.values, settings),
+        "qos": _qos(found.qos, settings),
+        "fairshare": _fairshare(found, settings),
+    }
+    fields = named_groups(fields, members)
+    settings += explained(found.values, shared=found.shared)
+    if found.topology.rows:
+        settings.append(
+            Setting("topology.conf", f"{len(found.topology.rows)} switches", "topology.conf", NOT_MODELLED,
+                    "placement does not look at switches; contiguous is the nearest")
+        )  # fmt: skip
+    return Site("slurm", Cluster.checked(fields, "slurm"), policy.text, settings, notes)
+
+
+# --- nodes -----------------------------------------------------------------------------------------
+
+
+def _nodes(
+    found: SlurmSettings, described: Mapping[str, Row], notes: list[str]
+) -> list[ListedNode]:
+    rows = _named(found.nodes, "nodename", notes) if found.nodes else _from_conf(found, notes)
+    in_partitions = _members(found, described, rows, notes)
+    gres = _gres(found.gres, notes)
+    listed = []
+    for name, row in rows.items():
+        if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
+            notes.append(f"node {name} is FUTURE, left out")
+            continue
+        memory = row.get("realmemory")
+        gpus = gpus_of(row.get("gres"))
+        listed.append(
+            ListedNode(
+                NodeRecord(name=name, state="up"),
+                _cores(row),
+                gres.get(name, 0.0) if gpus is None else gpus,
+                int(memory) / 1024 if memory.isdigit() else None,
+                tuple(sorted(in_partitions.get(name, ()))),
+            )
+        )
+    return listed
+
+
+def _named(rows: Sequence[Row], kind: str, notes: list[str]) -> dict[str, Row]:
+    """A row for each name; ranges are written out."""
+    named: dict[str, Row] = {}
+    for row in rows:
+        try:
+            for name in expand(row.get(kind)):
+                named[name] = row
+        except FormatError as error:
+            notes.append(f"{row.where}: {error}, left out")
+    return named
+
+
+def _from_conf(found: SlurmSettings, notes: list[str]) -> dict[str, Row]:
+    return _named(_with_defaults(found.conf.of("nodename"), "nodename"), "nodename", notes)
+
+
+def _with_defaults(rows: Sequence[Row], kind: str) -> list[Row]:
+    """Rows with what the DEFAULT lines before them say; two lines of one name are one."""
+    default: dict[str, str] = {}
+    made: dict[str, Row] = {}
+    for row in rows:
+        if row.get(kind).upper() == "DEFAULT":
+            default |= {key: value for key, value in row.values.items() if key != kind}
+            continue
+        name = row.get(kind)
+        before = made[name].values if name in made else default
+        made[name] = Row({kind: name, **before, **row.values}, row.where, row.names)
+    return list(made.values())
+
+
+def _cores(row: Row) -> float:
+    """CPUs as Slurm counts them: threads, where it says nothing else."""
+    for key in ("cputot", "cpus", "procs"):
+        if row.get(key).isdigit():
+            return float(row.get(key))
+
+    def number(key: str) -> int:
+        return int(row.get(key)) if row.get(key).isdigit() else 1
+
+    sockets = (
+        number("sockets") if row.get("sockets") else number("boards") * number("socketsperboard")
+    )
+    return float(sockets * number("corespersocket") * number("threadspercore"))
+
+
+def _gres(conf: Conf, notes: list[str]) -> dict[str, float]:
+    """GPUs of nodes by gres.conf, which counts where a node's own line does not."""
+    counts: dict[str, float] = {}
+    for row in conf.rows:
+        if row.get("name").lower() != "gpu" or "nodename" not in row.values:
+            continue
+        try:
+            devices = len(expand(row.get("file"))) if "[" in row.get("file") else 1
+        except FormatError:
+            devices = 1
+        count = float(row.get("count")) if row.get("count").isdigit() else float(devices)
+        for name in _named([row], "nodename", notes):
+            counts[name] = counts.get(name, 0.0) + count
+    return counts
+
+
+# --- partitions ------------------------------------------------------------------------------------
+
+
+def _partitions(found: SlurmSettings, notes: list[str], settings: list[Setting]) -> dict[str, Row]:
+    rows = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
+    described = {}
+    for row in rows:
+        name = row.get("partitionname")
+        described[name] = row
+        for key, value in row.values.items():
+            plain = _PARTITION_PLAIN.get(key)
+            if key in _OF_PARTITION or plain is None or value.upper() in (plain, "(NULL)", ""):
+                continue
+            why = _PARTITION_WHY.get(
+                key, "not looked at: jobs of the past are where they were allowed"
+            )
+            settings.append(
+                Setting(
+                    f"{name}: {row.names.get(key, key)}", value[:80], row.where, NOT_MODELLED, why
+                )
+            )
+    return described
+
+
+def _members(
+    found: SlurmSettings, described: Mapping[str, Row], nodes: Mapping[str, Row], notes: list[str]
+) -> dict[str, set[str]]:
+    """The partitions of each node."""
+    sets: dict[str, list[str]] = {}
+    for row in found.conf.of("nodeset"):
+        feature = row.get("feature")
+        names = [n for n, one in nodes.items() if feature and feature in _features(one)]
+        names += list(_named([row], "nodes", notes)) if row.get("nodes") else []
+        sets[row.get("nodeset")] = names
+    partitions: dict[str, set[str]] = {}
+    for label, row in described.items():
+        said = row.get("nodes")
+        names = []
+        for part in _split(said):
+            if part.upper() == "ALL":
+                names += list(nodes)
+            elif part in sets:
+                names += sets[part]
+            elif part.lower() not in ("(null)", ""):
+                names += list(_named([Row({"nodes": part}, row.where, {})], "nodes", notes))
+        for name in names:
+            if name in nodes:
+                partitions.setdefault(name, set()).add(label)
+        missing = [name for name in names if name not in nodes]
+        if missing:
+            notes.append(
+                f"partition {label}: {len(missing)} nodes are not described, as {missing[0]}"
+            )
+    return partitions
+
+
+def _features(row: Row) -> list[str]:
+    said = row.get("availablefeatures") or row.get("feature") or row.get("features")
+    return [part.strip() for part in said.split(",")]
+
+
+def _split(text: str) -> list[str]:
+    """At commas that are not within brackets."""
+    parts, depth, begin = [], 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append(text[begin:i])
+            begin = i + 1
+    return [part for part in [*parts, text[begin:]] if part]
+
+
+def _partition(
+    name: str, row: Row, groups: list[str], priority: Mapping[str, float]
+) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": name, "groups": groups}
+    longest = limit_s(row.get("maxtime"))
+    if longest:
+        made["max_walltime"] = longest
+    for key, ours in _UP_TO.items():
+        if row.get(key).isdigit() and int(row.get(key)) > (1 if key == "minnodes" else 0):
+            made[ours] = int(row.get(key))
+    if priority.get(name):
+        made["priority"] = priority[name]
+    if row.get("default").upper() == "YES":
+        made["default"] = True
+    return made
+
+
+# --- the rest --------------------------------------------------------------------------------------
+
+
+def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, int]:
+    if "licenses" not in values or values["licenses"].get("licenses") in ("", "(null)"):
+        return {}
+    said = values["licenses"].get("licenses")
+    found = {}
+    for part in said.split(","):
+        name, _, count = part.replace("=", ":").partition(":")
+        found[name.partition("@")[0]] = int(count) if count.isdigit() else 1
+    where = values["licenses"].where
+    why = "resources of the machine; accounting does not say which jobs held them"
+    settings.append(Setting("Licenses", said[:80], where, TAKEN, why))
+    return found
+
+
+def _qos(rows: Sequence[Row], settings: list[Setting]) -> dict[str, float]:
+    priorities = {}
+    for row in rows:
+        name = row.get("name")
+        if not name:
+            continue
+        if row.get("priority").isdigit():
+            priorities[name] = float(row.get("priority"))
+        _limits_of(f"QOS {name}", row, settings)
+    return priorities
+
+
+def _limits_of(what: str, row: Row, settings: list[Setting]) -> None:
+    for key in _LIMITS:
+        value = row.get(key)
+        if value and not (key == "usagefactor" and float(value) == 1):
+            why = (
+                "no job is preempted"
+                if key == "preempt"
+                else "limits of QOS and association do not hold"
+            )
+            settings.append(
+                Setting(
+                    f"{what}: {row.names.get(key, key)}", value[:80], row.where, NOT_MODELLED, why
+                )
+            )
+
+
+def _fairshare(found: SlurmSettings, settings: list[Setting]) -> dict[str, Any]:
+    """Shares of accounts, each its part of its parent's."""
+    rows = found.associations
+    keys = ("share", "rawshares", "fairshare")
+    share = next((key for key in keys if any(key in row.values for row in rows)), "")
+    accounts = [row for row in rows if row.get("account") and not row.get("user")]
+    for row in rows:
+        user = f"user {row.get('user')} of " if row.get("user") else ""
+        _limits_of(f"Association {user}account {row.get('account')}", row, settings)
+    made: dict[str, Any] = {"by": "account"}
+    decay = found.values.get("prioritydecayhalflife")
+    half = limit_s(decay.get("prioritydecayhalflife")) if decay else None
+    if half:
+        made["half_life"] = half
+    raw = {r.get("account"): float(r.get(share)) for r in accounts if _number(r.get(share))}
+    if raw:
+        parents: dict[str, str] = {}
+        for row in accounts:
+            # Not every output has parents; where one has, they count.
+            if row.get("parentname") or row.get("account") not in parents:
+                parents[row.get("account")] = row.get("parentname") or "root"
+        made["shares"] = {
+            name: value
+            for name in raw
+            if name != "root" and (value := _part(name, raw, parents)) > 0
+        }
+        settings.append(
+            Setting("Shares", f"{len(raw)} accounts", accounts[0].where, TAKEN,
+                    "of accounts, each its part of its parent's; users' within an account are not looked at")
+        )  # fmt: skip
+    return made
+
+
+def _part(name: str, raw: Mapping[str, float], parents: Mapping[str, str]) -> float:
+    """An account's part of the whole machine."""
+    part, seen = 1.0, set()
+    while name in raw and name != "root" and name not in seen:
+        seen.add(name)
+        beside = [one for one in raw if one != "root" and parents.get(one) == parents.get(name)]
+        part *= raw[name] / (sum(raw[one] for one in beside) or 1.0)
+        name = parents.get(name, "root")
+    return round(part, 9)
+
+
+def _number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,257 @@
+"""A site's own files as a machine and a policy: real ones of Slurm 22.05 and OpenPBS 23.06, and made ones."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpctwin.errors import ConfigError
+from hpctwin.policies import parse_policy
+from hpctwin.rms.importing import Imported, import_site, pseudonyms
+from hpctwin.rms.site import NOT_MODELLED, TAKEN
+from hpctwin.rms.slurm.conf import read_conf
+
+RECORDED = Path(__file__).parent / "recorded"
+SLURM, PBS = RECORDED / "slurm-site", RECORDED / "pbs-site"
+ACCOUNTING = RECORDED.parent.parent / "formats" / "recorded"
+
+
+def site(tmp_path: Path, *files: Path, **texts: str) -> Path:
+    """A folder with copies of files, and files of texts: a_conf becomes a.conf."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    for file in files:
+        shutil.copy(file, folder)
+    for name, text in texts.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+def slurm(tmp_path: Path, *lines: str) -> Imported:
+    head = ("ClusterName=c", "NodeName=n[1-4] CPUs=8 RealMemory=16384", "PartitionName=p Nodes=ALL")
+    return import_site("slurm", site(tmp_path, slurm_conf="\n".join([*head, *lines]) + "\n"))
+
+
+def not_modelled(made: Imported) -> dict[str, str]:
+    return {s.name: s.why for s in made.site.settings if s.became == NOT_MODELLED}
+
+
+def test_slurm_conf_and_what_scontrol_prints_describe_the_same_machine(tmp_path):
+    conf = [SLURM / f"{name}.conf" for name in ("slurm", "nodes", "gres")]
+    by_conf = (
+        import_site("slurm", site(tmp_path / "a", *conf))
+        if (tmp_path / "a").mkdir() is None
+        else None
+    )
+    printed = [SLURM / "nodes.txt", SLURM / "partitions.txt"]
+    by_command = (
+        import_site("slurm", site(tmp_path / "b", *printed))
+        if (tmp_path / "b").mkdir() is None
+        else None
+    )
+    assert by_conf is not None
+    assert by_command is not None
+    assert by_conf.site.cluster.nodes == by_command.site.cluster.nodes
+
+    def limits(made: Imported) -> list[tuple]:
+        return [
+            (p.name, p.groups, p.max_walltime, p.max_nodes, p.default)
+            for p in made.site.cluster.partitions
+        ]
+
+    assert limits(by_conf) == limits(by_command)
+
+
+def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
+    made = import_site("slurm", SLURM)
+    cluster = made.site.cluster
+    assert cluster.name == "demo"
+    assert [(g.count, g.cores, g.gpus, g.memory_gb) for g in cluster.nodes] == [
+        (2, 8, 0, 31.25), (4, 8, 0, 31.25), (1, 8, 4, 62.5), (1, 8, 4, 62.5),
+    ]  # fmt: skip
+    by_name = {p.name: p for p in cluster.partitions}
+    assert by_name["batch"].default
+    assert by_name["batch"].max_walltime == 2 * 86400
+    assert by_name["debug"].max_nodes == 2
+    assert cluster.qos == {"normal": 10, "high": 100}
+    # chem has a quarter of the machine, and organic all of what chem has.
+    assert cluster.fairshare.shares == {"chem": 0.25, "organic": 0.25, "phys": 0.75}
+    assert cluster.fairshare.half_life == 14 * 86400
+    order, _, backfill = made.site.policy.rpartition("+")
+    assert backfill == "conservative"
+    assert {"age=1000", "size=500", "fairshare=10000", "qos=3000", "max_age=864000"} <= set(
+        order.partition(":")[2].split(",")
+    )
+    parse_policy(made.site.policy)
+
+
+def test_a_job_of_a_higher_tier_goes_before_all_of_a_lower_one(tmp_path):
+    made = import_site("slurm", SLURM)
+    weights = dict(
+        part.split("=") for part in made.site.policy.partition(":")[2].split("+")[0].split(",")
+    )
+    priority = {p.name: p.priority for p in made.site.cluster.partitions}
+    # The weight is that of the largest priority, so a priority counts as it stands.
+    assert float(weights["partition"]) == max(priority.values()) == priority["debug"]
+    others = sum(float(weights[name]) for name in ("age", "size", "fairshare", "qos"))
+    assert priority["debug"] - max(priority["batch"], priority["gpu"]) > others
+    assert (priority["batch"], priority["gpu"]) == (
+        1000,
+        2000,
+    )  # of 2000, by their factors 10 and 20
+
+
+def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
+    told = not_modelled(import_site("slurm", SLURM))
+    assert told["PreemptType"] == "no job is preempted"
+    assert told["QOS high: MaxJobsPU"] == "limits of QOS and association do not hold"
+    assert "switches" in told["TopologyPlugin"]
+    assert "SchedulerParameters: bf_window" in told
+
+
+@pytest.mark.parametrize(
+    ("lines", "policy"),
+    [
+        (["SchedulerType=sched/builtin"], "fcfs+none"),
+        (["SchedulerType=sched/backfill"], "fcfs+conservative"),
+        (["SchedulerParameters=bf_min_age_reserve=600"], "fcfs+easy"),
+        (["SchedulerParameters=defer,bf_job_part_count_reserve=3"], "fcfs+easy:3"),
+    ],
+)
+def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
+    assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
+
+
+def test_lines_go_on_comments_end_and_files_are_included(tmp_path):
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c # ours\nInclude /etc/slurm/more_%c.conf\ninclude gone.conf\n"
+        "SchedulerParameters=a=1,\\\nb=2\n?\n",
+        more_c_conf="",
+    )
+    (folder / "more_c.conf").write_text(
+        "NodeName=DEFAULT CPUs=4\nNodeName=x[1-2,09-10]\nPartitionName=p Nodes=ALL\n"
+    )
+    conf = read_conf(folder / "slurm.conf")
+    assert conf.rows[-1].get("schedulerparameters") == "a=1,b=2"
+    assert conf.rows[-1].where == "slurm.conf:4"
+    assert any("gone.conf" in note for note in conf.notes)
+    assert any("slurm.conf:6" in note for note in conf.notes)
+    cluster = import_site("slurm", folder).site.cluster
+    assert [(g.name, g.count, g.cores) for g in cluster.nodes] == [("x", 4, 4)]
+
+
+def test_accounting_alone_gives_a_machine_as_large_as_what_ran_at_once(tmp_path):
+    made = import_site("slurm", site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt"))
+    assert made.site.cluster.node_count == 8
+    assert "no settings are there" in made.site.notes[0]
+    assert len(made.jobs) == 31
+
+
+def test_a_job_without_a_limit_has_its_partition_s(tmp_path):
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL MaxTime=2:00:00\n",
+        sacct_txt="JobID|Submit|Start|ElapsedRaw|Timelimit|NNodes|Partition|State\n"
+        "1|2026-01-01T10:00:00|2026-01-01T10:00:00|60|Partition_Limit|1|p|COMPLETED\n"
+        "2|2026-01-01T10:00:00|2026-01-01T10:00:00|60|UNLIMITED|1|q|COMPLETED\n",
+    )
+    made = import_site("slurm", folder)
+    assert made.jobs["walltime_s"].to_list() == [7200, 365 * 86400]
+    assert any("partitions that the settings do not have (q)" in note for note in made.site.notes)
+
+
+@pytest.mark.parametrize(
+    ("select", "asks"), [("linear", "cores_per_node"), ("cons_tres", "cores_per_task")]
+)
+def test_jobs_share_nodes_where_the_site_s_do(tmp_path, select, asks):
+    folder = site(
+        tmp_path,
+        ACCOUNTING / "sacct-22.05-selection.txt",
+        slurm_conf="ClusterName=c\nNodeName=n[1-8] CPUs=8\nPartitionName=batch Nodes=ALL\n"
+        f"SelectType=select/{select}\n",
+    )
+    made = import_site("slurm", folder)
+    assert asks in made.jobs.columns
+    assert ("tasks" in made.jobs.columns) == (select == "cons_tres")
+
+
+def test_a_real_pbs_s_files_give_its_machine_and_its_policy(tmp_path):
+    made = import_site("pbs", PBS)
+    assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
+    assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
+    assert made.site.policy == "fcfs+first-fit"
+    assert not_modelled(made)["preemptive_sched"] == "no job is preempted"
+
+
+@pytest.mark.parametrize(
+    ("sched", "server", "policy"),
+    [
+        ("strict_ordering: true ALL", "", "fcfs+easy"),
+        ("strict_ordering: True ALL", "set server backfill_depth = 4", "fcfs+easy:4"),
+        ("strict_ordering: true ALL", "set server backfill_depth = 0", "fcfs+none"),
+        ('job_sort_key: "ncpus HIGH" ALL', "", "-ncpus+first-fit"),
+        ("fair_share: true ALL", "", "fairshare+first-fit"),
+        (
+            "strict_ordering: true", 'set server job_sort_formula = "eligible_time*2+nodect"',
+            "pbs:eligible_time*2+nodect+easy",
+        ),
+    ],
+)  # fmt: skip
+def test_pbs_s_ordering_and_backfilling_are_as_the_settings_say(tmp_path, sched, server, policy):
+    folder = site(tmp_path, PBS / "pbsnodes.txt")
+    (folder / "sched_config").write_text(f"{sched}\nround_robin: False all\n")
+    (folder / "server").write_text(
+        f"create queue workq\nset queue workq queue_type = Execution\n{server}\n"
+    )
+    made = import_site("pbs", folder)
+    assert parse_policy(made.site.policy).name == policy
+    assert any(s.became == TAKEN for s in made.site.settings)
+
+
+def test_pbs_s_queues_go_by_their_priority_first(tmp_path):
+    folder = site(tmp_path, PBS / "pbsnodes.txt")
+    (folder / "sched_config").write_text("by_queue: True prime\nstrict_ordering: false ALL\n")
+    (folder / "server").write_text(
+        "create queue a\nset queue a Priority = 10\nset queue a resources_max.walltime = 02:00:00\n"
+        "create queue b\nset queue b Priority = 20\nset server default_queue = a\n"
+    )
+    made = import_site("pbs", folder)
+    assert {p.name: (p.priority, p.max_walltime) for p in made.site.cluster.partitions} == {
+        "a": (10, 7200), "b": (20, None),
+    }  # fmt: skip
+    assert (
+        parse_policy(made.site.policy).name == "submit - 1000000000000 * queue_priority+first-fit"
+    )
+
+
+def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
+    folder = site(tmp_path, *SLURM.iterdir(), ACCOUNTING / "sacct-22.05-all.txt.gz")
+    made = import_site("slurm", folder)
+    one, again, other = (pseudonyms(made, salt) for salt in (b"a" * 16, b"a" * 16, b"b" * 16))
+    assert one.jobs.equals(again.jobs)
+    assert not one.jobs["user"].equals(other.jobs["user"])
+    assert one.jobs["user"].n_unique() == made.jobs["user"].n_unique()
+    said = str((one.jobs.rows(), one.site, one.tally, one.files))
+    for name in ("alice", "carol", "phys", "organic", "demo", "batch", "debug", "cn01", "normal"):
+        assert re.search(rf"\b{name}\b", said) is None, name
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ({}, "none of its 0 files is known; slurm.conf"),
+        ({"readme_txt": "hello\n"}, "none of its 1 files is known"),
+        (
+            {"slurm_conf": "ClusterName=c\nPartitionName=p Nodes=ALL\n"},
+            "no settings are there, and no job",
+        ),
+        ({"slurm_conf": "ClusterName=c\nNodeName=n[1-\n"}, "no node is described"),
+    ],
+)
+def test_a_folder_without_what_is_needed_is_refused_in_words(tmp_path, texts, said):
+    with pytest.raises(ConfigError, match=said):
+        import_site("slurm", site(tmp_path, **texts))
