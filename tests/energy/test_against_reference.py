@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Simulation, Workload
@@ -14,7 +14,7 @@ from hpctwin.model import Cluster
 from hpctwin.policies import BUILT_IN, Ordering, PowerPolicy, formula, make_policy
 from tests import strategies
 from tests.energy.adapter import outcome, powered, reference_outcome
-from tests.engine.test_against_reference import as_reference
+from tests.engine.test_against_reference import as_reference, name_of
 from tests.examples import examples
 from tests.reference.powered import simulate_powered_reference
 
@@ -32,6 +32,13 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
 ]
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
+
+
+PAIRS = [
+    pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")
+    for kind in KINDS
+    for policy in BACKFILLS
+]
 
 
 def run_through(simulation: Simulation) -> Simulation:
@@ -171,12 +178,11 @@ def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "policy"), PAIRS)
 @settings(max_examples=examples(40))
 @given(data=st.data())
-def test_every_power_policy_with_every_backfill(kind: str, data: st.DataObject) -> None:
+def test_every_power_policy_with_every_backfill(
+    kind: str, policy: dict[str, Any], data: st.DataObject
+) -> None:
     """Groups, partitions, resources, dependencies, cancellations, predictions, sleep depths."""
-    case = data.draw(cases(kind))
-    for policy in BACKFILLS:
-        note(f"policy: {policy}")
-        compared(policy=policy, **case)
+    compared(policy=policy, **data.draw(cases(kind)))

@@ -24,7 +24,6 @@ from tests.energy.powered import (
     powered_simulation,
     uniform,
 )
-from tests.examples import each
 from tests.strategies import simple_workloads
 
 BACKFILLS = ("none", "first-fit", "easy", "conservative")
@@ -145,8 +144,8 @@ def test_transitions_last_as_long_as_the_platform_says_and_follow_the_graph(
                 assert end - start == 1000 * sleep.switch_on.time
 
 
+@pytest.mark.parametrize("backfill", BACKFILLS)
 @given(workload=simple_workloads(nodes=NODES, max_jobs=20), power=power_policies())
-@each("backfill", BACKFILLS)
 def test_without_transition_times_all_power_policies_give_the_plain_schedule(
     backfill: str, workload: Workload, power: PowerPolicy
 ) -> None:
@@ -155,11 +154,11 @@ def test_without_transition_times_all_power_policies_give_the_plain_schedule(
     assert starts(energy) == plain["start_s"].to_list()
 
 
+@pytest.mark.parametrize("backfill", BACKFILLS)
 @given(
     workload=simple_workloads(nodes=NODES, max_jobs=20),
     kind=st.sampled_from(("none", "psus", "psas-auto", "psas-ipm")),
 )
-@each("backfill", BACKFILLS)
 def test_with_an_endless_timeout_all_power_policies_give_the_plain_schedule(
     backfill: str, workload: Workload, kind: str
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import Category, Dependencies, DependencyKind
-from tests.examples import each, examples
+from tests.examples import examples
 
 NODES = 6
 RESOURCES = {"cpu": 10, "disk_mbps": 7}
@@ -59,9 +59,9 @@ def workloads(draw: st.DrawFn, size: int = 20, *, depend: bool = True) -> Worklo
     )
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=examples(60))
 @given(workload=workloads(), hold=st.booleans())
-@each("policy", POLICIES)
 def test_no_dependency_is_ever_violated_on_any_graph(
     policy: str, workload: Workload, hold: bool
 ) -> None:
@@ -86,9 +86,9 @@ def test_no_dependency_is_ever_violated_on_any_graph(
         assert start[job] >= came_true + delay / 1000
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=examples(30))
 @given(workload=workloads())
-@each("policy", POLICIES)
 def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
     policy: str, workload: Workload
 ) -> None:
@@ -107,9 +107,9 @@ def test_what_a_failed_job_means_for_those_behind_it_is_as_chosen(
         assert ("dependency" in state) <= (then == "cancel")
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=examples(30))
 @given(workload=workloads())
-@each("policy", POLICIES)
 def test_no_resource_is_ever_oversubscribed(policy: str, workload: Workload) -> None:
     jobs = simulate(workload, CLUSTER, policy=parse_policy(policy)).jobs
     ran = jobs["start_s"].is_not_null().to_numpy()
@@ -140,9 +140,9 @@ def bounds_s(simulation: Simulation, patience_s: float) -> tuple[np.ndarray, np.
     return start - eligible, bound
 
 
+@pytest.mark.parametrize("order", ["adaptive", "ljf", "smallest", "wfp"])
 @settings(max_examples=examples(300))
 @given(workload=workloads(40, depend=False), patience=st.sampled_from([0, 1, PATIENCE_S, 40]))
-@each("order", ["adaptive", "ljf", "smallest", "wfp"])
 def test_nobody_waits_longer_than_the_stated_bound(
     order: str, workload: Workload, patience: int
 ) -> None:

@@ -22,7 +22,7 @@ from hpctwin.policies import (
     pas,
 )
 from tests import strategies
-from tests.examples import each, examples
+from tests.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
 # Fair-share factors are rounded, and multifactor goes without: equal use by two users is equal in theory
@@ -117,10 +117,10 @@ def compared(
     return simulation, reference
 
 
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @pytest.mark.parametrize("order", sorted(ORDERINGS))
 @settings(max_examples=examples(15))
 @given(workload=strategies.simple_workloads())
-@each("policy", BACKFILLS)
 def test_every_ordering_and_backfill_on_a_uniform_cluster(
     order: str, policy: dict[str, Any], workload: Workload
 ) -> None:
@@ -149,6 +149,7 @@ def cases(
     }
 
 
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=examples(100))
 @given(
     case=cases(
@@ -157,6 +158,5 @@ def cases(
         ("fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"),
     )
 )
-@each("policy", BACKFILLS)
 def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any]) -> None:
     compared(policy=policy, **case)

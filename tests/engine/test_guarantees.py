@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.engine import layout
 from hpctwin.engine.passes import kept_of
-from tests.examples import each
 
 NODES = 8
 POLICIES = [
@@ -64,8 +64,8 @@ def most_used(jobs: pl.DataFrame) -> int:
     return most
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads())
-@each("policy", POLICIES)
 def test_capacity_is_never_exceeded_and_nobody_starts_before_submission(
     policy: str, workload: Workload
 ) -> None:
@@ -75,8 +75,8 @@ def test_capacity_is_never_exceeded_and_nobody_starts_before_submission(
     assert jobs["state"].is_in(["completed", "walltime"]).all()
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads(), stops=st.lists(st.integers(0, 150), max_size=6))
-@each("policy", POLICIES)
 def test_advancing_in_pieces_gives_the_same_state_as_one_run(
     policy: str, workload: Workload, stops: list[int]
 ) -> None:
@@ -91,8 +91,8 @@ def test_advancing_in_pieces_gives_the_same_state_as_one_run(
     assert same(whole, pieces)
 
 
+@pytest.mark.parametrize("policy", ["fcfs+easy", "wfp+conservative", *POLICIES[-4:-1]])
 @given(workload=workloads(), at=st.integers(0, 60), other=st.sampled_from(POLICIES))
-@each("policy", ["fcfs+easy", "wfp+conservative", *POLICIES[-4:-1]])
 def test_a_fork_changes_nothing_in_its_parent(
     policy: str, workload: Workload, at: int, other: str
 ) -> None:
@@ -108,8 +108,10 @@ def test_a_fork_changes_nothing_in_its_parent(
     assert same(parent, before)
 
 
+@pytest.mark.parametrize(
+    "policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative", *POLICIES[-4:]]
+)
 @given(workload=workloads(), at=st.integers(0, 60))
-@each("policy", ["fcfs+easy", "wfp+easy:2/sjf", "wfp+conservative", *POLICIES[-4:]])
 def test_a_fork_under_another_policy_starts_from_the_same_machine(
     policy: str, workload: Workload, at: int
 ) -> None:
@@ -122,15 +124,15 @@ def test_a_fork_under_another_policy_starts_from_the_same_machine(
     assert forked.result().jobs.equals(direct.result().jobs)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads(), seed=st.integers(0, 2**32 - 1))
-def test_shuffling_records_changes_nothing(workload: Workload, seed: int) -> None:
+def test_shuffling_records_changes_nothing(policy: str, workload: Workload, seed: int) -> None:
     frame = workload.to_frame()
     shuffled = Workload.from_frame(frame.sample(fraction=1, shuffle=True, seed=seed))
     cluster = Cluster.uniform(nodes=NODES)
-    for policy in POLICIES:
-        one = simulate(workload, cluster, policy=parse_policy(policy)).jobs
-        other = simulate(shuffled, cluster, policy=parse_policy(policy)).jobs
-        assert one.equals(other), policy
+    one = simulate(workload, cluster, policy=parse_policy(policy)).jobs
+    other = simulate(shuffled, cluster, policy=parse_policy(policy)).jobs
+    assert one.equals(other)
 
 
 @given(workload=workloads(size=40))
@@ -167,8 +169,8 @@ def reservation(simulation: Simulation, job: int) -> int:
     return time
 
 
+@pytest.mark.parametrize("order", ["fcfs", "wfp", "sjf"])
 @given(workload=workloads(size=40))
-@each("order", ["fcfs", "wfp", "sjf"])
 def test_conservative_never_delays_anyones_reservation(order: str, workload: Workload) -> None:
     simulation = Simulation(workload, Cluster.uniform(nodes=NODES), order, "conservative")
     promised: dict[int, int] = {}
@@ -182,8 +184,8 @@ def test_conservative_never_delays_anyones_reservation(order: str, workload: Wor
         assert start[job] <= time
 
 
+@pytest.mark.parametrize("policy", POLICIES)
 @given(workload=workloads())
-@each("policy", POLICIES)
 def test_the_same_seed_gives_the_same_bytes_however_many_threads(
     policy: str, workload: Workload
 ) -> None:

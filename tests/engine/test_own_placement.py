@@ -16,8 +16,8 @@ from hpctwin.policies import PLACEMENTS, find_placement
 from tests import strategies
 from tests.cli.test_cli import run
 from tests.engine.adapter import ms
-from tests.engine.test_against_reference import BACKFILLS, ORDERINGS, as_reference
-from tests.examples import each, examples
+from tests.engine.test_against_reference import BACKFILLS, ORDERINGS, as_reference, name_of
+from tests.examples import examples
 from tests.reference import simulate_reference
 
 MIXED = Cluster.model_validate(
@@ -84,6 +84,7 @@ def test_nodes_with_gpus_are_kept_for_those_that_need_them(tmp_path: Path) -> No
     assert list(waits.values()) == [[0, 0, 9], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=examples(40))
 @given(
     case=strategies.clusters().flatmap(
@@ -92,7 +93,6 @@ def test_nodes_with_gpus_are_kept_for_those_that_need_them(tmp_path: Path) -> No
     place=st.sampled_from(sorted(PLACES)),
     order=st.sampled_from(["fcfs", "sjf", "wfp"]),
 )
-@each("policy", BACKFILLS)
 def test_every_job_gets_the_nodes_that_the_plain_reference_gives_it(
     policy: dict[str, Any], case: tuple[Cluster, Workload], place: str, order: str
 ) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload
 from tests import strategies
-from tests.engine.test_against_reference import ORDERINGS, cases, compared
-from tests.examples import each, examples
+from tests.engine.test_against_reference import ORDERINGS, cases, compared, name_of
+from tests.examples import examples
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -22,6 +23,7 @@ BACKFILLS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=examples(100))
 @given(
     case=cases(
@@ -32,7 +34,6 @@ BACKFILLS: list[dict[str, Any]] = [
         lambda cluster: strategies.rules(),
     )
 )
-@each("policy", BACKFILLS)
 def test_jobs_start_when_and_where_the_rules_say(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
@@ -52,13 +53,13 @@ def test_jobs_start_when_and_where_the_rules_say(
             ]
 
 
+@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
 @settings(max_examples=examples(60))
 @given(
     workload=strategies.crowded_workloads(),
     nodes=st.integers(1, 3),
     placement=st.sampled_from(("first-fit", "best-fit", "spread")),
 )
-@each("policy", BACKFILLS)
 def test_crowded_nodes(
     policy: dict[str, Any], workload: Workload, nodes: int, placement: str
 ) -> None:
