@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from hpctwin.policies import parse_policy
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
 from hpctwin.rms.site import NOT_MODELLED, TAKEN
 from hpctwin.rms.slurm.conf import read_conf
+from hpctwin.rms.slurm.import_site import LIVE
 
 RECORDED = Path(__file__).parent / "recorded"
 SLURM, PBS = RECORDED / "slurm-site", RECORDED / "pbs-site"
@@ -255,3 +257,9 @@ def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):
 def test_a_folder_without_what_is_needed_is_refused_in_words(tmp_path, texts, said):
     with pytest.raises(ConfigError, match=said):
         import_site("slurm", site(tmp_path, **texts))
+
+
+def test_a_running_slurm_is_asked_for_no_column_that_it_refuses():
+    asked = LIVE["sacct.txt"][-1].split(",")
+    recorded = gzip.decompress((ACCOUNTING / "sacct-22.05-all.txt.gz").read_bytes())
+    assert set(asked) <= set(recorded.decode().partition("\n")[0].split("|"))

@@ -29,6 +29,7 @@ def slurm(
     out: Path,
     since: str | None = None,
     timezone: str | None = None,
+    folder: str = "",
     anonymise: Flag = False,
     salt: Path | None = None,
     json: Flag = False,
@@ -44,12 +45,13 @@ def slurm(
         out: folder for what is written.
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
+        folder: with live: where the resource manager's commands are; found on the path if left out.
         anonymise: other names for users, accounts, partitions, QOS, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
         json: print what was read and left out as JSON.
     """
-    return _import("slurm", live, source, out, since, timezone, anonymise, salt, json)
+    return _import("slurm", live, source, out, since, timezone, folder, anonymise, salt, json)
 
 
 @import_app.command
@@ -58,6 +60,7 @@ def pbs(
     *,
     source: From = None,
     out: Path,
+    folder: str = "",
     anonymise: Flag = False,
     salt: Path | None = None,
     json: Flag = False,
@@ -71,12 +74,13 @@ def pbs(
         live: the word live asks the running PBS; --from may name the folder of its accounting logs besides.
         source: folder with the files, whatever their names.
         out: folder for what is written.
+        folder: with live: where the resource manager's commands are; found on the path if left out.
         anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
         json: print what was read and left out as JSON.
     """
-    return _import("pbs", live, source, out, None, None, anonymise, salt, json)
+    return _import("pbs", live, source, out, None, None, folder, anonymise, salt, json)
 
 
 def _import(
@@ -86,6 +90,7 @@ def _import(
     out: Path,
     since: str | None,
     timezone: str | None,
+    folder: str,
     anonymise: bool,
     salt: Path | None,
     json: bool,
@@ -108,7 +113,7 @@ def _import(
         made = import_site(manager, source, timezone=timezone)
     else:
         with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
-            notes = asked(manager, Path(scratch), since=since, beside=source)
+            notes = asked(manager, Path(scratch), since=since, beside=source, commands_in=folder)
             made = import_site(manager, Path(scratch), timezone=timezone)
             made.site.notes += notes
     if key is not None:
@@ -273,8 +278,10 @@ def _print(told: dict[str, Any]) -> None:
         print(f"  {one['name']}={one['value']}: {one['why']}")
     for note in told["notes"]:
         print(note)
-    print(f"{told['out']}: cluster.yaml, policy.yaml, workload.parquet, report.html")
-    print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
+    jobs = "workload.parquet, " if told["jobs"] else ""
+    print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
+    if jobs:
+        print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
 
 
 def _listed(counts: dict[str, Any]) -> str:

@@ -18,7 +18,9 @@ _TIMEOUT_S = 600.0
 _DAYS = 30
 
 
-def asked(manager: str, folder: Path, *, since: str | None, beside: Path | None) -> list[str]:
+def asked(
+    manager: str, folder: Path, *, since: str | None, beside: Path | None, commands_in: str = ""
+) -> list[str]:
     """Run the commands that tell of a site, and put what they print into a folder.
 
     Args:
@@ -26,6 +28,7 @@ def asked(manager: str, folder: Path, *, since: str | None, beside: Path | None)
         folder: where their output goes.
         since: a date, from which on accounting is asked for; 30 days ago if left out.
         beside: folder with further files, such as accounting logs.
+        commands_in: where the commands are; found on the path if empty.
 
     Returns:
         A sentence for each command that failed.
@@ -41,7 +44,9 @@ def asked(manager: str, folder: Path, *, since: str | None, beside: Path | None)
     except ValueError as error:
         raise ConfigError(f"--since {first!r} is no date such as 2026-10-01") from error
     names = ("SLURM_CONF", "PBS_CONF_FILE", "PBS_EXEC", "PBS_SERVER")
-    commands = Commands(timeout_s=_TIMEOUT_S, environment={"TZ": "UTC", **passed_on(*names)})
+    commands = Commands(
+        commands_in, timeout_s=_TIMEOUT_S, environment={"TZ": "UTC", **passed_on(*names)}
+    )
     notes = []
     for name in site.LIVE:
         program, *arguments = site.live_command(name, first)

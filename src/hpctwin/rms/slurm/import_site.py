@@ -17,6 +17,9 @@ from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
 
+# Versions since 21.08 refuse the columns of GRES; what they told is in TRES.
+_COLUMNS = ",".join(name for name in COLUMNS if not name.endswith("GRES"))
+
 LIVE: dict[str, tuple[str, ...]] = {
     "config.txt": ("scontrol", "show", "config"),
     "nodes.txt": ("scontrol", "show", "node"),
@@ -27,7 +30,7 @@ LIVE: dict[str, tuple[str, ...]] = {
         "MaxWall,MaxTRESMins",
     ),
     "qos.txt": ("sacctmgr", "-P", "show", "qos"),
-    "sacct.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", ",".join(COLUMNS[:20] + COLUMNS[22:])),
+    "sacct.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", _COLUMNS),
 }  # fmt: skip
 """What a running Slurm is asked, by the file that an answer would be in; sacct takes ``-S`` besides."""
 

@@ -1,0 +1,123 @@
+"""From a site's files to a simulation, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpctwin import Cluster, read_workload
+from hpctwin.cli import main
+
+RECORDED = Path(__file__).parent.parent
+SLURM, PBS = (RECORDED / "rms" / "recorded" / f"{name}-site" for name in ("slurm", "pbs"))
+ACCOUNTING = RECORDED / "formats" / "recorded"
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(one) for one in arguments])
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    shutil.copytree(SLURM, tmp_path / "site")
+    shutil.copy(ACCOUNTING / "sacct-22.05-all.txt.gz", tmp_path / "site")
+    (tmp_path / "site" / "README").write_text("ours\n")
+    return tmp_path / "site"
+
+
+def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run("import", "slurm", "--from", folder, "--out", out, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["nodes"], told["partitions"], told["jobs"]) == (8, 3, 31)
+    assert told["left_out"]["files"] == ["README"]
+    assert told["left_out"]["record left out: the job was cancelled before it started"] == 1
+    assert told["read"]["files"]["slurm.conf"] == "slurm.conf"
+    assert all(one["why"] for one in told["settings"]["not_modelled"])
+    assert {path.name for path in out.iterdir()} == {
+        "cluster.yaml", "policy.yaml", "report.html", "workload.parquet",
+    }  # fmt: skip
+    assert Cluster.from_yaml(out / "cluster.yaml").node_count == 8
+    assert len(read_workload(out / "workload.parquet")) == 31
+    report = (out / "report.html").read_text()
+    assert "no job is preempted" in report
+    assert run("simulate", out, "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["jobs"] == 31
+    assert summary["policy"] == told["policy"]
+    assert run("simulate", out, "--backfill", "easy", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["policy"].endswith("+easy")
+    assert run("compare", out, "--policy", "fcfs+easy", "--json") == 0
+    policies = [one["policy"] for one in json.loads(capsys.readouterr().out)]
+    assert policies == [told["policy"], "fcfs+easy"]
+
+
+def test_from_a_pbs_s_files_to_a_simulation(tmp_path, capsys):
+    shutil.copytree(PBS, tmp_path / "site")
+    shutil.copy(ACCOUNTING / "openpbs-23.06-20261122", tmp_path / "site")
+    out = tmp_path / "out"
+    assert run("import", "pbs", "--from", tmp_path / "site", "--out", out) == 0
+    said = capsys.readouterr().out
+    assert "policy: fcfs+first-fit" in said
+    assert "preemptive_sched" in said
+    assert run("simulate", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == 9
+
+
+def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path):
+    salt = tmp_path / "salt"
+    for name in ("a", "b"):
+        assert (
+            run(
+                "import",
+                "slurm",
+                "--from",
+                folder,
+                "--out",
+                tmp_path / name,
+                "--anonymise",
+                "--salt",
+                salt,
+            )
+            == 0
+        )
+    assert salt.stat().st_mode & 0o077 == 0
+    one, other = (
+        read_workload(tmp_path / name / "workload.parquet").to_frame() for name in ("a", "b")
+    )
+    assert one.equals(other)
+    for file in (tmp_path / "a").glob("*.yaml"):
+        assert "phys" not in file.read_text()
+    assert "alice" not in (tmp_path / "a" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["slurm", "--out", "OUT"], 2, "give --from FOLDER, or the word live"),
+        (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
+        (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is known"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "'Moon' is not known"),
+        (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_imported_is_refused_in_words(
+    folder, tmp_path, capsys, arguments, code, said
+):
+    (tmp_path / "empty").mkdir()
+    places = {"OUT": "out", "GONE": "gone", "EMPTY": "empty", "SITE": "site"}
+    given = [str(tmp_path / places[one]) if one in places else one for one in arguments]
+    assert run("import", *given) == code
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
+    assert run("simulate", tmp_path) == 2
+    assert "there is no policy.yaml in it; expected a trace, or a folder" in capsys.readouterr().err
