@@ -17,6 +17,7 @@ from fastapi.staticfiles import StaticFiles
 
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, UnknownNameError
+from hpctwin.twin.accuracy import Accuracy
 from hpctwin.twin.journal import Journal
 from hpctwin.web.access import Access, Token
 from hpctwin.web.gate import Gate
@@ -24,7 +25,6 @@ from hpctwin.web.live import MOST_LISTENERS, Live
 from hpctwin.web.prometheus import exposition
 from hpctwin.web.source import Source
 from hpctwin.web.views import (
-    AccuracyView,
     Approval,
     Bar,
     Change,
@@ -198,7 +198,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
         return found
 
     @app.get("/api/v1/accuracy", tags=["look"])
-    def accuracy() -> list[AccuracyView]:
+    def accuracy() -> list[Accuracy]:
         """How well forecasts of starts came true."""
         return source.accuracy()
 

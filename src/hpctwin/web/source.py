@@ -10,48 +10,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from hpctwin.errors import HpctwinError
-from hpctwin.model import format_duration
-from hpctwin.rms.records import JobRecord
-from hpctwin.twin.accuracy import accuracy
+from hpctwin.twin.accuracy import Accuracy, accuracy
 from hpctwin.twin.core import Core
 from hpctwin.twin.explain import explain_decision, explain_job
-from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import restored_core
 from hpctwin.twin.restore import apply_input
 from hpctwin.twin.standing import Standing, full_id, standing_of
 from hpctwin.twin.starting import when
 from hpctwin.web.history import History
-from hpctwin.web.rows import Rows, numbers_of, runs_of
-from hpctwin.web.views import (
-    AccuracyView,
-    Bar,
-    CandidateView,
-    Change,
-    DecisionView,
-    Head,
-    JobView,
-    NodeView,
-    Told,
-    WhatIfAnswer,
-)  # fmt: skip
+from hpctwin.web.telling import PAST_S, bars, decision_view, job_views, node_views
+from hpctwin.web.views import Bar, Change, DecisionView, Head, JobView, NodeView, Told, WhatIfAnswer
 from hpctwin.web.whatif import prepare
 
 __all__ = ["Source"]
 
 STALE_S = 10.0
 """A twin whose last word is older than this does not run."""
-PAST_S = 86_400.0
-"""So far back history goes."""
 ACCURACY_EVERY_S = 10.0
-_JOBS, _NODES, _BARS = (TypeAdapter(list[kind]) for kind in (JobView, NodeView, Bar))  # type: ignore[valid-type]
+_JOBS, _NODES, _BARS = (
+    TypeAdapter(list[JobView]),
+    TypeAdapter(list[NodeView]),
+    TypeAdapter(list[Bar]),
+)
 
 
 class Source:
@@ -70,7 +57,7 @@ class Source:
         self.fault: str | None = None
         self._lock = threading.RLock()
         self._made: dict[str, tuple[int, bytes]] = {}
-        self._accuracy: tuple[float, list[AccuracyView]] | None = None
+        self._accuracy: tuple[float, list[Accuracy]] | None = None
         self._last = (0, 0)
         self._said: tuple[float, dict[str, Any]] = (0.0, {})
         self._alive = False
@@ -205,20 +192,20 @@ class Source:
 
     def jobs(self) -> bytes:
         """Jobs that wait, by forecast start, then those that run; JSON."""
-        return self._kept("jobs", lambda stands: _JOBS.dump_json(_job_views(stands)))
+        return self._kept("jobs", lambda stands: _JOBS.dump_json(job_views(stands)))
 
     def job_views(self) -> list[JobView]:
         """The same, not as JSON."""
         with self.looking() as stands:
-            return _job_views(stands)
+            return job_views(stands)
 
     def nodes(self) -> bytes:
         """All nodes; JSON."""
-        return self._kept("nodes", lambda stands: _NODES.dump_json(_node_views(stands)))
+        return self._kept("nodes", lambda stands: _NODES.dump_json(node_views(stands)))
 
     def bars(self) -> bytes:
         """What ran, runs and will run, on which nodes; JSON."""
-        return self._kept("bars", lambda stands: _BARS.dump_json(_bars(stands, self.history)))
+        return self._kept("bars", lambda stands: _BARS.dump_json(bars(stands, self.history)))
 
     def _kept(self, name: str, make: Callable[[Standing], bytes]) -> bytes:
         with self.looking() as stands:
@@ -252,21 +239,21 @@ class Source:
         """The last decisions, newest first."""
         with closing(self.journal()) as journal:
             found = (journal.read_decision(i) for i in journal.decision_ids(limit, before))
-            return [_decision_view(one) for one in found if one is not None]
+            return [decision_view(one) for one in found if one is not None]
 
     def decision(self, number: int) -> DecisionView | None:
         """One decision; None if it is not there."""
         with closing(self.journal()) as journal:
             found = journal.read_decision(number) if number > 0 else None
-        return None if found is None else _decision_view(found)
+        return None if found is None else decision_view(found)
 
-    def accuracy(self) -> list[AccuracyView]:
+    def accuracy(self) -> list[Accuracy]:
         """How forecasts came true; at most some seconds old."""
         known = self._accuracy
         if known is None or time.monotonic() - known[0] > ACCURACY_EVERY_S:
             with closing(self.journal()) as journal:
                 rows = accuracy(journal.read_forecasts())
-            known = (time.monotonic(), [AccuracyView(**asdict(row)) for row in rows])
+            known = (time.monotonic(), rows)
             self._accuracy = known
         return known[1]
 
@@ -306,138 +293,3 @@ class Source:
         with self.looking() as stands:
             asking = prepare(stands.core, stands.now_s, stands.policy, change)
         return asking.answer()
-
-
-def _ends_s(job: JobRecord, start_s: float) -> float:
-    return start_s + job.spec.walltime_s
-
-
-def _job_views(stands: Standing) -> list[JobView]:
-    free = stands.core.free_nodes()
-    views = [_job_view(job, stands, free) for job in stands.core.mirror.jobs.values()]
-    last = float("inf")
-    return sorted(
-        views,
-        key=lambda one: (
-            one.state == "running",
-            last if one.start_s is None else one.start_s,
-            one.submit_s,
-        ),
-    )
-
-
-def _job_view(job: JobRecord, stands: Standing, free: int) -> JobView:
-    spec = job.spec
-    said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
-    start_s = job.start_s if job.start_s is not None else said and said.start_s
-    return JobView(
-        id=spec.id,
-        user=spec.user,
-        account=spec.account,
-        partition=spec.partition,
-        nodes=spec.nodes,
-        walltime_s=spec.walltime_s,
-        submit_s=spec.submit_s,
-        state="waiting" if job.start_s is None else "running",
-        start_s=start_s,
-        end_s=None if start_s is None else _ends_s(job, start_s),
-        low_s=None if said is None else said.low_s,
-        high_s=None if said is None else said.high_s,
-        calibrated=said is not None and said.calibrated,
-        why="" if job.start_s is not None else _why(job, stands, free),
-    )
-
-
-def _why(job: JobRecord, stands: Standing, free: int) -> str:
-    """Why a job does not start now, in a few words."""
-    spec, now_s = job.spec, stands.now_s
-    if spec.held:
-        return "held"
-    if spec.reason:
-        return spec.reason
-    if spec.dependencies:
-        others = ", ".join(edge.on for edge in spec.dependencies[:2])
-        return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
-    if spec.not_before_s is not None and spec.not_before_s > now_s:
-        return f"asked to wait another {format_duration(round(spec.not_before_s - now_s))}"
-    if spec.nodes > free:
-        return f"needs {spec.nodes} nodes, {free} free"
-    return "nodes are kept for jobs before it"
-
-
-def _node_views(stands: Standing) -> list[NodeView]:
-    mirror = stands.core.mirror
-    on: dict[str, list[JobRecord]] = {}
-    for job in mirror.jobs.values():
-        for name in job.node_names:
-            on.setdefault(name, []).append(job)
-    groups = [group.name for group in mirror.machine.nodes for _ in range(group.count)]
-    return [
-        NodeView(
-            name=node.name,
-            group=group,
-            state=node.state,
-            jobs=tuple(job.spec.id for job in on.get(node.name, ())),
-            until_s=max(
-                (_ends_s(j, j.start_s or 0.0) for j in on.get(node.name, ())), default=None
-            ),
-        )
-        for node, group in zip(mirror.nodes.values(), groups, strict=True)
-    ]
-
-
-def _bars(stands: Standing, history: History) -> list[Bar]:
-    mirror, now_s = stands.core.mirror, stands.now_s
-    number = {name: i for i, name in enumerate(mirror.nodes)}
-    bars = [
-        Bar(
-            job=one.job,
-            kind="ran",
-            start_s=one.start_s,
-            end_s=one.end_s,
-            rows=runs_of(numbers_of(one.node_names, number)),
-        )
-        for one in history.ran
-        if one.end_s > now_s - PAST_S
-    ]
-    free = {i: 0.0 for i, node in enumerate(mirror.nodes.values()) if node.state == "up"}
-    waiting = []
-    for job in mirror.jobs.values():
-        if job.start_s is None:
-            said = stands.forecasts.get(job.spec.id)
-            if said is not None and said.start_s is not None:
-                waiting.append((max(said.start_s, now_s), job))
-            continue
-        here = numbers_of(job.node_names, number)
-        ends_s = max(now_s, _ends_s(job, job.start_s))
-        bars.append(
-            Bar(
-                job=job.spec.id,
-                kind="runs",
-                start_s=job.start_s,
-                end_s=ends_s,
-                rows=runs_of(here),
-            )
-        )
-        free.update({i: max(free[i], ends_s) for i in here if i in free})
-    rows = Rows(free)
-    for start_s, job in sorted(waiting, key=lambda one: one[0]):
-        end_s = _ends_s(job, start_s)
-        where = rows.place(start_s, end_s, job.spec.nodes)
-        bars.append(Bar(job=job.spec.id, kind="forecast", start_s=start_s, end_s=end_s, rows=where))
-    return bars
-
-
-def _decision_view(found: dict[str, Any]) -> DecisionView:
-    candidates = tuple(
-        CandidateView(
-            policy=one.policy,
-            score=one.score,
-            metrics=one.metrics,
-            starts=len(one.starts),
-            never=one.never,
-        )
-        for one in found["candidates"]
-    )
-    named = {key: found[key] for key in DecisionView.model_fields if key not in ("candidates",)}
-    return DecisionView(**named, candidates=candidates)

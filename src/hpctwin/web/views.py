@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from hpctwin.rms.records import JobId, Label, NodeName
 
 __all__ = [
-    "AccuracyView",
     "Approval",
     "Bar",
     "CandidateView",
@@ -143,19 +142,6 @@ class Told(View):
     high_s: float | None = None
     calibrated: bool = False
     policy: str = ""
-
-
-class AccuracyView(View):
-    """How well forecasts came true, by the wait that was forecast."""
-
-    label: str
-    forecasts: int
-    median_error_s: float | None
-    p90_error_s: float | None
-    bias_s: float | None
-    intervals: int
-    covered: float | None
-    promised: float
 
 
 class PretendJob(Asked):
