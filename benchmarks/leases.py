@@ -3,9 +3,10 @@
 While jobs of many kinds come in, the twin is killed (SIGKILL) 100 times at random moments, and Slurm's
 commands are made to hang, fail, print garbage or cut off answers 20 times. Then it is counted whether every
 job ran once, whether anything ran that was held or beyond a licence, and for how long a job waited at most
-beside enough idle nodes. What of that is Slurm's own (a pass now and then, nodes that are cleared) shows
-`--alone`: the same submissions for some minutes without a twin. Needs root and Slurm's daemons; some twenty
-minutes. `--kills 20 --faults 8` takes less.
+beside enough idle nodes: in all, and of that while its begin time was ahead, which is the twin's part; the
+rest is Slurm's (a pass now and then, nodes that are cleared). The course of the longest waits is printed look
+by look. What Slurm does by itself shows `--alone`: the same submissions for some minutes without a twin.
+Needs root and Slurm's daemons; some twenty minutes. `--kills 20 --faults 8` takes less.
 """
 
 from __future__ import annotations
@@ -30,10 +31,55 @@ from tests.rms.slurm_cluster import SlurmCluster
 
 NODES = 16
 LEASE_S, LONGEST_S, WITHIN_S = 6, 12, 5
+"""The first lease, by the submit rule, and those of the twin; the longest; how long a look is good for."""
 EVERY_S = 3.0
 """Mean pause between two submissions: the nodes are to be idle at times."""
 DRAIN_S = 600.0
 FIRST_FIT = {"pool": ["fcfs+first-fit"], "objective": {"ties": ["fcfs+first-fit"]}}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A waiting job beside enough idle nodes, at one look.
+
+    Args:
+        at_s: the instant, by the clock of the machine.
+        idle: idle nodes.
+        lease_s: until its begin time; negative when that is past.
+        reason: why it waits, as Slurm says.
+        twin: what the twin goes through.
+    """
+
+    at_s: float
+    idle: int
+    lease_s: float
+    reason: str
+    twin: str
+
+
+@dataclass
+class Wait:
+    """How long a job waits beside enough idle nodes, look by look."""
+
+    job_id: str
+    looks: list[Seen] = field(default_factory=list)
+
+    def seconds(self) -> float:
+        """From the first look to the last."""
+        return self.looks[-1].at_s - self.looks[0].at_s
+
+    def leased_s(self) -> float:
+        """For how long its begin time was ahead meanwhile."""
+        pairs = zip(self.looks, self.looks[1:], strict=False)
+        return sum(min(b.at_s - a.at_s, max(0.0, a.lease_s)) for a, b in pairs)
+
+    def course(self) -> str:
+        """A line for each look."""
+        return "\n".join(
+            f"    {seen.at_s - self.looks[0].at_s:5.1f} s  {seen.idle:2} idle  "
+            f"begins in {seen.lease_s:5.1f} s  {seen.reason:<20} {seen.twin}"
+            for seen in self.looks
+        )
 
 
 @dataclass
@@ -53,38 +99,45 @@ class Watch:
     later: set[str] = field(default_factory=set)
     most_limited: int = 0
     held_ran: set[str] = field(default_factory=set)
-    longest_idle_s: float = 0.0
-    idle_of: str = ""
+    waits: list[Wait] = field(default_factory=list)
     looks: int = 0
+    twin: str = "none"
 
     def run(self, stop: threading.Event) -> None:
         """Look until told to stop."""
-        since: dict[str, float] = {}
+        waiting: dict[str, Wait] = {}
         while not stop.wait(0.5):
             with contextlib.suppress(ValueError, KeyError):
-                self._look(since)
+                self._look(waiting)
+        self.waits += waiting.values()
 
-    def _look(self, since: dict[str, float]) -> None:
+    def _look(self, waiting: dict[str, Wait]) -> None:
         idle = int(self.slurm.say("sinfo", "-h", "-t", "idle", "-o", "%D") or 0)
         rows = json.loads(self.slurm.say("squeue", "--json"))["jobs"]
-        now_s = time.monotonic()
+        now_s = time.time()
         self.looks += 1
         runs = {str(r["job_id"]) for r in rows if r["job_state"] in ("RUNNING", "COMPLETING")}
         self.most_limited = max(self.most_limited, len(runs & self.limited))
         self.held_ran |= runs & self.held
         fits = {
-            str(r["job_id"])
+            str(r["job_id"]): r
             for r in rows
             if r["job_state"] == "PENDING"
             and r["node_count"] <= idle
             and str(r["job_id"]) not in self.limited | self.held | self.later
         }
-        for job_id in since.keys() - fits:
-            del since[job_id]
-        for job_id in fits:
-            since.setdefault(job_id, now_s)
-            if now_s - since[job_id] > self.longest_idle_s:
-                self.longest_idle_s, self.idle_of = now_s - since[job_id], job_id
+        for job_id in waiting.keys() - fits.keys():
+            self.waits.append(waiting.pop(job_id))
+        for job_id, row in fits.items():
+            wait = waiting.setdefault(job_id, Wait(job_id))
+            lease_s = row["eligible_time"] - now_s
+            wait.looks.append(Seen(now_s, idle, lease_s, row["state_reason"], self.twin))
+
+    def longest(self) -> list[Wait]:
+        """The longest wait, and the one of the longest time under leases."""
+        by_lease = max(self.waits, key=Wait.leased_s, default=None)
+        longest = max(self.waits, key=Wait.seconds, default=None)
+        return [wait for wait in (longest, by_lease) if wait is not None]
 
 
 def submit(slurm: SlurmCluster, watch: Watch, rng: random.Random, ran: Path) -> list[str]:
@@ -119,10 +172,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
+    rule: bool | dict[str, str] = {"lease": f"{LEASE_S}s"} if asked.alone is None else False
     with tempfile.TemporaryDirectory(prefix="hpctwin-leases-") as name:
         folder = Path(name)
         with running(
-            folder, rule=asked.alone is None, events=True, scheduler="backfill", nodes=NODES,
+            folder, rule=rule, events=True, scheduler="backfill", nodes=NODES,
             more=("Licenses=matlab:1", "MinJobAge=7200"),
         ) as slurm:  # fmt: skip
             trial = Trial(slurm, folder, rng)
@@ -153,7 +207,7 @@ class Trial:
         self.watcher = threading.Thread(target=self.watch.run, args=(self.looking,))
         self.twin = Beside(
             slurm,
-            manager={"folder": str(self.wrapped.folder), "timeout": 2},
+            manager={"folder": str(self.wrapped.folder), "timeout": 2, "first_lease": LEASE_S},
             act={"lease": LEASE_S, "longest_lease": LONGEST_S, "look_within": WITHIN_S},
             core=FIRST_FIT,
         )
@@ -187,6 +241,7 @@ class Trial:
         for number in range(faults):
             command = ("squeue", "scontrol", "sinfo")[number % 3]
             self.wrapped.set(command, Wrapped.FAULTS[number // 3 % 4])
+            self.watch.twin = f"fault {number}: {command} {Wrapped.FAULTS[number // 3 % 4]}"
             until = time.monotonic() + 8
             seen = False
             while time.monotonic() < until and not seen:
@@ -194,6 +249,7 @@ class Trial:
                 seen = bool(self.twin.status()["fault"])
             named += seen
             self.wrapped.set(command, None)
+            self.watch.twin = f"after fault {number}"
             self.slurm.wait(lambda: self.twin.status()["in_charge"], 60)
         took_s = time.monotonic() - begin
         print(f"{faults} faults in {took_s:.0f} s, {named} named in the status", flush=True)
@@ -203,6 +259,7 @@ class Trial:
         """The twin is killed: two times in three while it acts, else while it restores its state."""
         begin, acted = time.monotonic(), 0
         for number in range(kills):
+            self.watch.twin = f"begun {number}"
             self.twin.begin(wait=False)
             if number % 3:
                 self.slurm.wait(self.twin.heartbeat.exists, 60)
@@ -216,6 +273,7 @@ class Trial:
         """Let all jobs end that came in."""
         try:
             if with_twin:
+                self.watch.twin = "at the end"
                 self.twin.begin()
             self.slurm.wait(lambda: not left(self.slurm, self.watch), DRAIN_S)
         finally:
@@ -240,10 +298,15 @@ class Trial:
         print(f"held jobs {len(watch.held)}, of which ran {len(watch.held_ran)}")
         most = watch.most_limited
         print(f"jobs with a licence {len(watch.limited)}, most at once {most} (1 allowed)")
-        print(
-            f"longest wait beside enough idle nodes {watch.longest_idle_s:.1f} s (job {watch.idle_of}; "
-            f"longest lease {LONGEST_S} s, blind after {WITHIN_S} s), {watch.looks} looks"
-        )
+        print(f"longest lease {LONGEST_S} s, blind after {WITHIN_S} s; {watch.looks} looks")
+        for what, wait in zip(
+            ("longest wait", "longest under leases"), watch.longest(), strict=False
+        ):
+            print(
+                f"{what} beside enough idle nodes: job {wait.job_id}, {wait.seconds():.1f} s, "
+                f"{wait.leased_s():.1f} s of them with its begin time ahead"
+            )
+            print(wait.course())
 
 
 def left(slurm: SlurmCluster, watch: Watch) -> set[str]:
