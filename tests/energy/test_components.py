@@ -362,3 +362,11 @@ def test_simulate_tells_and_writes_what_a_machine_of_components_takes(capsys, tm
     written = pl.read_parquet(tmp_path / "out" / "power.parquet")
     assert written["total_w"].to_list() == pytest.approx([total])
     assert (tmp_path / "power.png").exists()
+
+
+def test_one_sample_of_each_job_is_written_and_read_back() -> None:
+    jobs = Workload.build(
+        submit_s=[0, 0], runtime_s=[5, 5], nodes=[1, 1], usage={"cpu": Usage.averages([0.5, 0.25])}
+    )
+    again = Workload.from_frame(jobs.to_frame())
+    assert again.usage["cpu"].values.tolist() == [0.5, 0.25]

@@ -34,6 +34,16 @@ for name, target, summary in (
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("system", "system:system_app", "The machines that come with the package."),
+    (
+        "accounts",
+        "accounts:accounts_command",
+        "Show what users or accounts used, over several runs.",
+    ),
+    (
+        "incentives",
+        "incentives:incentives_command",
+        "Collect accounts, redeem them, and try to cheat.",
+    ),
     ("calibrate", "calibrate:calibrate_command", "Fit power to use on measured power."),
     ("import", "import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
     ("facility", "facility:facility_app", "Several clusters: where should this job go?"),

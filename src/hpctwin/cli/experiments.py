@@ -31,6 +31,11 @@ experiments_app.command(
     name="spars",
     help="SPARS (SoftwareX 2026): node power states, beside its published results.",
 )
+experiments_app.command(
+    "hpctwin.cli.incentives:s_raps_incentives",
+    name="s-raps-incentives",
+    help="S-RAPS (SC25-W), figure 8: incentives from accounts, collected and redeemed.",
+)
 
 
 @experiments_app.command

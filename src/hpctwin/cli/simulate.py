@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hpctwin.metrics import By
+    from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
 __all__ = ["simulate_command"]
@@ -49,6 +50,9 @@ def simulate_command(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
+    reward: Annotated[str | None, Parameter(group="Policy")] = None,
+    accounts: Annotated[Path | None, Parameter(group="Output")] = None,
+    accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
     by: Annotated[
         Literal["size", "walltime", "user", "account", "partition", "state"] | None,
         Parameter(group="Output"),
@@ -73,6 +77,11 @@ def simulate_command(
         candidates: EASY's ordering of candidates, for example sjf.
         placement: first-fit, best-fit, contiguous, random or spread; or a function in a file,
             my.py:my_placement.
+        reward: jobs get the priorities that their accounts have earned in an earlier run, as in
+            low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
+            priority, if none is given.
+        accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
+        accounts_by: whose accounts, those of accounts or of users.
         by: break the figures down by size, walltime, user, account, partition or state.
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
@@ -96,11 +105,11 @@ def simulate_command(
     from hpctwin.policies.policy_file import read_policy
     from hpctwin.simulation import Simulation
 
-    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot])
+    check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     own = within(trace, "policy.yaml")
     policy = make_policy(
         None if own is None else parse_policy(read_policy(own)),
-        order=order,
+        order="priority" if reward is not None and order is None else order,
         backfill=backfill,
         reservations=reservations if reservations != 1 else None,
         candidates=candidates,
@@ -117,6 +126,10 @@ def simulate_command(
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
+    if accounts is not None and accounts.suffix not in (".json", ".parquet"):
+        raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
+    if reward is not None:
+        workload = _rewarded(workload, reward)
     cluster = energy.machine(machine.make(workload, trace))
     series, notes = energy.series(workload, cluster)
     options = run.as_dict() | {"begin_s": energy.begins(workload, series)}
@@ -135,6 +148,8 @@ def simulate_command(
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         result = simulation.run(progress)
     code = note_rejected(result)
+    if accounts is not None:
+        result.accounts(accounts_by).write(accounts)
     del simulation  # its memory is better used by what follows
     summary = {**result.summary(), **costs(result.energy, series), **notes}
     cooled = energy.cooled(result.energy)
@@ -166,6 +181,25 @@ def simulate_command(
         with write_atomically(out / "cooling.parquet") as file:
             cooled.write_parquet(file)
     return code
+
+
+def _rewarded(workload: Workload, reward: str) -> Workload:
+    """The jobs with what their accounts have earned, as ``INCENTIVE[=BUDGET]:FILE`` says."""
+    from hpctwin.errors import ConfigError
+    from hpctwin.metrics import read_accounts, rewarded
+
+    what, colon, file = reward.partition(":")
+    name, equals, budget = what.partition("=")
+    if not colon or not file:
+        raise ConfigError(
+            f"--reward is {reward!r}; expected an incentive and a file of accounts, such as "
+            "fugaku-points:accounts.json"
+        )
+    try:
+        given = float(budget) if equals else None
+    except ValueError as error:
+        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
+    return rewarded(workload, read_accounts(file), name, given)
 
 
 def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None) -> bool:

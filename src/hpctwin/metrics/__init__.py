@@ -3,9 +3,11 @@
 Every definition, with unit and source, is in ``docs/metrics.md``.
 """
 
+from hpctwin.metrics.accounts import Accounts, AccountsBy, collect_accounts, read_accounts
 from hpctwin.metrics.breakdown import By, breakdown
 from hpctwin.metrics.conflicts import capacity_conflicts
 from hpctwin.metrics.fairness import jain, unfair_delay
+from hpctwin.metrics.incentives import INCENTIVES, Incentive, rewarded
 from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
 from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
 from hpctwin.metrics.resources import (
@@ -17,18 +19,25 @@ from hpctwin.metrics.series import resample, series, widths_s
 from hpctwin.metrics.summary import Summary, summarize
 
 __all__ = [
+    "INCENTIVES",
     "TAU_S",
+    "Accounts",
+    "AccountsBy",
     "By",
+    "Incentive",
     "Summary",
     "breakdown",
     "capacity_conflicts",
+    "collect_accounts",
     "dependency_violations",
     "jain",
     "kiviat_area",
     "kiviat_scores",
+    "read_accounts",
     "resample",
     "resource_use",
     "resource_utilization",
+    "rewarded",
     "series",
     "served",
     "summarize",

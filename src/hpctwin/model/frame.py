@@ -160,7 +160,9 @@ def _usage_columns(usage: Mapping[str, Usage]) -> dict[str, pl.Series]:
     columns: dict[str, pl.Series] = {}
     for name, found in usage.items():
         head = name if name == NODE_W else f"use_{name}"
-        lists = pl.Series(np.split(found.values, found.first[1:-1]), dtype=pl.List(pl.Float64))
+        # Parts of one length come as an array column, whatever type is asked for.
+        parts = pl.Series(np.split(found.values, found.first[1:-1]))
+        lists = parts.cast(pl.List(pl.Float64))
         if (found.count > 1).any():
             columns[head] = lists
             columns[head + USE_STEP] = pl.Series(found.step_ms / MS_PER_S)

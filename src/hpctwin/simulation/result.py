@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,14 @@ from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, in_cores
 from hpctwin.simulation.sharing import cores_of_pools, placements
+
+if TYPE_CHECKING:
+    from hpctwin.metrics import Accounts, AccountsBy
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
@@ -112,6 +116,32 @@ class Result:
         from hpctwin.metrics import series
 
         return series(self.jobs, self.lost, self.capacity)
+
+    def accounts(self, by: AccountsBy = "account") -> Accounts:
+        """What each user or account used, spent and waited; accounts of several runs can be added up.
+
+        Args:
+            by: ``account`` or ``user``.
+
+        Raises:
+            UnknownNameError: ``by`` is neither.
+        """
+        from hpctwin.metrics import collect_accounts
+
+        figures = self._figures
+        there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
+        return collect_accounts(
+            self.jobs if self.energy is None else self.energy.jobs,
+            by,
+            lost=self.lost,
+            there_node_s=there * self.cluster.node_count,
+            core_s=held_s(
+                self.jobs, self.lost, self.cluster, "cores", self.node_map, self.placements
+            ),
+            gpu_s=held_s(
+                self.jobs, self.lost, self.cluster, "gpus", self.node_map, self.placements
+            ),
+        )
 
     plot = Attached()
     """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""

@@ -1,0 +1,232 @@
+"""``hpctwin incentives`` and ``hpctwin experiments s-raps-incentives``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.sweep.incentives import Redeemed
+
+__all__ = ["incentives_command", "s_raps_incentives"]
+
+Json = Annotated[bool, Parameter(group="Output", negative=())]
+Plot = Annotated[Path | None, Parameter(group="Output")]
+Names = Annotated[tuple[str, ...], Parameter(name=["--incentive", "-i"])]
+
+
+def incentives_command(
+    trace: Trace,
+    *,
+    incentive: Names = (),
+    by: Literal["account", "user"] = "account",
+    collect: str = "fcfs+easy",
+    backfill: Annotated[str, Parameter(name=["--backfill", "-b"])] = "easy",
+    same: Annotated[bool, Parameter(negative=())] = False,
+    budget: float | None = None,
+    cheat: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    plot: Plot = None,
+    json: Json = False,
+) -> int:
+    """Collect accounts in the first half of a trace, redeem them in the second, and show who gains.
+
+    Args:
+        trace: the trace, with accounts or users; for power, give --cluster.
+        incentive: low-power, high-power, energy, edp, ed2p, fugaku-points or budget; all but the last if
+            left out. Give it more than once for several.
+        by: whose accounts.
+        collect: the policy under which accounts are collected, or replay: as jobs really started.
+        backfill: of the redeeming phase.
+        same: all jobs collect and the same jobs redeem, as in the paper.
+        budget: node-hours of each, for the incentive budget.
+        cheat: an account (or user): show what it gains by splitting jobs, padding walltimes, or idling while
+            accounts are collected.
+        plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
+        json: print it as JSON: a row for each account, and one for each incentive.
+    """
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, progress_bar
+    from hpctwin.errors import ConfigError
+    from hpctwin.metrics import INCENTIVES
+    from hpctwin.sweep.incentives import redeem, try_tricks
+
+    check_outputs(trace, figures=[plot])
+    names = incentive or tuple(n for n, rule in INCENTIVES.items() if not rule.budgeted)
+    if (budget is None) == any(INCENTIVES[n].budgeted for n in names if n in INCENTIVES):
+        raise ConfigError("--budget NODE-HOURS goes with --incentive budget, and is needed there")
+    workload = reading.read(trace)
+    note_reading(workload)
+    need_jobs(workload)
+    labels = workload.account if by == "account" else workload.user
+    if not labels.labels:
+        raise ConfigError(f"{trace} does not say whose jobs they are: it has no {by}s")
+    cluster = machine.make(workload, trace)
+    with progress_bar("collecting and redeeming") as progress:
+        if cheat is not None:
+            paid = [name for name in names if not INCENTIVES[name].budgeted]
+            rows = try_tricks(workload, cluster, paid, cheat, by=by, backfill=backfill)
+            return _show_tricks(rows, cheat, json)
+        done: list[str] = []
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            progress(len(done) / (len(names) + 2))
+
+        found = redeem(
+            workload, cluster, names, by=by, collect=collect, backfill=backfill, same=same,
+            budgets=budget, progress=one_more, log=plot is not None,
+        )  # fmt: skip
+    return _show(found, plot, json)
+
+
+def s_raps_incentives(
+    *, same: bool = False, seed: int = 0, plot: Plot = None, json: Json = False
+) -> int:
+    """S-RAPS (SC25-W), figure 8: accounts are collected, and redeemed under each incentive.
+
+    The paper's day with measured power cannot be had; jobs and users are four weeks of Theta's of 2023 (a
+    generated year without the trace), how much each account uses its nodes is drawn.
+
+    Args:
+        same: the same jobs collect and redeem, as in the paper; else two weeks collect and two redeem.
+        seed: of what is drawn.
+        plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
+        json: print it as JSON.
+    """
+    import sys
+
+    from hpctwin.cli.output import check_outputs, progress_bar
+    from hpctwin.experiments import incentives as experiment
+
+    check_outputs(figures=[plot])
+    jobs, origin = experiment.workload(seed)
+    print(f"{origin}: {len(jobs):,} jobs in {experiment.DAYS:g} days", file=sys.stderr)
+    done: list[str] = []
+    with progress_bar("collecting and redeeming") as progress:
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            progress(len(done) / (len(experiment.NAMES) + 2))
+
+        found = experiment.run(jobs, same=same, progress=one_more)
+    return _show(found, plot, json)
+
+
+def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.model.units import format_duration
+    from hpctwin.sweep.incentives import PLAIN
+
+    gains = found.gains()
+    runs = {name: result.summary() for name, result in found.results.items()}
+    if plot is not None:
+        from hpctwin.errors import ConfigError
+        from hpctwin.report.accessor import save_figure
+        from hpctwin.report.energy import plot_power
+
+        energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
+        if not energies:
+            raise ConfigError(
+                "--plot draws power, and it is not known what the machine's nodes draw"
+            )
+        save_figure(plot_power(energies, title="Power drawn under each incentive"), plot)
+    rows: list[dict[str, Any]] = [{"incentive": name, **_told(found, name)} for name in runs]
+    if json:
+        print_json({"incentives": rows, "accounts": gains.to_dicts()})
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for head in (
+        "incentive",
+        "mean wait",
+        "low half",
+        "high half",
+        "energy MWh",
+        "accounts sooner",
+    ):
+        table.add_column(head, justify="left" if head == "incentive" else "right")
+    for row in rows:
+        waits = (row["mean_wait_s"], row["low_power_wait_s"], row["high_power_wait_s"])
+        table.add_row(
+            row["incentive"],
+            *("" if wait is None else format_duration(round(wait)) for wait in waits),
+            "" if row["energy_j"] is None else f"{row['energy_j'] / 3.6e9:,.1f}",
+            "" if row["incentive"] == PLAIN else f"{row['sooner']} of {len(gains)}",
+        )
+    Console().print(table)
+    print(
+        "low half, high half: mean wait of jobs whose accounts drew less, or more, per node than the\n"
+        "median account when accounts were collected; --json tells of each account"
+    )
+    return 0
+
+
+def _told(found: Redeemed, name: str) -> dict[str, Any]:
+    """Figures of one incentive."""
+    import polars as pl
+
+    from hpctwin.sweep.incentives import PLAIN
+
+    result = found.results[name]
+    jobs = result.jobs.join(
+        found.accounts.table.select("name", "mean_node_w"),
+        left_on=found.accounts.by, right_on="name", how="left",
+    )  # fmt: skip
+    middle = found.accounts.table["mean_node_w"].median()
+    gains = found.gains()
+    sooner = gains.filter(pl.col(f"{name}_wait_s") < pl.col(f"{PLAIN}_wait_s"))
+    low, high = (
+        (None, None)
+        if middle is None
+        else tuple(
+            jobs.filter(side)["wait_s"].mean()
+            for side in (pl.col("mean_node_w") <= middle, pl.col("mean_node_w") > middle)
+        )
+    )
+    return {
+        "mean_wait_s": result.jobs["wait_s"].mean(),
+        "low_power_wait_s": low,
+        "high_power_wait_s": high,
+        "energy_j": None if result.energy is None else result.energy.total_j,
+        "sooner": len(sooner),
+    }
+
+
+def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.model.units import format_duration
+    from hpctwin.sweep.incentives import TRICKS
+
+    if json:
+        print_json(rows.to_dicts())
+        return 0
+    table = Table(title=f"What {who} gains by cheating", box=None, pad_edge=False)
+    for head in ("incentive", "trick", "place", "mean wait", "node hours", "W a node"):
+        table.add_column(head, justify="left" if head in ("incentive", "trick") else "right")
+    for row in rows.iter_rows(named=True):
+        watts, wait = row["mean_node_w"], row["mean_wait_s"]
+        table.add_row(
+            row["incentive"],
+            row["trick"],
+            "" if row["place"] is None else f"{row['place']}",
+            "" if wait is None else format_duration(round(wait)),
+            f"{row['node_hours']:,.1f}",
+            "" if watts is None else f"{watts:,.0f}",
+        )
+    console = Console()
+    console.print(table)
+    for name, trick in TRICKS.items():
+        console.print(f"{name}: {trick.help}")
+    return 0

@@ -1,0 +1,242 @@
+"""Accounts against sums made by hand, and what they earn."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, errors, simulate
+from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
+from hpctwin.model import Category, NodeGroup, Workload
+from hpctwin.model.node_group import Mode
+
+CORES = 8
+
+
+def machine(nodes: int = 4) -> Cluster:
+    """Nodes of 8 cores and 2 GPUs that draw 100 W idle and 300 W busy."""
+    group = NodeGroup(
+        name="node",
+        count=nodes,
+        cores=CORES,
+        gpus=2,
+        modes={"on": Mode(power_w=300, idle_w=100)},
+    )
+    return Cluster(name="small", nodes=[group])
+
+
+def ten_jobs() -> Workload:
+    """Ten jobs of three accounts on four nodes, first come, first served; starts are worked out by hand.
+
+    ====  =======  =====  ===  =====  =====  =====
+    job   submit   nodes  run  start  wait   who
+    ====  =======  =====  ===  =====  =====  =====
+    1     0        4      100  0      0      a
+    2     10       2      50   100    90     b
+    3     10       2      100  100    90     a
+    4     20       4      10   200    180    c
+    5     300      1      100  300    0      b
+    6     300      1      100  300    0      b
+    7     300      2      200  300    0      c
+    8     310      2      20   400    90     a
+    9     310      1      10   420    110    (nobody)
+    10    600      3      60   600    0      c
+    ====  =======  =====  ===  =====  =====  =====
+    """
+    return Workload.build(
+        submit_s=[0, 10, 10, 20, 300, 300, 300, 310, 310, 600],
+        runtime_s=[100, 50, 100, 10, 100, 100, 200, 20, 10, 60],
+        nodes=[4, 2, 2, 4, 1, 1, 2, 2, 1, 3],
+        account=Category.of(["a", "b", "a", "c", "b", "b", "c", "a", None, "c"]),
+    )
+
+
+@pytest.fixture(scope="module")
+def accounts() -> Accounts:
+    """Of the ten jobs."""
+    return simulate(ten_jobs(), machine(), order="fcfs", backfill="none").accounts()
+
+
+def test_ten_jobs_give_the_accounts_made_by_hand(accounts: Accounts) -> None:
+    rows = {row["name"]: row for row in accounts.table.iter_rows(named=True)}
+    assert list(rows) == ["a", "c", "b", "unknown"]
+    a = rows["a"]
+    assert (a["jobs"], a["ended"]) == (3, 3)
+    node_s = 4 * 100 + 2 * 100 + 2 * 20
+    assert a["node_hours"] * 3600 == pytest.approx(node_s)
+    assert a["core_hours"] * 3600 == pytest.approx(node_s * 8)
+    assert a["gpu_hours"] * 3600 == pytest.approx(node_s * 2)
+    assert a["energy_j"] == pytest.approx(node_s * 300)
+    assert a["mean_node_w"] == pytest.approx(300)
+    assert a["edp_js"] == pytest.approx(300 * (400 * 100 + 200 * 100 + 40 * 20))
+    assert a["ed2p_js2"] == pytest.approx(300 * (400 * 100**2 + 200 * 100**2 + 40 * 20**2))
+    assert a["mean_wait_s"] == pytest.approx((0 + 90 + 90) / 3)
+    assert a["mean_turnaround_s"] == pytest.approx((100 + 190 + 110) / 3)
+    assert a["utilization"] == pytest.approx(node_s / (4 * 660))
+    assert a["area_weighted_response_time_s"] == pytest.approx(
+        (400 * 100 + 200 * 190 + 40 * 110) / 640
+    )
+    cubes = 4 * 100**3 + 2 * (190**3 - 90**3) + 2 * (110**3 - 90**3)
+    fourths = 4 * 100**4 + 2 * (190**4 - 90**4) + 2 * (110**4 - 90**4)
+    assert a["priority_weighted_specific_response_time_s"] == pytest.approx(
+        3 * fourths / (4 * cubes)
+    )
+    used = {name: row["node_hours"] * 3600 for name, row in rows.items()}
+    assert used == pytest.approx({"a": 640, "c": 620, "b": 300, "unknown": 10})
+    mean = sum(used.values()) / 4
+    for name, row in rows.items():  # (mean E - E) / mean P; all nodes draw the same
+        assert row["fugaku_points"] == pytest.approx(mean - used[name])
+
+
+def test_sums_over_accounts_equal_the_systems(accounts: Accounts) -> None:
+    result = simulate(ten_jobs(), machine(), order="fcfs", backfill="none")
+    assert result.energy is not None
+    figures = result.summary()
+    total = accounts.total
+    assert total["energy_j"] == pytest.approx(figures["compute_energy_j"])
+    assert total["utilization"] == pytest.approx(figures["utilization"])
+    assert total["mean_wait_s"] == pytest.approx(figures["mean_wait_s"])
+    assert total["area_weighted_response_time_s"] == pytest.approx(
+        figures["area_weighted_response_time_s"]
+    )
+    for name in ("jobs", "ended", "node_hours", "core_hours", "gpu_hours", "energy_j", "edp_js"):
+        assert total[name] == pytest.approx(accounts.table[name].sum())
+
+
+@pytest.mark.parametrize("ending", ["json", "parquet"])
+def test_accounts_read_back_as_they_were_written(
+    accounts: Accounts, tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"accounts.{ending}"
+    accounts.write(path)
+    again = read_accounts(path)
+    assert again.sums.equals(accounts.sums)
+    assert (again.by, again.there_node_s) == (accounts.by, accounts.there_node_s)
+
+
+def test_accounts_of_two_runs_add_up(accounts: Accounts) -> None:
+    twice = accounts.merged(accounts)
+    one, two = (a.table.sort("name") for a in (accounts, twice))
+    for name in ("jobs", "ended", "node_hours", "energy_j", "edp_js"):
+        assert two[name].to_list() == pytest.approx([2 * x for x in one[name].to_list()])
+    for name in ("mean_wait_s", "mean_node_w", "utilization", "area_weighted_response_time_s"):
+        assert two[name].to_list() == pytest.approx(one[name].to_list())
+
+
+def test_accounts_of_users_and_of_accounts_do_not_add_up(accounts: Accounts) -> None:
+    users = simulate(ten_jobs(), machine()).accounts("user")
+    with pytest.raises(errors.ConfigError, match="by account and by user"):
+        accounts.merged(users)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("a.json", None, "no such file; hpctwin simulate --accounts"),
+        ("a.json", "[1, 2", "does not hold accounts"),
+        ("a.json", "[]", "does not hold accounts"),
+        ("a.json", '{"by": "account", "accounts": []}', "does not hold accounts"),
+        ("a.parquet", "PAR1", "does not hold accounts"),
+        ("a.parquet", "", "does not hold accounts"),
+    ],
+)
+def test_a_file_that_holds_no_accounts_is_refused_by_name(
+    tmp_path: Path, name: str, text: str | None, told: str
+) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(errors.ConfigError, match=told) as refused:
+        read_accounts(path)
+    assert name in str(refused.value)
+
+
+def test_what_nodes_draw_must_be_known_where_an_incentive_goes_by_it() -> None:
+    dark = simulate(ten_jobs(), Cluster.uniform(4)).accounts()
+    assert dark.table["core_hours"].null_count() == len(dark.table)
+    with pytest.raises(
+        errors.ConfigError, match="goes by energy_j, which these accounts do not tell"
+    ):
+        rewarded(ten_jobs(), dark, "low-power")
+    with pytest.raises(errors.UnknownNameError, match="fugaku-points"):
+        rewarded(ten_jobs(), dark, "fugaku-point")
+    with pytest.raises(errors.ConfigError, match="needs a budget"):
+        rewarded(ten_jobs(), dark, "budget")
+    assert len(rewarded(ten_jobs(), dark, "budget", 10.0)) == 10
+
+
+def made(rows: dict[str, tuple[float, float]]) -> Accounts:
+    """Accounts of which energy (J) and node-seconds are known."""
+    names = list(rows)
+    sums = pl.DataFrame(
+        {
+            "name": names,
+            "jobs": [1] * len(names),
+            "ended": [1] * len(names),
+            "node_s": [rows[name][1] for name in names],
+            "core_s": pl.Series([None] * len(names), dtype=pl.Float64),
+            "gpu_s": pl.Series([None] * len(names), dtype=pl.Float64),
+            "energy_j": [rows[name][0] for name in names],
+            **{
+                name: [0.0] * len(names)
+                for name in (
+                    "energy_run_js", "energy_run2_js2", "wait_s", "turnaround_s", "area_s",
+                    "area_turnaround_s2", "response3", "response4",
+                )
+            },
+        }
+    )  # fmt: skip
+    return Accounts("account", 1e6, sums)
+
+
+EARLIER = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.tuples(st.integers(1, 50).map(float), st.integers(1, 50).map(float)),
+    min_size=1,
+)
+
+
+@given(
+    earlier=EARLIER,
+    labels=st.lists(st.sampled_from([*"abcdefgh", None]), min_size=1, max_size=12),
+    incentive=st.sampled_from(sorted(set(INCENTIVES) - {"budget"})),
+)
+def test_redeeming_starts_jobs_in_the_order_that_the_definition_says(
+    earlier: dict[str, tuple[float, float]], labels: list[str | None], incentive: str
+) -> None:
+    # One node, and all jobs there from the beginning: the order of starts is the order of the queue.
+    workload = Workload.build(
+        submit_s=np.zeros(len(labels)), runtime_s=np.ones(len(labels)), nodes=np.ones(len(labels)),
+        account=Category.of(labels),
+    )  # fmt: skip
+    mean = tuple(sum(row[k] for row in earlier.values()) / len(earlier) for k in (0, 1))
+    all_w = sum(e for e, _ in earlier.values()) / sum(t for _, t in earlier.values())
+
+    def key(label: str | None) -> tuple[bool, float]:
+        energy, node_s = earlier.get(label or "", mean)
+        points = (mean[0] - energy) / all_w
+        if incentive == "fugaku-points":
+            return (points < -1e-9, 0.0 if points < -1e-9 else -points)
+        value = {
+            "low-power": energy / node_s, "high-power": -energy / node_s, "energy": energy,
+            "edp": energy * node_s, "ed2p": energy * node_s**2,
+        }[incentive]  # fmt: skip
+        return (False, value)
+
+    run = simulate(
+        rewarded(workload, made(earlier), incentive), 1, order="priority", backfill="none"
+    )
+    order = run.jobs.sort("start_s")["job_id"].to_list()
+    keys = [key(labels[job - 1]) for job in order]
+    for first, second in pairwise(keys):
+        assert first[0] < second[0] or (
+            first[0] == second[0] and first[1] <= second[1] + 1e-9 * abs(second[1])
+        )
+    alike = [[job for job in order if labels[job - 1] == label] for label in set(labels)]
+    assert all(jobs == sorted(jobs) for jobs in alike)
