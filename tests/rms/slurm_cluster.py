@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -44,7 +45,7 @@ MinJobAge=300
 KillWait=2
 SlurmdParameters=config_overrides
 {more}
-NodeName=DEFAULT CPUs={cpus} RealMemory={memory}
+NodeName=DEFAULT CPUs={cpus} RealMemory={memory} {node}
 NodeName=n[1-{nodes}] NodeHostName={host} NodeAddr=127.0.0.1 Port=[{first}-{last}]
 PartitionName=main Nodes=n[1-{nodes}] Default=YES MaxTime=INFINITE State=UP {partition}
 """
@@ -68,13 +69,18 @@ class SlurmCluster:
         events: Path | None = None,
         nodes: int = NODES,
         cpus: int = 1,
+        select: str = "CR_Core",
+        memory: int | None = None,
+        gpus: int = 0,
+        node: str = "",
         parameters: str = QUICK,
         partition: str = "",
         more: tuple[str, ...] = (),
     ) -> None:
         """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
-        share nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped; `partition`,
-        `more`: further settings of the partition and of slurm.conf.
+        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices; `node`:
+        further settings of all nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped;
+        `partition`, `more`: further settings of the partition and of slurm.conf.
         """
         self.folder = folder
         self.nodes = nodes
@@ -84,6 +90,17 @@ class SlurmCluster:
         host = socket.gethostname().partition(".")[0]
         first = _free_ports(nodes + 1)
         more = list(more)
+        if gpus:
+            devices = [folder / f"gpu{number}" for number in range(gpus)]
+            for device in devices:
+                # Slurm takes only what is a device: this one is another /dev/null.
+                os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+            files = ",".join(map(str, devices))
+            (folder / "gres.conf").write_text(
+                f"NodeName=n[1-{nodes}] Name=gpu Type=a File={files}\n"
+            )
+            more.append("GresTypes=gpu")
+            node += f" Gres=gpu:a:{gpus}"
         if rule is not None:
             shutil.copy(rule, folder / "job_submit.lua")
             more.append("JobSubmitPlugins=lua")
@@ -96,8 +113,9 @@ class SlurmCluster:
         self.conf.write_text(
             CONF.format(
                 host=host, folder=folder, port=first + nodes, first=first, last=first + nodes - 1,
-                nodes=nodes, scheduler=scheduler, priority=priority, cpus=cpus, memory=100 * cpus,
-                select="linear" if cpus == 1 else "cons_tres\nSelectTypeParameters=CR_Core",
+                nodes=nodes, scheduler=scheduler, priority=priority, cpus=cpus, node=node,
+                memory=memory or 100 * cpus,
+                select="linear" if cpus == 1 else f"cons_tres\nSelectTypeParameters={select}",
                 parameters=f"SchedulerParameters={parameters}" if parameters else "",
                 partition=partition, more="\n".join(more),
             )

@@ -18,6 +18,7 @@ from hpctwin.rms.records import JobDependency, NodeReservation, Snapshot
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from tests import strategies
+from tests.examples import each
 from tests.rms.emulated_cases import EPOCH_S, run_out, spec, started
 
 ENDS = {"exit", "walltime", "cancelled", "node_failure", "deleted"}
@@ -39,12 +40,15 @@ def test_alone_it_starts_the_four_phase_jobs_exactly_when_a_simulation_does(seed
 
 
 @settings(max_examples=150)
-@given(st.data())
-def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(data) -> None:
+@given(data=st.data())
+@each("shared", (False, True))
+def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(shared, data) -> None:
     # Past maintenance still sorts nodes for the simulation, and so who is hit by an outage.
     maintenance = data.draw(st.booleans())
-    machine = data.draw(strategies.clusters(maintenance=maintenance, outages=not maintenance))
-    jobs = data.draw(strategies.workloads(machine))
+    clusters = strategies.shared_clusters if shared else strategies.clusters
+    workloads = strategies.shared_workloads if shared else strategies.workloads
+    machine = data.draw(clusters(maintenance=maintenance, outages=not maintenance))
+    jobs = data.draw(workloads(machine))
     cluster = run_out(emulated_cluster(machine, jobs, record=True))
     result = Simulation(jobs, machine, policy=parse_policy("fcfs+easy")).run().jobs
     expected = {

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.rms.emulated.arrivals import arrivals
 from hpctwin.simulation import explain
 from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
@@ -250,5 +249,3 @@ def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
         OpenSimulation(Simulation(workload, cluster, "fcfs+easy"))
     with pytest.raises(ConfigError, match="backfill 'pack' plans whole ones"):
         Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pack")
-    with pytest.raises(WorkloadError, match="the emulated cluster gives whole nodes only"):
-        arrivals(workload, 0)

@@ -7,7 +7,15 @@ import numpy as np
 from hpctwin import Simulation
 from hpctwin.engine import layout
 from hpctwin.model import MS_PER_S, DependencyKind
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.rms.records import (
+    JobDependency,
+    JobRecord,
+    JobSpec,
+    NodePart,
+    NodeRecord,
+    NodeReservation,
+)
+from hpctwin.simulation.sharing import taken_by
 
 EPOCH_S = 1_700_000_000.0
 """Where the records' time zero lies: real ones count from 1970."""
@@ -40,6 +48,9 @@ def records_of(
                 )
             )
         nodes = np.flatnonzero(sim["node"]["job"] == row) if running else []
+        parts: list[NodePart] = []
+        if workload.shares_nodes and running:
+            nodes, parts = _parts(simulation, row)
         jobs.append(
             JobRecord(
                 spec=JobSpec(
@@ -53,11 +64,13 @@ def records_of(
                     qos=_label(workload.qos, row),
                     priority=float(workload.priority[row]),
                     **{name: float(v[row]) for name, v in workload.per_node.items()},
+                    **{name: column[row].item() for name, column in workload.chunks.items()},
                     resources={name: int(v[row]) for name, v in workload.resources.items()},
                     dependencies=tuple(depends),
                 ),
                 start_s=EPOCH_S + start[row] / MS_PER_S if running else None,
                 node_names=tuple(node_name(n) for n in nodes),
+                parts=tuple(parts),
             )
         )
     down = sim["node"]["down"] > 0
@@ -70,6 +83,18 @@ def records_of(
         for i, r in zip(workload.job_id, workload.runtime_ms.tolist(), strict=True)
     }
     return jobs, nodes, [], runtimes
+
+
+def _parts(simulation: Simulation, row: int) -> tuple[list[int], list[NodePart]]:
+    """The nodes of a running job, and what it holds of each; nothing said where it has them whole."""
+    workload = simulation.workload
+    asked = {name: column[row].item() for name, column in workload.chunks.items()}
+    taken = taken_by(simulation.state, row)
+    nodes, tasks = [node for node, _ in taken], [n for _, n in taken]
+    if not asked["tasks"] or asked["exclusive"]:
+        return nodes, []
+    each = {name: asked[f"{name}_per_task"] for name in ("cores", "memory_gb", "gpus")}
+    return nodes, [NodePart(**{name: n * x for name, x in each.items()}) for n in tasks]
 
 
 def _label(category: object, row: int) -> str:

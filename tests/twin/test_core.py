@@ -19,6 +19,7 @@ from hpctwin.twin.config import CoreSettings, ObjectiveSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
 from hpctwin.twin.emulated import emulated_cluster
+from tests import strategies
 
 NODES = 8
 
@@ -103,12 +104,33 @@ def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
     decisions(workload, Core(CoreSettings()))
 
 
-def core_with(*jobs: JobSpec, now_s: float = 0.0, **settings: object) -> Core:
+@settings(max_examples=20)
+@given(data=st.data())
+def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(
+    data: st.DataObject,
+) -> None:
+    machine = data.draw(strategies.shared_clusters(maintenance=False, outages=False))
+    workload = data.draw(strategies.shared_workloads(machine, cancellations=False))
+    core = Core(CoreSettings())
+    drive(emulated_cluster(machine, workload, publish=core.take_event), core)
+
+
+def test_a_job_asked_to_start_holds_its_share_of_a_node_until_it_is_seen_to_run() -> None:
+    four = {"tasks": 1, "cores_per_task": 4}
+    machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
+    core = core_with(*(job(i, 1, 10, **four) for i in (1, 2, 3)), machine=machine)
+    assert core.decide(0.0).starts == ("1", "2")
+    core.asked_to_start("1", 0.0)
+    assert core.decide(0.0).starts == ("2",)
+
+
+def core_with(
+    *jobs: JobSpec, now_s: float = 0.0, machine: Cluster | None = None, **settings: object
+) -> Core:
     core = Core(CoreSettings(**settings))
-    nodes = tuple(NodeRecord(name=f"n{i}") for i in range(NODES))
-    core.take_snapshot(
-        Snapshot(cluster="c", time_s=now_s, run="r", machine=Cluster.uniform(NODES), nodes=nodes)
-    )
+    machine = machine or Cluster.uniform(NODES)
+    nodes = tuple(NodeRecord(name=f"n{i}") for i in range(machine.node_count))
+    core.take_snapshot(Snapshot(cluster="c", time_s=now_s, run="r", machine=machine, nodes=nodes))
     for number, job in enumerate(jobs, 1):
         event = ev.JobSubmitted(cluster="c", run="r", seq=number, time_s=job.submit_s, job=job)
         assert core.take_event(event) == "applied"

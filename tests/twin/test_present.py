@@ -13,6 +13,7 @@ from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.twin.present import CORRECTIONS_MS, id_key, present, remaining_end_ms
 from tests import strategies
+from tests.examples import each
 from tests.twin.present_cases import EPOCH_S, node_name, records_of
 
 UP = [NodeRecord(name=node_name(n)) for n in range(4)]
@@ -35,17 +36,23 @@ def starts(jobs, nodes=UP, reservations=(), now_s=10.0, policy=FCFS):
     return present(machine, jobs, nodes, reservations, now_s, policy).starts()
 
 
-@given(st.data())
-def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(data: st.DataObject) -> None:
-    cluster = data.draw(strategies.clusters(maintenance=False, outages=False))
+@given(data=st.data())
+@each("shared", (False, True))
+def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
+    shared: bool, data: st.DataObject
+) -> None:
+    clusters = strategies.shared_clusters if shared else strategies.clusters
+    cluster = data.draw(clusters(maintenance=False, outages=False))
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
     cluster = cluster.model_copy(update={"nodes": groups})
-    workload = data.draw(strategies.workloads(cluster, cancellations=False))
+    workloads = strategies.shared_workloads if shared else strategies.workloads
+    workload = data.draw(workloads(cluster, cancellations=False))
     workload = workload.replace(runtime_ms=np.maximum(workload.runtime_ms, 1))
     # Conservative reservations and fair-share usage have a memory that records do not tell of.
     backfill = data.draw(st.sampled_from(["none", "first-fit", "easy"]))
     order = strategies.ORDERS[data.draw(strategies.orders())]
-    policy = make_policy(order, backfill)
+    places = ("first-fit", "best-fit", "spread") if shared else (None,)
+    policy = make_policy(order, backfill, placement=data.draw(st.sampled_from(places)))
     whole = Simulation(workload, cluster, policy=policy, track_nodes=True)
     stop_s = data.draw(st.integers(0, 80))
     whole.advance(stop_s)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import COMPLETED, PENDING, REJECTED, RUNNING, WAITING
-from hpctwin.engine.sim import Sim
+from hpctwin.engine.layout import AMOUNTS, COMPLETED, PENDING, REJECTED, RUNNING, WAITING
+from hpctwin.engine.sim import Sim, records
 
 __all__ = ["Running", "begin_at", "hold_until"]
 
@@ -24,12 +24,14 @@ class Running:
         start_ms: when each started [R].
         end_ms: when each will end in this simulation, after the beginning [R].
         nodes: the node numbers that each holds.
+        amounts: where nodes are shared, what it holds of each of them, in the engine's units [nodes, 4].
     """
 
     rows: IntArray
     start_ms: IntArray
     end_ms: IntArray
     nodes: tuple[IntArray, ...]
+    amounts: tuple[IntArray, ...] = ()
 
 
 def begin_at(
@@ -39,10 +41,10 @@ def begin_at(
 
     Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. The queue is
     in no order. Usage for fair share is counted from what the running jobs have used. Nodes are only
-    counted.
+    counted, unless they are shared.
 
     Args:
-        sim: a new one, without tracked nodes.
+        sim: a new one, without tracked nodes, or with shared ones.
         now_ms: the present.
         running: the jobs that run.
         pool: of each node [nodes].
@@ -50,8 +52,33 @@ def begin_at(
         leaving: numbers of the drained nodes that are still in use; they do not come back
             when their jobs end.
     """
-    pools = sim.pools
-    rows = running.rows
+    rows, clock = running.rows, sim["clock"]
+    clock["now"] = now_ms
+    clock["pass_due"] = 1
+    clock["arrived"] = arrived = int(np.searchsorted(sim["job"]["submit"], now_ms, side="right"))
+    _begin_maintenance(now_ms, sim)
+    if len(sim["share"]):
+        _begin_parts(running, pool, away, leaving, sim)
+        charged = sim["shape"]["charge"][sim["job"]["kind"][rows]]
+        taken = np.zeros((len(rows), sim.pools), np.int64)
+    else:
+        taken = _begin_nodes(running, pool, away, leaving, sim)
+        charged = taken.sum(axis=1)
+    _begin_running(running, taken, sim)
+    sim["stock"]["free"][sim.pools :] -= sim["asks"][rows].sum(axis=0)
+    job = sim["job"]
+    if sim["user_running"].shape[1]:
+        partition = sim["partition"][job["kind"][rows]]
+        np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
+    _begin_usage(now_ms, running, charged, sim)
+    _begin_waiting(arrived, sim)
+
+
+def _begin_nodes(
+    running: Running, pool: IntArray, away: IntArray, leaving: IntArray, sim: Sim
+) -> IntArray:
+    """Count the nodes of running jobs, and those that are not there; what each job gives back by pool."""
+    pools, rows = sim.pools, running.rows
     leaves = np.zeros(len(pool), bool)
     leaves[leaving] = True
     take = np.zeros((len(rows), pools), np.int64)
@@ -64,20 +91,57 @@ def begin_at(
     job = sim["job"].copy()
     job["nodes"][rows] = take.sum(axis=1)
     sim.know(job=job)
-    clock = sim["clock"]
-    clock["now"] = now_ms
-    clock["pass_due"] = 1
-    clock["arrived"] = arrived = int(np.searchsorted(job["submit"], now_ms, side="right"))
-    _begin_maintenance(now_ms, sim)
-    _begin_running(running, take, sim)
-    stock = sim["stock"]
-    stock["free"] -= np.concatenate([take.sum(axis=0) + gone, sim["asks"][rows].sum(axis=0)])
-    stock["down"][:pools] += gone
-    if sim["user_running"].shape[1]:
-        partition = sim["partition"][job["kind"][rows]]
-        np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
-    _begin_usage(now_ms, running, take.sum(axis=1), sim)
-    _begin_waiting(arrived, sim)
+    sim["stock"]["free"][:pools] -= take.sum(axis=0) + gone
+    sim["stock"]["down"][:pools] += gone
+    return take
+
+
+def _begin_parts(
+    running: Running, pool: IntArray, away: IntArray, leaving: IntArray, sim: Sim
+) -> None:
+    """Put running jobs on shared nodes, each part as a single task that asks for just what it holds."""
+    number = np.repeat(np.arange(len(running.rows)), [len(nodes) for nodes in running.nodes])
+    node = np.concatenate([np.zeros(0, np.int64), *running.nodes])
+    held = np.concatenate([np.zeros((0, AMOUNTS), np.int64), *running.amounts])
+    own = sim["job"]["kind"][running.rows][number]
+    # A kind of its own for whatever is held: what a job asked for need not be what it got.
+    found, kind = np.unique(np.column_stack([own, held]), axis=0, return_inverse=True)
+    kinds, base = len(sim["shape"]), found[:, 0]
+    shape = records("shape", len(found), tasks=1, nodes=1, most=1)
+    shape["charge"] = sim["shape"]["charge"][base]
+    sim.know(
+        shape=np.concatenate([sim["shape"], shape]),
+        needs=np.concatenate([sim["needs"], found[:, 1:]]),
+        eligible=np.concatenate([sim["eligible"], sim["eligible"][base]]),
+        partition=np.concatenate([sim["partition"], sim["partition"][base]]),
+    )
+    tried = records("tried", len(sim["shape"]), faults=-1)
+    rows = np.arange(len(node))
+    part = records("part", len(node), node=node, tasks=1, kind=kinds + kind.ravel())
+    part["job"] = running.rows[number]
+    part["start"] = running.start_ms[number]
+    # Parts of one job follow each other; those of one node do in another order.
+    part["next"] = np.where(np.diff(number, append=-1) == 0, rows + 1, -1)
+    part["after"] = part["before"] = -1
+    by_node = np.argsort(node, kind="stable")
+    same = np.diff(node[by_node]) == 0
+    part["after"][by_node[:-1][same]] = by_node[1:][same]
+    part["before"][by_node[1:][same]] = by_node[:-1][same]
+    sim.reshape(part=part, tried=tried)
+    sim["sharing"]["parts"] = len(part)
+    here, first = np.unique(node, return_index=True)
+    state, share, nodes = sim["state"], sim["share"], sim["node"]
+    jobs, begins = np.unique(number, return_index=True)
+    state["first_node"][running.rows[jobs]] = begins
+    share["part"][here] = first
+    share["jobs"] = np.bincount(node, minlength=len(share))
+    nodes["job"][here] = part["job"][first]
+    np.subtract.at(sim["left"], node, held)
+    gone = np.concatenate([away, leaving])
+    nodes["down"][gone] = 1
+    lost = np.bincount(pool[gone], minlength=sim.pools)
+    sim["stock"]["free"][: sim.pools] -= np.bincount(pool[here], minlength=sim.pools) + lost
+    sim["stock"]["down"][: sim.pools] += lost
 
 
 def hold_until(sim: Sim, begin_ms: IntArray) -> None:

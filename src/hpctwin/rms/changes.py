@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobRecord, Snapshot
+from hpctwin.rms.records import JobRecord, NodePart, Snapshot
 
 __all__ = ["Changes", "End"]
 
@@ -104,7 +105,7 @@ def _between(
     for job_id, job in after.items():
         earlier = before.get(job_id)
         if job.start_s is not None and (earlier is None or _began(earlier, job)):
-            fields = {"job_id": job_id, "node_names": job.node_names}
+            fields = {"job_id": job_id, "node_names": job.node_names, "parts": job.parts}
             yield ev.JobStarted, job.start_s, fields
     moved = {i for i, job in before.items() if _moved(job, after.get(i))}
     for job_id, job in after.items():
@@ -129,7 +130,11 @@ def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
         before.start_s is not None
         and after.start_s is not None
         and before.requeues == after.requeues
-        and (before.start_s != after.start_s or before.node_names != after.node_names)
+        and (
+            before.start_s != after.start_s
+            or before.node_names != after.node_names
+            or before.parts != after.parts
+        )
     )
 
 
@@ -145,8 +150,17 @@ def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
         known = told.get(job.spec.id)
         if known is not None and known.start_s is not None and _elsewhere(known, job):
             near = abs((job.start_s or 0.0) - known.start_s) <= SAME_START_S
-            if near and set(job.node_names) == set(known.node_names):
-                same = {"start_s": known.start_s, "node_names": known.node_names}
+            if near and _holds(job) == _holds(known):
+                same = {
+                    "start_s": known.start_s,
+                    "node_names": known.node_names,
+                    "parts": known.parts,
+                }
                 job = job.model_copy(update=same)
         jobs.append(job)
     return snapshot.model_copy(update={"jobs": tuple(jobs)})
+
+
+def _holds(job: JobRecord) -> dict[str, NodePart | None]:
+    """What a job holds of each of its nodes; None for all, or what is not told."""
+    return dict(zip_longest(job.node_names, job.parts))

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import PER_NODE
+from hpctwin.model.chunks import CHUNKS
 from hpctwin.rms.records import JobDependency, JobSpec
 
 __all__ = ["Columns", "SpecRows"]
@@ -36,6 +37,7 @@ class Columns:
         not_before_s: row and time of those that have one.
         resources: row and amounts of those that have some.
         dependencies: row and dependencies of those that have some.
+        chunks: what tasks ask, by the names of `CHUNKS`, if any job asks for tasks [jobs]; else empty.
     """
 
     ids: tuple[str, ...]
@@ -49,6 +51,7 @@ class Columns:
     not_before_s: Sequence[tuple[int, float]]
     resources: Sequence[tuple[int, Mapping[str, int]]]
     dependencies: Sequence[tuple[int, tuple[JobDependency, ...]]]
+    chunks: Mapping[str, FloatArray]
 
 
 class SpecRows:
@@ -70,7 +73,7 @@ class SpecRows:
             rows.append(found[1])
         self._known = known
         if not rows:
-            return _columns([()] * 17)
+            return _columns([()] * 18)
         return _columns(list(zip(*rows, strict=True)))
 
 
@@ -80,13 +83,19 @@ def _row(spec: JobSpec) -> _Row:
     return (
         spec.id, number, spec.submit_s, spec.walltime_s, spec.priority, spec.nodes, spec.user, spec.account,
         spec.partition, spec.qos, *needs, any(needs), spec.not_before_s, spec.resources or None,
-        spec.dependencies or None,
+        spec.dependencies or None, _tasks(spec) if spec.tasks else None,
     )  # fmt: skip
+
+
+def _tasks(spec: JobSpec) -> tuple[float, ...]:
+    return tuple(float(getattr(spec, name)) for name in CHUNKS)
 
 
 def _columns(fields: Sequence[tuple[Any, ...]]) -> Columns:
     ids, numbers, submit, walltime, priority, nodes, *rest = fields
-    labels, per_node, (needs, not_before, resources, dependencies) = rest[:4], rest[4:7], rest[7:]
+    labels, per_node, (needs, not_before, resources, dependencies, tasks) = (
+        rest[:4], rest[4:7], rest[7:],
+    )  # fmt: skip
     needed = zip(PER_NODE, per_node, strict=True) if any(needs) else ()
     return Columns(
         ids=ids,
@@ -100,7 +109,16 @@ def _columns(fields: Sequence[tuple[Any, ...]]) -> Columns:
         not_before_s=_set(not_before),
         resources=_set(resources),
         dependencies=_set(dependencies),
+        chunks=_chunks(tasks),
     )
+
+
+def _chunks(tasks: tuple[Any, ...]) -> dict[str, FloatArray]:
+    if not any(tasks):
+        return {}
+    nothing = (0.0,) * len(CHUNKS)
+    table = np.array([nothing if row is None else row for row in tasks], np.float64)
+    return dict(zip(CHUNKS, table.T.copy(), strict=True))
 
 
 def _set(values: tuple[Any, ...]) -> list[tuple[int, Any]]:

@@ -13,7 +13,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model.settings import first_fault
-from hpctwin.rms.records import JobId, JobSpec, Label, NodeName, NodeReservation, Record, Seconds
+from hpctwin.rms.records import (
+    JobId,
+    JobSpec,
+    Label,
+    NodeName,
+    NodePart,
+    NodeReservation,
+    Record,
+    Seconds,
+)
 
 __all__ = [
     "MAX_EVENT_BYTES",
@@ -80,11 +89,12 @@ class JobReleased(_Event):
 
 
 class JobStarted(_Event):
-    """A job has got its nodes."""
+    """A job has got its nodes; and of those that it shares with others, the parts."""
 
     kind: Literal["job_started"] = "job_started"
     job_id: JobId
     node_names: tuple[NodeName, ...]
+    parts: tuple[NodePart, ...] = ()
 
 
 class JobEnded(_Event):

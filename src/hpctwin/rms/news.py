@@ -123,7 +123,8 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             job = jobs.get(item.job_id)
             # PBS names also the node of a host that has no cores of its own.
             names = tuple(name for name in item.node_names if name in nodes)
-            if job is None or not names:
+            if job is None or not names or (job.start_s is None and job.spec.shares):
+                # Of nodes that are shared, only a look tells what it has.
                 look = True
             elif job.start_s is None and _held(names, jobs, snapshot.shared):
                 # Whoever had these nodes has ended, of which no news came.
@@ -136,7 +137,7 @@ def updated(snapshot: Snapshot, news: Sequence[News]) -> Updated:
             if job is None:
                 look = True
             elif job.requeues < item.requeues:
-                back = {"start_s": None, "node_names": (), "requeues": item.requeues}
+                back = {"start_s": None, "node_names": (), "parts": (), "requeues": item.requeues}
                 jobs[item.job_id] = job.model_copy(update=back)
         elif isinstance(item, JobGone):
             job = jobs.get(item.job_id)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from hpctwin.model import Cluster
@@ -18,6 +20,7 @@ __all__ = [
     "JobRecord",
     "JobSpec",
     "NodeName",
+    "NodePart",
     "NodeRecord",
     "NodeReservation",
     "Snapshot",
@@ -28,6 +31,7 @@ JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:+\[
 NodeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\[\]-]{0,127}$")]
 Label = Annotated[str, StringConstraints(max_length=128)]
 Seconds = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 REASONS = (
     "account", "dependency", "hold", "licence", "limit", "nodes", "partition", "policy", "reservation",
@@ -65,12 +69,16 @@ class JobSpec(Record):
     Args:
         id: as the resource manager writes it.
         submit_s: when it was submitted.
-        nodes: how many whole nodes.
+        nodes: how many whole nodes; where it asks for tasks, so many at least.
         walltime_s: requested limit.
         not_before_s: its user does not want it to start earlier (``--begin``, ``-a``); never our lease.
         user, account, partition, qos: labels, empty where there is none.
         priority: as the resource manager has it; larger is sooner.
-        cores, gpus, memory_gb: needs per node.
+        cores, gpus, memory_gb: needs per node, of jobs with whole nodes.
+        tasks: how many parts it has that may share nodes with other jobs; 0 for whole nodes.
+        cores_per_task, memory_gb_per_task, gpus_per_task: what each task needs, on one node.
+        tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
+        exclusive: whether a job with tasks has its nodes for itself all the same.
         resources: cluster-wide resources by name.
         dependencies: those not fulfilled yet.
         held: whether a user or operator holds it.
@@ -90,14 +98,48 @@ class JobSpec(Record):
     partition: Label = ""
     qos: Label = ""
     priority: float = Field(default=0.0, allow_inf_nan=False)
-    cores: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    gpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    cores: Amount = 0.0
+    gpus: Amount = 0.0
+    memory_gb: Amount = 0.0
+    tasks: int = Field(default=0, ge=0, le=100_000_000)
+    cores_per_task: Amount = 0.0
+    memory_gb_per_task: Amount = 0.0
+    gpus_per_task: Amount = 0.0
+    tasks_per_node: int = Field(default=0, ge=0)
+    exclusive: bool = False
     resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
     held: bool = False
     reason: Label = ""
     constraints: Label = ""
+
+    @model_validator(mode="after")
+    def _tasks_ask_for_something(self) -> Self:
+        if self.tasks:
+            if not (self.cores_per_task or self.memory_gb_per_task or self.gpus_per_task):
+                raise ValueError(f"job {self.id}: its tasks ask for no cores, memory or GPUs")
+            if self.nodes > self.tasks:
+                raise ValueError(
+                    f"job {self.id} asks for {self.nodes} nodes at least, but has {self.tasks} tasks"
+                )
+        return self
+
+    @property
+    def shares(self) -> bool:
+        """Whether others may be on its nodes."""
+        return self.tasks > 0 and not self.exclusive
+
+
+class NodePart(Record):
+    """What a job holds of a node that others share.
+
+    Args:
+        cores, memory_gb, gpus: amounts.
+    """
+
+    cores: Amount = 0.0
+    memory_gb: Amount = 0.0
+    gpus: Amount = 0.0
 
 
 class JobRecord(Record):
@@ -107,19 +149,40 @@ class JobRecord(Record):
         spec: what it asks for.
         start_s: when it started; None while it waits.
         node_names: the nodes it holds.
+        parts: what it holds of each of them; empty if it has them for itself, or where that is not told.
         requeues: how often it was thrown back into the queue.
     """
 
     spec: JobSpec
     start_s: Seconds | None = None
     node_names: tuple[NodeName, ...] = ()
+    parts: tuple[NodePart, ...] = ()
     requeues: int = Field(default=0, ge=0)
 
     @model_validator(mode="after")
     def _holds_nodes_while_running(self) -> Self:
         if self.start_s is None and self.node_names:
             raise ValueError(f"job {self.spec.id} holds nodes but has no start time")
+        if self.parts and len(self.parts) != len(self.node_names):
+            raise ValueError(
+                f"job {self.spec.id} holds {len(self.node_names)} nodes but parts of {len(self.parts)}"
+            )
         return self
+
+    @property
+    def amounts(self) -> npt.NDArray[np.float64] | None:
+        """Cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; None if it has them whole.
+
+        Where a job that shares nodes does not tell, its tasks are spread evenly.
+        """
+        spec, nodes = self.spec, len(self.node_names)
+        if not spec.shares:
+            return None
+        if self.parts:
+            return np.array([(part.cores, part.memory_gb, part.gpus) for part in self.parts])
+        tasks = np.full(nodes, spec.tasks // max(1, nodes))
+        tasks[: spec.tasks - tasks.sum()] += 1
+        return np.outer(tasks, (spec.cores_per_task, spec.memory_gb_per_task, spec.gpus_per_task))
 
 
 class NodeRecord(Record):

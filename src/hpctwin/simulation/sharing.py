@@ -16,7 +16,15 @@ from hpctwin.model.chunks import totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 
-__all__ = ["cores_of_pools", "most_promises", "placements", "shared_facts", "shared_known"]
+__all__ = [
+    "cores_of_pools",
+    "held_amounts",
+    "most_promises",
+    "placements",
+    "shared_facts",
+    "shared_known",
+    "taken_by",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -168,6 +176,34 @@ def most_promises(sim: Sim, policy: Policy) -> int:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
     return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
+
+
+def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray:
+    """What a running job holds of nodes, in the engine's units [nodes, 4].
+
+    Args:
+        sim: a simulation of shared nodes.
+        nodes: their numbers.
+        part: cores, memory (GB) and GPUs of each [nodes, 3]; None for all that they have.
+    """
+    whole: IntArray = sim["whole"][nodes]
+    if part is None:
+        return whole
+    units = np.array(list(_UNITS.values()))
+    held = np.ones((len(nodes), AMOUNTS), np.int64)
+    held[:, : len(units)] = np.ceil(part * units - 1e-6 * units)
+    return held
+
+
+def taken_by(sim: Sim, row: int) -> list[tuple[int, int]]:
+    """The nodes that a running job has, and how many of its tasks are on each."""
+    found = []
+    part = int(sim["state"]["first_node"][row])
+    while part >= 0:
+        one = sim["part"][part]
+        found.append((int(one["node"]), int(one["tasks"])))
+        part = int(one["next"])
+    return found
 
 
 def cores_of_pools(sim: Sim) -> IntArray:

@@ -7,7 +7,7 @@ decision can be made again from the journal, bit for bit.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
 from hpctwin.rms.columns import SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
+from hpctwin.rms.room import Room, parts_of
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
 from hpctwin.twin.blocked import Blocked
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
@@ -199,9 +200,8 @@ class Core:
         if not waiting:
             return None
         memory = self._memory
-        free = self.free_nodes(jobs)
-        may_start = [job.spec.nodes for job in waiting if not job.spec.held and not job.spec.reason]
-        choice = min(may_start, default=free + 1) <= free
+        free, fits = self.free_nodes(jobs), self.fits_now(jobs)
+        choice = any(fits(j.spec) for j in waiting if not j.spec.held and not j.spec.reason)
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
         seed = self.settings.seed + memory.decisions
@@ -255,6 +255,15 @@ class Core:
             if job.node_names:
                 up.difference_update(job.node_names)
         return len(up)
+
+    def fits_now(self, jobs: Sequence[JobRecord] | None = None) -> Callable[[JobSpec], bool]:
+        """What tells whether a job finds room on what is up and free now, whatever is kept for others."""
+        if jobs is None:
+            jobs = list(self.mirror.jobs.values())
+        if any(job.spec.tasks for job in jobs):
+            return self._room(jobs).fits
+        free = self.free_nodes(jobs)
+        return lambda spec: spec.nodes <= free
 
     def changed(self, snapshot: Snapshot) -> Core:
         """A core that expects the same of jobs, for a cluster that is otherwise than this one's."""
@@ -349,18 +358,20 @@ class Core:
         blocked = self._blocked(now_s)
         if not memory.asked and not memory.put_off and not blocked:
             return jobs
-        held = {name for job in jobs for name in job.node_names}
-        free = deque(
-            n for n, node in self.mirror.nodes.items() if node.state == "up" and n not in held
-        )
+        room, names = self._room(jobs), tuple(self.mirror.nodes)
         for i, job in enumerate(jobs):
             job_id = job.spec.id
             if job.start_s is not None or job.spec.reason:
                 continue
-            if job_id in memory.asked and len(free) >= job.spec.nodes:
-                names = tuple(free.popleft() for _ in range(job.spec.nodes))
-                changes = {"start_s": memory.asked[job_id], "node_names": names}
-                jobs[i] = job.model_copy(update=changes)
+            if job_id in memory.asked and (taken := room.place(job.spec)):
+                jobs[i] = job.model_copy(
+                    update={
+                        "start_s": memory.asked[job_id],
+                        "node_names": tuple(names[node] for node, _ in taken),
+                        "parts": parts_of(job.spec, taken),
+                    }
+                )
+                room.hold([node for node, _ in taken], jobs[i].amounts)
             elif memory.put_off.get(job_id, now_s) > now_s:
                 spec = job.spec.model_copy(update={"not_before_s": memory.put_off[job_id]})
                 jobs[i] = job.model_copy(update={"spec": spec})
@@ -368,6 +379,11 @@ class Core:
                 spec = job.spec.model_copy(update={"reason": f"policy: as job {as_other}"})
                 jobs[i] = job.model_copy(update={"spec": spec})
         return jobs
+
+    def _room(self, jobs: Sequence[JobRecord]) -> Room:
+        nodes = self.mirror.nodes
+        states = [node.state for node in nodes.values()]
+        return Room.of(self.mirror.machine, states, jobs, {name: i for i, name in enumerate(nodes)})
 
     def _blocked(self, now_s: float) -> Blocked:
         """The jobs that the manager would not start, and those that it did not start when asked."""

@@ -110,9 +110,9 @@ class Leaser:
         forecasts = decision.forecasts if decision is not None else ()
         expected = {f.job_id: f.start_s for f in forecasts}
         never = {job_id for job_id, start_s in expected.items() if start_s is None}
-        free_nodes, jobs = self.follower.core.free_nodes(), self.follower.core.mirror.jobs
+        fits, jobs = self.follower.core.fits_now(), self.follower.core.mirror.jobs
         waiting = {
-            job_id: Waiting(until_s, expected.get(job_id), job.spec.nodes <= free_nodes)
+            job_id: Waiting(until_s, expected.get(job_id), fits(job.spec))
             for job_id, until_s in leases.items()
             if (job := jobs.get(job_id)) is not None and job.start_s is None
         }

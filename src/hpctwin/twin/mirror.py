@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -54,6 +55,7 @@ class Mirror:
         self.reservations: dict[str, NodeReservation] = {}
         self.snapshots = 0
         self._holder: dict[str, str] = {}
+        self._sharing: Counter[str] = Counter()
         self._early: dict[tuple[str, int], ev.Event] = {}
         self._old_runs: set[str] = set()
         self._snapshot_time_s = 0.0
@@ -129,6 +131,7 @@ class Mirror:
         self.nodes = {}
         self.reservations = {}
         self._holder = {}
+        self._sharing = Counter()
         self._sum = 0
         for node in snapshot.nodes:
             self._put(self.nodes, node.name, node)
@@ -136,8 +139,7 @@ class Mirror:
             self._put(self.reservations, reservation.name, reservation)
         for job in snapshot.jobs:
             self._put(self.jobs, job.spec.id, job)
-            for name in job.node_names:
-                self._holder[name] = job.spec.id
+            self._hold(job.spec, job.node_names)
         kept = [self._early[key] for key in sorted(self._early)]
         self._early = {}
         applied: list[Applied] = []
@@ -236,7 +238,7 @@ class Mirror:
                 unseen = known is not None and known.start_s is None and event.requeues is not None
                 job = known if known is not None and unseen else self._free(event.job_id)
                 count = job.requeues + 1 if event.requeues is None else event.requeues
-                self._update(event.job_id, start_s=None, node_names=(), requeues=count)
+                self._update(event.job_id, start_s=None, node_names=(), parts=(), requeues=count)
             case ev.JobDeleted():
                 self._waiting(event.job_id)
                 self._forget(event.job_id)
@@ -265,14 +267,25 @@ class Mirror:
         for name in event.node_names:
             if name not in self.nodes:
                 raise ContradictionError(f"node {name} is not known")
-            if name in self._holder and name not in self.shared:
+            if name in self.shared:
+                continue
+            if name in self._holder:
                 raise ContradictionError(f"node {name} is held by job {self._holder[name]}")
+            if self._sharing[name] and not job.spec.shares:
+                raise ContradictionError(f"node {name} is held by jobs that share it")
+        if event.parts and len(event.parts) != len(event.node_names):
+            raise ContradictionError(f"job {event.job_id} holds parts of other nodes than it names")
         spec = job.spec
         if spec.dependencies or spec.held:
             spec = spec.model_copy(update={"dependencies": (), "held": False})
-        for name in event.node_names:
-            self._holder[name] = event.job_id
-        self._update(event.job_id, spec=spec, start_s=event.time_s, node_names=event.node_names)
+        self._hold(spec, event.node_names)
+        self._update(
+            event.job_id,
+            spec=spec,
+            start_s=event.time_s,
+            node_names=event.node_names,
+            parts=event.parts,
+        )
         self._fulfil(event.job_id, event.time_s, started=True)
 
     def _fulfil(
@@ -309,10 +322,18 @@ class Mirror:
             raise ContradictionError(f"job {job_id} is not known")
         if job.start_s is None:
             raise ContradictionError(f"job {job_id} does not run")
+        if job.spec.shares:
+            self._sharing.subtract(job.node_names)
         for name in job.node_names:
             if self._holder.get(name) == job_id:
                 del self._holder[name]
         return job
+
+    def _hold(self, spec: JobSpec, names: Iterable[str]) -> None:
+        if spec.shares:
+            self._sharing.update(names)
+        else:
+            self._holder.update(dict.fromkeys(names, spec.id))
 
     # --- the tables and their hash ---------------------------------------------------------------
 

@@ -76,10 +76,10 @@ def present(
     """Make the simulation that begins now.
 
     Held jobs are left out, those that the resource manager would not start (they have a reason), and
-    jobs that wait for a job which is not there: nothing says when they may start. A node on which
-    several jobs run is taken by the one that is expected to end last. A running job is expected to end
-    after its runtime; where that has passed, see `remaining_end_ms`. The scheduler in the simulation
-    plans with walltimes.
+    jobs that wait for a job which is not there: nothing says when they may start. Where jobs ask for tasks,
+    nodes are shared. Where none does, a node on which several jobs run is taken by the one that is expected
+    to end last. A running job is expected to end after its runtime; where that has passed, see
+    `remaining_end_ms`. The scheduler in the simulation plans with walltimes.
 
     Args:
         machine: the cluster's node groups, partitions and resources.
@@ -96,7 +96,11 @@ def present(
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    runs, stand_ins = _one_job_a_node([j for j in jobs if j.start_s is not None], runtime_s or {})
+    runs = [job for job in jobs if job.start_s is not None]
+    stand_ins: dict[str, str] = {}
+    shares = any(job.spec.tasks for job in jobs) or any(spec.tasks for spec in arrivals)
+    if not shares:
+        runs, stand_ins = _one_job_a_node(runs, runtime_s or {})
     waits = [job for job in jobs if job.start_s is None]
     if stand_ins:
         waits = [_waiting_for(job, stand_ins) for job in waits]
@@ -129,7 +133,9 @@ def present(
         ),
         nodes=held,
     )
-    cluster = _with_reservations(_as_expected(machine), nodes, reservations, running, now_s)
+    cluster = _with_reservations(
+        _as_expected(machine), nodes, reservations, running, now_s, waits=not shares
+    )
     simulation = Simulation(workload, cluster, policy=policy)
     unusable = np.array([node.state != "up" for node in nodes], bool)
     used = np.zeros(len(nodes), bool)
@@ -141,6 +147,7 @@ def present(
         running,
         np.flatnonzero(unusable & ~used),
         np.flatnonzero(unusable & used),
+        [job.amounts for job in runs] if shares else (),
     )
     return Present(
         base=simulation,
@@ -259,6 +266,7 @@ def _workload(
         recorded_nodes=None,
         cancel_ms=unknown,
         name="present",
+        chunks={name: values[order] for name, values in columns.chunks.items()},
     )
 
 
@@ -355,10 +363,13 @@ def _with_reservations(
     reservations: Sequence[NodeReservation],
     running: Running,
     now_s: float,
+    *,
+    waits: bool,
 ) -> Cluster:
     """The machine with its reservations; each node is away once at a time.
 
-    A node reserved now on which a job runs is away because of the job, and reserved once that has ended.
+    If it waits, a node reserved now on which a job runs is away because of the job, and reserved once that
+    has ended.
     """
     if not reservations:
         return machine
@@ -372,7 +383,7 @@ def _with_reservations(
     for r in sorted(reservations, key=lambda r: (r.start_s, r.end_s)):
         for i in [number[name] for name in r.node_names] or range(len(nodes)):
             start_s = r.start_s
-            if i in used_until_s and start_s <= now_s:
+            if waits and i in used_until_s and start_s <= now_s:
                 start_s = used_until_s[i]
                 if start_s >= r.end_s:
                     continue

@@ -8,9 +8,10 @@ from typing import Literal
 
 from hpctwin.model import MS_PER_S, format_duration
 from hpctwin.rms.records import JobRecord
+from hpctwin.rms.room import Room
 from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import Forecast
-from hpctwin.twin.words import FEW, clock_text, count, jobs_named
+from hpctwin.twin.words import FEW, asked_text, clock_text, count, jobs_named
 
 __all__ = ["When", "when"]
 
@@ -60,7 +61,7 @@ def when(
         said = f"Job {job_id} is not among the jobs that wait or run: it has ended, or never was."
         return When("gone", (said,))
     spec = job.spec
-    asks = f"{count(spec.nodes, 'node')} for up to {format_duration(round(spec.walltime_s))}"
+    asks = f"{asked_text(spec)} for up to {format_duration(round(spec.walltime_s))}"
     if job.start_s is not None:
         since = format_duration(round(now_s - job.start_s))
         waited = format_duration(round(job.start_s - spec.submit_s))
@@ -154,8 +155,10 @@ def _why_never(core: Core, job: JobRecord) -> str:
             )
         )
     ]
+    if spec.tasks and not Room(machine).place(spec, empty=True):
+        return f"It can never start: the empty cluster has no room for {asked_text(spec)}."
     most = sum(group.count for group in usable)
-    if spec.nodes > most:
+    if not spec.tasks and spec.nodes > most:
         return (
             f"It can never start: {count(most, 'node')} of {len(nodes)} "
             f"{'has' if most == 1 else 'have'} what it asks for, and it needs {spec.nodes}."
@@ -177,27 +180,26 @@ def _when(
     span: tuple[float, float, bool],
 ) -> list[str]:
     spec = job.spec
+    fits, jobs = core.fits_now(), core.mirror.jobs
+    shares = any(job.spec.tasks for job in jobs.values())
     free = core.free_nodes()
-    jobs = core.mirror.jobs
+    there = f"{count(free, 'node')} {'is' if free == 1 else 'are'} free"
+    if shares:
+        there = "There is room now" if fits(spec) else "There is no room now"
     waits = {i: s for i, s in starts.items() if i in jobs and jobs[i].start_s is None}
     before = sorted((s, i) for i, s in waits.items() if s < start_s and i != spec.id)
     lines = []
     if start_s <= now_s:
         return [f"It fits, and {policy} starts it now."]
-    if spec.nodes > free:
-        lines.append(f"{count(free, 'node')} {'is' if free == 1 else 'are'} free.")
+    if not fits(spec):
+        lines.append(f"{there}.")
     elif spec.not_before_s is None or spec.not_before_s < start_s:
         later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
-        kept_for = [i for _, i in before + later if jobs[i].spec.nodes > free][:1]
-        whom = (
-            f" for job {kept_for[0]} ({count(jobs[kept_for[0]].spec.nodes, 'node')})"
-            if kept_for
-            else ""
-        )
+        kept_for = [i for _, i in before + later if not fits(jobs[i].spec)][:1]
+        whom = f" for job {kept_for[0]} ({asked_text(jobs[kept_for[0]].spec)})" if kept_for else ""
         lines.append(
-            f"{count(free, 'node')} {'is' if free == 1 else 'are'} free and it would fit, but under "
-            f"{policy} they are kept{whom}: with its walltime it would still run "
-            "when they are needed."
+            f"{there} and it would fit, but under {policy} {'that is' if shares else 'they are'} kept"
+            f"{whom}: with its walltime it would still run when {'it is' if shares else 'they are'} needed."
         )
     ends = sorted(
         (
@@ -208,7 +210,7 @@ def _when(
         reverse=True,
     )
     if ends:
-        last = ", ".join(f"{i} ({count(jobs[i].spec.nodes, 'node')})" for _, i in ends[:FEW])
+        last = ", ".join(f"{i} ({asked_text(jobs[i].spec)})" for _, i in ends[:FEW])
         lines.append(f"It waits for running jobs to end, the last of them {last}.")
     if before:
         lines.append(

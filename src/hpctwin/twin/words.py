@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hpctwin.model import format_duration
+from hpctwin.rms.records import JobSpec
 
-__all__ = ["FEW", "clock_text", "count", "jobs_named"]
+__all__ = ["FEW", "asked_text", "clock_text", "count", "jobs_named"]
 
 FEW = 3
 """So many are named."""
@@ -34,3 +35,23 @@ def jobs_named(ids: Sequence[str]) -> str:
 def count(number: int, noun: str) -> str:
     """A number of things, such as ``1 node`` and ``2 nodes``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def asked_text(spec: JobSpec) -> str:
+    """What a job asks for, such as ``2 nodes`` or ``4 tasks of 2 cores and 8 GB``."""
+    if not spec.tasks:
+        return count(spec.nodes, "node")
+    each = [
+        f"{amount:g} {unit}{'' if amount == 1 or unit == 'GB' else 's'}"
+        for amount, unit in (
+            (spec.cores_per_task, "core"),
+            (spec.gpus_per_task, "GPU"),
+            (spec.memory_gb_per_task, "GB"),
+        )
+        if amount
+    ]
+    one = " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
+    asks = f"{count(spec.tasks, 'task')} of {one}"
+    if spec.nodes > 1:
+        asks += f" on {spec.nodes} nodes or more"
+    return asks + (", alone on its nodes" if spec.exclusive else "")

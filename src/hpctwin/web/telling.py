@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hpctwin.model import format_duration
-from hpctwin.rms.records import JobRecord
+from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.standing import Standing
+from hpctwin.twin.words import asked_text
 from hpctwin.web.history import History
 from hpctwin.web.rows import Rows, numbers_of, runs_of
 from hpctwin.web.views import Bar, CandidateView, DecisionView, JobView, NodeView
@@ -24,8 +26,8 @@ def _ends_s(job: JobRecord, start_s: float) -> float:
 
 def job_views(stands: Standing) -> list[JobView]:
     """Jobs that wait, by forecast start, then those that run."""
-    free = stands.core.free_nodes()
-    views = [_job_view(job, stands, free) for job in stands.core.mirror.jobs.values()]
+    fits = stands.core.fits_now()
+    views = [_job_view(job, stands, fits) for job in stands.core.mirror.jobs.values()]
     last = float("inf")
     return sorted(
         views,
@@ -37,7 +39,7 @@ def job_views(stands: Standing) -> list[JobView]:
     )
 
 
-def _job_view(job: JobRecord, stands: Standing, free: int) -> JobView:
+def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> JobView:
     spec = job.spec
     said: Forecast | None = stands.forecasts.get(spec.id) if job.start_s is None else None
     start_s = job.start_s if job.start_s is not None else said and said.start_s
@@ -55,11 +57,11 @@ def _job_view(job: JobRecord, stands: Standing, free: int) -> JobView:
         low_s=None if said is None else said.low_s,
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
-        why="" if job.start_s is not None else _why(job, stands, free),
+        why="" if job.start_s is not None else _why(job, stands, fits),
     )
 
 
-def _why(job: JobRecord, stands: Standing, free: int) -> str:
+def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> str:
     """Why a job does not start now, in a few words."""
     spec, now_s = job.spec, stands.now_s
     if spec.held:
@@ -71,8 +73,9 @@ def _why(job: JobRecord, stands: Standing, free: int) -> str:
         return f"waits for {others}" + (" …" if len(spec.dependencies) > 2 else "")
     if spec.not_before_s is not None and spec.not_before_s > now_s:
         return f"asked to wait another {format_duration(round(spec.not_before_s - now_s))}"
-    if spec.nodes > free:
-        return f"needs {spec.nodes} nodes, {free} free"
+    if not fits(spec):
+        free = "" if spec.tasks else f", {stands.core.free_nodes()} free"
+        return f"needs {asked_text(spec)}{free}"
     return "nodes are kept for jobs before it"
 
 

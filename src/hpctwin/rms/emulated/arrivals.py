@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, DependencyKind, Workload
+from hpctwin.model.chunks import WHOLE_CHUNKS
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.records import JobDependency, JobId, JobSpec, Label
 
@@ -39,12 +40,8 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
     """The jobs in order of submission; ``start_s`` is the time zero of the workload.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes, or jobs ask for tasks.
+        WorkloadError: an id or label is not one that a resource manager takes.
     """
-    if workload.shares_nodes:
-        raise WorkloadError(
-            f"jobs of {workload.name!r} ask for tasks; the emulated cluster gives whole nodes only"
-        )
     ids = [str(job_id) for job_id in workload.job_id]
     _check(ids, list[JobId], "job id")
     for name in _LABELS:
@@ -77,6 +74,10 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
             column[row].item() for column in columns
         )
         about: dict[str, Any] = {n: float(column[row]) for n, column in per_node.items()}
+        if workload.chunks and workload.chunks["tasks"][row]:
+            about |= {name: column[row].item() for name, column in workload.chunks.items()}
+            about |= {name: int(about[name]) for name in WHOLE_CHUNKS}
+            about["exclusive"] = about["exclusive"] == 1
         for name, (codes, known) in labels.items():
             if codes[row] >= 0:
                 about[name] = known[codes[row]]

@@ -124,9 +124,9 @@ class EmulatedCluster(NodeLife):
         )
         for job_id, counts in planned.starts:
             job = self.jobs[job_id]
-            nodes = self.nodes.lowest(counts, planned.pool)
-            if self._why_not(job) is None and nodes is not None:
-                self._begin(job, nodes)
+            taken = planned.taken.get(job_id) or self.nodes.lowest(counts, planned.pool)
+            if self._why_not(job) is None and taken and self.nodes.room.has(job.record.spec, taken):
+                self._begin(job, taken)
         if self._look:
             # At the same time still, but after the ends of jobs without length.
             self.agenda.put(OTHER, self.now_s, self._changed)
@@ -350,8 +350,8 @@ class EmulatedCluster(NodeLife):
         why_not = self._why_not(job)
         if why_not is not None:
             return Outcome("refused", why_not)
-        nodes = self.nodes.pick(job.record.spec, self.now_s)
-        if nodes is None:
+        taken = self.nodes.pick(job.record.spec, self.now_s)
+        if taken is None:
             return Outcome("refused", "not enough nodes are free")
-        self._begin(job, nodes)
+        self._begin(job, taken)
         return Outcome("done")

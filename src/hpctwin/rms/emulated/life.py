@@ -15,6 +15,7 @@ from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, Em
 from hpctwin.rms.emulated.faults import Channel, Faults
 from hpctwin.rms.emulated.nodes import Nodes
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
+from hpctwin.rms.room import Taken, partition_of, parts_of
 
 __all__ = ["JobLife"]
 
@@ -70,12 +71,13 @@ class JobLife:
 
     def _too_large(self, spec: JobSpec) -> str | None:
         """Why a job could not run on the whole cluster, empty and healthy."""
-        partition = self.nodes.partition_of(spec)
+        partition = partition_of(self.machine, spec)
         if partition is None:
             named = f"partition {spec.partition!r}" if spec.partition else "default partition"
             return f"there is no {named}"
-        if spec.nodes > self.nodes.eligible_count(spec):
-            return f"job {spec.id} asks for {spec.nodes} nodes, more than could take it"
+        if self.nodes.room.place(spec, empty=True) is None:
+            asks = f"{spec.tasks} tasks" if spec.tasks else f"{spec.nodes} nodes"
+            return f"job {spec.id} asks for {asks}, more than could take it"
         if not partition.min_nodes <= spec.nodes <= (partition.max_nodes or math.inf):
             return f"job {spec.id}: partition {partition.name} takes no jobs of {spec.nodes} nodes"
         if spec.walltime_s > (partition.max_walltime or math.inf):
@@ -104,16 +106,23 @@ class JobLife:
 
     # --- from start to end -----------------------------------------------------------------------
 
-    def _begin(self, job: EmulatedJob, nodes: tuple[int, ...]) -> None:
+    def _begin(self, job: EmulatedJob, taken: Taken) -> None:
         spec = job.record.spec
-        self.nodes.hold(nodes, spec.id)
+        nodes = tuple(node for node, _ in taken)
+        names = tuple(self.nodes.names[node] for node in nodes)
+        parts = parts_of(spec, taken)
+        record = JobRecord.model_construct(
+            spec=spec,
+            start_s=self.now_s,
+            node_names=names,
+            parts=parts,
+            requeues=job.record.requeues,
+        )
+        self.nodes.hold(record, taken)
         for name, amount in spec.resources.items():
             if amount:
                 self._used[name] += amount
-        names = tuple(self.nodes.names[node] for node in nodes)
-        job.record = JobRecord.model_construct(
-            spec=spec, start_s=self.now_s, node_names=names, requeues=job.record.requeues
-        )
+        job.record = record
         job.nodes = nodes
         if job.first_start_s is None:
             job.first_start_s = self.now_s
@@ -125,7 +134,7 @@ class JobLife:
         end_s = self.now_s + min(lasts_s, spec.walltime_s)
         job.end = self.agenda.put(END, end_s, partial(self._finish, job, reason))
         self._note(spec.id, "started")
-        self._tell(ev.JobStarted, job_id=spec.id, node_names=names)
+        self._tell(ev.JobStarted, job_id=spec.id, node_names=names, parts=parts)
         self._settle(spec.id, STARTED)
 
     def _finish(self, job: EmulatedJob, reason: str) -> None:
@@ -177,7 +186,7 @@ class JobLife:
 
     def _give_back(self, job: EmulatedJob) -> None:
         spec = job.record.spec
-        self.nodes.give_back(job.nodes, spec.id)
+        self.nodes.give_back(job.record, job.nodes)
         job.nodes = ()
         self.agenda.drop(job.end)
         job.end = None

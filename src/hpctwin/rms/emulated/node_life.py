@@ -24,11 +24,11 @@ class NodeLife(JobLife):
         return self._set_node(name, "up")
 
     def node_down(self, name: str) -> Outcome:
-        """A node fails; its job waits again or ends, as the faults say."""
+        """A node fails; its jobs wait again or end, as the faults say."""
         return self._set_node(name, "down")
 
     def node_drain(self, name: str) -> Outcome:
-        """A node finishes its job and takes no other."""
+        """A node finishes its jobs and takes no other."""
         return self._set_node(name, "drained")
 
     def set_reservation(self, reservation: NodeReservation) -> Outcome:
@@ -58,9 +58,8 @@ class NodeLife(JobLife):
         if not self.nodes.set_state(node, state):
             return Outcome("done")
         self._tell(_NODE_EVENTS[state], node_name=name)
-        holder = self.nodes.holder(node)
-        if state == "down" and holder is not None:
-            job = self.jobs[holder]
+        for job_id in self.nodes.jobs_on(node) if state == "down" else ():
+            job = self.jobs[job_id]
             if job.ending is not None:
                 self._end(job, job.ending)
             elif self.faults.requeue:

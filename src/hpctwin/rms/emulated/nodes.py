@@ -1,4 +1,4 @@
-"""The nodes of an emulated cluster: who holds which, and which are free."""
+"""The nodes of an emulated cluster: who holds which, or parts of them, and which are free."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
+
 from hpctwin.errors import HpctwinError
-from hpctwin.model import PER_NODE, Cluster, Partition, Reservation
+from hpctwin.model import Cluster, Reservation
 from hpctwin.model.cluster import parse_nodes
-from hpctwin.rms.records import JobSpec, NodeRecord, NodeReservation
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.rms.room import Room, Taken
 
 __all__ = ["NodeState", "Nodes", "planned_reservations"]
 
@@ -20,7 +23,8 @@ class Nodes:
     """Nodes with names n0001, n0002, … in the order of their numbers.
 
     As in the engine, nodes of one group under the same reservations form a pool, pools are ordered
-    by their lowest number, and a job takes the free nodes of lowest number in the first pools.
+    by their lowest number, and a job takes the free nodes of lowest number in the first pools; one with
+    tasks takes room on the nodes of lowest number.
 
     Args:
         machine: the node groups and partitions.
@@ -33,40 +37,31 @@ class Nodes:
         self.number = {name: i for i, name in enumerate(self.names)}
         self.records = [NodeRecord(name=name) for name in self.names]
         self.reservations: dict[str, NodeReservation] = {}
-        self._holder: list[str | None] = [None] * count
+        self.room = Room(machine)
+        self._jobs: list[list[str]] = [[] for _ in range(count)]
         self._group = [g for g, group in enumerate(machine.nodes) for _ in range(group.count)]
-        self._eligible: dict[tuple[str, float, float, float], tuple[int, ...]] = {}
         self._pool: list[int]
         self._free: list[list[int]]
         self._windows: list[list[NodeReservation]]
         self._form_pools()
 
-    def partition_of(self, spec: JobSpec) -> Partition | None:
-        """The partition that a job goes to; None if it is not there."""
-        partitions = self.machine.partitions
-        if not partitions:
-            return Partition(name="all")
-        fits = (p.name == spec.partition if spec.partition else p.default for p in partitions)
-        return next((p for p, fit in zip(partitions, fits, strict=True) if fit), None)
-
-    def eligible_count(self, spec: JobSpec) -> int:
-        """How many nodes have what a job asks for."""
-        pools = set(self._pools_for(spec))
-        return sum(pool in pools for pool in self._pool)
-
-    def pick(self, spec: JobSpec, now_s: float) -> tuple[int, ...] | None:
-        """Free nodes that a job may have from now to its walltime; None if there are not enough."""
-        chosen: list[int] = []
+    def pick(self, spec: JobSpec, now_s: float) -> Taken | None:
+        """Nodes that a job may have from now to its walltime; None if there are not enough."""
         until_s = now_s + spec.walltime_s
-        for pool in self._pools_for(spec):
-            if any(r.start_s < until_s and r.end_s > now_s for r in self._windows[pool]):
-                continue
-            chosen += self._free[pool][: spec.nodes - len(chosen)]
-            if len(chosen) == spec.nodes:
-                return tuple(chosen)
-        return None
+        there = [
+            not any(r.start_s < until_s and r.end_s > now_s for r in windows)
+            for windows in self._windows
+        ]
+        if spec.tasks:
+            return self.room.place(spec, np.array(there, bool)[self._pool])
+        chosen: list[int] = []
+        eligible = self.room.eligible(spec)
+        for pool, free in enumerate(self._free):
+            if there[pool] and free and eligible[free[0]]:
+                chosen += free[: spec.nodes - len(chosen)]
+        return [(node, 1) for node in chosen] if len(chosen) == spec.nodes else None
 
-    def lowest(self, counts: Sequence[int], pool: Sequence[int]) -> tuple[int, ...] | None:
+    def lowest(self, counts: Sequence[int], pool: Sequence[int]) -> Taken | None:
         """So many free nodes of each pool, of lowest number; None if a pool has fewer.
 
         Args:
@@ -76,42 +71,38 @@ class Nodes:
         left = list(counts)
         chosen = []
         for node, number in enumerate(pool):
-            if left[number] and self._holder[node] is None and self.records[node].state == "up":
+            if left[number] and not self._jobs[node] and self.records[node].state == "up":
                 left[number] -= 1
-                chosen.append(node)
-        return None if any(left) else tuple(chosen)
+                chosen.append((node, 1))
+        return None if any(left) else chosen
 
-    def hold(self, nodes: Iterable[int], job_id: str) -> None:
-        """Give free nodes to a job.
-
-        Raises:
-            HpctwinError: one is not free.
-        """
-        for node in nodes:
-            if self._holder[node] is not None or self.records[node].state != "up":
-                raise HpctwinError(f"emulated cluster: node {self.names[node]} is not free")
-            free = self._free[self._pool[node]]
-            del free[bisect_left(free, node)]
-            self._holder[node] = job_id
-
-    def give_back(self, nodes: Iterable[int], job_id: str) -> None:
-        """Take nodes back from a job.
+    def hold(self, job: JobRecord, taken: Taken) -> None:
+        """Give nodes to a job that starts.
 
         Raises:
-            HpctwinError: it does not hold one of them.
+            HpctwinError: there is no room for it.
         """
+        job_id = job.spec.id
+        if not self.room.has(job.spec, taken):
+            raise HpctwinError(f"emulated cluster: there is no room for job {job_id} on its nodes")
+        self.room.hold([node for node, _ in taken], job.amounts)
+        for node, _ in taken:
+            if not self._jobs[node]:
+                free = self._free[self._pool[node]]
+                del free[bisect_left(free, node)]
+            self._jobs[node].append(job_id)
+
+    def give_back(self, job: JobRecord, nodes: Sequence[int]) -> None:
+        """Take nodes back from a job."""
+        self.room.hold(nodes, job.amounts, -1)
         for node in nodes:
-            if self._holder[node] != job_id:
-                raise HpctwinError(
-                    f"emulated cluster: node {self.names[node]} is not held by job {job_id}"
-                )
-            self._holder[node] = None
-            if self.records[node].state == "up":
+            self._jobs[node].remove(job.spec.id)
+            if not self._jobs[node] and self.records[node].state == "up":
                 insort(self._free[self._pool[node]], node)
 
-    def holder(self, node: int) -> str | None:
-        """The job on a node."""
-        return self._holder[node]
+    def jobs_on(self, node: int) -> tuple[str, ...]:
+        """The jobs on a node."""
+        return tuple(self._jobs[node])
 
     def set_state(self, node: int, state: NodeState) -> bool:
         """Change a node's state; whether that was a change."""
@@ -119,7 +110,8 @@ class Nodes:
         if before == state:
             return False
         self.records[node] = NodeRecord.model_construct(name=self.names[node], state=state)
-        if self._holder[node] is None:
+        self.room.set_up(node, state == "up")
+        if not self._jobs[node]:
             free = self._free[self._pool[node]]
             if state == "up":
                 insort(free, node)
@@ -155,31 +147,11 @@ class Nodes:
             pools.setdefault((group, tuple(names)), len(pools))
             for group, names in zip(self._group, under, strict=True)
         ]
-        self._pool_group = [group for group, _ in pools]
         self._windows = [[self.reservations[name] for name in names] for _, names in pools]
         self._free = [[] for _ in pools]
         for node, pool in enumerate(self._pool):
-            if self._holder[node] is None and self.records[node].state == "up":
+            if not self._jobs[node] and self.records[node].state == "up":
                 self._free[pool].append(node)
-        self._eligible.clear()
-
-    def _pools_for(self, spec: JobSpec) -> tuple[int, ...]:
-        key = (spec.partition, spec.cores, spec.gpus, spec.memory_gb)
-        if key not in self._eligible:
-            partition = self.partition_of(spec)
-            self._eligible[key] = tuple(
-                pool
-                for pool, group in enumerate(self._pool_group)
-                if partition is not None and self._has(group, spec, partition)
-            )
-        return self._eligible[key]
-
-    def _has(self, number: int, spec: JobSpec, partition: Partition) -> bool:
-        group = self.machine.nodes[number]
-        if partition.groups is not None and group.name not in partition.groups:
-            return False
-        amounts = [(getattr(group, name), getattr(spec, name)) for name in PER_NODE]
-        return all(has is None or has >= needs for has, needs in amounts)
 
 
 def planned_reservations(

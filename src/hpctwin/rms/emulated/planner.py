@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hpctwin.model import Cluster
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation
+from hpctwin.rms.room import Taken
 
 __all__ = ["Plan", "Planner"]
 
@@ -17,10 +18,12 @@ class Plan(NamedTuple):
     Args:
         starts: id of each, in the order in which they start, and how many nodes it takes of each pool.
         pool: the pool of each node.
+        taken: where nodes are shared, by id, the nodes that each takes and how many tasks it has there.
     """
 
     starts: Sequence[tuple[str, Sequence[int]]]
     pool: Sequence[int]
+    taken: Mapping[str, Taken] = {}
 
 
 class Planner(Protocol):

@@ -35,16 +35,18 @@ class PolicyPlanner:
         """See `Planner`."""
         # Who only submits to the cluster does not wait for the simulator to be loaded.
         from hpctwin.simulation.lower import pool_of_nodes
+        from hpctwin.simulation.sharing import taken_by
         from hpctwin.twin.present import present
 
         found = present(machine, jobs, nodes, reservations, now_s, self.policy)
         simulation = found.fork()
         simulation.advance(found.now_ms / MS_PER_S)
         begun = simulation.column("start")[found.waiting] == found.now_ms
-        starts = [
-            (found.ids[row], simulation.nodes_by_pool(row)) for row in found.waiting[begun].tolist()
-        ]
-        return Plan(starts, pool_of_nodes(found.base.cluster).tolist())
+        rows = found.waiting[begun].tolist()
+        shares = simulation.workload.shares_nodes
+        starts = [(found.ids[row], [] if shares else simulation.nodes_by_pool(row)) for row in rows]
+        taken = {found.ids[row]: taken_by(simulation.state, row) for row in rows if shares}
+        return Plan(starts, pool_of_nodes(found.base.cluster).tolist(), taken)
 
 
 def emulated_cluster(

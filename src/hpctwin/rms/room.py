@@ -1,0 +1,206 @@
+"""What is free of nodes that several jobs may share, as a resource manager counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.model import PER_NODE, Cluster, Partition
+from hpctwin.rms.records import JobRecord, JobSpec, NodePart
+
+__all__ = ["Room", "Taken", "partition_of", "parts_of"]
+
+AMOUNTS = ("cores", "memory_gb", "gpus")
+SLACK = 1e-6
+"""Amounts that differ by less are the same."""
+
+Taken = Sequence[tuple[int, int]]
+"""Numbers of nodes, and how many tasks are on each."""
+FloatArray = npt.NDArray[np.float64]
+
+
+def partition_of(machine: Cluster, spec: JobSpec) -> Partition | None:
+    """The partition that a job goes to; None if it is not there."""
+    if not machine.partitions:
+        return Partition(name="all")
+    for partition in machine.partitions:
+        if partition.name == spec.partition if spec.partition else partition.default:
+            return partition
+    return None
+
+
+class Room:
+    """The nodes of a machine, and what jobs hold of them.
+
+    An amount that no node group states is never short; if any states it, a group that does not has none.
+
+    Args:
+        machine: node groups and partitions. All nodes are up at first, and empty.
+    """
+
+    def __init__(self, machine: Cluster) -> None:
+        self.machine = machine
+        groups = machine.nodes
+        self.group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
+        has = np.array(
+            [[_amount(machine, g, name) for name in AMOUNTS] for g in range(len(groups))]
+        )
+        self.whole: FloatArray = has[self.group]
+        self.free = self.whole.copy()
+        self.jobs = np.zeros(len(self.group), np.int64)
+        self.alone = np.zeros(len(self.group), bool)
+        self.up = np.ones(len(self.group), bool)
+        self._eligible: dict[tuple[str | float, ...], npt.NDArray[np.bool_]] = {}
+        self._fits: dict[tuple[str | float, ...], bool] = {}
+
+    @classmethod
+    def of(
+        cls,
+        machine: Cluster,
+        states: Sequence[str],
+        jobs: Iterable[JobRecord],
+        names: Mapping[str, int],
+    ) -> Room:
+        """As things are.
+
+        Args:
+            machine: the nodes.
+            states: of each.
+            jobs: those of them that run hold what they say.
+            names: numbers of the nodes.
+        """
+        room = cls(machine)
+        room.up = np.array([state == "up" for state in states], bool)
+        for job in jobs:
+            if job.node_names:
+                room.hold([names[name] for name in job.node_names], job.amounts)
+        return room
+
+    def hold(self, nodes: Sequence[int], parts: FloatArray | None, sign: int = 1) -> None:
+        """Let a job have nodes, whole or in part.
+
+        Args:
+            nodes: their numbers.
+            parts: cores, memory and GPUs that it holds of each [nodes, 3]; None for all.
+            sign: -1 to give them back.
+        """
+        rows = np.asarray(nodes, np.int64)
+        self.jobs[rows] += sign
+        if parts is None:
+            self.alone[rows] = sign > 0
+        else:
+            self.free[rows] -= sign * parts
+        self._fits.clear()
+
+    def eligible(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
+        """Which nodes a job may ever be on [nodes]."""
+        needs = tuple(getattr(spec, name) for name in PER_NODE)
+        key = (spec.partition, *needs)
+        found = self._eligible.get(key)
+        if found is None:
+            partition = partition_of(self.machine, spec)
+            groups = self.machine.nodes
+            fine = [
+                partition is not None
+                and (partition.groups is None or group.name in partition.groups)
+                and all(
+                    has is None or has >= asked
+                    for asked, has in zip(needs, (getattr(group, n) for n in PER_NODE), strict=True)
+                )
+                for group in groups
+            ]
+            found = self._eligible[key] = np.array(fine, bool)[self.group]
+        return found
+
+    def place(
+        self,
+        spec: JobSpec,
+        among: npt.NDArray[np.bool_] | None = None,
+        *,
+        empty: bool = False,
+    ) -> Taken | None:
+        """Where a job finds room, by the lowest numbers; None if it does not fit.
+
+        Args:
+            spec: what it asks for.
+            among: only these nodes [nodes].
+            empty: as if all nodes were up and empty.
+        """
+        there = self.eligible(spec) if among is None else self.eligible(spec) & among
+        if not empty:
+            there = there & self.up & ~self.alone
+            if not spec.shares:
+                there &= self.jobs == 0
+        tasks, most = (spec.tasks, spec.tasks_per_node) if spec.tasks else (spec.nodes, 1)
+        free = self.whole if empty or not spec.shares else self.free
+        fits = np.full(len(there), tasks, np.float64)
+        if spec.tasks:
+            for column, name in enumerate(AMOUNTS):
+                asked = getattr(spec, f"{name}_per_task")
+                if asked > 0:
+                    np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
+        if most:
+            np.minimum(fits, most, out=fits)
+        nodes = np.flatnonzero(there & (fits > 0))
+        if fits[nodes].sum() < tasks or len(nodes) < spec.nodes:
+            return None
+        found: list[tuple[int, int]] = []
+        left = tasks
+        for node in nodes.tolist():
+            # One task is left for each node that it must have besides.
+            given = min(int(fits[node]), left - max(0, spec.nodes - len(found) - 1))
+            found.append((node, given))
+            left -= given
+            if left == 0:
+                break
+        return found
+
+    def fits(self, spec: JobSpec) -> bool:
+        """Whether a job finds room now."""
+        key = (
+            spec.partition, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
+            *(getattr(spec, name) for name in PER_NODE),
+            *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
+        )  # fmt: skip
+        found = self._fits.get(key)
+        if found is None:
+            found = self._fits[key] = self.place(spec) is not None
+        return found
+
+    def has(self, spec: JobSpec, taken: Taken) -> bool:
+        """Whether there is room now on each of some nodes for so many of a job's tasks."""
+        rows = np.array([node for node, _ in taken], np.int64)
+        there = self.up[rows] & ~self.alone[rows]
+        if not spec.shares:
+            return bool((there & (self.jobs[rows] == 0)).all())
+        tasks = np.array([tasks for _, tasks in taken])
+        asked = [getattr(spec, f"{name}_per_task") for name in AMOUNTS]
+        return bool(there.all() and (self.free[rows] + SLACK >= np.outer(tasks, asked)).all())
+
+    def set_up(self, node: int, up: bool) -> None:
+        """Say whether jobs may start on a node."""
+        self.up[node] = up
+        self._fits.clear()
+
+    def idle(self) -> int:
+        """How many nodes are up and held by nobody."""
+        return int((self.up & (self.jobs == 0)).sum())
+
+
+def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
+    """What a job holds of each node on which it has so many tasks; empty if it has them for itself."""
+    if not spec.shares:
+        return ()
+    return tuple(
+        NodePart(**{name: tasks * getattr(spec, f"{name}_per_task") for name in AMOUNTS})
+        for _, tasks in taken
+    )
+
+
+def _amount(machine: Cluster, group: int, name: str) -> float:
+    has = getattr(machine.nodes[group], name)
+    if has is not None:
+        return float(has)
+    return 0.0 if any(getattr(g, name) is not None for g in machine.nodes) else np.inf
