@@ -33,6 +33,7 @@ for name, target, summary in (
     ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
+    ("dataset", "dataset:dataset_app", "Published data sets: what they are, and files of them."),
     ("system", "system:system_app", "The machines that come with the package."),
     (
         "accounts",

@@ -27,7 +27,7 @@ Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_optio
 
 
 def within(trace: Path | None, name: str) -> Path | None:
-    """A file of the folder that ``hpctwin import`` made; None if the trace is no folder.
+    """A file of the folder that ``hpctwin import`` made; None if the trace is no folder, or a data set's.
 
     Raises:
         ConfigError: the folder has no such file.
@@ -35,8 +35,13 @@ def within(trace: Path | None, name: str) -> Path | None:
     if trace is None or not trace.is_dir():
         return None
     if not (trace / name).is_file():
+        from hpctwin.formats import dataset_of
+
+        if dataset_of(trace) is not None:
+            return None
         raise ConfigError(
-            f"{trace}: there is no {name} in it; expected a trace, or a folder that hpctwin import made"
+            f"{trace}: there is no {name} in it; expected a trace, a folder that hpctwin import "
+            "made, or a data set's"
         )
     return trace / name
 
@@ -47,7 +52,7 @@ class TraceOptions:
     """How the trace is read."""
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
-    """swf, spars, batsim, wfcommons, csv, parquet, sacct or pbs; read off the file if left out."""
+    """swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs or a data set; the file tells if left out."""
     skip_invalid: Annotated[bool, Parameter(group="Trace", negative=())] = False
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
@@ -63,7 +68,11 @@ class TraceOptions:
     )
     """SWF field that names the partition."""
     timezone: Annotated[str | None, Parameter(group="Trace")] = None
-    """Where accounting wrote its times, such as Europe/Berlin; UTC if left out."""
+    """Where accounting or a data set wrote its times, such as Europe/Berlin; UTC, or its own, if left out."""
+    use: Annotated[Literal["measured", "components", "none"], Parameter(group="Trace")] = "measured"
+    """Of a data set: measured power of nodes, where there is one; use of their components; or neither."""
+    only: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
+    """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
@@ -74,9 +83,9 @@ class TraceOptions:
                 could not be simulated stay too, as far as they can be told.
         """
         from hpctwin.formats import SwfRules, read_workload
+        from hpctwin.model import parse_duration_s
 
         path = within(path, "workload.parquet") or path
-        from hpctwin.model import parse_duration_s
 
         walltime: Any = self.no_walltime
         if walltime not in ("runtime", "drop"):
@@ -96,6 +105,8 @@ class TraceOptions:
             rules=rules,
             skip_invalid=self.skip_invalid,
             timezone=self.timezone,
+            use=self.use,
+            only=self.only,
         )
 
 
@@ -105,7 +116,7 @@ class ClusterOptions:
     """The machine."""
 
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
-    """Equal nodes; what the trace says of its machine if left out."""
+    """Equal nodes; what the trace says of its machine, or a data set's machine, if left out."""
     cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
     """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
@@ -129,12 +140,22 @@ class ClusterOptions:
             file = within(trace, "cluster.yaml")
         if file is not None:
             return read_cluster(file)
+        if self.nodes is None and trace is not None and (system := _system_of(trace)):
+            return read_cluster(system)
         nodes = self.nodes if self.nodes is not None else workload.nodes_hint
         if nodes is None:
             raise ConfigError(
                 f"the size of the machine is not known: {workload.name} does not say it; give --nodes N"
             )
         return Cluster.uniform(nodes=nodes)
+
+
+def _system_of(trace: Path) -> str | None:
+    """The machine that a data set is of."""
+    from hpctwin.formats import dataset_of
+
+    found = dataset_of(trace)
+    return None if found is None else found.system
 
 
 @Parameter(name="*")

@@ -15,6 +15,9 @@ sacct      any                    what Slurm's ``sacct -P``, ``-p`` or ``--json`
 pbs        any                    accounting log of PBS; read only
 =========  =====================  =================================================================
 
+A published data set (`hpctwin.formats.datasets`), a file or its folder, is told by its columns; its name
+is a format too.
+
 SWF has room for most of what a workload holds, CSV and Parquet for all its jobs (but not for
 header, start date and machine size), SPARS and Batsim for little more than times and sizes.
 """
@@ -24,17 +27,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import TraceError, UnknownNameError, WorkloadError
+from hpctwin.errors import ConfigError, TraceError, UnknownNameError, WorkloadError
 from hpctwin.formats._files import STANDARD_INPUT, first_bytes, read_bytes, read_json
 from hpctwin.formats.swf_rules import SwfRules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hpctwin.formats.datasets import DataSet
+    from hpctwin.formats.datasets.declared import Use
     from hpctwin.model import Workload
 
 __all__ = [
     "FORMATS",
     "SwfRules",
     "accounting_of",
+    "dataset_of",
     "first_bytes",
     "read_workload",
     "write_workload",
@@ -60,25 +68,39 @@ def read_workload(
     skip_invalid: bool = False,
     flops_per_s: float = 1e9,
     timezone: str | None = None,
+    use: Use = "measured",
+    only: Sequence[str] = (),
 ) -> Workload:
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
 
     Args:
         path: the file; ``-`` for the standard input.
-        format: one of `FORMATS`; read off the file's name (JSON and the standard input: off the
-            content) if left out.
+        format: one of `FORMATS` or a data set's name; read off the file's name (JSON, data sets and the
+            standard input: off the content) if left out.
         rules: for SWF: what to do where the log leaves something open.
         skip_invalid: leave malformed records out and list them in the notes.
         flops_per_s: for Batsim: speed of a node, where profiles give flops.
-        timezone: for sacct: where its times were written, such as ``Europe/Berlin``; UTC if left out.
+        timezone: for sacct and data sets: where times were written that name no zone, such as
+            ``Europe/Berlin``; UTC, or the data set's own, if left out.
+        use: for data sets: what is read of how much jobs used; see `datasets.USES`.
+        only: for data sets: which rows, as ``column=value,value``.
 
     Raises:
         TraceError: the file cannot be read as what it claims to be; the message says what was
             found, where (line and field where known), and what was expected.
         UnknownNameError: there is no such format.
-        ConfigError: ``flops_per_s`` is not above 0.
+        ConfigError: ``flops_per_s`` is not above 0, or ``only`` is given for what is no data set.
     """
     path = Path(path)
+    published = dataset_of(path, format)
+    if published is not None:
+        from hpctwin.formats.datasets import read_dataset
+
+        return read_dataset(
+            path, published, use=use, only=only, skip_invalid=skip_invalid, timezone=timezone
+        )
+    if only:
+        raise ConfigError(f"--only is for published data sets, and {path} is none that is known")
     if path == STANDARD_INPUT and format is None:
         kind = _format_of_content(read_bytes(path))
     else:
@@ -119,6 +141,19 @@ def read_workload(
             path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid
         )
     return read_spars_document(path, document, skip_invalid=skip_invalid)
+
+
+def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
+    """The published data set that a file or folder is of, or that a format names; None if it is of none."""
+    if format is not None and format in FORMATS:
+        return None
+    from hpctwin.formats.datasets import DATASETS, told_by
+
+    if format is not None:
+        if format not in DATASETS:
+            raise UnknownNameError("format", format, (*FORMATS, *DATASETS))
+        return DATASETS[format]
+    return told_by(path) if path.exists() else None
 
 
 def write_workload(

@@ -33,9 +33,12 @@ RECORD: dict[str, pl.DataType] = {
     "state": pl.Categorical(),
     **{name: pl.Categorical() for name in LABELS},
     "recorded_nodes": pl.String(),
+    "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
-where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once."""
+where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once. ``row`` is for
+who wants
+to find a job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
 """What became of a job's run, in one word for all managers."""
@@ -182,7 +185,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
                 for name in ("nodes", "cores", "gpus", "memory_gb")
             ),
-            pl.col("priority", "state", *LABELS).first(),
+            pl.col("priority", "state", *LABELS, "row").first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
             .then(pl.col("recorded_nodes").str.join(","))
             .alias("recorded_nodes"),
@@ -320,6 +323,8 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))
     if frame["recorded_nodes"].count():
         columns.append(pl.col("recorded_nodes"))
+    if frame["row"].count():
+        columns.append(pl.col("row"))
     return frame.select(columns)
 
 

@@ -23,7 +23,7 @@ from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
 from hpctwin.model import Workload
 
-__all__ = ["is_pbs_accounting", "pbs_jobs", "read_pbs_accounting"]
+__all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "read_pbs_accounting"]
 
 _LINE = r"^\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;([A-Za-z]);([^;]*);(.*)$"
 _OF_JOBS = ("Q", "S", "E", "R", "D", "A")
@@ -82,6 +82,17 @@ def pbs_jobs(
     return jobs_of([runs], tally, machine)
 
 
+def pbs_records(lines: pl.Series, tally: Tally) -> pl.DataFrame:
+    """A record (`RECORD`) for each run of a job, of lines of accounting; others are counted.
+
+    Args:
+        lines: text.
+        tally: told of all that is left out.
+    """
+    events = _events(Path("log"), lines.alias("line"), 0, tally, strict=False)
+    return _runs(events, tally) if len(events) else empty_records()
+
+
 def _events(
     path: Path, lines: pl.Series, before: int, tally: Tally, *, strict: bool
 ) -> pl.DataFrame:
@@ -125,13 +136,23 @@ def _values() -> list[pl.Expr]:
         .list.eval(pl.element().str.slice(1))
         .list.unique(maintain_order=True)
     )
+    # Torque has hosts, each with the cores on it, and says how many hosts they are.
+    hosts = (
+        value("exec_host")
+        .str.extract_all(r"[^+/]+/[^+]+")
+        .list.eval(pl.element().str.extract(r"^([^/]+)", 1))
+    )
+    hosts = hosts.list.unique(maintain_order=True)
+    torque = (vnodes.list.len().fill_null(0) == 0) & value("unique_node_count").is_not_null()
+    vnodes = pl.when(torque).then(hosts).otherwise(vnodes)
+    count = pl.when(torque).then(value("unique_node_count").cast(pl.Int64, strict=False))
     return [
         pl.col("job_id").str.replace(r"\..*$", ""),
         pl.coalesce(moment("qtime"), moment("ctime")).alias("submit"),
         moment("start").alias("start"),
         moment("end").alias("end"),
         value("Resource_List.walltime").map_batches(duration_s, pl.Float64).alias("walltime"),
-        vnodes.list.len().cast(pl.Float64).alias("used"),
+        pl.coalesce(count, vnodes.list.len()).cast(pl.Float64).alias("used"),
         value("Resource_List.nodect").cast(pl.Float64, strict=False).alias("chunks"),
         value("Resource_List.ncpus").cast(pl.Float64, strict=False).alias("cores"),
         value("Resource_List.ngpus").cast(pl.Float64, strict=False).alias("gpus"),

@@ -24,7 +24,7 @@ from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, mome
 from hpctwin.formats._files import read_json, stem
 from hpctwin.model import Workload
 
-__all__ = ["COLUMNS", "is_sacct", "read_sacct", "sacct_jobs"]
+__all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs"]
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
@@ -65,7 +65,7 @@ _FORMS = {
     **dict.fromkeys(("Partition", "Cluster", "QOS"), r"[^\s|]*"),
 }  # fmt: skip
 
-_STATES = {
+STATES = {
     **dict.fromkeys(("COMPLETED", "TIMEOUT", "DEADLINE"), "completed"),
     **dict.fromkeys(("FAILED", "OUT_OF_MEMORY"), "failed"),
     **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"), "node failure"),
@@ -378,7 +378,7 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
             pl.when(ended).then(pl.lit("completed")).otherwise(pl.lit("running")).alias("state")
         )["state"]
     word = text["State"].str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
-    state = word.replace_strict(_STATES, default=None, return_dtype=pl.String).alias("state")
+    state = word.replace_strict(STATES, default=None, return_dtype=pl.String).alias("state")
     strange = state.is_null()
     if strange.any():
         for name, count in word.filter(strange).value_counts().iter_rows():

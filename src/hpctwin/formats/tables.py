@@ -123,8 +123,12 @@ def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
     Raises:
         OutputError: the file cannot be written.
     """
-    write_bytes(Path(path), workload.to_frame().write_csv().encode())
-    return _lost("CSV", workload)
+    frame = workload.to_frame()
+    lists = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.List)]
+    frame = frame.with_columns(pl.col(lists).list.mean()).drop(name + USE_STEP for name in lists)
+    write_bytes(Path(path), frame.write_csv().encode())
+    means = [f"CSV has no place for samples over time: {name} is their mean" for name in lists]
+    return (*_lost("CSV", workload), *means)
 
 
 def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:

@@ -160,14 +160,15 @@ def _usage_columns(usage: Mapping[str, Usage]) -> dict[str, pl.Series]:
     columns: dict[str, pl.Series] = {}
     for name, found in usage.items():
         head = name if name == NODE_W else f"use_{name}"
-        # Parts of one length come as an array column, whatever type is asked for.
-        parts = pl.Series(np.split(found.values, found.first[1:-1]))
-        lists = parts.cast(pl.List(pl.Float64))
         if (found.count > 1).any():
-            columns[head] = lists
+            # Polars makes lists of one length fixed arrays, whatever type is asked for.
+            lists = pl.Series(np.split(found.values, found.first[1:-1]))
+            columns[head] = lists.cast(pl.List(pl.Float64))
             columns[head + USE_STEP] = pl.Series(found.step_ms / MS_PER_S)
         else:
-            columns[head] = lists.list.first()
+            means = np.full(len(found), np.nan)
+            means[found.count > 0] = found.values
+            columns[head] = pl.Series(means, nan_to_null=True)
     return columns
 
 

@@ -1,0 +1,60 @@
+"""Published data sets, each a declaration: where it is from, its columns, how its jobs are made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hpctwin.errors import UnknownNameError
+from hpctwin.formats.datasets.alcf import ALCF
+from hpctwin.formats.datasets.cineca import ADASTRA, MARCONI100
+from hpctwin.formats.datasets.clouds import GOOGLE, PHILLY
+from hpctwin.formats.datasets.declared import Column, DataSet, File
+from hpctwin.formats.datasets.frontier import FRONTIER, FRONTIER_SWF
+from hpctwin.formats.datasets.fugaku import FUGAKU
+from hpctwin.formats.datasets.lassen import LASSEN
+from hpctwin.formats.datasets.making import write_sample
+from hpctwin.formats.datasets.reading import columns_in, files_of, fits, read_dataset
+from hpctwin.formats.datasets.supercloud import SUPERCLOUD
+from hpctwin.formats.datasets.tables import EAGLE, KESTREL, LISA, LUMOS
+from hpctwin.formats.datasets.torque import BLUE_WATERS
+
+__all__ = [
+    "DATASETS", "Column", "DataSet", "File", "columns_in", "dataset", "files_of", "read_dataset", "told_by",
+    "write_sample",
+]  # fmt: skip
+
+DATASETS: dict[str, DataSet] = {
+    one.name: one
+    for one in (
+        ADASTRA, ALCF, BLUE_WATERS, EAGLE, FRONTIER, FRONTIER_SWF, FUGAKU, GOOGLE, KESTREL, LASSEN, LISA,
+        LUMOS, MARCONI100, PHILLY, SUPERCLOUD,
+    )
+}  # fmt: skip
+"""All of them, by name."""
+
+_MOST = 0.7
+
+
+def dataset(name: str) -> DataSet:
+    """A data set by its name.
+
+    Raises:
+        UnknownNameError: there is no such data set.
+    """
+    if name not in DATASETS:
+        raise UnknownNameError("data set", name, DATASETS)
+    return DATASETS[name]
+
+
+def told_by(path: Path) -> DataSet | None:
+    """The data set that a file or a folder is of, by its columns; None if it is of none.
+
+    A file that lacks few of the columns is of it too: reading it says which.
+    """
+    best, share = None, _MOST
+    for one in DATASETS.values():
+        first = files_of(one, path)[one.main.name] if path.is_dir() else [path]
+        found = fits(one, first[0]) if first and first[0].is_file() else 0.0
+        if found > share:
+            best, share = one, found
+    return best

@@ -1,0 +1,392 @@
+"""Published data sets into workloads: files found and told by their columns, read lazily, checked once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
+from hpctwin.formats._accounting import Machine, Tally, jobs_of, workload_of
+from hpctwin.formats._fields import moments, zone_of
+from hpctwin.formats._files import first_bytes, open_binary, read_bytes, stem
+from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
+from hpctwin.formats.systems import read_system
+from hpctwin.model import NodeGroup, Workload
+from hpctwin.model.files import cause
+from hpctwin.model.frame import USE_STEP, is_usage
+from hpctwin.model.racks import node_w
+from hpctwin.model.usage import NODE_W
+
+__all__ = ["columns_in", "files_of", "fits", "read_dataset"]
+
+_UNIX = (1e8, 1e10)
+"""Seconds since the epoch lie between, from 1973 to 2286."""
+_MUCH_LONGER = 1.5
+
+
+def files_of(dataset: DataSet, path: Path) -> dict[str, list[Path]]:
+    """The files that there are of a data set, by name.
+
+    Args:
+        dataset: which.
+        path: its folder, or its first file; others are looked for beside it.
+    """
+    folder = path if path.is_dir() else path.parent
+    found = {
+        file.name: sorted({one for glob in file.globs for one in folder.glob(glob)})
+        for file in dataset.files
+    }
+    if not path.is_dir():
+        found[dataset.main.name] = [path]
+    return found
+
+
+def columns_in(path: Path, file: File) -> dict[str, pl.DataType]:
+    """The columns of a file and their types, text in CSV; of one without a head, as declared.
+
+    Raises:
+        TraceError: the file cannot be read as what it should be.
+    """
+    try:
+        if file.form in ("headless", "swf", "other"):
+            return {column.name: pl.String() for column in file.columns}
+        if path.suffix == ".parquet":
+            return dict(pl.read_parquet_schema(path))
+        with open_binary(path) as source:
+            head = source.readline()
+    except (OSError, EOFError, ValueError, pl.exceptions.PolarsError) as error:
+        why = cause(error) if isinstance(error, OSError) else str(error)
+        raise TraceError(path, f"cannot be read: {why}") from error
+    if not head.strip():
+        raise TraceError(path, "the file is empty")
+    try:
+        names = pl.read_csv(head, n_rows=0).columns
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(path, f"its first line is no head of CSV: {error}", line=1) from error
+    return {name: pl.String() for name in names}
+
+
+def fits(dataset: DataSet, path: Path) -> float:
+    """The share of needed columns that a file has, if it may be the first file of the data set."""
+    file = dataset.main
+    if dataset.content is not None:
+        head = first_bytes(path, 1 << 14)
+        return float(re.search(dataset.content.encode(), head, re.M) is not None)
+    if file.form != "table":
+        return float(any(path.match(glob) for glob in file.globs))
+    try:
+        columns = columns_in(path, file)
+    except TraceError:
+        return 0.0
+    needed = [column.name for column in file.columns if column.needed]
+    share = sum(name in columns for name in needed) / len(needed)
+    return share if share < 1 or dataset.told(columns) else 0.0
+
+
+def read_dataset(
+    path: str | Path,
+    dataset: DataSet,
+    *,
+    use: Use = "measured",
+    only: Sequence[str] = (),
+    skip_invalid: bool = False,
+    timezone: str | None = None,
+) -> Workload:
+    """Read a data set as it is published.
+
+    Args:
+        path: its folder, or its first file; others are looked for beside it.
+        dataset: which it is.
+        use: what is read of how much jobs used of their nodes; see `USES`.
+        only: which rows of the first file: ``column=value,value``; all of these must hold.
+        skip_invalid: leave rows out that have a cell that cannot be read, and say which.
+        timezone: of dates that name none, in place of the data set's.
+
+    Raises:
+        TraceError: a file or a needed column is not there, a cell cannot be read, or numbers are in another
+            unit than they should be; the message names file and column.
+        ConfigError: an option is wrong.
+    """
+    path, tally = Path(path), Tally()
+    if use not in USES:
+        raise UnknownNameError("use", use, USES)
+    zone = zone_of(timezone) or dataset.zone
+    there = files_of(dataset, path)
+    tables = {}
+    for file in dataset.files:
+        if there[file.name]:
+            tables[file.name] = _scan(there[file.name], file, zone, tally)
+        elif file.needed:
+            raise TraceError(path, f"there is no {file.name} of data set {dataset.name} in it")
+        else:
+            tally.remarks.append(f"there is no {file.name} beside it")
+    rows = _rows(there[dataset.main.name][0], tables.pop(dataset.main.name), dataset, only, tally)
+    main = _sound(there[dataset.main.name][0], rows, dataset, tally, skip_invalid=skip_invalid)
+    parts = (
+        {group.name: group for group in read_system(dataset.system).nodes} if dataset.system else {}
+    )
+    given = Given(main.lazy(), tables, parts, use, tally)
+    try:
+        records = dataset.records(given).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(path, f"cannot be read as data set {dataset.name}: {error}") from error
+    _check_lengths(path, records)
+    del main
+    return _workload(path, records, dataset, parts, tally)
+
+
+def _scan(paths: Sequence[Path], file: File, zone: str, tally: Tally) -> pl.LazyFrame:
+    """The declared columns of a file, each read as its kind says, and nulls where there are none."""
+    frames = [_one(path, file) for path in paths]
+    frame = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal_relaxed")
+    schema = frame.collect_schema()
+    for column in file.columns:
+        if column.needed and column.name not in schema:
+            raise TraceError(
+                paths[0],
+                f"the column is missing; found {', '.join(schema)[:300]}.{near(column.name, schema)}",
+                field=column.name,
+            )
+    extra = [name for name in schema if name not in {column.name for column in file.columns}]
+    if extra:
+        tally.remarks.append(
+            f"{paths[0].name}: not read, since the published file has no such columns: {', '.join(extra)}"
+        )
+    return frame.select(
+        _read_as(column, schema.get(column.name), zone, tally) for column in file.columns
+    )
+
+
+def _one(path: Path, file: File) -> pl.LazyFrame:
+    if file.read is not None:
+        return file.read(path).lazy()
+    if file.form == "swf":
+        return _separated(path, file)
+    if not path.stat().st_size:
+        raise TraceError(path, "the file is empty")
+    columns_in(path, file)  # says what is wrong with the file, if something is
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path)
+    names = [column.name for column in file.columns] if file.form == "headless" else None
+    return pl.scan_csv(
+        path,
+        has_header=names is None,
+        new_columns=names,
+        infer_schema=False,
+        comment_prefix="#" if names else None,
+        null_values=[""],
+    )
+
+
+def _separated(path: Path, file: File) -> pl.LazyFrame:
+    """Columns separated by blanks, as text; submissions since the epoch, where the header tells."""
+    lines = pl.Series("line", read_bytes(path).decode("utf-8", "replace").splitlines(), pl.String)
+    lines = lines.str.strip_chars()
+    zero: Any = lines.str.extract(r"^;\s*UnixStartTime:\s*(\d+)", 1).cast(pl.Float64).max()
+    cells = lines.filter((lines != "") & ~lines.str.starts_with(";")).str.split(" ")
+    cells = cells.list.eval(pl.element().filter(pl.element() != ""))
+    short = (cells.list.len() < len(file.columns)).arg_max() if len(cells) else None
+    if short is not None and len(cells[short]) < len(file.columns):
+        raise TraceError(
+            path, f"job {short + 1} has {len(cells[short])} columns, expected {len(file.columns)}"
+        )
+    names = [column.name for column in file.columns]
+    table = pl.LazyFrame({name: cells.list.get(i) for i, name in enumerate(names)})
+    return table.with_columns(pl.col("submit").cast(pl.Float64, strict=False) + (zero or 0.0))
+
+
+def _read_as(column: Column, dtype: pl.DataType | None, zone: str, tally: Tally) -> pl.Expr:
+    """A column as `Column.kind` says; a text in CSV that is no number or time is kept beside it."""
+    name = column.name
+    if dtype is None:
+        kind: Any = {"text": pl.String, "list": pl.List(pl.Float64)}.get(column.kind, pl.Float64)
+        return pl.lit(None, kind).alias(name)
+    value = pl.col(name)
+    if column.kind == "text":
+        return listed_text(value, dtype).alias(name)
+    if column.kind == "list":
+        return value.cast(pl.List(pl.Float64), strict=False)
+    if column.kind == "time":
+        if isinstance(dtype, pl.Datetime):
+            if dtype.time_zone is None:
+                value = value.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+            return value.dt.epoch("ms") / 1000
+        if isinstance(dtype, pl.String):
+            return value.map_batches(lambda cells: moments(cells, zone, tally), pl.Float64)
+    return value.cast(pl.Float64, strict=False)
+
+
+def listed_text(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """A text as it is; numbers without a point; lists joined by commas."""
+    if isinstance(dtype, pl.List):
+        return value.cast(pl.List(pl.String)).list.join(",")
+    if dtype.is_float():
+        whole = value.cast(pl.Int64, strict=False)
+        return pl.when(whole == value).then(whole.cast(pl.String)).otherwise(value.cast(pl.String))
+    return value.cast(pl.String)
+
+
+def _rows(
+    path: Path, frame: pl.LazyFrame, dataset: DataSet, only: Sequence[str], tally: Tally
+) -> pl.DataFrame:
+    """The rows of the first file that are asked for.
+
+    Raises:
+        ConfigError: what is asked for is no ``column=value`` or there is no such column.
+    """
+    wanted = []
+    for text in only:
+        name, equal, values = text.partition("=")
+        if not equal:
+            raise ConfigError(f"--only {text!r} must be column=value or column=value,value")
+        known = frame.collect_schema()
+        if name not in known:
+            raise UnknownNameError(f"column of data set {dataset.name}", name, known)
+        chosen = [part.strip() for part in values.split(",")]
+        shown = listed_text(pl.col(name), known[name])
+        wanted.append((text, shown.is_in(chosen).fill_null(False)))
+    try:
+        if not wanted:
+            return frame.collect(engine="streaming")
+        before = frame.select(
+            pl.len(), *(which.sum().alias(str(i)) for i, (_, which) in enumerate(wanted))
+        )
+        kept = frame.filter(*(which for _, which in wanted))
+        counts, rows = pl.collect_all([before, kept], engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(path, f"cannot be read: {error}") from error
+    for i, (text, _) in enumerate(wanted):
+        tally.add(
+            f"row left out, since --only asks for {text}", counts["len"][0] - counts[str(i)][0]
+        )
+    return rows
+
+
+def _sound(
+    path: Path, frame: pl.DataFrame, dataset: DataSet, tally: Tally, *, skip_invalid: bool
+) -> pl.DataFrame:
+    """The rows that have all that is needed, in the units that are expected.
+
+    Raises:
+        TraceError: a needed cell is empty or cannot be read and ``skip_invalid`` is false; or the numbers
+            of a column are in another unit.
+    """
+    if not len(frame):
+        raise TraceError(path, "there are no jobs in it")
+    good = pl.repeat(True, len(frame), eager=True)
+    for column in dataset.main.columns:
+        values = frame[column.name]
+        if column.needed and column.kind in ("number", "time") and values.null_count():
+            row = int(values.is_null().arg_max() or 0)
+            why = f"row {row + 1} has no {column.kind} that can be read; --skip-invalid leaves such rows out"
+            error = TraceError(path, why, field=column.name)
+            if not skip_invalid:
+                raise error
+            bad = values.is_null() & good
+            good &= values.is_not_null()
+            tally.add(f"row left out: no {column.kind} in column {column.name}", int(bad.sum()))
+            tally.skip(str(error))
+        between = _UNIX if column.kind == "time" else column.median
+        if between is not None:
+            _check_unit(path, column, values, between)
+    return frame.filter(good)
+
+
+def _check_unit(
+    path: Path, column: Column, values: pl.Series, between: tuple[float, float]
+) -> None:
+    if isinstance(values.dtype, pl.List):
+        values = values.list.mean()
+    known = values.filter((values > 0).fill_null(False))
+    middle: Any = known.median()
+    if middle is None or between[0] <= middle <= between[1]:
+        return
+    raise TraceError(
+        path,
+        f"the median is {middle:,.6g}, expected {between[0]:,.6g} to {between[1]:,.6g} "
+        f"({column.meaning or 'seconds since the epoch'}): "
+        "these are in another unit",
+        field=column.name,
+    )
+
+
+def _check_lengths(path: Path, records: pl.DataFrame) -> None:
+    """See that run times and limits are not in another unit than starts and ends.
+
+    Raises:
+        TraceError: they do not agree, or more than half of the jobs that have one ran much longer than
+            their limit.
+    """
+    if not {"walltime", "start", "end"} <= set(records.columns):
+        return
+    limit, ran = records["walltime"], records["end"] - records["start"]
+    if "runtime" in records.columns:
+        ratio: Any = (records["runtime"] / ran).filter(ran > 0).median()
+        if ratio is not None and not 0.2 <= ratio <= 5:
+            raise TraceError(
+                path,
+                f"run times are {ratio:,.4g} times what lies between start and end: they are in another unit",
+            )
+    known = (limit > 0) & (ran > 0)
+    longer = int((known & (ran > _MUCH_LONGER * limit)).sum())
+    if longer > 10 and longer > 0.5 * int(known.sum()):
+        raise TraceError(
+            path,
+            f"{longer:,} of {int(known.sum()):,} jobs ran more than {_MUCH_LONGER:g} times their "
+            "limit: limits are "
+            "in another unit than they should be",
+        )
+
+
+def _workload(
+    path: Path,
+    records: pl.DataFrame,
+    dataset: DataSet,
+    parts: Mapping[str, NodeGroup],
+    tally: Tally,
+) -> Workload:
+    used = [name for name in records.columns if is_usage(name.removesuffix(USE_STEP))]
+    records = records.with_row_index("row")
+    jobs = jobs_of([records], tally, Machine(shared=dataset.shared))
+    rows = jobs["row"].to_numpy()
+    for name in used:
+        jobs = jobs.with_columns(records[name].gather(rows).alias(name))
+    for name in filter(is_usage, used):
+        _tell_of_use(name, jobs, tally)
+    if NODE_W in used:
+        _check_power(path, jobs[NODE_W], parts)
+    return workload_of(jobs.drop("row"), stem(path), tally)
+
+
+def _tell_of_use(name: str, jobs: pl.DataFrame, tally: Tally) -> None:
+    """Count the jobs of which it is not known, or not to their end."""
+    column = jobs[name]
+    if not isinstance(column.dtype, pl.List):
+        tally.add(f"job of which {name} is not known", int(column.is_null().sum()))
+        return
+    count = column.list.len().fill_null(0)
+    tally.add(f"job of which {name} is not known", int((count == 0).sum()))
+    short = (count > 1) & ((count + 1) * jobs[name + USE_STEP] < jobs["runtime_s"])
+    tally.add(f"job of which {name} ends before it does: the last sample holds", int(short.sum()))
+
+
+def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -> None:
+    """See that nodes draw what nodes of this machine can.
+
+    Raises:
+        TraceError: the median is far from that.
+    """
+    mean: Any = (power.list.mean() if isinstance(power.dtype, pl.List) else power).median()
+    idle = min((node_w(group.components, 0) for group in parts.values()), default=0)
+    full = max((node_w(group.components, 1) for group in parts.values()), default=0)
+    if mean is not None and full and not 0.2 * idle <= mean <= 2 * full:
+        raise TraceError(
+            path,
+            f"the median power of a node comes to {mean:,.4g} W, and nodes of this machine draw "
+            f"{idle:,.4g} to "
+            f"{full:,.4g} W: power or numbers of nodes are in another unit",
+        )

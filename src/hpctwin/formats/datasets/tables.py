@@ -1,0 +1,255 @@
+"""Data sets that are little more than a table of jobs: Kestrel, Eagle, Lisa, and DIR-LAB's tables."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
+from hpctwin.formats.sacct import STATES
+
+__all__ = ["EAGLE", "KESTREL", "LISA", "LUMOS"]
+
+_TIME, _DATE = pl.Datetime("us"), pl.String()
+_STATE = pl.when("failed").then(pl.lit("FAILED")).otherwise(pl.lit("COMPLETED"))
+
+
+def _slurm(column: str) -> pl.Expr:
+    word = pl.col(column).str.extract(r"^(\w+)", 1)
+    return word.replace_strict(STATES, default=None, return_dtype=pl.String)
+
+
+def _times(*names: str, dtype: pl.DataType) -> list[Column]:
+    made = ("submit", "start", "end")
+    return [
+        Column(name, "", "time", needed=True, made=pl.col(what), dtype=dtype)
+        for name, what in zip(names, made, strict=True)
+    ]
+
+
+def _kestrel(given: Given) -> pl.LazyFrame:
+    fields = {
+        "job_id": pl.col("job_id"),
+        "submit": pl.col("submit_time"),
+        "start": pl.col("start_time"),
+        "end": pl.col("end_time"),
+        "walltime": pl.col("wall_time"),
+        "nodes": pl.col("nodes_required"),
+        "account": pl.col("account"),
+        "state": _slurm("job_state"),
+    }
+    if given.use == "measured":
+        fields["node_w"] = pl.when(pl.col("power_per_node") > 0).then("power_per_node")
+    return given.main.select(value.alias(name) for name, value in fields.items())
+
+
+KESTREL = DataSet(
+    name="kestrel",
+    title="Jobs of Kestrel (NREL) with the mean power of their nodes, as ExaDigiT reads them",
+    source="not public in this shape; OEDI submission 8643 has the jobs with Slurm's names",
+    licence="as the source states it",
+    citation="National Laboratory of the Rockies: Kestrel jobs, OEDI 8643",
+    files=(
+        File(
+            "fastsim_jobs_output.parquet",
+            ("fastsim_jobs_output*.parquet",),
+            (
+                Column("job_id", "", "text", needed=True, made=pl.col("number")),
+                Column("account", "", "text", made=pl.col("user").cast(pl.String)),
+                Column("nodes_required", "", needed=True, made=pl.col("nodes")),
+                Column("power_per_node", "W", needed=True, made=pl.col("node_w")),
+                Column(
+                    "wall_time", "limit, s", needed=True, median=(60, 1e7), made=pl.col("walltime")
+                ),
+                Column("job_state", "Slurm's", "text", made=_STATE),
+                *_times("submit_time", "start_time", "end_time", dtype=_TIME),
+            ),
+        ),
+    ),
+    records=_kestrel,
+    system="kestrel",
+    zone="America/Denver",
+    rules=("power_per_node is the mean of one node; 0 is not known",),
+)
+
+
+def _eagle(given: Given) -> pl.LazyFrame:
+    task = pl.format("{}_{}", "job_id", pl.int_range(pl.len()).over("job_id"))
+    fields = {
+        "job_id": pl.when(pl.len().over("job_id") > 1).then(task).otherwise("job_id"),
+        "submit": pl.col("submit_time"),
+        "start": pl.col("start_time"),
+        "end": pl.col("end_time"),
+        "runtime": pl.col("run_time"),
+        "walltime": pl.col("wallclock_req"),
+        "nodes": pl.col("nodes_req"),
+        "state": _slurm("state"),
+        **{name: pl.col(name) for name in ("user", "account", "partition", "qos")},
+    }
+    return given.main.select(value.alias(name) for name, value in fields.items())
+
+
+EAGLE = DataSet(
+    name="eagle",
+    title="Jobs of Eagle (NREL), some 11 million, 2018 to 2023",
+    source="https://data.openei.org/submissions/5860; 1,000 of them in github.com/NREL/eagle-jobs",
+    licence="as the source states it",
+    citation="D. Duplyakin, K. Menear: NREL Eagle Supercomputer Jobs, OEDI 5860, 2023",
+    files=(
+        File(
+            "eagle_data.csv",
+            ("*eagle*.csv", "*eagle*.csv.gz", "*eagle*.parquet"),
+            (
+                Column("job_id", "", "text", needed=True, made=pl.col("number")),
+                Column("user", "", "text", made=pl.col("user")),
+                Column("account", "", "text", made=pl.col("user")),
+                Column("partition", "", "text", made=pl.lit("partition001")),
+                Column("qos", "", "text", made=pl.lit("normal")),
+                Column(
+                    "wallclock_req", "s", needed=True, median=(60, 1e6), made=pl.col("walltime")
+                ),
+                Column("nodes_req", "", needed=True, made=pl.col("nodes")),
+                Column("processors_req", "", needed=True, made=36 * pl.col("nodes")),
+                Column("gpus_req", made=pl.lit(0)),
+                Column("mem_req", made=pl.lit(0.0)),
+                *_times("submit_time", "start_time", "end_time", dtype=_DATE),
+                Column("run_time", "s", median=(1, 1e6), made=pl.col("runtime")),
+                Column("state", "Slurm's", "text", made=_STATE),
+                Column("name", "", "text", made=pl.lit("name")),
+                Column("work_dir", "", "text", made=pl.lit("dir")),
+                Column("submit_line", "", "text", made=pl.lit("line")),
+            ),
+        ),
+    ),
+    records=_eagle,
+    zone="America/Denver",
+    rules=(
+        "rows under one id are tasks of an array, each a job: 12_0, 12_1, …",
+        "nothing is known of power; which machine it is, --cluster must say",
+    ),
+)
+
+_LISA_STEP_S, _LISA_MHZ = 30.0, 33_600.0
+
+
+def _fragments(made: pl.DataFrame) -> pl.DataFrame:
+    count = (pl.col("runtime") / _LISA_STEP_S).ceil().cast(pl.Int64)
+    return made.with_columns(part=pl.int_ranges(0, count)).explode("part")
+
+
+def _lisa(given: Given) -> pl.LazyFrame:
+    start = pl.col("submission_time")
+    fields = {
+        "job_id": pl.col("id"),
+        "submit": start,
+        "start": start,
+        "runtime": pl.col("duration") / 1000,
+        "nodes": pl.lit(1.0),
+    }
+    capacity = pl.col("cpu_capacity")
+    jobs = given.main.select(capacity, *(value.alias(name) for name, value in fields.items()))
+    parts = given.more.get("fragments.parquet")
+    if parts is None or given.use == "none":
+        return jobs.drop("cpu_capacity")
+    # The fragments of a job follow each other in the file.
+    used = parts.group_by("id", maintain_order=True).agg(
+        pl.col("cpu_usage"), (pl.col("duration").first() / 1000).alias("use_cpu_step_s")
+    )
+    joined = jobs.join(used, left_on="job_id", right_on="id", how="left", maintain_order="left")
+    share = (pl.col("cpu_usage") / capacity).list.eval(pl.element().clip(0, 1))
+    return joined.with_columns(use_cpu=share).drop("cpu_capacity", "cpu_usage")
+
+
+LISA = DataSet(
+    name="lisa",
+    title="A week of a part of Lisa (SURF), October 2022, as OpenDT ships it: 7,850 jobs and "
+    "their use every 30 s",
+    source="https://github.com/atlarge-research/opendt (workload/SURF: tasks.parquet, fragments.parquet)",
+    licence="no licence is given for the data",
+    citation="atlarge-research: OpenDT",
+    files=(
+        File(
+            "tasks.parquet",
+            ("*tasks.parquet",),
+            (
+                Column("id", "", "text", needed=True, made=pl.col("number").cast(pl.String)),
+                Column(
+                    "submission_time", "when it began", "time", needed=True, made=pl.col("start"),
+                    dtype=pl.Datetime("ms"),
+                ),
+                Column(
+                    "duration", "ms", needed=True, median=(1e3, 1e9),
+                    made=(1000 * pl.col("runtime")).cast(pl.Int64),
+                ),
+                Column("cpu_count", "cores", needed=True, made=pl.lit(16)),
+                Column("cpu_capacity", "MHz of all of them", needed=True, made=pl.lit(_LISA_MHZ)),
+                Column("mem_capacity", "MB", made=pl.lit(100_000)),
+            ),
+        ),
+        File(
+            "fragments.parquet",
+            ("*fragments.parquet",),
+            (
+                Column("id", "", "text", needed=True, made=pl.col("number").cast(pl.String)),
+                Column("duration", "ms, one for all of a job", needed=True, made=pl.lit(1000 * _LISA_STEP_S)),
+                Column("cpu_count", "", made=pl.lit(16)),
+                Column("cpu_usage", "MHz", needed=True, made=_LISA_MHZ * pl.col("cpu")),
+            ),
+            needed=False,
+            rows=_fragments,
+        ),
+    ),
+    records=_lisa,
+    system="surf_lisa",
+    rules=(
+        "when a job was submitted is not known, only when it began: that is taken for both",
+        "each job has one host; its limit is its run time",
+    ),
+)  # fmt: skip
+
+
+def _lumos(given: Given) -> pl.LazyFrame:
+    fields = {
+        "job_id": pl.col("job"),
+        "submit": pl.col("submit_time"),
+        "start": pl.col("submit_time") + pl.col("wait_time"),
+        "runtime": pl.col("run_time"),
+        "walltime": pl.col("wall_time"),
+        "nodes": pl.col("node_num"),
+        "user": pl.when(pl.col("user") != "0").then("user"),
+        "account": pl.when(pl.col("project") != "0").then("project"),
+        "state": pl.when(pl.col("new_status") == "Failed").then(pl.lit("failed")),
+    }
+    return given.main.select(value.alias(name) for name, value in fields.items())
+
+
+LUMOS = DataSet(
+    name="lumos",
+    title="Tables of Mira, Theta and ThetaGPU (Argonne) in the form of DIR-LAB's Lumos",
+    source="https://github.com/DIR-LAB/lumos (lumos-site/data)",
+    licence="MIT (repository); data from ALCF",
+    citation="DIR-LAB: Lumos; Argonne Leadership Computing Facility (DE-AC02-06CH11357)",
+    files=(
+        File(
+            "data_MACHINE.csv",
+            ("*data_*.csv", "*data_*.csv.gz"),
+            (
+                Column("", "row", made=pl.col("number") - 1),
+                Column("job", "", "text", needed=True, made=pl.col("number")),
+                Column("user", "0 is not known", "text", made=pl.col("user")),
+                Column("project", "0 is not known", "text", made=pl.col("user")),
+                Column("state", made=pl.lit(0)),
+                Column("gpu_num", made=pl.lit(0)),
+                Column("cpu_num", made=64.0 * pl.col("nodes")),
+                Column("node_num", "", needed=True, made=1.0 * pl.col("nodes")),
+                Column("submit_time", "s since the epoch", "time", needed=True, made=pl.col("submit")),
+                Column("wait_time", "s", needed=True, made=pl.col("start") - pl.col("submit")),
+                Column("run_time", "s", needed=True, median=(1, 1e6), made=pl.col("runtime")),
+                Column("wall_time", "requested, s", needed=True, median=(60, 1e7), made=pl.col("walltime")),
+                Column("node_hour", made=pl.lit(0.0)),
+                Column("new_status", "Pass, Failed or Killed", "text", made=pl.lit("Pass")),
+            ),
+        ),
+    ),
+    records=_lumos,
+    rules=("nothing is known of power; which machine it is, --cluster must say",),
+)  # fmt: skip

@@ -1,0 +1,381 @@
+"""Published data sets: samples of each, the real ones there are, and files in which something is wrong."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hpctwin import read_cluster
+from hpctwin.cli import main
+from hpctwin.errors import ConfigError, TraceError, UnknownNameError
+from hpctwin.formats import dataset_of, read_workload, write_workload
+from hpctwin.formats.datasets import DATASETS, read_dataset, told_by, write_sample
+from hpctwin.formats.datasets.making import made_jobs, node_of
+from hpctwin.formats.datasets.samples import at_steps
+from hpctwin.model import Workload
+from hpctwin.model.racks import node_w
+
+JOBS = 40
+WITHOUT_SUBMISSION = {"lisa"}
+WITHOUT_LIMIT = {"adastra", "google2011", "lisa", "philly"}
+OF_ONE_NODE = {"lisa"}
+
+
+@pytest.fixture(scope="module", params=sorted(DATASETS))
+def sample(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    name: str = request.param
+    folder = tmp_path_factory.mktemp(name)
+    return name, write_sample(DATASETS[name], folder, jobs=JOBS, seed=3)[0]
+
+
+def made(name: str) -> pl.DataFrame:
+    return made_jobs(node_of(DATASETS[name]), JOBS, 3)
+
+
+def by_submission(workload: Workload) -> pl.DataFrame:
+    frame = workload.to_frame()
+    return frame.with_columns(pl.col("submit_s").round(3)).sort("submit_s", "runtime_s")
+
+
+def test_a_sample_is_told_by_its_columns_and_gives_the_jobs_it_was_written_of(
+    sample: tuple[str, Path],
+) -> None:
+    name, path = sample
+    assert told_by(path) is DATASETS[name]
+    frame, jobs = by_submission(read_workload(path)), made(name)
+    begin = "start" if name in WITHOUT_SUBMISSION else "submit"
+    jobs = jobs.with_columns(at=pl.col(begin) - pl.col(begin).min()).sort("at", "runtime")
+    assert frame["submit_s"].to_list() == jobs["at"].to_list()
+    assert frame["runtime_s"].to_list() == jobs["runtime"].to_list()
+    assert frame["nodes"].to_list() == (
+        [1] * JOBS if name in OF_ONE_NODE else jobs["nodes"].to_list()
+    )
+    limit = "runtime" if name in WITHOUT_LIMIT else "walltime"
+    assert frame["walltime_s"].to_list() == jobs[limit].to_list()
+    started = (jobs["start"] - jobs[begin].min()).to_list()
+    assert frame["recorded_start_s"].to_list() == started
+
+
+def folder_of(path: Path) -> Path:
+    return path.parent.parent if path.parent.name in ("joblive", "task_events") else path.parent
+
+
+def test_the_folder_of_a_data_set_is_read_as_its_first_file_is(sample: tuple[str, Path]) -> None:
+    name, path = sample
+    assert told_by(folder_of(path)) is DATASETS[name]
+    one, other = read_workload(path), read_workload(folder_of(path))
+    assert one.to_frame().equals(other.to_frame())
+
+
+@pytest.mark.parametrize(
+    "name", ["marconi100", "adastra", "fugaku", "lassen", "frontier", "kestrel"]
+)
+def test_measured_power_is_that_of_one_node(name: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS, seed=3)[0]
+    workload = read_workload(path)
+    found = workload.usage["node_w"]
+    rows = np.repeat(np.arange(JOBS), found.count)
+    order = np.argsort(made(name).sort("submit", "number")["number"].to_numpy(), kind="stable")
+    watts = made(name)["node_w"].to_numpy()
+    ids = np.array([int(str(one)) for one in workload.job_id]) - 1
+    assert len(order) == JOBS
+    np.testing.assert_allclose(found.values, watts[ids][rows], atol=1)
+
+
+@pytest.mark.parametrize("name", ["marconi100", "adastra", "lassen", "frontier", "fugaku", "lisa"])
+def test_use_of_components_is_what_the_power_of_the_components_was_made_of(
+    name: str, tmp_path: Path
+) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS, seed=3)[0]
+    workload = read_workload(path, use="components")
+    assert "node_w" not in workload.usage
+    ids = np.array([int(str(one)) for one in workload.job_id]) - 1
+    for part, found in workload.usage.items():
+        used = made(name)[part].to_numpy()[ids][np.repeat(np.arange(JOBS), found.count)]
+        np.testing.assert_allclose(found.values, used, atol=0.02)
+    parts = {"fugaku": {"cpu"}, "lisa": {"cpu"}}.get(name, {"cpu", "gpu"})
+    assert set(workload.usage) == parts
+
+
+def test_samples_stand_at_their_times_and_hold_until_the_next() -> None:
+    rows = pl.LazyFrame(
+        {
+            "job": ["a"] * 4 + ["b"],
+            "at": [22.0, 24.0, 61.0, -5.0, 3.0],
+            "w": [1.0, 3.0, 7.0, 99.0, 5.0],
+        }
+    )
+    found = at_steps(rows, "job", pl.col("at"), 10, {"w": pl.col("w")}).collect().sort("job")
+    assert found["w"].to_list() == [[2.0] * 6 + [7.0], [5.0]]
+    assert found["w_step_s"].to_list() == [10.0, 10.0]
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_a_data_set_says_where_it_is_from(name: str) -> None:
+    one = DATASETS[name]
+    assert one.source
+    assert one.licence
+    assert one.citation
+    assert one.rules
+    assert any(column.needed for column in one.main.columns)
+    if one.system is not None:
+        assert all(node_w(group.components, 1) > 0 for group in read_cluster(one.system).nodes)
+
+
+def rewritten(path: Path, change: pl.Expr | None = None, drop: str | None = None) -> None:
+    parquet = path.suffix == ".parquet"
+    frame = pl.read_parquet(path) if parquet else pl.read_csv(path, infer_schema=False)
+    frame = frame.with_columns(change) if change is not None else frame
+    frame = frame.drop(drop) if drop is not None else frame
+    if parquet:
+        frame.write_parquet(path)
+    else:
+        frame.write_csv(path)
+
+
+TABLES = sorted(name for name, one in DATASETS.items() if one.main.form == "table")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_each_needed_column_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    whole = path.read_bytes()
+    for column in DATASETS[name].main.columns:
+        if column.needed:
+            path.write_bytes(whole)
+            rewritten(path, drop=column.name)
+            with pytest.raises(TraceError, match=f"field {column.name}: the column is missing"):
+                read_dataset(path, DATASETS[name])
+
+
+def test_a_file_that_lacks_a_column_is_told_for_what_it_is_and_the_column_named(
+    tmp_path: Path,
+) -> None:
+    path = write_sample(DATASETS["marconi100"], tmp_path)[0]
+    rewritten(path, drop="run_time")
+    with pytest.raises(TraceError, match="field run_time: the column is missing"):
+        read_workload(path)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_column_more_is_told_and_not_read(name: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    before = read_workload(path).to_frame()
+    rewritten(path, pl.lit(7).alias("hearsay"))
+    after = read_workload(path)
+    assert after.to_frame().equals(before)
+    assert any("hearsay" in remark for remark in after.notes.remarks)
+
+
+def times(column: str, factor: float) -> pl.Expr:
+    return (pl.col(column).cast(pl.Float64) * factor).alias(column)
+
+
+UNITS = [
+    ("marconi100", pl.col("time_limit") * 60, "time_limit: the median"),
+    ("marconi100", pl.col("run_time") * 1000, "run times are 1,000 times"),
+    ("marconi100", pl.col("node_power_consumption") * 1000, "median power of a node"),
+    ("adastra", pl.col("node_power_consumption") / 3600, "median power of a node"),
+    ("fugaku", pl.col("avgpcon") / 1000, "median power of a node"),
+    ("kestrel", pl.col("wall_time") / 3600, "wall_time: the median"),
+    ("lisa", pl.col("duration") / 1000, "duration: the median"),
+    ("lumos", times("submit_time", 1e3), "submit_time: the median"),
+    ("supercloud", times("time_start", 1e6), "time_start: the median"),
+    ("eagle", times("wallclock_req", 1 / 60), "times their limit"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"), UNITS, ids=[f"{n}-{m[:10]}" for n, _, m in UNITS]
+)
+def test_another_unit_is_noticed(name: str, change: pl.Expr, message: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=200)[0]
+    read_workload(path)
+    rewritten(path, change)
+    with pytest.raises(TraceError, match=message):
+        read_workload(path)
+
+
+@pytest.mark.parametrize("name", sorted(DATASETS))
+def test_an_empty_file_and_one_cut_off_are_errors_that_name_it(name: str, tmp_path: Path) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    whole = path.read_bytes()
+    path.write_bytes(b"")
+    with pytest.raises(TraceError, match=path.name):
+        read_dataset(path, DATASETS[name])
+    path.write_bytes(whole[: len(whole) // 2])
+    if path.suffix in (".parquet", "") and name != "bluewaters":
+        with pytest.raises(TraceError, match=path.name):
+            read_dataset(path, DATASETS[name])
+    else:
+        # Lines end anywhere: what is whole of them is read, and the last one is an error or left out.
+        with suppress(TraceError):
+            assert len(read_dataset(path, DATASETS[name], skip_invalid=True)) < JOBS
+
+
+def test_a_cell_that_is_no_number_is_named_by_row_or_left_out_and_counted(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["lumos"], tmp_path, jobs=JOBS)[0]
+    table = pl.read_csv(path, infer_schema=False)
+    wrong = pl.when(pl.int_range(pl.len()) == 4).then(pl.lit("many")).otherwise("node_num")
+    table.with_columns(wrong.alias("node_num")).write_csv(path)
+    with pytest.raises(TraceError, match="field node_num: row 5 has no number"):
+        read_workload(path)
+    workload = read_workload(path, skip_invalid=True)
+    assert len(workload) == JOBS - 1
+    assert workload.notes.counts["row left out: no number in column node_num"] == 1
+
+
+def test_rows_that_are_not_asked_for_are_counted(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
+    states = pl.read_parquet(path)["job_state"]
+    failed = int((states == "FAILED").sum())
+    workload = read_workload(path, only=("job_state=FAILED,TIMEOUT",))
+    assert len(workload) == failed
+    (why,) = [what for what in workload.notes.counts if "--only" in what]
+    assert workload.notes.counts[why] == JOBS - failed
+    with pytest.raises(UnknownNameError, match=r"job_stat.*Did you mean 'job_state'"):
+        read_workload(path, only=("job_stat=FAILED",))
+    with pytest.raises(ConfigError, match="must be column=value"):
+        read_workload(path, only=("FAILED",))
+    table = tmp_path / "own.csv"
+    write_workload(workload, table)
+    with pytest.raises(ConfigError, match="published data sets"):
+        read_workload(table, only=("nodes=1",))
+
+
+def test_limits_of_adastra_that_are_unix_times_are_none(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["adastra"], tmp_path, jobs=JOBS)[0]
+    half = pl.when(pl.int_range(pl.len()) % 2 == 0).then(pl.lit(120.0)).otherwise("time_limit")
+    rewritten(path, half.alias("time_limit"))
+    workload = read_workload(path)
+    limits = workload.to_frame().sort("job_id")["walltime_s"].to_list()
+    assert limits[::2] == [7200.0] * (JOBS // 2)
+    assert workload.notes.counts["job without walltime, given its run time"] == JOBS // 2
+
+
+def test_several_months_are_one_workload(tmp_path: Path) -> None:
+    (first,) = write_sample(DATASETS["fugaku"], tmp_path, jobs=JOBS)
+    later = pl.read_parquet(first).with_columns(
+        pl.col("jid") + "x", pl.col("adt", "sdt", "edt") + pl.duration(days=30)
+    )
+    later.write_parquet(tmp_path / "23_10.parquet")
+    assert len(read_workload(tmp_path)) == 2 * JOBS
+    assert len(read_workload(first)) == JOBS
+
+
+def test_dates_are_of_the_zone_that_is_given(tmp_path: Path) -> None:
+    (path,) = write_sample(DATASETS["alcf"], tmp_path, jobs=JOBS)
+    there = read_workload(path, timezone="America/Chicago").start_epoch_s
+    here = read_workload(path).start_epoch_s
+    assert (there or 0) - (here or 0) == 5 * 3600
+
+
+@pytest.mark.traces
+def test_lisa_s_week_is_read_with_the_use_of_each_job_every_thirty_seconds(traces: Path) -> None:
+    workload = read_workload(traces / "telemetry" / "surf_tasks.parquet")
+    assert len(workload) == 7850
+    used = workload.usage["cpu"]
+    assert len(used.values) == 2_323_475
+    parts = pl.read_parquet(traces / "telemetry" / "surf_fragments.parquet")
+    tasks = pl.read_parquet(traces / "telemetry" / "surf_tasks.parquet")
+    share = parts.join(tasks.select("id", "cpu_capacity"), on="id")
+    mean = float((share["cpu_usage"] / share["cpu_capacity"]).clip(0, 1).mean() or 0)  # type: ignore[arg-type]
+    assert float(used.values.mean()) == pytest.approx(mean, rel=1e-9)
+
+
+REAL = {
+    "eagle_sample_1000.csv": ("eagle", 1000),
+    "lumos_data_mira.csv.gz": ("lumos", 22508),
+    "lumos_data_theta.csv": ("lumos", 14374),
+    "lumos_data_thetagpu.csv.gz": ("lumos", 22606),
+}
+
+
+@pytest.mark.traces
+@pytest.mark.parametrize("file", REAL)
+def test_real_tables_are_read_whole_and_no_row_is_lost_in_silence(file: str, traces: Path) -> None:
+    name, rows = REAL[file]
+    path = traces / "jobs_csv" / file
+    assert dataset_of(path) is DATASETS[name]
+    workload = read_workload(path)
+    left_out = sum(
+        n for what, n in workload.notes.counts.items() if what.startswith("record left out")
+    )
+    assert len(workload) + left_out == rows
+    assert left_out < 0.02 * rows
+
+
+@pytest.mark.traces
+def test_a_job_of_google_s_runs_from_its_first_task_s_start_to_its_last_task_s_end(
+    traces: Path,
+) -> None:
+    frame = read_workload(traces / "jobs_csv" / "google_v2_task-events-sample-1.csv").to_frame()
+    # By hand, of its 32 rows. Job 2 has a task that failed and one that was evicted and began again.
+    assert frame["job_id"].to_list() == [1, 2, 3, 4]
+    assert frame["recorded_start_s"].to_list() == [10, 12, 25, 10]
+    assert frame["runtime_s"].to_list() == [40, 53, 45, 80]
+    assert frame["nodes"].to_list() == [1, 1, 1, 2]
+
+
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(end.value.code or 0), out, err
+
+
+def test_dataset_commands_list_describe_sample_and_check(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, _ = ran(capsys, "dataset", "list", "--json")
+    assert code == 0
+    assert {row["name"] for row in json.loads(out)} == set(DATASETS)
+    code, out, _ = ran(capsys, "dataset", "describe", "lassen")
+    assert code == 0
+    assert "CC BY 4.0" in out
+    assert "job_submit_time" in out
+    code, out, _ = ran(capsys, "dataset", "sample", "marconi100", "--out", str(tmp_path / "m"))
+    assert code == 0
+    path = Path(out.strip())
+    code, out, _ = ran(capsys, "dataset", "check", str(path), "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["name"], found["jobs"], found["use"]) == ("marconi100", 100, ["node_w"])
+    rewritten(path, drop="end_time")
+    code, out, _ = ran(capsys, "dataset", "check", str(path))
+    assert code == 1
+    assert "missing: end_time" in out
+
+
+def test_what_is_no_data_set_is_said_without_a_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    for arguments, code, words in (
+        (["check", str(other)], 1, "no data set that is known"),
+        (["check", str(tmp_path / "nowhere.csv")], 1, "no such file"),
+        (["describe", "marconi"], 2, "Did you mean 'marconi100'"),
+        (["sample", "philly", "--out", str(tmp_path), "--jobs", "0"], 2, "jobs"),
+    ):
+        end, _, err = ran(capsys, "dataset", *arguments)
+        assert end == code, err
+        assert words in err
+
+
+def test_samples_over_time_go_into_csv_as_their_mean_and_it_is_told(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["marconi100"], tmp_path, jobs=JOBS)[0]
+    workload = read_workload(path)
+    lost = write_workload(workload, tmp_path / "means.csv")
+    assert "CSV has no place for samples over time: node_w is their mean" in lost
+    found = read_workload(tmp_path / "means.csv").usage["node_w"].values
+    used = workload.usage["node_w"]
+    means = [one.mean() for one in np.split(used.values, used.first[1:-1])]
+    np.testing.assert_allclose(found, means)
