@@ -170,12 +170,14 @@ class SlurmCluster:
         path.write_text("#!/bin/sh\n" + text)
         return self.say("sbatch", "--parsable", "-o", "/dev/null", "-D", "/tmp", str(path)).strip()
 
-    def submit_one_core(self, runs_s: float) -> str:
-        """Submit a job that shares its node; its id."""
-        return self.say(
-            "sbatch", "--parsable", "-n1", "-t2", "-o", "/dev/null", "-D", "/tmp", "--wrap",
+    def submit_tasks(self, minutes: float, runs_s: float, *options: str) -> str:
+        """Submit a job that shares its nodes; its id."""
+        said = self.say(
+            "sbatch", "--parsable", f"-t{minutes}", "-o", "/dev/null", "-D", "/tmp", *options, "--wrap",
             f"exec sleep {runs_s}",
         ).strip()  # fmt: skip
+        assert said, "sbatch failed"
+        return said
 
     def job(self, job_id: str) -> dict[str, str]:
         line = self.say("scontrol", "show", "job", "-o", job_id)

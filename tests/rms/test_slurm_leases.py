@@ -289,17 +289,43 @@ def submitted_in(slurm: SlurmCluster) -> str:
     return slurm.submit(1, 1, 0.5)
 
 
-def test_where_nodes_are_shared_the_twin_observes_says_why_and_slurm_fills_them(
+def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) -> None:
+    with running(tmp_path, rule=True, scheduler="backfill", nodes=2, cpus=4) as slurm:
+        twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["sjf+easy"]})
+        try:
+            twin.begin()
+            first = [slurm.submit_tasks(2, 120, "-n1") for _ in range(8)]
+            slurm.wait(lambda: twin.status()["running"] == 8, 60)
+            long = slurm.submit_tasks(9, 60, "-n3")
+            slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
+            short = slurm.submit_tasks(2, 60, "-n1")
+            slurm.wait(lambda: twin.status()["waiting"] == 2, 30)
+            assert twin.status()["leases"]["jobs"] == 2
+            assert "There is no room now" in twin.command("when", long).stdout
+            slurm.say("scancel", *first[:3])
+            # The shortest first: the long one would fit as well, but not both.
+            slurm.wait(lambda: states(slurm).get(short, "").startswith("RUNNING"), 60)
+            assert states(slurm)[long].startswith("PENDING")
+            slurm.say("scancel", first[3])
+            slurm.wait(lambda: states(slurm).get(long, "").startswith("RUNNING"), 60)
+            status = twin.status()
+            assert (status["fault"], status["drift"], status["not_read"]) == (None, [], [])
+        finally:
+            twin.end()
+
+
+def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(
     tmp_path: Any,
 ) -> None:
-    with running(tmp_path, rule=True, scheduler="backfill", nodes=2, cpus=4) as slurm:
+    shared = {"nodes": 2, "cpus": 2, "partition": "OverSubscribe=FORCE:2"}
+    with running(tmp_path, rule=True, scheduler="backfill", **shared) as slurm:
         twin = Beside(slurm, manager={"poll_every": 1})
         try:
             twin.begin(wait=False)
-            jobs = [slurm.submit_one_core(60) for _ in range(8)]
+            jobs = [slurm.submit_tasks(2, 60, "-n1") for _ in range(8)]
             slurm.wait(lambda: all(s.startswith("RUNNING") for s in states(slurm).values()), 60)
             slurm.wait(lambda: twin.status().get("running") == 8, 60)
-            waits = slurm.submit_one_core(60)
+            waits = slurm.submit_tasks(2, 60, "-n1")
             slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
             status = twin.status()
             assert (status["fault"], status["drift"]) == (None, [])

@@ -13,8 +13,9 @@ from pydantic import ValidationError
 from hpctwin.errors import FormatError
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.hostlist import expand
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
 from hpctwin.rms.slurm.preempt import Preempting
+from hpctwin.rms.slurm.sharing import Sharing, parts_held, tasks_asked
 from hpctwin.rms.slurm.values import number, whole, words
 
 __all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
@@ -92,18 +93,20 @@ class Jobs:
         mine: the twin's that wait.
         names: ids by Slurm's own number, where the two differ.
         nice: nice values of the jobs that wait and are not held.
-        exclusive: ids of the jobs that have their nodes for themselves.
+        rough: jobs that ask for what is not modelled where nodes are shared, and for what.
         notes: one sentence for each thing left out or assumed.
         preempting: whose jobs are not the twin's, since they preempt others.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
     """
 
     records: dict[str, JobRecord] = field(default_factory=dict)
     mine: dict[str, Mine] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     nice: dict[str, float] = field(default_factory=dict)
-    exclusive: set[str] = field(default_factory=set)
+    rough: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     preempting: Preempting = field(default_factory=Preempting)
+    sharing: Sharing | None = None
 
 
 def read_jobs(
@@ -111,6 +114,7 @@ def read_jobs(
     known: Mapping[str, NodeRecord],
     closed: Mapping[str, str],
     preempting: Preempting,
+    sharing: Sharing | None = None,
 ) -> Jobs:
     """Jobs that have not ended.
 
@@ -119,8 +123,9 @@ def read_jobs(
         known: the nodes.
         closed: states of the partitions that start no jobs.
         preempting: whose jobs are left to Slurm.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
     """
-    jobs = Jobs(preempting=preempting)
+    jobs = Jobs(preempting=preempting, sharing=sharing)
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         state = words(row.get("job_state"))
@@ -274,11 +279,17 @@ def _add(
             jobs.notes.append(f"job {name} runs but says no start time; it was left out")
             return
     try:
-        spec = _spec(rows, name, runs, closed, jobs.notes)
+        spec = _spec(rows, name, runs, closed, jobs)
+        names = tuple(n for n in node_names if n in known)
+        held: dict[str, NodePart] = {}
+        if spec.shares and jobs.sharing is not None:
+            for one in rows:
+                held |= parts_held(one, jobs.sharing)
         record = JobRecord(
             spec=spec,
             start_s=start_s,
-            node_names=tuple(n for n in node_names if n in known),
+            node_names=names,
+            parts=tuple(held[n] for n in names) if held.keys() >= set(names) else (),
             requeues=whole(row.get("restart_cnt")),
         )
     except ValueError as error:
@@ -286,8 +297,6 @@ def _add(
         jobs.notes.append(f"job {name} was left out: {fault}")
         return
     jobs.records[name] = record
-    if all(one.get("shared") == "none" for one in rows):
-        jobs.exclusive.add(name)
     if runs:
         return
     if not spec.held:
@@ -313,7 +322,7 @@ def _spec(
     name: str,
     runs: bool,
     closed: Mapping[str, str],
-    notes: list[str],
+    jobs: Jobs,
 ) -> JobSpec:
     row = rows[0]
     counts = [whole(one.get("node_count")) for one in rows]
@@ -326,11 +335,18 @@ def _spec(
     waits_for_time = not runs and str(row.get("state_reason")) == "BeginTime"
     user = row.get("user_name") or row.get("user_id")
     partition = str(row.get("partition") or "").split(",")[0]
+    tasks: dict[str, Any] = {}
+    sizes = None if jobs.sharing is None else jobs.sharing.partitions.get(partition)
+    if jobs.sharing is not None and sizes is not None:
+        rough: list[str] = []
+        tasks = tasks_asked(rows, jobs.sharing, sizes, rough)
+        if rough and not runs:
+            jobs.rough[name] = rough[0]
     held = str(row.get("state_reason")).startswith("JobHeld") or number(row.get("priority")) == 0
     return JobSpec(
         id=name,
         submit_s=submit_s,
-        nodes=sum(counts),
+        **{"nodes": sum(counts), **tasks},
         walltime_s=min(walltime_s, LONGEST_S),
         not_before_s=begin_s if waits_for_time and begin_s else None,
         user=str(user) if isinstance(user, str | int) else "",
@@ -338,10 +354,10 @@ def _spec(
         partition=partition,
         qos=str(row.get("qos") or ""),
         priority=float(number(row.get("priority")) or 0.0),
-        dependencies=_dependencies(row.get("dependency"), name, notes),
+        dependencies=_dependencies(row.get("dependency"), name, jobs.notes),
         held=held and not runs,
         reason="" if runs else _reason(row, closed.get(partition)),
-        constraints=_constraints(rows),
+        constraints=_constraints(rows, without="tres_per_node" if tasks else ""),
     )
 
 
@@ -360,9 +376,14 @@ def _reason(row: dict[str, Any], closed: str | None) -> str:
     return f"policy: {said}"[:128]
 
 
-def _constraints(rows: list[dict[str, Any]]) -> str:
+def _constraints(rows: list[dict[str, Any]], *, without: str) -> str:
     """What else a job asks for."""
-    said = [f"{word}={row[key]}" for row in rows for key, word in _CONSTRAINTS if row.get(key)]
+    said = [
+        f"{word}={row[key]}"
+        for row in rows
+        for key, word in _CONSTRAINTS
+        if row.get(key) and key != without
+    ]
     return " ".join(said)[:128]
 
 

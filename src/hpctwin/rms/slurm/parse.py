@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
+from hpctwin.rms.slurm.sharing import Sharing, cores_of, gpus_of, how_shared, unequal
 from hpctwin.rms.slurm.values import limit_s, moment, number, words
 
 __all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
@@ -36,6 +37,7 @@ class Found:
         mine: the waiting jobs of the twin's that it may act on.
         nice: nice values of the jobs that wait and are not held, by id.
         names: ids of jobs by Slurm's own number, where the two differ.
+        unequal: nodes of which jobs hold otherwise than Slurm says in sum, and how.
     """
 
     snapshot: Snapshot
@@ -43,6 +45,7 @@ class Found:
     mine: dict[str, Mine] = field(default_factory=dict)
     nice: dict[str, float] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    unequal: dict[str, str] = field(default_factory=dict)
 
 
 def cluster_snapshot(
@@ -54,6 +57,8 @@ def cluster_snapshot(
     select: str = "select/linear",
     preempt: str = "preempt/none",
     qos: bytes | None = b"",
+    parameters: str = "",
+    blind: Collection[str] = (),
 ) -> Found:
     """Everything Slurm knows now.
 
@@ -66,16 +71,21 @@ def cluster_snapshot(
         select: its ``SelectType``.
         preempt: its ``PreemptType``.
         qos: of ``sacctmgr -nP show qos format=Name,Preempt``, where QOS preempt; None if it failed.
+        parameters: its ``SelectTypeParameters``.
+        blind: names of nodes that have been `Found.unequal` for some time.
 
     Raises:
         FormatError: an output is not what that command writes.
     """
     notes: list[str] = []
     rows = _rows(squeue, "squeue --json", "jobs")
-    listed = _nodes(_node_rows(sinfo), notes)
+    described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
+    node_rows = _node_rows(sinfo)
+    belongs = _belongs(node_rows)
+    sharing, rough = how_shared(node_rows, belongs, described, select, parameters)
+    listed = _nodes(node_rows, sharing, notes)
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
-    described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
     closed = {
         name: about["State"]
         for name, about in described.items()
@@ -86,20 +96,33 @@ def cluster_snapshot(
         notes.append(
             "which QOS preempt could not be asked of sacctmgr: Slurm alone starts all jobs"
         )
-    jobs = read_jobs(rows, known, closed, preempting)
+    jobs = read_jobs(rows, known, closed, preempting, sharing)
     notes += jobs.notes
-    shared = _shared(listed, described, select)
-    mine = jobs.mine
+    shared = {name for label in rough for name in belongs[label]}
+    differs = {} if sharing is None else unequal(node_rows, jobs.records.values(), sharing)
     if shared:
-        whole = {p for p in grouped.members if not shared & _members(listed, p)}
-        blind = {i for i in mine if jobs.records[i].spec.partition not in whole}
-        mine = {i: one for i, one in mine.items() if i not in blind}
-        names = sorted(set(grouped.members) - whole)
+        why = ", ".join(f"{label} ({said})" for label, said in sorted(rough.items()))
         notes.append(
-            f"{len(shared)} nodes may run several jobs at once, which is not modelled: jobs of "
-            f"{'partition' if len(names) == 1 else 'partitions'} {', '.join(names)} are observed, "
-            "forecasts are rough, and Slurm alone starts them"
+            f"{len(shared)} nodes may run several jobs at once in ways that are not modelled: "
+            f"{'partition' if len(rough) == 1 else 'partitions'} {why}; forecasts are rough there, and "
+            "Slurm alone starts jobs"
         )
+    doubtful = sorted(set(blind) & differs.keys())
+    if doubtful:
+        notes.append(
+            f"{len(doubtful)} nodes are not as jobs say ({doubtful[0]}: {differs[doubtful[0]]}): Slurm alone "
+            "starts jobs of their partitions"
+        )
+    unsure = shared | set(doubtful)
+    whole = {label for label, names in belongs.items() if not unsure & set(names)}
+    mine = {i: one for i, one in jobs.mine.items() if jobs.records[i].spec.partition in whole}
+    if jobs.rough:
+        job_id, said = next(iter(jobs.rough.items()))
+        notes.append(
+            f"{len(jobs.rough)} jobs ask for what is not modelled where nodes are shared (job {job_id}: "
+            f"{said}): Slurm alone starts them"
+        )
+        mine = {i: one for i, one in mine.items() if i not in jobs.rough}
     snapshot = Snapshot.model_construct(
         cluster="slurm",
         time_s=now_s,
@@ -116,7 +139,7 @@ def cluster_snapshot(
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
-    return Found(snapshot, notes, mine, jobs.nice, jobs.names)
+    return Found(snapshot, notes, mine, jobs.nice, jobs.names, differs)
 
 
 def settings(config: bytes) -> dict[str, str]:
@@ -125,20 +148,6 @@ def settings(config: bytes) -> dict[str, str]:
     found = {k: v.strip() for k, v in re.findall(r"^(\w+)\s*= (.*)$", text, flags=re.MULTILINE)}
     head = re.search(r"^Configuration data as of (\S+)", text)
     return {**found, "as_of": head[1]} if head else found
-
-
-def _shared(
-    nodes: Sequence[ListedNode], partitions: Mapping[str, dict[str, str]], select: str
-) -> set[str]:
-    """Names of the nodes that Slurm may give to several jobs at once."""
-    found = set()
-    for node in nodes:
-        for label in node.partitions:
-            says = partitions.get(label, {}).get("OverSubscribe", "NO").partition(":")[0]
-            by_core = "cons" in select and (node.cores or 2) > 1
-            if says in ("YES", "FORCE") or (by_core and says != "EXCLUSIVE"):
-                found.add(node.record.name)
-    return found
 
 
 def _preempting(
@@ -153,10 +162,6 @@ def _preempting(
         return Preempting(qos=None if qos is None else preempting_qos(qos))
     tiers = {name: float(about.get("PriorityTier") or 0) for name, about in described.items()}
     return Preempting(partitions=preempting_partitions(members, tiers))
-
-
-def _members(nodes: Sequence[ListedNode], label: str) -> set[str]:
-    return {node.record.name for node in nodes if label in node.partitions}
 
 
 def start_times(text: bytes) -> dict[str, float]:
@@ -214,7 +219,20 @@ def _pairs(text: bytes) -> list[dict[str, str]]:
 # --- nodes -----------------------------------------------------------------------------------------
 
 
-def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
+def _belongs(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """Names of the nodes of each partition."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        labels = row.get("partitions")
+        for label in labels if isinstance(labels, list) else ():
+            if isinstance(label, str):
+                found.setdefault(label, []).append(str(row.get("name")))
+    return found
+
+
+def _nodes(
+    rows: list[dict[str, Any]], sharing: Sharing | None, notes: list[str]
+) -> list[ListedNode]:
     found: dict[str, ListedNode] = {}
     for row in rows:
         name = row.get("name") or row.get("hostname")
@@ -235,7 +253,7 @@ def _nodes(rows: list[dict[str, Any]], notes: list[str]) -> list[ListedNode]:
             partitions = tuple(sorted({*partitions, *found[record.name].partitions}))
         found[record.name] = ListedNode(
             record,
-            number(row.get("cpus")),
+            cores_of(row, sharing),
             gpus_of(row.get("gres")),
             None if memory is None else memory / 1024,
             partitions,
@@ -256,12 +274,6 @@ def _node_state(flags: set[str]) -> Any:
     if flags & {"DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED"}:
         return "drained"
     return "up"
-
-
-def gpus_of(gres: Any) -> float | None:
-    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
-    counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
-    return float(sum(map(int, counts))) if counts else None
 
 
 def _partitions(

@@ -19,7 +19,7 @@ from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NOT_MODELLED, TAKEN, Setting, Site, named_groups
 from hpctwin.rms.slurm.conf import Conf, Row
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
-from hpctwin.rms.slurm.parse import gpus_of
+from hpctwin.rms.slurm.sharing import gpus_of
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]

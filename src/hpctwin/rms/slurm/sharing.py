@@ -1,0 +1,398 @@
+"""Slurm's jobs that get parts of nodes: what they ask for, what they hold, and whether that adds up.
+
+Source:
+    Manual pages sbatch(1), slurm.conf(5) and cons_tres(5), 22.05; ``squeue --json`` of a Slurm 22.05.8.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hpctwin.rms.records import JobRecord, NodePart
+from hpctwin.rms.slurm.values import number, whole
+
+__all__ = [
+    "Sharing",
+    "Sizes",
+    "cores_of",
+    "gpu_types",
+    "gpus_of",
+    "how_shared",
+    "parts_held",
+    "tasks_asked",
+    "unequal",
+]
+
+MB_PER_GB = 1024
+_SMALL = 1e-6
+_NOT_MODELLED = (
+    ("tres_per_socket", "per socket"), ("contiguous", "contiguous"), ("core_spec", "specialised cores"),
+    ("thread_spec", "specialised threads"), ("sockets_per_node", "sockets"),
+    ("cores_per_socket", "cores of a socket"), ("tasks_per_socket", "tasks of a socket"),
+    ("tasks_per_core", "tasks of a core"), ("tasks_per_board", "tasks of a board"),
+)  # fmt: skip
+"""Fields of a job, and what it asks for by them that is not modelled."""
+_ELSE = (
+    ("ExclusiveUser", "NO"), ("MaxCPUsPerNode", "UNLIMITED"), ("SelectTypeParameters", "NONE"),
+)  # fmt: skip
+"""Settings of a partition by which it gives parts of nodes otherwise, and their plain values."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The largest of the nodes that a job may get.
+
+    Args:
+        cores: cores, or CPUs where these are given out.
+        gpus: GPUs.
+        threads: CPUs of what is given out: of a core, or 1.
+        types: kinds of GPUs that there are.
+    """
+
+    cores: float
+    gpus: float
+    threads: int
+    types: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a Slurm gives parts of nodes.
+
+    Args:
+        by_cpu: single CPUs are given out, not whole cores.
+        memory: memory is counted.
+        partitions: sizes of the nodes of each partition in which jobs share nodes.
+        nodes: names of these nodes.
+    """
+
+    by_cpu: bool
+    memory: bool
+    partitions: Mapping[str, Sizes]
+    nodes: frozenset[str]
+
+
+def gpus_of(gres: Any) -> float | None:
+    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
+    counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
+    return float(sum(map(int, counts))) if counts else None
+
+
+def gpu_types(gres: Any) -> frozenset[str]:
+    """The kinds of GPUs that a text such as ``gpu:a100:4,gpu:h100:2`` names."""
+    found = re.findall(r"gpu:([\w.\-]*[A-Za-z_][\w.\-]*):\d", gres) if isinstance(gres, str) else []
+    return frozenset(found)
+
+
+def how_shared(
+    rows: Sequence[Mapping[str, Any]],
+    members: Mapping[str, Collection[str]],
+    partitions: Mapping[str, Mapping[str, str]],
+    select: str,
+    parameters: str,
+) -> tuple[Sharing | None, dict[str, str]]:
+    """How a Slurm gives parts of nodes; and of which partitions that is not modelled, and why.
+
+    Args:
+        rows: of the nodes.
+        members: names of the nodes of each partition.
+        partitions: settings of each.
+        select: ``SelectType``.
+        parameters: ``SelectTypeParameters``.
+
+    Returns:
+        None where jobs have whole nodes.
+    """
+    about = {str(row.get("name")): row for row in rows}
+    words = set(re.split(r"[_,]", parameters.upper()))
+    by_core = "CORE" in words
+    found: dict[str, Sizes] = {}
+    blind: dict[str, str] = {}
+    for label, names in members.items():
+        over = partitions.get(label, {}).get("OverSubscribe", "NO")
+        says = over.partition(":")[0]
+        others = [key for key, plain in _ELSE if partitions.get(label, {}).get(key, plain) != plain]
+        nodes = [about[name] for name in names if name in about]
+        threads = {max(1, whole(row.get("threads"))) for row in nodes}
+        # FORCE:1 gives each core to one job, as NO does.
+        if says in ("YES", "FORCE") and over != "FORCE:1":
+            blind[label] = f"OverSubscribe={over}"
+        elif "cons" not in select or says == "EXCLUSIVE" or all(_cpus(r) <= 1 for r in nodes):
+            continue
+        elif not by_core and "CPU" not in words:
+            blind[label] = f"SelectTypeParameters={parameters or 'none'}"
+        elif others:
+            blind[label] = f"{others[0]}={partitions[label][others[0]]}"
+        elif len(threads) > 1:
+            blind[label] = "its nodes differ in threads of a core"
+        else:
+            each = threads.pop() if by_core else 1
+            found[label] = Sizes(
+                max(_cpus(row) for row in nodes) / each,
+                max(gpus_of(row.get("gres")) or 0.0 for row in nodes),
+                each,
+                frozenset().union(*(gpu_types(row.get("gres")) for row in nodes)),
+            )
+    if not found:
+        return None, blind
+    shared = frozenset(name for label in found for name in members[label])
+    return Sharing(not by_core, "MEMORY" in words, found, shared), blind
+
+
+def _cpus(row: Mapping[str, Any]) -> float:
+    """CPUs of a node that jobs may have; those that are set apart for the system do not count."""
+    return _tres(row.get("tres")).get("cpu") or number(row.get("cpus")) or 0.0
+
+
+def cores_of(row: Mapping[str, Any], sharing: Sharing | None) -> float | None:
+    """What a node has of what jobs are given: cores, or CPUs."""
+    if sharing is None or str(row.get("name")) not in sharing.nodes:
+        return number(row.get("cpus"))
+    return _cpus(row) / (1 if sharing.by_cpu else max(1, whole(row.get("threads"))))
+
+
+def tasks_asked(
+    rows: Sequence[Mapping[str, Any]], sharing: Sharing, sizes: Sizes, notes: list[str]
+) -> dict[str, Any]:
+    """What a job asks for, as fields of `JobSpec`; of several parts, the most of each.
+
+    Args:
+        rows: of ``squeue --json``, one for each part of a heterogeneous job.
+        sharing: how parts are given.
+        sizes: of the nodes of its partition.
+        notes: what is only nearly as asked for is appended.
+    """
+    first, *others = (_asked(row, sharing, sizes, notes) for row in rows)
+    for other in others:
+        more = {key: first[key] + other[key] for key in ("tasks", "nodes")}
+        if any(first[key] != other[key] for key in first.keys() - more.keys()):
+            notes.append("unequal parts")
+        first = {key: max(value, other[key]) for key, value in first.items()} | more
+    return first
+
+
+def _asked(
+    row: Mapping[str, Any], sharing: Sharing, sizes: Sizes, notes: list[str]
+) -> dict[str, Any]:
+    """What a job, or a part of it, asks for.
+
+    What Slurm is told of each node (``--mem``, ``--gpus-per-node``) or of the whole job (``--gpus``) is
+    brought to tasks: each is then all that the job has on a node.
+    """
+    said = _tres(row.get("tres_req_str"))
+    tasks = max(1, whole(row.get("tasks")))
+    cpus = max(tasks, int(said.get("cpu", 0)) or whole(row.get("cpus")))
+    each = math.ceil(cpus / tasks)
+    least = max(1, int(said.get("node", 0)))
+    most = whole(row.get("max_nodes"))
+    per_node = whole(row.get("tasks_per_node"))
+    per_core = 1 if whole(row.get("threads_per_core")) == 1 else sizes.threads
+    gpus = {k: _gres(row.get(f"tres_per_{k}"), sizes.types, notes) for k in ("node", "job", "task")}
+    notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
+    alone = row.get("shared") in ("none", "user", "mcs")
+    if alone and row["shared"] != "none":
+        notes.append(f"alone but for its {row['shared']}")
+    memory = _Memory.asked(row, said, least) if sharing.memory else _Memory()
+    nodes = _on_nodes(tasks, each, least, most, per_node, gpus, memory, sizes, per_core)
+    if nodes:
+        # All that it has on a node is one task.
+        here = math.ceil(tasks / nodes)
+        cores = math.ceil(here * each / per_core - _SMALL)
+        on_node = gpus["node"] or math.ceil(gpus["job"] / nodes - _SMALL) or gpus["task"] * here
+        if tasks % nodes or gpus["job"] % nodes:
+            notes.append("unequal parts of several nodes")
+        return {
+            "tasks": nodes,
+            "nodes": nodes,
+            "tasks_per_node": 1 if nodes > 1 else 0,
+            "cores_per_task": float(cores),
+            "gpus_per_task": float(on_node),
+            "memory_gb_per_task": memory.of(cores * sizes.threads, on_node),
+            "exclusive": alone,
+        }
+    if most and most < tasks:
+        notes.append("at most so many nodes")
+    together = per_core if each == 1 and not gpus["task"] else 1
+    cores = math.ceil(each * together / per_core - _SMALL)
+    count = math.ceil(tasks / together)
+    return {
+        "tasks": count,
+        "nodes": min(least, count),
+        "tasks_per_node": math.ceil(per_node / together),
+        "cores_per_task": float(cores),
+        "gpus_per_task": float(gpus["task"]),
+        "memory_gb_per_task": memory.of(cores * sizes.threads, gpus["task"]),
+        "exclusive": alone,
+    }
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """MB of each node, CPU and GPU."""
+
+    node: float = 0.0
+    cpu: float = 0.0
+    gpu: float = 0.0
+
+    @classmethod
+    def asked(cls, row: Mapping[str, Any], said: Mapping[str, float], least: int) -> _Memory:
+        by_gpu = gpus_of(row.get("memory_per_tres"))
+        if by_gpu is not None:
+            return cls(gpu=by_gpu)
+        by_cpu, by_node = number(row.get("memory_per_cpu")), number(row.get("memory_per_node"))
+        if by_cpu:
+            return cls(cpu=by_cpu)
+        # Nothing said, or 0, is all the memory of a node.
+        return cls(node=by_node or said.get("mem", 0.0) / least)
+
+    def of(self, cpus: float, gpus: float) -> float:
+        """GB of so many CPUs and GPUs on a node."""
+        return (self.node + self.cpu * cpus + self.gpu * gpus) / MB_PER_GB
+
+
+def _on_nodes(
+    tasks: int,
+    each: int,
+    least: int,
+    most: int,
+    per_node: int,
+    gpus: Mapping[str, float],
+    memory: _Memory,
+    sizes: Sizes,
+    per_core: int,
+) -> int:
+    """On how many nodes just a job is; 0 if its tasks may lie as they like."""
+    if most and most == least:
+        return least
+    if not (memory.node or gpus["node"] or gpus["job"]):
+        return 0
+    # Slurm may spread it over more nodes, and then gives these amounts on each.
+    cores = math.ceil(tasks * each / per_core - _SMALL)
+    needed = [least, math.ceil(tasks / per_node) if per_node else 1]
+    if sizes.cores:
+        needed.append(math.ceil(cores / sizes.cores - _SMALL))
+    if gpus["job"] and sizes.gpus:
+        needed.append(math.ceil(gpus["job"] / sizes.gpus - _SMALL))
+    return min(max(needed), tasks)
+
+
+def _tres(text: Any) -> dict[str, float]:
+    """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
+    found = {}
+    units = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+    for key, value, unit in re.findall(
+        r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
+    ):
+        found[key] = float(value) * units[unit]
+    return found
+
+
+def _gres(text: Any, types: Collection[str], notes: list[str]) -> float:
+    """GPUs of ``gres:gpu:a100:2`` or ``gres/gpu:2``; what else it names is noted."""
+    total = 0.0
+    for part in text.split(",") if isinstance(text, str) and text else ():
+        match = re.fullmatch(
+            r"(?:gres[:/])?gpu(?::([\w.\-]*[A-Za-z_][\w.\-]*))?(?:[:=](\d{1,6}))?", part
+        )
+        if match is None or (match[1] and types != {match[1]}):
+            notes.append(part[:40])
+        if match is not None:
+            total += float(match[2] or 1)
+    return total
+
+
+# --- what is held --------------------------------------------------------------------------------------
+
+
+def parts_held(row: Mapping[str, Any], sharing: Sharing) -> dict[str, NodePart]:
+    """What a running job holds of each node, of its ``job_resources``; empty where that is not told.
+
+    Args:
+        row: of ``squeue --json``.
+        sharing: how parts are given.
+    """
+    nodes = list(_allocated(row.get("job_resources")))
+    cores = [count for _, count, _ in nodes]
+    if sharing.by_cpu:
+        # Which threads of a core it has is not told, only how many in all.
+        cpus = _tres(row.get("tres_alloc_str")).get("cpu", 0.0)
+        cores = [cpus * count / max(1.0, sum(cores)) for count in cores]
+    detail = row.get("gres_detail")
+    gpus = [gpus_of(text) or 0.0 for text in detail] if isinstance(detail, list) else []
+    if len(gpus) != len(nodes):
+        gpus = [sum(gpus) / max(1, len(nodes))] * len(nodes)
+    return {
+        name: NodePart(cores=count, memory_gb=mb / MB_PER_GB if sharing.memory else 0.0, gpus=some)
+        for (name, _, mb), count, some in zip(nodes, cores, gpus, strict=True)
+    }
+
+
+def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
+    """Name, cores and MB of each node: in 22.05 by sockets, since 23.11 as a list of allocations."""
+    if not isinstance(resources, dict):
+        return
+    listed = resources.get("allocated_nodes")
+    about = resources.get("nodes")
+    if not isinstance(listed, list) and isinstance(about, dict):
+        listed = about.get("allocation")
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict):
+            continue
+        name = one.get("nodename") or one.get("name")
+        sockets = one.get("sockets")
+        sockets = sockets.values() if isinstance(sockets, dict) else sockets or ()
+        cores = sum(_cores(socket.get("cores")) for socket in sockets if isinstance(socket, dict))
+        memory = one.get("memory_allocated")
+        if memory is None and isinstance(one.get("memory"), dict):
+            memory = one["memory"].get("allocated")
+        yield str(name), float(cores), number(memory) or 0.0
+
+
+def _cores(said: Any) -> int:
+    if isinstance(said, dict):
+        return sum("alloc" in str(state).lower() for state in said.values())
+    some = said if isinstance(said, list) else ()
+    return sum(isinstance(c, dict) and "ALLOCATED" in str(c.get("status")).upper() for c in some)
+
+
+def unequal(
+    rows: Sequence[Mapping[str, Any]], jobs: Iterable[JobRecord], sharing: Sharing
+) -> dict[str, str]:
+    """Nodes of which jobs hold otherwise than Slurm says in sum, and how.
+
+    Args:
+        rows: of the nodes.
+        jobs: those that run hold parts of nodes.
+        sharing: how parts are given.
+    """
+    held: dict[str, list[float]] = {}
+    alone = set()
+    for job in jobs:
+        amounts = job.amounts
+        for i, name in enumerate(job.node_names):
+            if amounts is None:
+                alone.add(name)
+            else:
+                known = held.setdefault(name, [0.0, 0.0, 0.0])
+                held[name] = [a + b for a, b in zip(known, amounts[i].tolist(), strict=True)]
+    found = {}
+    for row in rows:
+        name = str(row.get("name"))
+        cpus = number(row.get("alloc_cpus"))
+        if name not in sharing.nodes or name in alone or cpus is None:
+            continue
+        cores, memory, gpus = held.get(name, [0.0, 0.0, 0.0])
+        threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
+        pairs = [("CPUs", cores * threads, cpus)]
+        if sharing.memory:
+            pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
+        pairs.append(("GPUs", gpus, gpus_of(row.get("gres_used")) or 0.0))
+        for unit, ours, theirs in pairs:
+            if abs(ours - theirs) > 0.5:
+                found[name] = f"jobs hold {ours:g} {unit}, Slurm says {theirs:g}"
+                break
+    return found
