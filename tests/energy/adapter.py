@@ -42,7 +42,7 @@ def outcome(energy: Energy) -> dict[str, Any]:
     where: dict[int, list[int]] = {}
     columns = ("job_id", "start_s", "first_node", "count")
     starts = dict(energy.jobs.select("job_id", "start_s").rows())
-    for job, start, first, count in energy.node_map.select(*columns).rows():
+    for job, start, first, count in energy.node_map.select(*columns).unique().rows():
         if start == starts[job]:  # not an attempt that a failure cut off
             where.setdefault(job, []).extend(range(first, first + count))
     jobs = {

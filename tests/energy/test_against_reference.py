@@ -121,6 +121,12 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
     several = draw(st.integers(0, 3)) > 0
     what = dict.fromkeys(("groups", "partitions", "resources", "maintenance"), several)
     cluster = draw(strategies.clusters(max_nodes=10, outages=draw(st.booleans()), **what))
+    return cluster, draw(powers_of(cluster))
+
+
+@st.composite
+def powers_of(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """What the nodes of a cluster draw in 0 to 3 sleep states and in modes."""
     watts = st.integers(0, 300)
     times = st.one_of(st.just(0), st.integers(0, 20), st.just(60))
     groups = []
@@ -153,7 +159,7 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
     if not any(group["sleep"] for group in groups):
         off = {"time": 3, "power_w": 40}
         groups[0]["sleep"] = [{"power_w": 5, "switch_off": off, "switch_on": off}]
-    return cluster, Cluster.model_validate({"nodes": groups})
+    return Cluster.model_validate({"nodes": groups})
 
 
 @st.composite

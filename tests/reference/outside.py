@@ -78,7 +78,7 @@ def capped(
     workload: Workload, cluster: Cluster, platform: Cluster, power: PowerPolicy, cap: PowerCap
 ) -> tuple[Workload, Cluster, list[tuple[int, int, str, int]]]:
     """Jobs that ask for watts, a cluster that has some, and when it has more (over two days)."""
-    floors, above = 0.0, 0.0
+    floors, aboves = 0.0, []
     for group in platform.nodes:
         mode = group.modes[by_power(group)[-1 if cap.lower_modes else 0]]
         draws = [mode.idle]
@@ -86,7 +86,8 @@ def capped(
             for sleep in group.sleep:
                 draws += [sleep.power_w, sleep.switch_off.power_w, sleep.switch_on.power_w]
         floors += group.count * max(draws)
-        above = max(above, mode.power_w - max(draws))
+        aboves.append(max(0.0, mode.power_w - max(draws)))
+    above = max(aboves)
     edges = {0, DAY_MS} | {round(t * MS_PER_S) for w in cap.windows for t in (w.start_s, w.end_s)}
     times = sorted(edges)
     lowest = min(cap_at(cap, time) for time in times[:-1])
@@ -99,11 +100,35 @@ def capped(
     ]
     # What is too wide for the machine is rejected for that.
     asked = np.minimum(workload.nodes * math.ceil(above), left)
+    if workload.shares_nodes:
+        asked = np.minimum(asked_by_tasks(workload, cluster, aboves), left)
     return (
         workload.replace(resources={**workload.resources, RESOURCE: asked}),
         cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: left}}),
         raises,
     )
+
+
+def asked_by_tasks(workload: Workload, cluster: Cluster, aboves: list[float]) -> Any:
+    """What jobs with tasks ask for, and those that ask for whole nodes, W."""
+    found = []
+    for row in range(len(workload)):
+        asks = {name: float(column[row]) for name, column in workload.chunks.items()}
+        if not asks["tasks"] or asks["exclusive"]:
+            nodes = min(asks["tasks"], cluster.node_count) if asks["tasks"] else workload.nodes[row]
+            found.append(nodes * math.ceil(max(aboves)))
+            continue
+        most = 0.0
+        for group, above in zip(cluster.nodes, aboves, strict=True):
+            shares = [
+                asks[f"{name}_per_task"] / there
+                for name, there in (("cores", group.cores), ("gpus", group.gpus))
+                if there
+            ]
+            if max(shares, default=0.0) <= 1:
+                most = max(most, asks["tasks"] * max(shares, default=0.0) * above)
+        found.append(math.ceil(most - 1e-6))
+    return np.array(found, np.int64)
 
 
 def fitted(cap: PowerCap) -> Watch:
@@ -116,7 +141,7 @@ def fitted(cap: PowerCap) -> Watch:
             drawn = 0.0
             for node in simulation.nodes:
                 on = node.state in AWAKE
-                drawn += node.draws(node.state, modes[node.group] if on else node.depth)
+                drawn += simulation.draws(node, modes[node.group] if on else node.depth)
             if drawn <= cap_at(cap, simulation.now):
                 break
         for group, mode in enumerate(modes):

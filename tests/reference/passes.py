@@ -95,6 +95,20 @@ class Simulation(Events):
         return len(same) >= limit
 
     def begin(self, job: Job, split: dict[int, int]) -> None:
+        self.take_nodes(job, split)
+        self.share.change(job.share_label, self.now, self.charge(job))
+        job.state = State.RUNNING
+        job.start = self.when_on(job.nodes)
+        if job.first_start is None:
+            job.first_start = job.start
+        job.split = split
+        job.planned_end = job.start + job.expected
+        job.reserved = None
+        self.set_end(job, job.start, Fraction(job.runtime))
+        self.started.append(job.row)
+
+    def take_nodes(self, job: Job, split: dict[int, int]) -> None:
+        """Give a job so many nodes of each pool."""
         machine = self.machine
         job.nodes = []
         for pool, count in split.items():
@@ -106,16 +120,6 @@ class Simulation(Events):
         job.nodes.sort()
         for node in job.nodes:
             machine.job_on[node] = job
-        self.share.change(job.share_label, self.now, self.charge(job))
-        job.state = State.RUNNING
-        job.start = self.when_on(job.nodes)
-        if job.first_start is None:
-            job.first_start = job.start
-        job.split = split
-        job.planned_end = job.start + job.expected
-        job.reserved = None
-        self.set_end(job, job.start, Fraction(job.runtime))
-        self.started.append(job.row)
 
     def by_preference(self, nodes: list[int]) -> list[int]:
         """Free nodes of a pool, those first that a job gets first."""

@@ -194,7 +194,7 @@ class PoweredSimulation(Simulation):
             due = self.due(node)
             if due is None or due > self.now:
                 continue
-            pool = self.pool_of[node.number]
+            pool = self.spared_by(node)
             if node.state == SLEEPING:
                 if self.power.kind == "psas-ipm" and self.in_state(State.WAITING):
                     continue
@@ -208,6 +208,10 @@ class PoweredSimulation(Simulation):
                 continue
             if node.over == self.now:
                 self.once_more = True
+
+    def spared_by(self, node: Node) -> int:
+        """By what is counted which idle nodes the plan can do without: the pool."""
+        return self.pool_of[node.number]
 
     # -- waking for the plan --
 
@@ -291,6 +295,10 @@ class PoweredSimulation(Simulation):
     def set_end(self, job: Job, since: int, work: Fraction) -> None:
         self.work_left[job.row] = (since, work)
         super().set_end(job, since, work)
+
+    def draws(self, node: Node, which: str | int) -> float:
+        """What a node draws now, in a mode or at a depth, W."""
+        return node.draws(node.state, which)
 
     def mode_of(self, group: int) -> str:
         return next(node.mode for node in self.nodes if node.group == group)

@@ -15,6 +15,7 @@ from tests.reference.outside import capped, controlled, fitted
 from tests.reference.power import PoweredSimulation
 from tests.reference.results import ReferenceJob
 from tests.reference.share import Usage
+from tests.reference.shared_power import SharedPoweredSimulation, divided
 from tests.reference.simulate import results_of
 
 __all__ = ["PoweredResult", "simulate_powered_reference"]
@@ -61,7 +62,8 @@ def simulate_powered_reference(
         watch = fitted(cap)
     machine = Machine(base)
     machine.raises = raises
-    simulation = PoweredSimulation(
+    kind = SharedPoweredSimulation if workload.shares_nodes else PoweredSimulation
+    simulation = kind(
         machine=machine,
         jobs=jobs_of(workload, machine, expected_ms),
         outages=[(o.node, to_ms(o.start), to_ms(o.duration)) for o in base.failures.outages],
@@ -83,7 +85,13 @@ def simulate_powered_reference(
         watch=watch,
         commands=sorted(commands or [], key=lambda one: one[0]),
     )
+    if isinstance(simulation, SharedPoweredSimulation):
+        simulation.prepare(workload)
     simulation.run()
+    if isinstance(simulation, SharedPoweredSimulation):
+        of_node, of_job = divided(simulation, base)
+        past = [node.past for node in simulation.nodes]
+        return PoweredResult(results_of(simulation.jobs), past, of_node, of_job)
     return PoweredResult(
         results_of(simulation.jobs),
         [node.past for node in simulation.nodes],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -89,6 +89,7 @@ class Room:
 
     def __init__(self, request: Request, least: dict[int, Amounts]) -> None:
         self.request = request
+        self.ready: Callable[[int], int] = lambda node: 0
         self.least = least
         self.a = {
             node: min((x // ask for x, ask in zip(left, request.each, strict=True) if ask), default=10**9)
@@ -112,8 +113,9 @@ class Room:
         if placement == "best_fit":
             alone = [node for node in nodes if self.f[node] >= tasks]
             if least_nodes == 1 and alone:
-                return {min(alone, key=self.left): tasks}
+                return {min(alone, key=lambda node: (self.ready(node), self.left(node))): tasks}
             nodes.sort(key=lambda node: (-self.a[node], self.left(node)))
+        nodes.sort(key=self.ready)
         given: dict[int, int] = {}
         for node in nodes:
             if tasks:
@@ -160,12 +162,16 @@ class SharedPlan:
         times = {self.now} | {time for b in self.bookings for time in (b.start, b.end)}
         times |= {time for _, start, end in self.wide for time in (start, end)}
         times |= {time for span in self.machine.maintenance_ms for time in span}
+        times |= {time for start, end, *_ in self.machine.raises for time in (start, end)}
+        times |= set(self.machine.back.values())
         return sorted(time for time in times if time >= self.now)
 
     def left(self, job: Job, node: int, time: int) -> Amounts | None:
         """What is free of a node for a job at a time; None if it may not be there."""
         pool = self.simulation.pool_of[node]
         if self.machine.outages_over[node] or self.machine.pools[pool].away(time):
+            return None
+        if time < self.machine.back.get(node, 0):
             return None
         left = list(has(self.machine.cluster, self.machine.pools[pool].group))
         for booking in self.bookings:
@@ -191,6 +197,7 @@ class SharedPlan:
                 if len(known) == len(lefts):
                     least[node] = tuple(min(left[c] for left in known) for c in range(3))
         room = Room(self.simulation.asked[job], least)
+        room.ready = self.simulation.ready
         return room.place(self.simulation.placement) if room.fits() else None
 
     def least(self, job: Job, start: int) -> dict[int, int] | None:
@@ -199,7 +206,12 @@ class SharedPlan:
 
     def free_of(self, name: str, time: int) -> int:
         held = sum(job.needs.get(name, 0) for job, start, end in self.wide if start <= time < end)
-        return self.machine.resources[name] - held
+        more = sum(
+            amount
+            for start, end, raised, amount in self.machine.raises
+            if raised == name and start <= time < end
+        )
+        return self.machine.resources[name] + more - held
 
     def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, int]]:
         for time in self.times():
@@ -233,6 +245,8 @@ class SharedPlan:
                 here = [b for b in self.bookings if b.node == node and b.start <= time < b.end]
                 if here and self.machine.outages_over[node]:
                     return False
+                if here and time < self.machine.back.get(node, 0):
+                    return False
                 asked = [self.simulation.asked[booking.job] for booking in here]
                 if len(here) > 1 and any(one.exclusive for one in asked):
                     return False
@@ -250,6 +264,7 @@ class SharedSimulation(Simulation):
         """What is not there where all jobs ask for whole nodes."""
         self.asked = requests(workload, self.machine.cluster, self.jobs)
         self.on: dict[Job, dict[int, int]] = {}  # tasks of each running job by node
+        self.given: dict[tuple[Job, int], dict[int, int]] = {}  # … of each that began, and when
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
         }
@@ -258,8 +273,9 @@ class SharedSimulation(Simulation):
         yield from [job for job in self.jobs if job in self.on and node in self.on[job]]
 
     def plan(self) -> SharedPlan:  # type: ignore[override]
-        super().plan()  # expected ends
         running = [job for job in self.jobs if job in self.on]
+        for job in running:
+            job.planned_end = self.expected_end(job)
         return SharedPlan(self, running)
 
     def fits_empty(self, job: Job, *, whole: bool) -> bool:
@@ -280,10 +296,18 @@ class SharedSimulation(Simulation):
     def split_now(self, job: Job, least: dict[int, int]) -> dict[int, int]:
         return least
 
-    def begin(self, job: Job, split: dict[int, int]) -> None:
+    def take_nodes(self, job: Job, split: dict[int, int]) -> None:
         self.on[job] = dict(split)
-        super().begin(job, {})
         job.nodes = sorted(split)
+
+    def begin(self, job: Job, split: dict[int, int]) -> None:
+        super().begin(job, split)
+        assert job.start is not None
+        self.given[job, job.start] = dict(split)
+
+    def ready(self, node: int) -> int:
+        """When a node can be on, where those that can be so first are gone through first."""
+        return 0
 
     def speed_of(self, job: Job) -> Fraction:
         nodes = self.machine.cluster.nodes

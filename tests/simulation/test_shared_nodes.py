@@ -21,6 +21,11 @@ from tests.examples import each, examples
 from tests.reference import Pass, simulate_reference
 
 BACKFILLS = ("none", "first-fit", "easy:2", "conservative")
+SWITCH = {"time": 1, "power_w": 1}
+SLEEPS = {
+    "modes": {"on": {"power_w": 9}},
+    "sleep": [{"power_w": 1, "switch_off": SWITCH, "switch_on": SWITCH}],
+}
 AMOUNTS = ("cores", "memory_gb", "gpus")
 NO_SURPRISES: dict[str, Any] = {"outages": False}
 
@@ -228,7 +233,7 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
         ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
         ({"cores": 8}, "fcfs+pack", "backfill 'pack' plans whole ones; take none, first-fit"),
         ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
-        ({"cores": 8, "modes": {"on": {"power_w": 9}}}, "fcfs+easy", "for whole nodes only"),
+        ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
     ],
 )
 def test_what_does_not_go_with_shared_nodes_is_refused_by_name(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.energy.states import node_watts, slowest
 from hpctwin.engine.layout import COMPUTING, IDLE
@@ -50,12 +51,13 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
             f"{cluster.node_count} nodes of cluster {cluster.name!r} may draw when none computes"
         )
     each = math.ceil(float(above.max()))
-    needs = workload.nodes * each
-    over = np.flatnonzero((needs > left) & (workload.nodes <= cluster.node_count))
+    of_group = above[np.cumsum([0, *(group.count for group in cluster.nodes[:-1])])]
+    needs, nodes = _asked_w(workload, cluster, of_group, each)
+    over = np.flatnonzero((needs > left) & (nodes <= cluster.node_count))
     if len(over):
         job = int(over[0])
         raise ConfigError(
-            f"job {workload.job_id[job]} on {workload.nodes[job]} nodes draws {needs[job]:,} W above what "
+            f"job {workload.job_id[job]} on {nodes[job]:g} nodes draws {needs[job]:,} W above what "
             f"idle nodes may draw; the power cap leaves {left:,.0f} W, so it could never start. For all jobs "
             f"the cap must be {floor.sum() + needs[over].max():,.0f} W or more"
         )
@@ -64,6 +66,37 @@ def with_cap(workload: Workload, cluster: Cluster, *, switched: bool) -> tuple[W
         workload.replace(resources={**workload.resources, RESOURCE: needs}),
         cluster.model_copy(update={"resources": {**cluster.resources, RESOURCE: math.floor(left)}}),
     )
+
+
+def _asked_w(
+    workload: Workload, cluster: Cluster, above: npt.NDArray[np.float64], each: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """What jobs draw at most above what their nodes do anyway, W, and on as much as how many nodes [jobs].
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        above: by how much a node of each group draws more computing than else, W [groups].
+        each: the same of any node, rounded up.
+    """
+    if not workload.shares_nodes:
+        return workload.nodes * each, workload.nodes.astype(np.float64)
+    asks = workload.chunks
+    alone = np.minimum(asks["tasks"], cluster.node_count)
+    nodes = np.where(asks["exclusive"] > 0, alone, 0.0)
+    nodes = np.where(asks["tasks"] > 0, nodes, workload.nodes)
+    watts = nodes * each
+    for group, more in zip(cluster.nodes, above.tolist(), strict=True):
+        share = np.zeros(len(workload))
+        for name in ("cores", "gpus"):
+            has = getattr(group, name)
+            if has:
+                share = np.maximum(share, asks[f"{name}_per_task"] / has)
+        # On a node that has less than a task asks there is none.
+        shared = np.where((share <= 1) & (asks["exclusive"] == 0), asks["tasks"] * share, 0.0)
+        nodes = np.maximum(nodes, shared)
+        watts = np.maximum(watts, shared * more)
+    return np.ceil(watts - 1e-6).astype(np.int64), nodes
 
 
 def raised_caps(cap: PowerCap, workload: Workload) -> list[tuple[int, int, int]]:

@@ -27,7 +27,7 @@ from hpctwin.model import MS_PER_S, NodeGroup
 from hpctwin.model.racks import Component
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["ComponentEnergy"]
+__all__ = ["ComponentEnergy", "Runs"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ _SPAN = 1 << 44
 
 
 @dataclass(frozen=True, eq=False)
-class _Runs:
+class Runs:
     """Runs of jobs on a node group: each job from when it began to when it ended, once or more often.
 
     Args:
@@ -91,7 +91,7 @@ class ComponentEnergy(Energy):
         )
 
     @cached_property
-    def _runs(self) -> list[_Runs]:
+    def _runs(self) -> list[Runs]:
         """By node group."""
         return [self._runs_on(number, group) for number, group in enumerate(self.cluster.nodes)]
 
@@ -106,7 +106,7 @@ class ComponentEnergy(Energy):
             spans["row"].to_numpy(), first, first + spans["count"].to_numpy(), _ms(spans["start_s"]), end,
         )  # fmt: skip
 
-    def _runs_on(self, number: int, group: NodeGroup) -> _Runs:
+    def _runs_on(self, number: int, group: NodeGroup) -> Runs:
         nodes = nodes_of_group(self.cluster, number)
         job, first, last, start, end = self._spans
         low, high = np.maximum(first, nodes.start), np.minimum(last, nodes.stop)
@@ -115,14 +115,14 @@ class ComponentEnergy(Energy):
         # The rows of one run have its job and its start in common.
         _, row, of = np.unique(job * _SPAN + start, return_index=True, return_inverse=True)
         power = job_power(group, self.usage, len(self.table), job)
-        return _Runs(
+        return Runs(
             job[row],
             np.bincount(of, high - low, minlength=len(row)).astype(np.float64),
             Stretches(low - nodes.start, high - low, of),
             power.pieces(job[row], start[row], end[row]),
         )
 
-    def _work(self, number: int, runs: _Runs) -> list[tuple[Stretches, Pieces, bool]]:
+    def _work(self, number: int, runs: Runs) -> list[tuple[Stretches, Pieces, bool]]:
         """When the nodes of a group were not idle: jobs, and nodes that slept or were switched."""
         work = [(runs.where, runs.pieces, True)]
         nodes = nodes_of_group(self.cluster, number)

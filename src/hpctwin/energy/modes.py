@@ -15,6 +15,7 @@ from hpctwin.model import Cluster
 __all__ = [
     "ModeChange",
     "mode_rows",
+    "row_of_mode",
     "split_log",
     "time_by_mode",
     "watts_by_mode",
@@ -49,6 +50,11 @@ def mode_rows(cluster: Cluster, changes: Sequence[ModeChange]) -> dict[str, int]
         if change.mode != cluster.nodes[change.group].by_power()[0]
     )
     return {name: first + 2 * number for number, name in enumerate(names)}
+
+
+def row_of_mode(cluster: Cluster, changes: Sequence[ModeChange], change: ModeChange) -> int:
+    """The row of nodes that are idle in the mode that a group goes to; computing is the next."""
+    return _row(cluster, mode_rows(cluster, changes), change.group, change.mode)
 
 
 def _row(cluster: Cluster, rows: Mapping[str, int], group: int, mode: str) -> int:

@@ -11,6 +11,7 @@ import polars as pl
 
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.component_energy import ComponentEnergy
+from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.energy.states import group_of_node
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
@@ -23,15 +24,17 @@ _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": 
 def node_log(energy: Energy) -> pl.DataFrame:
     """All states each node was in: ``node``, ``state``, ``start_s``, ``end_s``, ``energy_j``.
 
-    Where it is known what jobs used of their nodes, the energy of nodes that compute is null here: a node
-    goes from job to job in one state.
+    Where jobs share nodes, or it is known what they used of them, the energy of nodes that compute is null
+    here: what a node draws changes within one state.
 
     Raises:
         SimulationError: the simulation did not keep them.
     """
     node, state, start, end = energy.spans()
     joules = pl.Series(energy.watts[state, node] * (end - start) / MS_PER_S)
-    if isinstance(energy, ComponentEnergy) and energy.usage:
+    if isinstance(energy, SharedEnergy | SharedComponentEnergy) or (
+        isinstance(energy, ComponentEnergy) and energy.usage
+    ):
         joules = joules.set(pl.Series(state == COMPUTING), None)
     return pl.DataFrame(
         {

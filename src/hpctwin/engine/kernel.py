@@ -14,6 +14,7 @@ from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import single
 
 __all__ = ["advance", "all_kernels", "hooks", "inner_advance", "kernels_of", "reorder"]
@@ -38,6 +39,7 @@ def hooks(
     found: Pass,
     power: PowerPass | None = None,
     *,
+    shared: Kernel | None = None,
     races: bool = False,
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
@@ -48,12 +50,13 @@ def hooks(
         place: placement that scores nodes, compiled; None for another.
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
+        shared: what chooses nodes for a job where nodes are shared; else None.
         races: whether a tournament of those that wait may come to pay.
     """
-    prepare([*kernels_of(found, power), *([race] if races else [])])
+    prepare([*kernels_of(found, power, shared), *([race] if races else [])])
     before = after = 0
     if power is not None:
-        before, after = power_passes.BEFORE.address, power.after.address
+        before, after = power_passes.BEFORE.address, _after(power, shared).address
     return single(
         "hooks",
         (
@@ -66,6 +69,7 @@ def hooks(
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
             ("gave_back", 0 if found.gave_back is None else found.gave_back.address),
+            ("choose", 0 if shared is None else shared.address),
             ("before_pass", before),
             ("after_pass", after),
         ),
@@ -82,20 +86,27 @@ def all_kernels() -> list[Kernel]:
     for name in PASSES.own():
         for power in powers:
             found += kernels_of(PASSES.find(name), power)
-    for name in SHARED_PASSES:
-        found += kernels_of(find_shared_pass(name), None)
+    for place in map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()):
+        for name in SHARED_PASSES:
+            for power in powers:
+                found += kernels_of(find_shared_pass(name), power, place)
     return list(dict.fromkeys(found))
 
 
-def kernels_of(found: Pass, power: PowerPass | None) -> list[Kernel]:
+def kernels_of(found: Pass, power: PowerPass | None, shared: Kernel | None = None) -> list[Kernel]:
     """The kernels that a simulation needs.
 
     Args:
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
+        shared: what chooses nodes for a job where nodes are shared; else None.
     """
-    switching = [] if power is None else [power_passes.BEFORE, power.after]
-    return [advance, *_of_pass(found), *switching]
+    switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
+    return [advance, *_of_pass(found), *([] if shared is None else [shared]), *switching]
+
+
+def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
+    return power.after if shared is None or power.shared is None else power.shared
 
 
 def _of_pass(one: Pass) -> list[Kernel]:

@@ -523,6 +523,7 @@ class Hooks:
     left: Int
     reserved: Int
     gave_back: Int
+    choose: Int  # nodes for a job, where nodes are shared
     before_pass: Int
     after_pass: Int
 

@@ -109,9 +109,28 @@ def switch_on(node: int, sim: Arrays) -> None:
 
 
 @jit
-def computes(j: int, sim: Arrays) -> bool:
-    """Whether a job (-1 for none) runs by now on the nodes it was given."""
-    return j >= 0 and sim.state[j].start <= sim.clock.now
+def computes(node: int, sim: Arrays) -> bool:
+    """Whether a job that was given a node runs by now."""
+    if len(sim.share) == 0:
+        j = sim.node[node].job
+        return j >= 0 and sim.state[j].start <= sim.clock.now
+    row = sim.share[node].part
+    while row >= 0:
+        if sim.state[sim.part[row].job].start <= sim.clock.now:
+            return True
+        row = sim.part[row].after
+    return False
+
+
+@jit
+def touch_nodes(j: int, sim: Arrays) -> None:
+    """Have what follows the pass look at all nodes of a job."""
+    shared = len(sim.share) > 0
+    place = sim.state[j].first_node
+    while place >= 0:
+        node = sim.part[place].node if shared else place
+        place = sim.part[place].next if shared else sim.node[place].next
+        touch(node, sim)
 
 
 @jit
@@ -127,7 +146,7 @@ def end_transitions(sim: Arrays) -> None:
                 switch_on(node, sim)
                 continue
         else:
-            change_power(node, COMPUTING if computes(own.job, sim) else IDLE, sim)
+            change_power(node, COMPUTING if computes(node, sim) else IDLE, sim)
             own.depth = 0
         show_or_hide(node, sim)
         touch(node, sim)
@@ -225,22 +244,18 @@ def note_use(sim: Arrays) -> int:
     while clock.begins > 0 and sim.begins[0].time <= clock.now:
         j = heap_pop(sim.begins, clock.begins)
         clock.begins -= 1
-        node = sim.state[j].first_node
-        while node >= 0:
-            touch(node, sim)
-            node = sim.node[node].next
+        touch_nodes(j, sim)
     while clock.touched > 0:
         node = clock.touched - 1
         own = sim.node[node]
         clock.touched = own.touched - 1
         own.touched = 0
-        j = own.job
         if own.power <= COMPUTING:
-            wanted = COMPUTING if computes(j, sim) else IDLE
+            wanted = COMPUTING if computes(node, sim) else IDLE
             if own.power != wanted:
                 change_power(node, wanted, sim)
                 refresh(node, sim)
-        elif j >= 0 and own.power == ASLEEP:
+        elif own.job >= 0 and own.power == ASLEEP:
             switch_on(node, sim)
         note_due(node, sim)
     first = next_due(sim)

@@ -78,6 +78,18 @@ def hide_nodes(sim: Sim, shown: int) -> None:
     index_nodes(sim)
 
 
+def _pools_of(sim: Sim, j: int) -> IntArray:
+    """The pools of the nodes that a running job has."""
+    if sim.pools == 1:
+        return np.array([0])
+    if not len(sim["share"]):
+        return np.flatnonzero(sim["taken"][j] > 0)
+    rows, part = [int(sim["state"]["first_node"][j])], sim["part"]
+    while part["next"][rows[-1]] >= 0:
+        rows.append(int(part["next"][rows[-1]]))
+    return np.unique(sim["pool_of"][part["node"][rows]])
+
+
 def change_speed(
     sim: Sim, pools: IntArray, speed: npt.NDArray[np.float64], work: Work, *, terminate: bool
 ) -> dict[int, tuple[int, Fraction]]:
@@ -97,7 +109,7 @@ def change_speed(
     before = sim["pool"]["speed"]
     left: dict[int, tuple[int, Fraction]] = {}
     for j in sim["run"]["job"][: clock.running].tolist():
-        used = np.flatnonzero(sim["taken"][j] > 0) if sim.pools > 1 else np.array([0])
+        used = _pools_of(sim, j)
         if not np.isin(used, pools).any():
             continue
         start = int(state["start"][j])

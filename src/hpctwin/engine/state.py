@@ -66,7 +66,7 @@ def new_sim(
         "spent": (tracked, 2 + 3 * depths if depths else 0),
         "switching": (tracked if depths else 0,),
         "timeouts": (2 * tracked if depths else 0,),
-        "begins": (min(size, nodes) if depths else 0,),
+        "begins": (most if depths else 0,),
         "index": (_sets(depths) if tracked else 0, 2 << (tracked - 1).bit_length()),
         "tally": (pools, _sets(depths)),
         "outage": (0,),

@@ -134,13 +134,21 @@ def start_job(j: int, sim: Arrays) -> None:
         note_segments(j, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
     run_insert(j, begin + job.expected, sim)
-    if begin <= sim.clock.now:
+    note_given(j, sim)
+
+
+@jit
+def note_given(j: int, sim: Arrays) -> None:
+    """A job that was given nodes has begun, or will when they are on."""
+    job = sim.job[j]
+    state = sim.state[j]
+    if state.start <= sim.clock.now:
         note_begun(j, sim)
         return
-    sim.clock.begins = heap_push(sim.begins, sim.clock.begins, begin, j)
+    sim.clock.begins = heap_push(sim.begins, sim.clock.begins, state.start, j)
     if state.started == 0 and job.tells_to > job.tells_from:
         # Until its nodes are on it may be cancelled, and then never started.
-        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, begin, -1 - j)
+        sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
 
 
 @jit

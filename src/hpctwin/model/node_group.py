@@ -69,7 +69,7 @@ class Mode(Settings):
 
 
 class NodeGroup(Settings):
-    """Nodes that are alike. Jobs get whole nodes.
+    """Nodes that are alike.
 
     Args:
         name: the group's name.

@@ -19,7 +19,6 @@ from hpctwin.policies.score import FACTS, FAIRSHARE, Score, uses
 __all__ = [
     "FIRST_FIT",
     "PLACEMENTS",
-    "SHARED_PLACEMENTS",
     "NodeScore",
     "Placement",
     "PlacementLike",
@@ -74,9 +73,6 @@ PlacementLike = str | Placement | Callable[[float, JobView, NodeView], float]
 
 PLACEMENTS: Registry[Placement] = Registry("placement")
 """By name."""
-
-SHARED_PLACEMENTS = ("first-fit", "best-fit", "spread")
-"""Those that there are on nodes that jobs share."""
 
 for _name, _number, _help in (
     ("first-fit", layout.FIRST_FIT, "as many as possible of each pool in turn, the lowest free numbers"),

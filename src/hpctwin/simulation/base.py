@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from hpctwin.engine.begin import hold_until
 from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared import find_shared_pass
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import Sim, single
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
@@ -37,6 +38,9 @@ from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expecte
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.refusals import check_together
+
+if TYPE_CHECKING:
+    from hpctwin.engine.jit import Kernel
 
 __all__ = ["SimulationBase"]
 
@@ -272,7 +276,9 @@ class SimulationBase:
             found, power = self.passes()
             self._decided = {
                 "rules": single("rules", self._rules().items()),
-                "hooks": hooks(*self._compiled(), found, power, races=self._races()),
+                "hooks": hooks(
+                    *self._compiled(), found, power, shared=self._choosing(), races=self._races()
+                ),
                 "numbers": settings_of(found.numbers, self.policy.numbers()),
                 "power_numbers": settings_of(
                     None if power is None else power.numbers, self.policy.power.numbers()
@@ -332,6 +338,12 @@ class SimulationBase:
             order if candidates is None else candidates.compiled,
             None if place is None else place.compiled,
         )
+
+    def _choosing(self) -> Kernel | None:
+        """What chooses nodes for a job, where they are shared."""
+        if not self.workload.shares_nodes:
+            return None
+        return SHARED_PLACEMENTS.find(self.policy.placement.name)
 
     @property
     def ordering(self) -> Ordering:

@@ -14,6 +14,7 @@ from hpctwin.model import PowerCap
 from hpctwin.model.cap import DAY_S
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.outside import put_into_mode
+from hpctwin.simulation.sharing import use_now
 
 __all__ = ["ModeFitting"]
 
@@ -74,11 +75,16 @@ class ModeFitting:
             np.bincount(self._group[rows == state], minlength=len(groups))
             for state in (IDLE, COMPUTING)
         )
+        used = busy
+        if simulation.workload.shares_nodes:
+            each = use_now(simulation.workload, simulation.cluster, simulation.state)
+            used = np.bincount(self._group, each * (rows == COMPUTING), minlength=len(groups))
         for modes in self._levels:
             drawn = asleep_w
             for number, name in enumerate(modes):
                 mode = groups[number].modes[name]
-                drawn += float(idle[number] * mode.idle + busy[number] * mode.power_w)
+                drawn += float((idle[number] + busy[number] - used[number]) * mode.idle)
+                drawn += float(used[number] * mode.power_w)
             if drawn <= limit:
                 break
         for number, (old, new) in enumerate(zip(simulation.modes, modes, strict=True)):

@@ -11,6 +11,7 @@ import numpy as np
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.modes import ModeChange, split_log, time_by_mode
+from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.energy.states import group_of_node, nodes_of_group
 from hpctwin.engine import layout
 from hpctwin.engine.powered import (
@@ -85,7 +86,13 @@ def put_into_mode(simulation: SimulationBase, number: int, mode: str) -> None:
 
 
 def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFrame) -> Energy:
-    """Time and energy of each node in each state up to now, and of each job."""
+    """Time and energy of each node in each state up to now, and of each job.
+
+    Args:
+        simulation: the simulation.
+        jobs: how they went.
+        node_map: where they ran; where they share nodes also what share they used and held.
+    """
     sim, cluster, workload = simulation.state, simulation.cluster, simulation.workload
     changes = simulation.outside.changes
     spent = spent_ms(sim)[: 2 + 3 * cluster.depths]
@@ -95,5 +102,7 @@ def accounts(simulation: SimulationBase, jobs: pl.DataFrame, node_map: pl.DataFr
         log = None if log is None else split_log(cluster, changes, log)
     about = (jobs, node_map, cluster, spent, log, changes, workload.start_epoch_s)
     if all(group.components for group in cluster.nodes):
+        if workload.shares_nodes:
+            return SharedComponentEnergy(*about)
         return ComponentEnergy(*about, usage=workload.usage)
-    return Energy(*about)
+    return SharedEnergy(*about) if workload.shares_nodes else Energy(*about)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hpctwin.engine.layout import ONLY_ACTIVE
+from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.engine.shared import SHARED_PASSES
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
-from hpctwin.policies.placements import SHARED_PLACEMENTS
 
 __all__ = [
     "REFUSALS",
@@ -99,18 +99,21 @@ SHARED = (
     ),
     Refusal(
         "shared nodes under a placement of whole ones",
-        lambda c, p: p.placement.name not in SHARED_PLACEMENTS,
+        lambda c, p: p.placement.name not in SHARED_PLACEMENTS.own(),
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and placement {p.placement.name!r} is one of whole nodes; "
-            f"take {', '.join(SHARED_PLACEMENTS)}"
+            f"take {', '.join(SHARED_PLACEMENTS.own())}"
         ),
     ),
     Refusal(
-        "shared nodes with power states",
-        lambda c, p: c.has_power or c.cap is not None,
+        "shared nodes under a power policy that gives jobs whole ones",
         lambda c, p: (
-            f"cluster {c.name!r} says what its nodes draw; power, and its caps, are reckoned for whole "
-            "nodes only, and jobs ask for tasks: leave 'modes' and 'cap' out"
+            p.power.power_pass.scheduling is not None
+            or p.power.power_pass.preferred not in (LOWEST, SOONEST)
+        ),
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and power policy {p.power.kind!r} gives jobs whole ones; "
+            "take none, psus, psas-auto or psas-ipm"
         ),
     ),
     Refusal(
@@ -134,6 +137,16 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else ())):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
+    if (
+        workload.shares_nodes
+        and workload.usage
+        and any(group.components for group in cluster.nodes)
+    ):
+        raise ConfigError(
+            f"workload {workload.name!r} says what jobs used of components ({', '.join(workload.usage)}), "
+            "which is reckoned for whole nodes only, and jobs ask for tasks: leave the usage out, or the "
+            "components"
+        )
 
 
 _NO_FORECAST = (

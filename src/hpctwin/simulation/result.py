@@ -22,7 +22,7 @@ from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, in_cores
-from hpctwin.simulation.sharing import cores_of_pools, placements
+from hpctwin.simulation.sharing import cores_of_pools, placements, shares_held
 
 if TYPE_CHECKING:
     from hpctwin.metrics import Accounts, AccountsBy
@@ -166,9 +166,12 @@ def make_result(simulation: SimulationBase) -> Result:
     )
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
+    placed = placements(workload, sim) if shared else None
     energy = None
-    if cluster.has_power and node_map is not None:
-        energy = accounts(simulation, table, node_map)
+    if cluster.has_power:
+        where = node_map if placed is None else shares_held(workload, cluster, placed)
+        assert where is not None
+        energy = accounts(simulation, table, where)
     return Result(
         jobs=table,
         lost=pl.DataFrame(
@@ -187,7 +190,7 @@ def make_result(simulation: SimulationBase) -> Result:
         engine_s=simulation.engine_s,
         instants=int(sim.clock.instants),
         energy=energy,
-        placements=placements(workload, sim) if shared else None,
+        placements=placed,
         capacity_cores=capacity_over_time(sim, simulation.outages_so_far(), cores_of_pools(sim))
         if shared
         else None,

@@ -23,7 +23,9 @@ __all__ = [
     "placements",
     "shared_facts",
     "shared_known",
+    "shares_held",
     "taken_by",
+    "use_now",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -172,7 +174,7 @@ def shared_facts(
 
 def most_promises(sim: Sim, policy: Policy) -> int:
     """How many promises on nodes there are at most at a time, however many jobs wait."""
-    if policy.backfill == "conservative":
+    if policy.backfill == "conservative" or policy.power.power_pass.shared is not None:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
     return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
@@ -213,18 +215,24 @@ def cores_of_pools(sim: Sim) -> IntArray:
     return cores
 
 
-def placements(workload: Workload, sim: Sim) -> pl.DataFrame:
+def placements(workload: Workload, sim: Sim, *, now: bool = False) -> pl.DataFrame:
     """Who held what of which node: a row for each node of each attempt of a job.
 
     Args:
         workload: the jobs.
         sim: their simulation, on shared nodes.
+        now: whether only of jobs that run now.
 
     Returns:
         ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
         ``memory_gb``, ``gpus``: what was held there; null where that is not modelled.
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[part["tasks"] > 0]  # else the job never began there
+    if now:
+        own = sim["state"][part["job"]]
+        runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
+        part = part[runs & (own["start"] == part["start"])]
     state, job, start = sim["state"], part["job"].copy(), part["start"]
     end = np.where(state["phase"][job] == RUNNING, -1, state["end"][job])
     # What began before its job's last start was cut off by a failure.
@@ -248,3 +256,39 @@ def placements(workload: Workload, sim: Sim) -> pl.DataFrame:
             **columns,
         }
     ).sort("start_s", "job_id", "node", maintain_order=True)
+
+
+def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:
+    """Where jobs ran, node by node, as a result's ``node_map``, with what share of it they used and held.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        placed: as of `placements`.
+
+    Returns:
+        Columns of ``node_map``, ``use`` (the larger of the shares of the node's cores and GPUs) and
+        ``share`` (the largest, memory too), from 0 to 1.
+    """
+    counts = [group.count for group in cluster.nodes]
+    group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]
+    found = {}
+    for name in _UNITS:
+        has = np.array([getattr(one, name) or 0.0 for one in cluster.nodes])[group]
+        amount = placed[name].fill_null(0.0).to_numpy()
+        found[name] = np.where(has > 0, amount / np.where(has > 0, has, 1.0), 0.0)
+    alone = (workload.chunks["tasks"] == 0) | (workload.chunks["exclusive"] > 0)
+    all_of_it = placed["job_id"].is_in(pl.Series(workload.job_id[alone]).implode()).to_numpy()
+    use = np.where(all_of_it, 1.0, np.maximum(found["cores"], found["gpus"]))
+    return placed.select(
+        "job_id", "start_s", "end_s", first_node="node", count=pl.lit(1, pl.Int64)
+    ).with_columns(
+        use=np.minimum(use, 1.0), share=np.minimum(np.maximum(use, found["memory_gb"]), 1.0)
+    )
+
+
+def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
+    """How much is used of each node at present, from 0 to 1 [nodes]."""
+    held = shares_held(workload, cluster, placements(workload, sim, now=True))
+    nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
+    return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)

@@ -38,6 +38,7 @@ class PowerPass:
         from_start: whether it is called at time zero; else first when a timeout is over or a job comes.
         timeouts: whether timeout, deeper and keep are settings of it.
         refuses: ``(cluster, policy)`` to a sentence: why it does not go with them; empty if it does.
+        shared: called in place of ``after`` where jobs share nodes; the same if None.
     """
 
     after: Kernel
@@ -49,6 +50,7 @@ class PowerPass:
     from_start: bool = False
     timeouts: bool = False
     refuses: Callable[[Any, Any], str] = lambda cluster, policy: ""
+    shared: Kernel | None = None
 
 
 POWER_PASSES: Modules[PowerPass] = Modules(__name__, "POWER")

@@ -7,10 +7,11 @@ from numba import int64, types
 from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, RUNNING, TAKE, WALLTIME, Arrays
-from hpctwin.engine.plan import plan_change, planned_end
+from hpctwin.engine.nodes import touch
+from hpctwin.engine.plan import active_from, plan_change, planned_end
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.room import CORES, FREED, held
-from hpctwin.engine.transitions import account, note_begun, run_insert, scaled
+from hpctwin.engine.transitions import account, note_given, run_insert, scaled
 
 
 @jit
@@ -23,7 +24,7 @@ def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
     share = sim.share[node]
     part.job = j
     part.kind = kind
-    part.start = sim.clock.now
+    part.start = sim.state[j].start
     part.node = node
     part.tasks = tasks
     part.next = sim.state[j].first_node
@@ -39,6 +40,8 @@ def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
     sim.node[node].job = j
     for c in range(4):
         sim.left[node, c] -= held(kind, node, tasks, c, sim)
+    if sim.rules.depths > 0:
+        touch(node, sim)
 
 
 @jit
@@ -63,6 +66,8 @@ def drop_part(row: int, sim: Arrays) -> None:
     sim.most_cores[block] = max(sim.most_cores[block], sim.left[node, CORES])
     sim.freed[sim.sharing.freed % FREED] = node
     sim.sharing.freed += 1
+    if sim.rules.depths > 0:
+        touch(node, sim)
 
 
 @jit
@@ -81,18 +86,21 @@ def duration_shared(j: int, sim: Arrays) -> int:
 
 @jit
 def start_shared(j: int, sim: Arrays) -> None:
-    """Start a waiting job on the chosen nodes, and take it out of the plan."""
+    """Start a waiting job on the chosen nodes, as soon as they are switched on."""
     job = sim.job[j]
     state = sim.state[j]
-    now = sim.clock.now
+    begin = sim.clock.now
+    if sim.rules.depths > 0:
+        for n in range(sim.sharing.chosen):
+            begin = max(begin, active_from(sim.chosen[n], sim))
     length = duration_shared(j, sim)
     state.outcome = COMPLETED if job.fails == 0 else FAILED
     if sim.rules.terminate == 1 and length > job.limit:
         length = job.limit
         state.outcome = WALLTIME
     state.phase = RUNNING
-    state.start = now
-    state.end = now + length
+    state.start = begin
+    state.end = begin + length
     state.first_node = -1
     sim.clock.starts += 1
     for n in range(sim.sharing.chosen):
@@ -102,37 +110,36 @@ def start_shared(j: int, sim: Arrays) -> None:
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[job.kind], job.user] += 1
     account(j, sim.shape[job.kind].charge, sim)
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, now + length, j)
-    run_insert(j, now + job.expected, sim)
-    note_begun(j, sim)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
+    run_insert(j, begin + job.expected, sim)
+    note_given(j, sim)
 
 
 @jit
-def take_from_promises(j: int, sim: Arrays) -> None:
-    """A job that just started holds what it has also when promises begin."""
-    now = sim.clock.now
-    end = now + sim.job[j].expected
+def take_from_promises(j: int, since: int, sim: Arrays) -> None:
+    """A job that just started holds what it has also when promises begin, from a time on."""
+    end = sim.state[j].start + sim.job[j].expected
     kind = sim.job[j].kind
     row = sim.state[j].first_node
     while row >= 0:
         part = sim.part[row]
         p = sim.share[part.node].promise
         while p >= 0:
-            if sim.promise[p].start < end:
+            if since <= sim.promise[p].start and sim.promise[p].start < end:
                 for c in range(4):
                     sim.promise_left[p, c] -= held(kind, part.node, part.tasks, c, sim)
             p = sim.promise[p].after
         row = part.next
-    take_resources(j, now, TAKE, sim)
+    take_resources(j, since, end, TAKE, sim)
 
 
 @jit
-def take_resources(j: int, start: int, sign: int, sim: Arrays) -> None:
-    """Take a job's cluster-wide resources out of the plan, or put them back."""
+def take_resources(j: int, start: int, end: int, sign: int, sim: Arrays) -> None:
+    """Take a job's cluster-wide resources out of a span of the plan, or put them back."""
     if sim.asks.width > 0:
         for p in range(sim.rules.pools):
             sim.take[p] = 0
-        plan_change(j, start, start + sim.job[j].expected, sign, sim)
+        plan_change(j, start, end, sign, sim)
 
 
 def gave_back(j: int, sim: Arrays) -> None:
@@ -140,6 +147,8 @@ def gave_back(j: int, sim: Arrays) -> None:
     row = sim.state[j].first_node
     while row >= 0:
         drop_part(row, sim)
+        if sim.state[j].start > sim.clock.now:
+            sim.part[row].tasks = 0  # it never began there
         row = sim.part[row].next
     sim.state[j].first_node = -1
     account(j, -sim.shape[sim.job[j].kind].charge, sim)

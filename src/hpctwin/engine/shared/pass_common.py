@@ -43,5 +43,5 @@ def start_if_it_fits(j: int, sim: Arrays) -> bool:
         return False
     choose(j, sim)
     start_shared(j, sim)
-    take_from_promises(j, sim)
+    take_from_promises(j, now, sim)
     return True

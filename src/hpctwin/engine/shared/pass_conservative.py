@@ -7,11 +7,16 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, TAKE, Arrays, Int
+from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays, Int
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import plan_build
+from hpctwin.engine.plan import active_from, plan_build
 from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.shared.moving import GAVE_BACK, start_shared, take_resources
+from hpctwin.engine.shared.moving import (
+    GAVE_BACK,
+    start_shared,
+    take_from_promises,
+    take_resources,
+)
 from hpctwin.engine.shared.pass_common import jobs_in_order
 from hpctwin.engine.shared.promises import (
     choose_promised,
@@ -67,11 +72,15 @@ def reload_promises(sim: Arrays) -> bool:
             sim.share[sim.promise[row].node].promise = -1
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
-            if sim.node[sim.promise[row].node].down > 0:
+            own = sim.promise[row]
+            node = sim.node[own.node]
+            if node.down > 0:
+                return False
+            if node.hidden == 1 and active_from(own.node, sim) > own.start:
                 return False
             link(row, sim)
-            if sim.promise[row].first == 1:
-                take_resources(sim.promise[row].job, sim.promise[row].start, TAKE, sim)
+            if own.first == 1:
+                take_resources(own.job, own.start, own.end, TAKE, sim)
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
             for c in range(4):
@@ -87,7 +96,8 @@ def reload_promises(sim: Arrays) -> bool:
 @jit
 def give_up(j: int, sim: Arrays) -> None:
     """A job that this pass looks at gives its promise up."""
-    take_resources(j, held_by(sim.kept)[j].start, RETURN, sim)
+    start = held_by(sim.kept)[j].start
+    take_resources(j, start, start + sim.job[j].expected, RETURN, sim)
     take_off(held_by(sim.kept)[j].first, False, sim)
     held_by(sim.kept)[j].start = -1
 
@@ -104,7 +114,7 @@ def keep_or_promise(j: int, compress: bool, sim: Arrays) -> bool:
     if skipped:
         return False
     if held_by(sim.kept)[j].start < 0:
-        start, first = reserve_shared(j, sim)
+        start, first = reserve_shared(j, ZERO, sim)
         held_by(sim.kept)[j].start = start
         held_by(sim.kept)[j].first = first
     return True
@@ -133,9 +143,16 @@ def shared_conservative(sim: Arrays) -> None:
             choose_promised(own.first, sim)
             take_off(own.first, True, sim)
             start_shared(j, sim)
+            if sim.state[j].start > sim.clock.now:
+                # Longer than promised, since its nodes are not on yet.
+                take_from_promises(j, sim.clock.now + sim.job[j].expected, sim)
         else:
             # No other event need come then: those it waited for may have moved to earlier times.
             sim.clock.timer = min(sim.clock.timer, own.start)
+
+
+def keep_promises(sim: Arrays) -> None:
+    """What waiting jobs are promised is on the nodes already."""
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -148,5 +165,6 @@ PASS = Pass(
     kept=Held,
     begin=begin,
     left=Kernel(lose_promise, types.void(int64, SIM)),
+    reserved=Kernel(keep_promises, types.void(SIM)),
     gave_back=GAVE_BACK,
 )

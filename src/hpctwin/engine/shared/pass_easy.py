@@ -25,7 +25,7 @@ def starts_after_promises(j: int, owed: int, sim: Arrays) -> bool:
     They matter only to a job that could start without them; in most passes there is none, and none is made.
     """
     for i in range(owed):
-        reserve_shared(sim.stack[i], sim)
+        reserve_shared(sim.stack[i], ZERO, sim)
     return start_if_it_fits(j, sim)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import FIRST_FIT, NEVER, TAKE, ZERO, Arrays
-from hpctwin.engine.plan import planned_end
+from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
+from hpctwin.engine.plan import active_from, planned_end
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import (
@@ -15,6 +15,7 @@ from hpctwin.engine.shared.room import (
     mark_pools,
     reckon_least,
     resources_fit,
+    stops_early,
     tasks_on,
 )
 
@@ -94,7 +95,7 @@ def promise(j: int, start: int, sim: Arrays) -> int:
         link(row, sim)
         following = row
     sim.promise[following].first = 1
-    take_resources(j, start, TAKE, sim)
+    take_resources(j, start, end, TAKE, sim)
     return following
 
 
@@ -109,16 +110,16 @@ def forget_all(sim: Arrays) -> None:
 
 
 @jit
-def reserve_shared(j: int, sim: Arrays) -> tuple[int, int]:
-    """Promise a job the earliest span that it fits; when it begins, and the first row."""
-    start = earliest(j, sim)
+def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
+    """Promise a job the earliest span that it fits, not before a time; when it begins, and the first row."""
+    start = earliest(j, not_before, sim)
     choose(j, sim)
     return start, promise(j, start, sim)
 
 
 @jit
-def earliest(j: int, sim: Arrays) -> int:
-    """The earliest time from which a job fits; leaves ``sim.fits`` and ``sim.least`` of that span.
+def earliest(j: int, not_before: int, sim: Arrays) -> int:
+    """The earliest time, not before another, from which a job fits; leaves its ``sim.fits``, ``sim.least``.
 
     Goes through the times at which something becomes free. Where nothing is promised and no maintenance
     comes, only the nodes of jobs that end need be looked at again.
@@ -134,7 +135,7 @@ def earliest(j: int, sim: Arrays) -> int:
         n = heap_push(sim.times, n, planned_end(sim.run[r].job, sim), sim.run[r].job)
         r += 1
     bare = sim.sharing.promises == 0 and len(sim.window) == 0 and sim.asks.width == 0
-    if bare:
+    if bare and sim.clock.unpowered == 0 and not_before <= now:
         return _earliest_bare(j, r, n, sim)
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0 and sim.promise[row].first == 1:
@@ -142,8 +143,20 @@ def earliest(j: int, sim: Arrays) -> int:
     for m in range(len(sim.window)):
         if sim.window[m].end > now:
             n = heap_push(sim.times, n, sim.window[m].end, -1)
+        if sim.window[m].amount < 0 and sim.window[m].start > now:
+            n = heap_push(sim.times, n, sim.window[m].start, -1)
+    if sim.clock.unpowered > 0:
+        for node in range(len(sim.share)):
+            if sim.node[node].hidden == 1 and active_from(node, sim) > now:
+                n = heap_push(sim.times, n, active_from(node, sim), -1)
+    if not_before > now:
+        n = heap_push(sim.times, n, not_before, -1)
     time = now
-    while not (resources_fit(j, time, sim) and fits_over(j, time, sim.base, sim)):
+    while (
+        time < not_before
+        or not resources_fit(j, time, sim)
+        or not fits_over(j, time, sim.base, sim)
+    ):
         time = _next_time(r, n, sim)
         assert time < NEVER  # a job that is not skipped fits when all others have gone
         while n > 0 and sim.times[0].time == time:
@@ -176,7 +189,7 @@ def _earliest_bare(j: int, r: int, n: int, sim: Arrays) -> int:
     total = 0
     nodes = 0
     for node in range(len(sim.share)):
-        fits = tasks_on(kind, node, sim.base, sim) if is_there(node, sim) else 0
+        fits = tasks_on(kind, node, sim.base, sim) if is_there(node, sim.clock.now, sim) else 0
         sim.fits[node] = fits
         total += min(fits, most)
         if fits > 0:
@@ -197,13 +210,13 @@ def _earliest_bare(j: int, r: int, n: int, sim: Arrays) -> int:
             while row >= 0:
                 node = sim.part[row].node
                 row = sim.part[row].next
-                if is_there(node, sim):
+                if is_there(node, time, sim):
                     fits = tasks_on(kind, node, sim.base, sim)
                     total += min(fits, most) - min(sim.fits[node], most)
                     if fits > 0 and sim.fits[node] == 0:
                         nodes += 1
                     sim.fits[node] = fits
-    if sim.rules.placement != FIRST_FIT:
+    if not stops_early(sim):
         for node in range(len(sim.share)):
             reckon_least(node, time, time, sim.base, sim)
     return time

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BLOCK, FIRST_FIT, NEVER, ZERO, Arrays, Grid
+from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, ZERO, Arrays, Grid
+from hpctwin.engine.plan import active_from
 
 _COLUMNS: Any = np.arange(4)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
@@ -63,9 +64,18 @@ def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
 
 
 @jit
-def is_there(node: int, sim: Arrays) -> bool:
-    """Whether a node is up and in a marked pool."""
-    return sim.take[sim.pool_of[node]] != 0 and sim.node[node].down == 0
+def is_there(node: int, begin: int, sim: Arrays) -> bool:
+    """Whether a node is up, in a marked pool, and can be had from a time on."""
+    own = sim.node[node]
+    if sim.take[sim.pool_of[node]] == 0 or own.down > 0:
+        return False
+    return own.hidden == 0 or active_from(node, sim) <= begin
+
+
+@jit
+def stops_early(sim: Arrays) -> bool:
+    """Whether nodes are gone through by number, so that none need be looked at beyond those that suffice."""
+    return sim.rules.placement == FIRST_FIT and sim.rules.preferred == LOWEST
 
 
 @jit
@@ -95,20 +105,20 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
 def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.least``.
 
-    With first fit it looks no further than it must; what lies beyond is not needed to choose either.
+    Where nodes are gone through by number it looks no further than it must (`stops_early`).
     """
     kind = sim.job[j].kind
     shape = sim.shape[kind]
     end = begin + sim.job[j].expected
     mark_pools(kind, begin, end, sim)
-    in_order = sim.rules.placement == FIRST_FIT
+    in_order = stops_early(sim)
     total = 0
     nodes = 0
     for block in range(len(sim.most_cores)):
         full = begin == sim.clock.now and is_full(block, kind, sim)
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
             fits = 0
-            if not full and is_there(node, sim):
+            if not full and is_there(node, begin, sim):
                 if sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
                     fits = tasks_on(kind, node, sim.least, sim)

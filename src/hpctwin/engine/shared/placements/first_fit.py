@@ -1,0 +1,32 @@
+"""Nodes by number."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import SOONEST, Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.placing import give_most, ready_at
+
+
+@jit
+def _soonest(sim: Arrays) -> int:
+    """The node with room that is on first."""
+    best = -1
+    for node in range(len(sim.share)):
+        if sim.fits[node] > 0 and (best < 0 or ready_at(node, sim) < ready_at(best, sim)):
+            best = node
+    return best
+
+
+def place_first_fit(j: int, sim: Arrays) -> None:
+    """As many tasks as possible on each node in turn."""
+    left = sim.shape[sim.job[j].kind].tasks
+    node = -1
+    while left > 0:
+        node = _soonest(sim) if sim.rules.preferred == SOONEST else node + 1
+        left = give_most(j, node, left, sim)
+
+
+PLACE = Kernel(place_first_fit, types.void(int64, SIM))

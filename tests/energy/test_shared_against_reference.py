@@ -1,0 +1,67 @@
+"""Nodes that jobs share, with power states: the engine against the plain reference, to the joule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin.model import Cluster
+from hpctwin.policies import PowerPolicy
+from tests import strategies
+from tests.energy.test_against_reference import KINDS, ORDERINGS, compared, powers_of
+from tests.engine.test_against_reference import name_of
+from tests.examples import examples
+
+BACKFILLS: list[dict[str, Any]] = [
+    {"backfill": "none"},
+    {"backfill": "first-fit"},
+    {"backfill": "easy"},
+    {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
+    {"backfill": "conservative"},
+]
+PAIRS = [
+    pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")
+    for kind in KINDS
+    for policy in BACKFILLS
+]
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
+    """Few nodes with cores, and what they draw."""
+    cluster = draw(strategies.shared_clusters(outages=draw(st.booleans())))
+    return cluster, draw(powers_of(cluster))
+
+
+@st.composite
+def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
+    """All that goes with a power policy and a backfill."""
+    cluster, platform = draw(machines())
+    workload = draw(strategies.shared_workloads(cluster, max_jobs=12))
+    return {
+        "workload": workload,
+        "platform": platform,
+        "power": PowerPolicy(
+            kind,
+            draw(st.sampled_from((0, 1, 5, 12, None))),
+            deeper_s=draw(st.sampled_from(((), (0,), (6,), (3, 4)))),
+            keep=draw(st.sampled_from((0, 0, 1))),
+        ),
+        "order": ORDERINGS[draw(st.sampled_from(sorted(ORDERINGS)))],
+        "cluster": cluster,
+        "overrun": draw(st.sampled_from(("terminate", "continue"))),
+        "placement": draw(st.sampled_from(("first-fit", "best-fit", "spread"))),
+        "expected_ms": draw(strategies.expectations(workload)),
+    }
+
+
+@pytest.mark.parametrize(("kind", "policy"), PAIRS)
+@settings(max_examples=examples(30))
+@given(data=st.data())
+def test_every_power_policy_switches_shared_nodes_and_divides_what_they_draw(
+    kind: str, policy: dict[str, Any], data: st.DataObject
+) -> None:
+    compared(policy=policy, **data.draw(cases(kind)))
