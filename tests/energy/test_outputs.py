@@ -11,7 +11,7 @@ import yaml
 
 from hpctwin import write_workload
 from hpctwin.cli import main
-from hpctwin.energy.outputs import write_energy, write_spars_results
+from hpctwin.energy.outputs import energy_tables, write_spars_results
 from hpctwin.errors import ConfigError
 from hpctwin.experiments.spars import simulate_cell, workload
 from hpctwin.experiments.spars_config import read_spars_config
@@ -152,18 +152,19 @@ def test_sparss_files_say_what_sparss_own_say(golden: Path, traces: Path, tmp_pa
     assert (counts.sum_horizontal() == 128).all()
 
 
-def test_ours_are_parquet(tmp_path: Path) -> None:
+def test_our_tables_hold_all_energy() -> None:
     from hpctwin.policies import PowerPolicy
     from tests.energy.powered import energy_of, uniform
 
     energy = energy_of(
         jobs((0, 10, 1), (50, 10, 2)), uniform(2), power=PowerPolicy("psus", 5), log=True
     )
-    write_energy(energy, tmp_path)
-    nodes = pl.read_parquet(tmp_path / "nodes.parquet")
-    assert nodes["energy_j"].sum() == pytest.approx(energy.total_j)
-    log = pl.read_parquet(tmp_path / "node_log.parquet")
-    assert log["energy_j"].sum() == pytest.approx(energy.total_j)
+    tables = energy_tables(energy)
+    assert tables["nodes"]["energy_j"].sum() == pytest.approx(energy.total_j)
+    assert tables["node_log"]["energy_j"].sum() == pytest.approx(energy.total_j)
+    power = tables["power"]
+    joules = power["total_w"][:-1].to_numpy() @ power["time_s"].diff()[1:].to_numpy()
+    assert joules == pytest.approx(energy.total_j)
 
 
 @pytest.fixture

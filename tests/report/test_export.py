@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -113,12 +114,12 @@ def test_jobs_that_share_a_node_lie_on_tracks_of_their_own(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A run's folder, and its result."""
-    from hpctwin.cli.output import write_result
+    from hpctwin.report.folder import write_run
 
     workload = generate("poisson", jobs=80, nodes=32, seed=3)
     result = simulate(workload, Cluster.uniform(nodes=32), policy="fcfs+easy@contiguous")
     folder = tmp_path_factory.mktemp("run") / "run"
-    write_result(result, folder, {})
+    write_run(result, folder, {})
     return folder, result
 
 
@@ -154,18 +155,32 @@ def test_the_command_writes_all_three_and_they_hold_the_run(run: Any, tmp_path: 
 def test_wrong_folders_are_named_without_a_traceback(
     run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from hpctwin.report.folder import write_run
+
     folder, _ = run
     assert export(folder) == 2
     assert "--perfetto, --evalys or --openmetrics" in capsys.readouterr().err
     assert export(tmp_path, "--evalys", tmp_path / "x.csv") == 2
     assert "hpctwin simulate --out" in capsys.readouterr().err
-    (tmp_path / "jobs.parquet").write_text("no")
-    assert export(tmp_path, "--evalys", tmp_path / "x.csv") == 2
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    (broken / "jobs.parquet").write_text("no")
+    assert export(broken, "--evalys", tmp_path / "x.csv") == 2
     assert "it is no Parquet file" in capsys.readouterr().err
     counted = tmp_path / "counted"
-    counted.mkdir()
-    for name in ("jobs", "series"):
-        (counted / f"{name}.parquet").write_bytes((folder / f"{name}.parquet").read_bytes())
+    workload = generate("poisson", jobs=9, nodes=4, seed=3)
+    write_run(simulate(workload, Cluster.uniform(nodes=4), policy="fcfs+easy"), counted, {})
     assert export(counted, "--perfetto", tmp_path / "x") == 2
     assert "its nodes were only counted" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
+
+
+def test_what_another_run_left_in_the_folder_is_not_taken_for_this_ones(
+    run: Any, tmp_path: Path
+) -> None:
+    from hpctwin.report.folder import read_run, write_run
+
+    folder = shutil.copytree(run[0], tmp_path / "again")
+    workload = generate("poisson", jobs=9, nodes=4, seed=3)
+    write_run(simulate(workload, Cluster.uniform(nodes=4), policy="fcfs+easy"), folder, {})
+    assert (folder / "node_map.parquet").exists()
+    assert read_run(folder).node_map is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -44,7 +45,7 @@ def written(path: Path) -> str:
         path,
         title="A & <B>",
         intro="First.\n\nSecond <script>alert(1)</script>.",
-        entries=[entries()[0], entries()[1]._replace(label="easy <2>")],
+        entries=[entries()[0], dataclasses.replace(entries()[1], label="easy <2>")],
         workload_name="small & co",
         workload=workload(),
         nodes=NODES,

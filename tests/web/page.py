@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from hpctwin.web.access import Access, Token
 from hpctwin.web.api import application
+from hpctwin.web.gate import Gate
 from hpctwin.web.source import Source
 from tests.twin.test_runner import Setting
 
@@ -57,7 +58,7 @@ class Page:
 
     @contextmanager
     def client(self, token: Token | None = LOOKS) -> Iterator[TestClient]:
-        app = application(self.source, self.access, kill_switch=self.switch, every_s=0.02)
+        app = Gate(application(self.source, kill_switch=self.switch, every_s=0.02), self.access)
         headers = {} if token is None else bearer(token)
         with TestClient(app, base_url="http://localhost", headers=headers) as client:
             yield client

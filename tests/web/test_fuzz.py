@@ -1,40 +1,63 @@
-"""Whatever is sent, the REST interface answers as its own document says."""
+"""Whatever is sent, the REST interfaces answer as their own documents say."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
+from hpctwin import Cluster, generate, simulate
+from hpctwin.report.folder import write_run
 from hpctwin.web import gate
 from hpctwin.web.access import Access
 from hpctwin.web.api import application
+from hpctwin.web.assembly import together
+from hpctwin.web.gate import Gate
+from hpctwin.web.run_api import run_application
+from hpctwin.web.runs import RunSource
+from hpctwin.web.serve import run_part
 from tests.web.page import Page
 
 EXAMPLES = 15
 
 
-def test_no_request_is_answered_by_a_fault_of_the_server(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "PER_S", 1e9)
-    page = Page(tmp_path)
-    app = application(page.source, Access((), frozenset()), kill_switch=page.switch)
-    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
-    tried = 0
-    try:
-        for found in schema.get_all_operations():
-            operation = found.ok()
-            if operation.path == "/api/v1/events":
-                continue  # it never ends
-            tried += 1
 
-            _answers_as_documented(operation)
+
+def test_no_request_to_a_twins_page_is_answered_by_a_fault_of_the_server(tmp_path: Any) -> None:
+    page = Page(tmp_path)
+    try:
+        _all_answer_as_documented(application(page.source, kill_switch=page.switch), 15)
     finally:
         page.close()
-    assert tried >= 12
+
+
+def test_no_request_to_a_runs_page_is_answered_by_a_fault_of_the_server(tmp_path: Path) -> None:
+    workload = generate("poisson", jobs=30, nodes=8, seed=3)
+    write_run(
+        simulate(workload, Cluster.uniform(nodes=8), policy="fcfs+easy"), tmp_path / "run", {}
+    )
+    _all_answer_as_documented(run_application(RunSource(tmp_path / "run")), 8)
+    _all_answer_as_documented(together({"a": run_part(tmp_path / "run")}), 2)
+
+
+def _all_answer_as_documented(app: Any, least: int) -> None:
+    schema = schemathesis.openapi.from_asgi(
+        "/api/v1/openapi.json", Gate(app, Access((), frozenset()))
+    )
+    tried = 0
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path == "/api/v1/events":
+            continue  # it never ends
+        tried += 1
+        _answers_as_documented(operation)
+    assert tried >= least
 
 
 def _answers_as_documented(operation: Any) -> None:

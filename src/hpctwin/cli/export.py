@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import polars as pl
 
 __all__ = ["export_command"]
 
@@ -31,16 +27,14 @@ def export_command(
     from hpctwin.errors import ConfigError
     from hpctwin.model import write_atomically
     from hpctwin.report.export import write_evalys, write_openmetrics
+    from hpctwin.report.folder import read_run
     from hpctwin.report.perfetto import slices_of, write_perfetto
 
     if perfetto is None and evalys is None and openmetrics is None:
         raise ConfigError("name a file to write: --perfetto, --evalys or --openmetrics")
     check_outputs(files=[perfetto, evalys, openmetrics])
-    jobs, series = _table(run, "jobs"), _table(run, "series")
-    held = next(
-        (_table(run, name) for name in ("placements", "node_map") if _path(run, name).exists()),
-        None,
-    )
+    found = read_run(run)
+    held = found.node_map if found.placements is None else found.placements
     if perfetto is not None:
         if held is None:
             raise ConfigError(
@@ -48,38 +42,14 @@ def export_command(
                 "simulate again with a placement, such as --placement contiguous"
             )
         with write_atomically(perfetto) as file:
-            count = write_perfetto(file, slices_of(held), series)
+            count = write_perfetto(file, slices_of(held), found.series)
         print(f"{perfetto}: {count:,} slices")
     if evalys is not None:
         with write_atomically(evalys) as file:
-            count = write_evalys(file, jobs, held)
+            count = write_evalys(file, found.jobs, held)
         print(f"{evalys}: {count:,} jobs")
     if openmetrics is not None:
         with write_atomically(openmetrics) as file:
-            count = write_openmetrics(file, series)
+            count = write_openmetrics(file, found.series)
         print(f"{openmetrics}: {count:,} samples")
     return 0
-
-
-def _path(run: Path, name: str) -> Path:
-    return run / f"{name}.parquet"
-
-
-def _table(run: Path, name: str) -> pl.DataFrame:
-    """A table of a run.
-
-    Raises:
-        ConfigError: it is not there, or cannot be read.
-    """
-    import polars as pl
-
-    from hpctwin.errors import ConfigError
-
-    path = _path(run, name)
-    try:
-        return pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        why = "there is none" if not path.exists() else "it is no Parquet file"
-        raise ConfigError(
-            f"{path}: {why}; a run's folder is written by hpctwin simulate --out FOLDER"
-        ) from error

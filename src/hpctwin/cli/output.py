@@ -23,7 +23,6 @@ __all__ = [
     "note_rejected",
     "print_json",
     "progress_bar",
-    "write_result",
 ]
 
 
@@ -123,58 +122,3 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
-
-
-def write_result(
-    result: Result, folder: Path, options: dict[str, Any], summary: dict[str, Any] | None = None
-) -> None:
-    """Write a run's folder: jobs and series as Parquet, summary and manifest as JSON.
-
-    Args:
-        result: of the run.
-        folder: made if it is not there.
-        options: for the manifest.
-        summary: the result's if left out.
-
-    Raises:
-        OutputError: it cannot be written; nothing of it is left then.
-    """
-    import platform
-    from importlib.metadata import version
-
-    from hpctwin._version import __version__
-    from hpctwin.model import write_atomically, write_folder
-
-    tables = {"jobs": result.jobs, "series": result.series}
-    if result.node_map is not None:
-        tables["node_map"] = result.node_map
-    if result.placements is not None:
-        tables["placements"] = result.placements
-    manifest = {
-        "hpctwin": __version__,
-        "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "polars")},
-        "policy": result.policy,
-        "workload": result.workload.name,
-        "reading": dict(result.workload.notes.counts),
-        "skipped": list(result.workload.notes.skipped),
-        "options": options,
-        "cluster": result.cluster.model_dump(mode="json"),
-        "engine_s": result.engine_s,
-        "peak_memory_mb": _peak_memory_mb(),
-    }
-    with write_folder(folder) as new:
-        for name, table in tables.items():
-            with write_atomically(new / f"{name}.parquet") as file:
-                table.write_parquet(file)
-        for name, content in {"summary": summary or result.summary(), "manifest": manifest}.items():
-            with write_atomically(new / f"{name}.json") as file:
-                file.write(json.dumps(content, indent=2, default=str).encode())
-
-
-def _peak_memory_mb() -> float | None:
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -31,9 +31,10 @@ def replay_command(
     """
     from rich.console import Console
 
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, write_result
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
+    from hpctwin.report.folder import write_run
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])
@@ -46,7 +47,7 @@ def replay_command(
         with write_atomically(conflicts) as file:
             found.conflicts.write_csv(file)
     if out is not None:
-        write_result(found.result, out, {})
+        write_run(found.result, out, {}, inputs=[trace])
     summary = {
         **found.result.summary(),
         "without_recorded_start": found.without_start,

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from hpctwin.web.assembly import Part
 
 __all__ = ["mcp_command", "serve_command"]
 
 Flag = Parameter(negative=())
+_TAKEN = ("api", "static", "healthz", "readyz", "metrics", "favicon.ico")
 
 
 def serve_command(
-    *,
-    config: Annotated[
-        Path | None, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")
-    ] = None,
-    journal: Path | None = None,
+    *runs: Path,
+    config: Annotated[tuple[Path, ...], Parameter(name=["--config", "-c"])] = (),
+    journal: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: int = 8642,
     tokens: Path | None = None,
@@ -27,13 +31,15 @@ def serve_command(
     behind_proxy: Annotated[bool, Flag] = False,
     allow_host: tuple[str, ...] = (),
 ) -> int:
-    """Serve the web page of a live twin: dashboard, REST, metrics. Until interrupted.
+    """Serve the web page of a live twin or of a simulated run: dashboard, REST, metrics. Until interrupted.
 
-    It reads the twin's journal, also of a twin that has ended; the twin itself does not wait for it.
+    Of a live twin it reads the journal, also when the twin has ended; the twin itself does not wait for it.
+    Of several twins and runs, each has a page, and one lists them.
 
     Args:
-        config: the twin's YAML file.
-        journal: a journal, instead of the one named in the YAML file.
+        runs: folders that `hpctwin simulate --out` has written or is writing, or folders of such folders.
+        config: a twin's YAML file; if nothing is named, what HPCTWIN_CONFIG names, or hpctwin.yaml.
+        journal: a journal, without its YAML file.
         host: address to listen on; beyond loopback it needs tokens, and TLS or a proxy.
         port: to listen on.
         tokens: file with a line for each token: NAME ROLE SECRET; ROLE is read-only or operator. Or the
@@ -54,14 +60,12 @@ def serve_command(
         raise ConfigError(f"{error.name} is not installed: pip install 'hpctwin[web]'") from error
     from hpctwin.web.access import MADE_UP
     from hpctwin.web.serve import Listening, access_of, serve, socket_at
-    from hpctwin.web.source import Source
 
     listening = Listening(
         host, port, tokens, no_token, certificate, key, behind_proxy, tuple(allow_host)
     )
     access = access_of(listening)
-    where, kill_switch = _twin(config, journal)
-    source = Source(where)
+    parts = _parts(runs, config, journal)
     with socket_at(host, port) as listens:
         name = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls else "http"
@@ -70,8 +74,38 @@ def serve_command(
             # Browsers send nothing to anybody of what follows this sign.
             address += f"#token={access.tokens[0].secret.decode()}"
         print(address, flush=True)
-        serve(source, listening, access, listens, kill_switch)
+        serve(parts, listening, access, listens)
     return 0
+
+
+def _parts(
+    runs: tuple[Path, ...], config: tuple[Path, ...], journal: tuple[Path, ...]
+) -> dict[str, Part]:
+    """All that is to be shown, by names that may stand in an address."""
+    import re
+
+    from hpctwin.report.folder import runs_in
+    from hpctwin.web.serve import run_part, twin_part
+
+    parts: dict[str, Part] = {}
+
+    def add(name: str, part: Part) -> None:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+        taken = {*parts, *_TAKEN}
+        number = next(n for n in itertools.count(1) if f"{name}{n if n > 1 else ''}" not in taken)
+        parts[f"{name}{number if number > 1 else ''}"] = part
+
+    for folder in itertools.chain.from_iterable(map(runs_in, runs)):
+        add(folder.resolve().name, run_part(folder))
+    for path in config:
+        where, kill_switch = _twin(path, None)
+        add(path.stem, twin_part(where, kill_switch))
+    for path in journal:
+        add(path.stem, twin_part(path))
+    if not parts:
+        named = os.environ.get("HPCTWIN_CONFIG")
+        add("twin", twin_part(*_twin(Path(named) if named else None, None)))
+    return parts
 
 
 def mcp_command(
@@ -109,7 +143,9 @@ def _twin(config: Path | None, journal: Path | None) -> tuple[Path, Path | None]
     if config is None and journal is None:
         config = Path("hpctwin.yaml")
         if not config.exists():
-            raise ConfigError("name the twin's YAML file by --config, or its journal by --journal")
+            raise ConfigError(
+                "name the twin's YAML file by --config, its journal by --journal, or a simulated run's folder"
+            )
     if config is None:
         assert journal is not None
         return journal, None

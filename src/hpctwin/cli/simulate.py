@@ -12,6 +12,8 @@ from hpctwin.cli.energy_options import EnergyOptions, costs
 from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions, within
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import polars as pl
     from matplotlib.figure import Figure
 
@@ -59,6 +61,7 @@ def simulate_command(
     ] = None,
     fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
+    out_every: Annotated[str | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     explain: Annotated[tuple[str, ...], Parameter(group="Output", negative=())] = (),
     json: Annotated[bool, Parameter(group="Output", negative=())] = False,
@@ -85,6 +88,7 @@ def simulate_command(
         by: break the figures down by size, walltime, user, account, partition or state.
         fairness: also find how much later jobs started than had nobody come after them (slow).
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
+        out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
             name has "queue" or "gantt" in it; node states or power drawn, if it has "states" or "power" and
             it is known what nodes draw; cooling if it has "cooling", with --weather.
@@ -100,12 +104,14 @@ def simulate_command(
         note_rejected,
         progress_bar,
     )
+    from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy_file import read_policy
     from hpctwin.simulation import Simulation
 
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
+    every_s = every_seconds(out_every, out)
     own = within(trace, "policy.yaml")
     policy = make_policy(
         None if own is None else parse_policy(read_policy(own)),
@@ -145,7 +151,10 @@ def simulate_command(
     if explain:
         _explain(simulation, explain, json)
         return 0
+    inputs = inputs_of(trace, machine, energy)
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
+        if out is not None and every_s is not None:
+            progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
         result = simulation.run(progress)
     code = note_rejected(result)
     if accounts is not None:
@@ -174,12 +183,9 @@ def simulate_command(
         spars=energy.spars_out,
         plot=None if drawn else plot,
         json=json,
+        tables={} if cooled is None else {"cooling": cooled},
+        inputs=inputs,
     )
-    if cooled is not None and out is not None:
-        from hpctwin.model import write_atomically
-
-        with write_atomically(out / "cooling.parquet") as file:
-            cooled.write_parquet(file)
     return code
 
 
@@ -236,7 +242,17 @@ def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bo
     with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
         result = simulation.run(progress)
     summary = result.summary()
-    _show(result, summary, options, by=None, out=out, spars=asked.output, plot=plot, json=json)
+    _show(
+        result,
+        summary,
+        options,
+        by=None,
+        out=out,
+        spars=asked.output,
+        plot=plot,
+        json=json,
+        inputs=[path],
+    )
     return note_rejected(result)
 
 
@@ -250,27 +266,27 @@ def _show(
     spars: Path | None,
     plot: Path | None,
     json: bool,
+    tables: dict[str, pl.DataFrame] | None = None,
+    inputs: Iterable[Path] = (),
 ) -> None:
     """Write and print what a run gave."""
     import dataclasses
 
     from rich.console import Console
 
-    from hpctwin.cli.output import print_json, write_result
+    from hpctwin.cli.output import print_json
     from hpctwin.report import summary_table
     from hpctwin.report.accessor import breakdown_table, save_figure
+    from hpctwin.report.folder import write_run
 
     if result.energy is not None:
         result = dataclasses.replace(result, jobs=result.energy.jobs)
     if out is not None:
-        write_result(result, out, options, summary)
-    if result.energy is not None and (out is not None or spars is not None):
-        from hpctwin.energy.outputs import write_energy, write_spars_results
+        write_run(result, out, options, summary, tables=tables, inputs=inputs)
+    if result.energy is not None and spars is not None:
+        from hpctwin.energy.outputs import write_spars_results
 
-        if out is not None:
-            write_energy(result.energy, out)
-        if spars is not None:
-            write_spars_results(result.energy, spars)
+        write_spars_results(result.energy, spars)
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:

@@ -16,7 +16,7 @@ from hpctwin.energy.states import group_of_node
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
-__all__ = ["node_log", "write_energy", "write_spars_results"]
+__all__ = ["energy_tables", "node_log", "power_changes", "write_spars_results"]
 
 _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": -4}
 
@@ -47,22 +47,32 @@ def node_log(energy: Energy) -> pl.DataFrame:
     ).sort("node", "start_s")
 
 
-def write_energy(energy: Energy, folder: Path) -> None:
-    """Write ``nodes.parquet`` (time and energy by node and state) and ``node_log.parquet``, if kept.
+def power_changes(energy: Energy) -> pl.DataFrame | None:
+    """What all nodes draw from each change on: ``time_s``, ``total_w``, and by part if nodes have components.
 
-    Of machines of components also ``power.parquet``: what is taken by part, a row at each change.
+    The last row is where the simulation ends. None if past node states would be needed, and were not kept.
+    """
+    if isinstance(energy, ComponentEnergy):
+        return energy.changes_of_power()
+    if energy.log is None:
+        return None
+    time_s, watts = energy.power_over_time()
+    return pl.DataFrame({"time_s": time_s, "total_w": watts})
 
-    Raises:
-        OutputError: a file cannot be written.
+
+def energy_tables(energy: Energy) -> dict[str, pl.DataFrame]:
+    """Tables of a run's energy: ``nodes``, time and energy by node and state.
+
+    Where past node states were kept, or the machine is one of components, also ``power``; where they were
+    kept, also ``node_log``.
     """
     tables = {"nodes": energy.nodes()}
     if energy.log is not None:
         tables["node_log"] = node_log(energy)
-    if isinstance(energy, ComponentEnergy):
-        tables["power"] = energy.changes_of_power()
-    for name, table in tables.items():
-        with write_atomically(folder / f"{name}.parquet") as file:
-            table.write_parquet(file)
+    power = power_changes(energy)
+    if power is not None:
+        tables["power"] = power
+    return tables
 
 
 def write_spars_results(energy: Energy, folder: Path) -> None:

@@ -15,7 +15,7 @@ from hpctwin.metrics.resources import (
     resource_use,
     resource_utilization,
 )
-from hpctwin.metrics.series import resample, series, widths_s
+from hpctwin.metrics.series import binned, resample, series, widths_s
 from hpctwin.metrics.summary import Summary, summarize
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "By",
     "Incentive",
     "Summary",
+    "binned",
     "breakdown",
     "capacity_conflicts",
     "collect_accounts",

@@ -9,7 +9,7 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.levels import COUNTS, levels, up_nodes
 
-__all__ = ["resample", "series", "widths_s"]
+__all__ = ["binned", "resample", "series", "widths_s"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -101,6 +101,29 @@ def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
         means = np.diff(np.interp(edges, time, area)) / spans
         columns[name] = np.maximum(means, 0.0)
     return pl.DataFrame(columns).with_columns(_utilization(), span_s=pl.Series(spans))
+
+
+def binned(
+    time_s: FloatArray, level: FloatArray, edges: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Time-weighted mean, and peak, of a step function in each bin.
+
+    Args:
+        time_s: where the steps begin, rising [rows]; the last row is the end.
+        level: from each time on [rows].
+        edges: of the bins, rising, none before the first row or after the last [bins + 1].
+
+    Returns:
+        Means and peaks [bins].
+    """
+    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time_s))))
+    means = np.diff(np.interp(edges, time_s, area)) / np.diff(edges)
+    # The level that holds where a bin begins, and those that begin in it.
+    begins = np.searchsorted(time_s, edges[:-1], side="right") - 1
+    ends = np.searchsorted(time_s, edges[1:], side="left")
+    pairs = np.column_stack([begins, np.maximum(ends, begins + 1)]).ravel()
+    peaks = np.maximum.reduceat(np.append(level, -np.inf), pairs)[::2]
+    return means, peaks.astype(np.float64)
 
 
 def widths_s(series: pl.DataFrame, start_s: float, end_s: float) -> FloatArray:

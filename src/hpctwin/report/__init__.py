@@ -18,7 +18,8 @@ if TYPE_CHECKING:
         plot_wait_cdf,
     )
     from hpctwin.report.gantt import plot_gantt
-    from hpctwin.report.html import ReportedRun, write_report
+    from hpctwin.report.html import write_report
+    from hpctwin.report.run import ReportedRun
     from hpctwin.report.tables import compare_table, summary_table
     from hpctwin.report.timeline import plot_queue, plot_utilization
     from hpctwin.report.workload import plot_workload
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "ReportedRun": "html",
+    "ReportedRun": "run",
     "compare_table": "tables",
     "plot_gantt": "gantt",
     "plot_queue": "timeline",

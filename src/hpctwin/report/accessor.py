@@ -95,38 +95,21 @@ def report_results(
     Raises:
         OutputError: the file cannot be written.
     """
-    from hpctwin.report.html import ReportedRun, write_report
+    from hpctwin.report.html import write_report
+    from hpctwin.report.run import ReportedRun
 
     some = next(iter(results.values()))
     workload = some.workload
-    entries = [
-        ReportedRun(
-            label=name,
-            jobs=result.jobs,
-            series=result.series,
-            summary=_figures(result),
-            node_map=result.node_map if result.in_cores is None else result.in_cores.core_map(),
-            of="node" if result.in_cores is None else "core",
-            lost=result.lost,
-        )
-        for name, result in results.items()
-    ]
     return write_report(
         path,
         title=title or f"{workload.name}: {len(results)} policies compared",
-        entries=entries,
+        entries=[ReportedRun.of_result(name, result) for name, result in results.items()],
         intro=intro,
         workload_name=workload.name,
         workload=workload,
         nodes=some.cluster.node_count,
         start_epoch_s=workload.start_epoch_s,
     )
-
-
-def _figures(result: Result) -> dict[str, float | int | None]:
-    summary = result.summary()
-    numbers = {k: v for k, v in summary.items() if v is None or isinstance(v, int | float)}
-    return {**numbers, "engine_ms": 1000 * result.engine_s}
 
 
 def breakdown_table(jobs: pl.DataFrame, by: By) -> Table:

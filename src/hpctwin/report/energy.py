@@ -6,15 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from hpctwin.energy import Energy
+from hpctwin.energy.outputs import node_log
 from hpctwin.report.axes import TimeScale, new_figure
 from hpctwin.report.style import LINES, PALETTE, color, styled
 
 __all__ = ["plot_by_timeout", "plot_energy_against_wait", "plot_node_states", "plot_power"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_POINTS = 1000
+"""Longer curves are drawn as means."""
 
 _LOOK = {
     "computing": PALETTE[0],
@@ -31,28 +38,34 @@ def _look(state: str) -> str:
 
 @styled
 def plot_node_states(
-    energy: Energy,
+    energy: Energy | pl.DataFrame,
     *,
     title: str = "Node states",
     start_s: float = 0.0,
     end_s: float | None = None,
     nodes: int | None = None,
+    start_epoch_s: float | None = None,
 ) -> Figure:
     """Draw the state of each node over time, as SPARS's figure 3.
 
     Args:
-        energy: of a simulation with ``log=True``.
+        energy: of a simulation with ``log=True``; or its `hpctwin.energy.outputs.node_log`.
         title: above the figure.
         start_s: where the window begins, seconds.
         end_s: where it ends; the end of the simulation if left out.
         nodes: only the first so many nodes.
+        start_epoch_s: Unix time of time zero, where a table is given.
     """
-    node, state, start, end = _spans(energy)
+    if isinstance(energy, Energy):
+        start_epoch_s, energy = energy.start_epoch_s, node_log(energy)
+    node, start, end = (energy[name].to_numpy() for name in ("node", "start_s", "end_s"))
+    names = energy["state"].unique().sort().to_list()
+    state = energy["state"].cast(pl.Enum(names)).to_physical().to_numpy()
     last = float(end.max(initial=0.0)) if end_s is None else end_s
     shown = (start < last) & (end > start_s)
     if nodes is not None:
         shown &= node < nodes
-    scale = TimeScale.of(last - start_s, energy.start_epoch_s)
+    scale = TimeScale.of(last - start_s, start_epoch_s)
     figure = new_figure(4.6)
     ax = figure.subplots()
     ax.set_title(title)
@@ -65,32 +78,45 @@ def plot_node_states(
          ((left, low), (left, low + 1), (right, low + 1), (right, low))],
         axis=1,
     )  # fmt: skip
-    colors = np.array([_look(name) for name in energy.states])[state[shown]]
+    colors = np.array([_look(name) for name in names])[state[shown]]
     ax.add_collection(
         PolyCollection(list(corners), facecolors=list(colors), linewidths=0, rasterized=True)
     )
-    ax.set_ylim(0, nodes or energy.cluster.node_count)
+    ax.set_ylim(0, nodes or int(node.max(initial=0)) + 1)
     scale.apply(ax, start_s, last)
-    _state_legend(figure, sorted(set(state[shown].tolist())), energy.states)
+    _state_legend(figure, sorted(set(state[shown].tolist())), names)
     return figure
 
 
 @styled
-def plot_power(energies: Mapping[str, Energy], *, title: str = "Power drawn") -> Figure:
-    """Draw what all nodes draw over time.
+def plot_power(
+    energies: Mapping[str, Energy | pl.DataFrame],
+    *,
+    title: str = "Power drawn",
+    start_epoch_s: float | None = None,
+) -> Figure:
+    """Draw what all nodes draw over time: long series as means over bins.
 
     Args:
-        energies: by name, each of a simulation with ``log=True``.
+        energies: by name, each of a simulation with ``log=True``; or its
+            `hpctwin.energy.outputs.power_changes`.
         title: above the figure.
+        start_epoch_s: Unix time of time zero, where tables are given.
     """
     figure = new_figure(3.2)
     ax = figure.subplots()
     ax.set_title(title)
     ax.set_ylabel("kW")
-    last = 0.0
-    curves = {name: energy.power_over_time() for name, energy in energies.items()}
+    curves = {}
+    for name, energy in energies.items():
+        if isinstance(energy, Energy):
+            start_epoch_s = energy.start_epoch_s
+            curves[name] = energy.power_over_time()
+        else:
+            curves[name] = energy["time_s"].to_numpy(), energy["total_w"].to_numpy()
     last = max(float(times[-1]) for times, _ in curves.values())
-    scale = TimeScale.of(last, next(iter(energies.values())).start_epoch_s)
+    scale = TimeScale.of(last, start_epoch_s)
+    curves = {name: _means(*curve, last / _POINTS) for name, curve in curves.items()}
     for number, (name, (times, watts)) in enumerate(curves.items()):
         ax.step(
             scale.at(times),
@@ -193,13 +219,14 @@ def plot_by_timeout(
     return figure
 
 
-def _spans(
-    energy: Energy,
-) -> tuple[
-    npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]
-]:
-    node, state, start, end = energy.spans()
-    return node, state, start / 1000, end / 1000
+def _means(times: FloatArray, watts: FloatArray, step_s: float) -> tuple[FloatArray, FloatArray]:
+    """A step function, as its means over bins if it has more steps than pixels."""
+    if len(times) <= _POINTS:
+        return times, watts
+    edges = np.append(np.arange(times[0], times[-1], step_s), times[-1])
+    joules = np.append(0.0, np.cumsum(watts[:-1] * np.diff(times)))
+    means = np.diff(np.interp(edges, times, joules)) / np.diff(edges)
+    return edges, np.append(means, means[-1])
 
 
 def _state_legend(figure: Figure, rows: list[int], states: Sequence[str]) -> None:

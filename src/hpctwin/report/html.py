@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
 
-import polars as pl
 from matplotlib.figure import Figure
 
 from hpctwin.metrics import Summary
@@ -22,10 +20,11 @@ from hpctwin.report.comparison import (
 )
 from hpctwin.report.embed import image_tag
 from hpctwin.report.gantt import plot_gantt
+from hpctwin.report.run import ReportedRun
 from hpctwin.report.timeline import plot_queue, plot_utilization
 from hpctwin.report.workload import plot_workload
 
-__all__ = ["ReportedRun", "captioned", "rows_table", "section", "write_page", "write_report"]
+__all__ = ["captioned", "rows_table", "section", "write_page", "write_report"]
 
 _GANTT_SPAN_S = 7 * 86400.0
 
@@ -66,28 +65,6 @@ summary { cursor: pointer; font-weight: 600; }
 """
 
 
-class ReportedRun(NamedTuple):
-    """One run in a report.
-
-    Args:
-        label: of the policy.
-        jobs: the result's jobs.
-        series: their `hpctwin.metrics.series`.
-        summary: their `hpctwin.metrics.summarize`.
-        node_map: where jobs ran, if known; see `plot_gantt`.
-        of: what it numbers.
-        lost: attempts that node failures cut off.
-    """
-
-    label: str
-    jobs: pl.DataFrame
-    series: pl.DataFrame
-    summary: Summary
-    node_map: pl.DataFrame | None = None
-    of: str = "node"
-    lost: pl.DataFrame | None = None
-
-
 def write_report(
     path: str | Path,
     *,
@@ -120,7 +97,6 @@ def write_report(
     Raises:
         OutputError: the file cannot be written.
     """
-    entries = [ReportedRun(*entry) for entry in entries]
     summaries = {entry.label: entry.summary for entry in entries}
     sections = [
         _heading(title, intro, workload_name, nodes, entries),
@@ -242,7 +218,7 @@ def _gantt_figures(
     for entry in entries:
         drawn = plot_gantt(
             entry.jobs,
-            entry.node_map,
+            entry.lanes,
             lost=entry.lost,
             nodes=nodes if entry.of == "node" else None,
             of=entry.of,

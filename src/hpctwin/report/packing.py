@@ -11,10 +11,10 @@ __all__ = ["pack"]
 
 
 def pack(attempts: pl.DataFrame) -> pl.DataFrame:
-    """Give each attempt the lowest rows that are free from its start to its end.
+    """Give each attempt rows that are free from its start to its end.
 
-    The rows are made up; a job may lie on several pieces. As many rows come about as
-    attempts need at once.
+    The rows are made up: the lowest that lie beside each other, else several pieces. As many rows come about
+    as attempts need at once.
 
     Args:
         attempts: ``job_id``, ``start_s``, ``end_s``, ``nodes``, without nulls.
@@ -55,6 +55,14 @@ class _FreeRows:
         self._top = 0
 
     def take(self, nodes: int) -> list[tuple[int, int]]:
+        for at, count in enumerate(self._counts):
+            if count >= nodes:
+                first = self._firsts[at]
+                if count == nodes:
+                    del self._firsts[at], self._counts[at]
+                else:
+                    self._firsts[at], self._counts[at] = first + nodes, count - nodes
+                return [(first, nodes)]
         pieces = []
         used = 0
         while nodes and used < len(self._firsts):

@@ -12,7 +12,7 @@ from hpctwin.metrics import series, summarize
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.chunks import totals_asked
 
-__all__ = ["InCores", "in_cores"]
+__all__ = ["InCores", "core_map", "in_cores"]
 
 _MILLI = 1000
 
@@ -34,6 +34,10 @@ class InCores:
     capacity: pl.DataFrame
     cluster: Cluster
     placements: pl.DataFrame
+
+    def core_map(self) -> pl.DataFrame:
+        """Where jobs ran, core by core; see `core_map`."""
+        return core_map(self.cluster, self.placements)
 
     @property
     def cores(self) -> float:
@@ -74,39 +78,44 @@ class InCores:
                          "free_nodes", "up_nodes", "utilization")
         )  # fmt: skip
 
-    def core_map(self) -> pl.DataFrame:
-        """Where jobs ran, core by core: as a result's ``node_map``, with cores numbered through all nodes.
 
-        Which cores of a node a job has is not simulated: it is drawn on the lowest that are free. Parts of
-        a core are drawn as a whole one while there is room.
-        """
-        first: list[float] = []
-        for group in self.cluster.nodes:
-            cores = max(1, round(group.cores or 0))
-            first += [cores] * group.count
-        begins = np.concatenate([[0], np.cumsum(first)]).astype(np.int64)
-        rows: list[tuple[Any, ...]] = []
-        taken: dict[int, list[float]] = {}  # until when each core of a node is drawn
-        order = self.placements.sort("start_s", "end_s", "node", maintain_order=True)
-        for job, node, start, end, cores in order.select(
-            "job_id", "node", "start_s", "end_s", "cores"
-        ).rows():
-            until = taken.setdefault(node, [-np.inf] * int(begins[node + 1] - begins[node]))
-            free = [core for core, upto in enumerate(until) if upto <= start]
-            for core in free[: int(np.ceil(cores))]:
-                until[core] = np.inf if end is None else end
-                number = int(begins[node]) + core
-                if rows and rows[-1][0] == job and rows[-1][3] + rows[-1][4] == number:
-                    rows[-1] = (*rows[-1][:4], rows[-1][4] + 1)
-                else:
-                    rows.append((job, start, end, number, 1))
-        schema = dict(self.placements.schema)
-        return pl.DataFrame(
-            rows,
-            {"job_id": schema["job_id"], "start_s": pl.Float64, "end_s": pl.Float64,
-             "first_node": pl.Int64, "count": pl.Int64},
-            orient="row",
-        )  # fmt: skip
+def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
+    """Where jobs ran, core by core: as a result's ``node_map``, with cores numbered through all nodes.
+
+    Which cores of a node a job has is not simulated: it is drawn on the lowest that are free. Parts of
+    a core are drawn as a whole one while there is room.
+
+    Args:
+        cluster: the machine.
+        placements: who held what of which node.
+    """
+    first: list[float] = []
+    for group in cluster.nodes:
+        cores = max(1, round(group.cores or 0))
+        first += [cores] * group.count
+    begins = np.concatenate([[0], np.cumsum(first)]).astype(np.int64)
+    rows: list[tuple[Any, ...]] = []
+    taken: dict[int, list[float]] = {}  # until when each core of a node is drawn
+    order = placements.sort("start_s", "end_s", "node", maintain_order=True)
+    for job, node, start, end, cores in order.select(
+        "job_id", "node", "start_s", "end_s", "cores"
+    ).rows():
+        until = taken.setdefault(node, [-np.inf] * int(begins[node + 1] - begins[node]))
+        free = [core for core, upto in enumerate(until) if upto <= start]
+        for core in free[: int(np.ceil(cores))]:
+            until[core] = np.inf if end is None else end
+            number = int(begins[node]) + core
+            if rows and rows[-1][0] == job and rows[-1][3] + rows[-1][4] == number:
+                rows[-1] = (*rows[-1][:4], rows[-1][4] + 1)
+            else:
+                rows.append((job, start, end, number, 1))
+    schema = dict(placements.schema)
+    return pl.DataFrame(
+        rows,
+        {"job_id": schema["job_id"], "start_s": pl.Float64, "end_s": pl.Float64,
+         "first_node": pl.Int64, "count": pl.Int64},
+        orient="row",
+    )  # fmt: skip
 
 
 def in_cores(

@@ -1,27 +1,24 @@
-"""The REST interface under ``/api/v1``, and the page."""
+"""The REST interface and the page of a live cluster."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
-from importlib import resources
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import StreamingResponse
 
-from hpctwin._version import __version__
-from hpctwin.errors import HpctwinError, UnknownNameError
 from hpctwin.twin.accuracy import Accuracy
 from hpctwin.twin.journal import Journal
-from hpctwin.web.access import Access, Token
-from hpctwin.web.gate import Gate
-from hpctwin.web.live import MOST_LISTENERS, Live
+from hpctwin.web.access import Token
+from hpctwin.web.assembly import JSON, JobId, application_of
+from hpctwin.web.charted import timeline_routes
+from hpctwin.web.live import Live
 from hpctwin.web.prometheus import exposition
 from hpctwin.web.source import Source
 from hpctwin.web.views import (
@@ -39,108 +36,38 @@ from hpctwin.web.views import (
 
 __all__ = ["application"]
 
-JSON = "application/json"
 AT_ONCE = 2
 """So many what-ifs run at the same time; others are asked to come again."""
 
-JobId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][\w.@:+\[\]-]*$")]
 Number = Annotated[int, Path(ge=1, lt=2**62)]
 
 
 def application(
     source: Source,
-    access: Access,
     *,
     live: Live | None = None,
     kill_switch: FilePath | None = None,
     every_s: float = 0.25,
-) -> Gate:
-    """The whole page of one cluster, as an ASGI application.
+) -> FastAPI:
+    """The page of one live cluster, without a gate before it.
 
     Args:
         source: what is shown.
-        access: who may come in.
         live: tells listeners of changes; one of its own if left out.
         kill_switch: the twin's; None if it has none, or it is not known.
         every_s: how often the journal is looked into.
     """
     live = live or Live(source)
-    stop = threading.Event()
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        live.begin()
-        thread = threading.Thread(
-            target=source.follow, args=(stop, live.told, every_s), name="follow", daemon=True
-        )
-        thread.start()
-        yield
-        stop.set()
-        thread.join(5.0)
-
-    app = FastAPI(
-        title="hpctwin",
-        version=__version__,
-        summary="A digital twin for HPC batch scheduling: what it sees, foresees and decides.",
-        docs_url=None,
-        redoc_url=None,
-        openapi_url="/api/v1/openapi.json",
-        lifespan=lifespan,
-        responses=_FAULTS,
-    )
-    app.state.source, app.state.live = source, live
+    app = application_of(source, live, page="index.html", every_s=every_s)
     app.state.turns = threading.BoundedSemaphore(AT_ONCE)
-
-    @app.exception_handler(HpctwinError)
-    def wrong(_: Request, error: HpctwinError) -> JSONResponse:
-        status = 404 if isinstance(error, UnknownNameError) else 409
-        return JSONResponse({"detail": str(error)}, status_code=status)
-
-    _page(app)
     _looking(app, source, live)
+    timeline_routes(app, source)
     _asking(app, source)
     _acting(app, source, kill_switch)
-    return Gate(app, access)
-
-
-_DETAIL = {
-    "content": {JSON: {"schema": {
-        "type": "object", "required": ["detail"], "properties": {"detail": {}},
-    }}}
-}  # fmt: skip
-_FAULTS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "A token is needed.", **_DETAIL},
-    403: {"description": "The token's role does not allow it.", **_DETAIL},
-    404: {"description": "There is no such thing.", **_DETAIL},
-    409: {"description": "It does not go with how things stand; the detail says why.", **_DETAIL},
-    413: {"description": "The body is too long.", **_DETAIL},
-    421: {"description": "Asked for under a name that is not this host's.", **_DETAIL},
-    429: {"description": "Too many requests.", **_DETAIL},
-    503: {"description": "Not now.", **_DETAIL},
-}
-
-
-def _page(app: FastAPI) -> None:
-    folder = resources.files("hpctwin.web") / "static"
-    with resources.as_file(folder) as path:
-        app.mount("/static", StaticFiles(directory=path), name="static")
-    page = (folder / "index.html").read_text()
-
-    @app.get("/", include_in_schema=False)
-    def index() -> HTMLResponse:
-        return HTMLResponse(page)
-
-    @app.get("/favicon.ico", include_in_schema=False)
-    def icon() -> Response:
-        return Response((folder / "icon.svg").read_bytes(), media_type="image/svg+xml")
+    return app
 
 
 def _looking(app: FastAPI, source: Source, live: Live) -> None:
-    @app.get("/healthz", tags=["health"])
-    def healthz() -> dict[str, str]:
-        """Whether this server runs."""
-        return {"status": "ok"}
-
     @app.get("/readyz", tags=["health"])
     def readyz() -> dict[str, str]:
         """Whether the journal can be read and the twin runs."""
@@ -162,9 +89,7 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
     @app.get("/api/v1/events", tags=["look"], response_class=StreamingResponse)
     def events() -> StreamingResponse:
         """Server-sent events: ``head`` with what `/state` answers, at each change."""
-        if live.listeners >= MOST_LISTENERS:
-            raise HTTPException(503, f"{MOST_LISTENERS} listen already")
-        return StreamingResponse(live.events(), media_type="text/event-stream")
+        return live.response()
 
     @app.get("/api/v1/jobs", tags=["look"], response_model=list[JobView])
     def jobs() -> Response:

@@ -35,8 +35,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-_OPEN = ("/healthz", "/readyz", "/", "/favicon.ico")
-"""Asked for without a token; the page itself holds nothing but code."""
+_OPEN = ("/healthz", "/readyz", "/favicon.ico")
+"""Asked for without a token; and so are pages, which end with a slash and hold nothing but code."""
 
 
 class Gate:
@@ -98,7 +98,8 @@ class Gate:
         who = self._access.who(None if given is None else given.decode("latin-1"))
         scope["state"]["who"] = who
         path = scope["path"]
-        if who is None and path not in _OPEN and not path.startswith("/static/"):
+        is_open = path in _OPEN or path.endswith("/") or path.startswith("/static/")
+        if who is None and not is_open:
             wanted = [(b"www-authenticate", b'Bearer realm="hpctwin"')]
             return 401, "a token is needed: Authorization: Bearer TOKEN", wanted
         return None

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Protocol
 
-from hpctwin.errors import HpctwinError
-from hpctwin.web.source import Source
+from fastapi import HTTPException
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 
 __all__ = ["MOST_LISTENERS", "Live"]
 
 KEEP_ALIVE_S = 15.0
 MOST_LISTENERS = 1000
+
+
+class Headed(Protocol):
+    """Has something at the top, which changes when its version does."""
+
+    version: int
+
+    def head(self) -> BaseModel:
+        """What stands at the top."""
 
 
 class Live:
@@ -24,7 +35,7 @@ class Live:
         source: what changes.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Headed) -> None:
         self._source = source
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,14 +61,18 @@ class Live:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def events(self) -> AsyncIterator[str]:
-        """Server-sent events for one listener, the present first.
+    def response(self) -> StreamingResponse:
+        """What a new listener is answered.
 
         Raises:
-            HpctwinError: there are too many.
+            HTTPException: there are too many.
         """
         if self.listeners >= MOST_LISTENERS:
-            raise HpctwinError(f"{MOST_LISTENERS} listen already")
+            raise HTTPException(503, f"{MOST_LISTENERS} listen already")
+        return StreamingResponse(self.events(), media_type="text/event-stream")
+
+    async def events(self) -> AsyncIterator[str]:
+        """Server-sent events for one listener, the present first."""
         self.listeners += 1
         try:
             while not self._ended:
@@ -76,6 +91,6 @@ class Live:
             head = self._source.head()
             self._text = (
                 version,
-                f"id: {head.version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
+                f"id: {version}\nevent: head\ndata: {head.model_dump_json()}\n\n",
             )
         return self._text[1]

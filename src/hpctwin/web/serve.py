@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -12,9 +13,9 @@ from hpctwin.errors import ConfigError
 from hpctwin.web.access import Access, is_loopback, made_up, read_tokens
 
 if TYPE_CHECKING:
-    from hpctwin.web.source import Source
+    from hpctwin.web.assembly import Part
 
-__all__ = ["Listening", "access_of", "serve", "socket_at"]
+__all__ = ["Listening", "access_of", "run_part", "serve", "socket_at", "twin_part"]
 
 
 @dataclass(frozen=True)
@@ -75,38 +76,73 @@ def access_of(listening: Listening) -> Access:
     return Access(tokens, frozenset() if everywhere else frozenset(hosts))
 
 
-def serve(
-    source: Source,
-    listening: Listening,
-    access: Access,
-    listens: socket.socket,
-    kill_switch: Path | None = None,
-) -> None:
-    """Serve the page until interrupted.
+def twin_part(journal: Path, kill_switch: Path | None = None) -> Part:
+    """The page of a live cluster.
 
     Args:
-        source: what is shown.
+        journal: of its twin.
+        kill_switch: the twin's, if it is known.
+
+    Raises:
+        HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
+    """
+    from hpctwin.web.api import application
+    from hpctwin.web.assembly import Part
+    from hpctwin.web.live import Live
+    from hpctwin.web.source import Source
+
+    source = Source(journal)
+    live = Live(source)
+    return Part(application(source, live=live, kill_switch=kill_switch), live, source.shown)
+
+
+def run_part(folder: Path) -> Part:
+    """The page of a simulated run.
+
+    Args:
+        folder: of the run.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    from hpctwin.web.assembly import Part
+    from hpctwin.web.live import Live
+    from hpctwin.web.run_api import run_application
+    from hpctwin.web.runs import RunSource
+
+    source = RunSource(folder)
+    live = Live(source)
+    return Part(run_application(source, live=live), live, source.shown)
+
+
+def serve(
+    parts: Mapping[str, Part], listening: Listening, access: Access, listens: socket.socket
+) -> None:
+    """Serve pages until interrupted.
+
+    Args:
+        parts: what is shown, by name; one alone is shown at ``/``.
         listening: how.
         access: who may come in.
         listens: where; see `socket_at`.
-        kill_switch: the twin's, if it is known.
     """
     import uvicorn
 
-    from hpctwin.web.api import application
-    from hpctwin.web.live import Live
+    from hpctwin.web.assembly import together
+    from hpctwin.web.gate import Gate
 
-    live = Live(source)
+    app = next(iter(parts.values())).app if len(parts) == 1 else together(parts)
 
     class Server(uvicorn.Server):
         """Lets listeners go when it is told to end; it would wait for them."""
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            live.end()
+            for part in parts.values():
+                part.live.end()
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        application(source, access, live=live, kill_switch=kill_switch),
+        Gate(app, access),
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
         proxy_headers=listening.behind_proxy,

@@ -6,12 +6,13 @@ is new in the journal; answers are made from the mirror that comes out.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -25,11 +26,27 @@ from hpctwin.twin.restore import apply_input
 from hpctwin.twin.standing import Standing, full_id, standing_of
 from hpctwin.twin.starting import when
 from hpctwin.web.history import History
-from hpctwin.web.telling import PAST_S, bars, decision_view, job_views, node_views
-from hpctwin.web.views import Bar, Change, DecisionView, Head, JobView, NodeView, Told, WhatIfAnswer
+from hpctwin.web.telling import PAST_S, bars, decision_view, job_views, node_views, timeline
+from hpctwin.web.timeline import Timeline
+from hpctwin.web.views import (
+    Bar,
+    Change,
+    DecisionView,
+    FigureView,
+    Head,
+    JobView,
+    LaneGroup,
+    NodeView,
+    Shown,
+    TimelineView,
+    Told,
+    WhatIfAnswer,
+)
 from hpctwin.web.whatif import prepare
 
 __all__ = ["Source"]
+
+T = TypeVar("T")
 
 STALE_S = 10.0
 """A twin whose last word is older than this does not run."""
@@ -56,7 +73,7 @@ class Source:
         self.version = 0
         self.fault: str | None = None
         self._lock = threading.RLock()
-        self._made: dict[str, tuple[int, bytes]] = {}
+        self._made: dict[str, tuple[int, Any]] = {}
         self._accuracy: tuple[float, list[Accuracy]] | None = None
         self._last = (0, 0)
         self._said: tuple[float, dict[str, Any]] = (0.0, {})
@@ -177,6 +194,18 @@ class Source:
                 pool=tuple(policy.name for policy in core.pool),
             )
 
+    def shown(self, name: str) -> Shown:
+        """What is told of it beside others."""
+        head = self.head()
+        told = {
+            "policy": head.policy, "running": f"{head.running:,}", "waiting": f"{head.waiting:,}",
+            "nodes free": f"{head.free_nodes:,} of {head.nodes:,}",
+        }  # fmt: skip
+        figures = tuple(FigureView(key=key, name=key, text=text) for key, text in told.items())
+        return Shown(
+            name=name, kind="twin", title=head.cluster, trouble=head.trouble, figures=figures
+        )
+
     def _trouble(self) -> tuple[str, ...]:
         status = self._said[1]
         named = (("", "fault"), ("it does not act: ", "kept_out"), ("stopped by itself: ", "stopped"),
@@ -205,14 +234,47 @@ class Source:
 
     def bars(self) -> bytes:
         """What ran, runs and will run, on which nodes; JSON."""
-        return self._kept("bars", lambda stands: _BARS.dump_json(bars(stands, self.history)))
+        return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
-    def _kept(self, name: str, make: Callable[[Standing], bytes]) -> bytes:
+    def _bars(self) -> list[Bar]:
+        return self._kept("list", lambda stands: bars(stands, self.history))
+
+    def timeline(self) -> Timeline:
+        """The same, as a browser draws it."""
+        nodes = len(self.core.mirror.nodes)
+        return self._kept("timeline", lambda _: timeline(self._bars(), nodes))
+
+    def timeline_view(self) -> TimelineView:
+        """What it spans."""
+        with self.looking() as stands:
+            line, now_s = self.timeline(), stands.now_s
+            first, last = line.span_s if len(line.job) else (now_s, now_s)
+            groups = stands.core.mirror.machine.nodes
+            return TimelineView(
+                version=self.version,
+                of="node",
+                lanes=line.lanes,
+                groups=tuple(
+                    LaneGroup(name=group.name, nodes=group.count, lanes=1) for group in groups
+                ),
+                from_s=max(min(first, now_s - 60), now_s - PAST_S),
+                to_s=max(last, now_s + 60),
+                now_s=now_s,
+                placed=True,
+            )
+
+    def lane_name(self, lane: int) -> str:
+        """The node of that number."""
+        with self.looking() as stands:
+            return next(itertools.islice(stands.core.mirror.nodes, lane, None), "")
+
+    def _kept(self, name: str, make: Callable[[Standing], T]) -> T:
         with self.looking() as stands:
             known = self._made.get(name)
             if known is None or known[0] != self.version:
                 known = self._made[name] = (self.version, make(stands))
-            return known[1]
+            kept: T = known[1]
+            return kept
 
     def when(self, job_id: str) -> Told:
         """When a job starts, and why not now."""

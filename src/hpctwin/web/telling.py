@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from hpctwin.model import format_duration
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.forecast import Forecast
@@ -12,9 +14,10 @@ from hpctwin.twin.standing import Standing
 from hpctwin.twin.words import asked_text
 from hpctwin.web.history import History
 from hpctwin.web.rows import Rows, numbers_of, runs_of
+from hpctwin.web.timeline import KINDS, Timeline
 from hpctwin.web.views import Bar, CandidateView, DecisionView, JobView, NodeView
 
-__all__ = ["PAST_S", "bars", "decision_view", "job_views", "node_views"]
+__all__ = ["PAST_S", "bars", "decision_view", "job_views", "node_views", "timeline"]
 
 PAST_S = 86_400.0
 """So far back history goes."""
@@ -142,6 +145,20 @@ def bars(stands: Standing, history: History) -> list[Bar]:
         where = rows.place(start_s, end_s, job.spec.nodes)
         bars.append(Bar(job=job.spec.id, kind="forecast", start_s=start_s, end_s=end_s, rows=where))
     return bars
+
+
+def timeline(bars: list[Bar], lanes: int) -> Timeline:
+    """Bars as a browser draws them."""
+    boxes = [(bar, first, count) for bar in bars for first, count in bar.rows]
+    return Timeline(
+        job=np.array([bar.job for bar, _, _ in boxes], "S"),
+        start_s=np.array([bar.start_s for bar, _, _ in boxes], np.float64),
+        end_s=np.array([bar.end_s for bar, _, _ in boxes], np.float64),
+        first=np.array([first for _, first, _ in boxes], np.int64),
+        count=np.array([count for _, _, count in boxes], np.int64),
+        kind=np.array([KINDS.index(bar.kind) for bar, _, _ in boxes], np.uint8),
+        lanes=lanes,
+    )
 
 
 def decision_view(found: dict[str, Any]) -> DecisionView:

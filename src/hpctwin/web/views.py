@@ -11,16 +11,26 @@ from hpctwin.rms.records import JobId, Label, NodeName
 __all__ = [
     "Approval",
     "Bar",
+    "BoxView",
     "CandidateView",
     "Change",
     "DecisionView",
+    "FigureView",
     "Future",
     "Head",
     "JobView",
     "KillSwitch",
+    "LaneGroup",
+    "Line",
+    "LinesView",
     "NodeView",
     "PretendJob",
     "Reserve",
+    "RunHead",
+    "RunJob",
+    "RunJobs",
+    "Shown",
+    "TimelineView",
     "Told",
     "WhatIfAnswer",
 ]
@@ -104,6 +114,42 @@ class Bar(View):
     rows: tuple[tuple[int, int], ...] = Field(
         description="runs of node numbers: first, count; where a job to come will lie is a guess"
     )
+
+
+class LaneGroup(View):
+    """Nodes whose lanes lie beside each other."""
+
+    name: str
+    nodes: int
+    lanes: int = Field(description="of each node")
+
+
+class TimelineView(View):
+    """What a Gantt chart of jobs on nodes spans."""
+
+    version: int
+    of: Literal["node", "core"] = Field(
+        description="what a lane is: a node, or where nodes are shared a core"
+    )
+    lanes: int
+    groups: tuple[LaneGroup, ...]
+    from_s: float
+    to_s: float
+    now_s: float | None = Field(description="the present; none where all is over")
+    placed: bool = Field(description="whether lanes are known; if not, they are made up")
+
+
+class BoxView(View):
+    """A job on lanes beside each other."""
+
+    job: str
+    kind: Literal["ran", "runs", "forecast"]
+    start_s: float
+    end_s: float
+    first: int
+    count: int
+    lanes: int = Field(description="all that the job had then, also elsewhere")
+    where: str = Field(description="name of the first node")
 
 
 class CandidateView(View):
@@ -204,3 +250,85 @@ class KillSwitch(Asked):
     """While it is thrown, the twin does nothing."""
 
     thrown: bool
+
+
+class FigureView(View):
+    """A figure of a run."""
+
+    key: str
+    name: str
+    text: str = Field(description="with its unit")
+
+
+class RunHead(View):
+    """A simulated run: what it was and how it stands. ``version`` grows whenever its files have changed."""
+
+    version: int
+    kind: Literal["run"] = "run"
+    workload: str
+    cluster: str
+    policy: str
+    nodes: int
+    jobs: int
+    finished: bool = Field(description="whether the simulation has come to its end")
+    from_s: float = Field(
+        description="the first moment, seconds; since the epoch, where that is known"
+    )
+    to_s: float = Field(description="the last moment so far")
+    trouble: tuple[str, ...]
+    figures: tuple[FigureView, ...]
+    command: str = Field(description="that gives it; empty if not known")
+    versions: dict[str, str]
+    inputs: dict[str, str] = Field(description="files that it was made of, and their SHA-256")
+
+
+class Line(View):
+    """A figure over time, as its mean and its peak in each bin."""
+
+    name: str
+    unit: str
+    mean: tuple[float, ...]
+    peak: tuple[float, ...]
+    most: float | None = Field(
+        description="what there is of it, if that is known and does not change"
+    )
+
+
+class LinesView(View):
+    """Figures over time."""
+
+    edges_s: tuple[float, ...] = Field(description="of the bins")
+    lines: tuple[Line, ...]
+
+
+class RunJob(View):
+    """A job of a run."""
+
+    id: str
+    user: str | None
+    account: str | None
+    partition: str | None
+    nodes: int
+    walltime_s: float
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    wait_s: float | None
+    state: str
+
+
+class RunJobs(View):
+    """Jobs that were looked for."""
+
+    found: int
+    shown: tuple[RunJob, ...]
+
+
+class Shown(View):
+    """One of several clusters and runs that are served together."""
+
+    name: str
+    kind: Literal["twin", "run"]
+    title: str
+    trouble: tuple[str, ...]
+    figures: tuple[FigureView, ...]

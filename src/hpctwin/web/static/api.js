@@ -38,17 +38,21 @@ async function request(path, options = {}) {
 }
 
 export async function get(path) {
-  return (await request(`/api/v1/${path}`)).json();
+  return (await request(`api/v1/${path}`)).json();
+}
+
+export async function bytes(path) {
+  return (await request(`api/v1/${path}`)).arrayBuffer();
 }
 
 export async function send(method, path, body) {
   const headers = { "Content-Type": "application/json" };
-  return (await request(`/api/v1/${path}`, { method, headers, body: JSON.stringify(body) })).json();
+  return (await request(`api/v1/${path}`, { method, headers, body: JSON.stringify(body) })).json();
 }
 
 /** Server-sent events, each as it comes; ends when the connection does. */
 export async function* events(path) {
-  const response = await request(`/api/v1/${path}`);
+  const response = await request(`api/v1/${path}`);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {

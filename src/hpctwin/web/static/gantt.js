@@ -1,20 +1,20 @@
-// Jobs on nodes over time, drawn on a canvas.
+// Jobs on nodes over time. What is drawn is a picture of a window somewhat larger than what is shown: moving and
+// zooming show it at once from another side, and a new one is asked for meanwhile.
 
-import { clock, colour, prepared, span, theme } from "./words.js";
+import { axis, bitmap, drawBoxes } from "./boxes.js";
+import { clock, prepared, span, theme } from "./words.js";
 
-const AXIS = 22, LEAST_LABEL = 34;
+const AXIS = 22, PAUSE = 60, MOST_WIDE = 2560, MOST_HIGH = 1024, DIRECT = 1500;
+const COARSE = 1.5;
 
 export class Gantt {
   /** @param said element that names the job pointed at. */
   constructor(canvas, said = null) {
     this.canvas = canvas;
     this.said = said;
-    this.bars = [];
-    this.nodes = 1;
-    this.now = 0;
-    this.all = [0, 1];
-    this.view = null;
-    this.picked = null;
+    this.facts = { lanes: 1, of: "node", from_s: 0, to_s: 1, now_s: null };
+    this.source = this.picture = this.view = this.rows = this.picked = null;
+    this.version = 0;
     canvas.addEventListener("keydown", (event) => this.key(event));
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("pointerdown", (event) => this.grab(event));
@@ -24,199 +24,272 @@ export class Gantt {
     new ResizeObserver(() => this.draw()).observe(canvas);
   }
 
-  set(bars, nodes, now, names = []) {
-    this.bars = bars;
-    this.nodes = Math.max(1, nodes);
-    this.now = now;
-    this.names = names;
-    let [first, last] = [now - 60, now + 60];
-    for (const bar of bars) {
-      first = Math.min(first, bar.start_s);
-      last = Math.max(last, bar.end_s);
-    }
-    this.all = [Math.max(first, now - 86400), last + (last - first) * 0.02];
+  /** @param source see pictures.js. @param facts lanes, what they are, from when to when, and now. */
+  set(source, facts) {
+    this.source = source;
+    this.facts = { now_s: null, of: "node", ...facts, lanes: Math.max(1, facts.lanes) };
+    this.version += 1;
     this.draw();
   }
 
-  /** From when to when is shown: a stretch about now until somebody zooms. */
+  /** Where the time that is shown is counted from: with a present, it stays where it is on the screen. */
+  get anchor() {
+    return this.facts.now_s ?? 0;
+  }
+
+  /** From when to when there is anything. */
+  get all() {
+    const { from_s: from, to_s: to } = this.facts;
+    return [from, to + Math.max(1e-3, (to - from) * 0.02)];
+  }
+
+  /** What is shown: with a present, a stretch about it until somebody zooms. */
   get shown() {
-    if (this.view) return [this.now + this.view[0], this.now + this.view[1]];
-    const ahead = Math.max(600, Math.min(this.all[1] - this.now, 86400));
-    return [Math.max(this.all[0], this.now - ahead / 2), this.now + ahead];
+    const [top, bottom] = this.rows ?? [0, this.facts.lanes];
+    let [from, to] = this.all;
+    if (this.view) [from, to] = [this.anchor + this.view[0], this.anchor + this.view[1]];
+    else if (this.facts.now_s !== null) {
+      const ahead = Math.max(600, Math.min(to - this.anchor, 86400));
+      [from, to] = [Math.max(from, this.anchor - ahead / 2), this.anchor + ahead];
+    }
+    return { from, to, top, bottom };
   }
 
   look(from, to) {
-    this.view = [from - this.now, to - this.now];
+    this.view = [from - this.anchor, Math.max(to, from + 1e-3) - this.anchor];
+    this.draw();
+  }
+
+  lookAt(top, bottom) {
+    const size = Math.min(this.facts.lanes, Math.max(1, bottom - top));
+    const first = Math.min(Math.max(0, top), this.facts.lanes - size);
+    this.rows = size >= this.facts.lanes ? null : [first, first + size];
     this.draw();
   }
 
   zoom(factor, at) {
-    const [from, to] = this.shown;
+    const { from, to } = this.shown;
     const centre = at ?? (from + to) / 2;
     this.look(centre + (from - centre) * factor, centre + (to - centre) * factor);
   }
 
+  zoomRows(factor, at) {
+    const { top, bottom } = this.shown;
+    const centre = at ?? (top + bottom) / 2;
+    this.lookAt(centre + (top - centre) * factor, centre + (bottom - centre) * factor);
+  }
+
   key(event) {
-    const [from, to] = this.shown;
-    const step = (to - from) / 8;
+    const { from, to, top, bottom } = this.shown;
+    const step = (to - from) / 8, rows = Math.max(1, (bottom - top) / 8);
     if (event.key === "+" || event.key === "=") this.zoom(0.7);
     else if (event.key === "-" || event.key === "−") this.zoom(1 / 0.7);
     else if (event.key === "ArrowLeft") this.look(from - step, to - step);
     else if (event.key === "ArrowRight") this.look(from + step, to + step);
-    else if (event.key === "0") this.look(...this.all);
-    else if (event.key === "Enter") this.next();
+    else if (event.key === "ArrowUp") this.lookAt(top - rows, bottom - rows);
+    else if (event.key === "ArrowDown") this.lookAt(top + rows, bottom + rows);
+    else if (event.key === "PageUp") this.zoomRows(0.7);
+    else if (event.key === "PageDown") this.zoomRows(1 / 0.7);
+    else if (event.key === "0") {
+      this.rows = null;
+      this.look(...this.all);
+    } else if (event.key === "Enter") this.next();
     else return;
     event.preventDefault();
   }
 
   wheel(event) {
     event.preventDefault();
-    this.zoom(event.deltaY > 0 ? 1.15 : 1 / 1.15, this.time(event.offsetX));
+    const factor = (event.deltaY || event.deltaX) > 0 ? 1.15 : 1 / 1.15;
+    if (event.shiftKey) this.zoomRows(factor, this.lane(event.offsetY));
+    else this.zoom(factor, this.time(event.offsetX));
   }
 
   grab(event) {
-    this.held = { x: event.offsetX, shown: this.shown, far: false };
+    this.held = { x: event.offsetX, y: event.offsetY, ...this.shown };
     this.canvas.setPointerCapture(event.pointerId);
   }
 
   move(event) {
     if (!this.held) return;
-    const by = event.offsetX - this.held.x;
-    if (Math.abs(by) > 3) this.held.far = true;
-    const [from, to] = this.held.shown;
-    const seconds = (by / this.canvas.clientWidth) * (to - from);
-    this.dragged = this.held.far;
-    if (this.held.far) this.look(from - seconds, to - seconds);
+    const { x, y, from, to, top, bottom } = this.held;
+    if (Math.hypot(event.offsetX - x, event.offsetY - y) > 3) this.dragged = true;
+    if (!this.dragged) return;
+    const seconds = ((event.offsetX - x) / this.canvas.clientWidth) * (to - from);
+    const rows = ((event.offsetY - y) / (this.canvas.clientHeight - AXIS)) * (bottom - top);
+    this.look(from - seconds, to - seconds);
+    this.lookAt(top - rows, bottom - rows);
   }
 
   time(x) {
-    const [from, to] = this.shown;
+    const { from, to } = this.shown;
     return from + (x / this.canvas.clientWidth) * (to - from);
   }
 
-  point(event) {
-    if (this.dragged) {
-      this.dragged = false;
-      return;
-    }
-    const at = this.time(event.offsetX);
-    const row = Math.floor((event.offsetY / (this.canvas.clientHeight - AXIS)) * this.nodes);
-    this.pick(this.bars.find((bar) => bar.start_s <= at && at < bar.end_s
-      && bar.rows.some(([first, count]) => first <= row && row < first + count)));
+  lane(y) {
+    const { top, bottom } = this.shown;
+    return top + (y / (this.canvas.clientHeight - AXIS)) * (bottom - top);
+  }
+
+  async point(event) {
+    if (this.dragged) this.dragged = false;
+    else await this.pick(this.time(event.offsetX), Math.floor(this.lane(event.offsetY)));
   }
 
   /** The keyboard's way from job to job. */
-  next() {
-    const [from, to] = this.shown;
-    const here = this.bars.filter((bar) => bar.end_s > from && bar.start_s < to);
-    this.pick(here[(here.indexOf(this.picked) + 1) % here.length]);
+  async next() {
+    const { from, to, top, bottom } = this.shown, picture = this.picture;
+    if (!picture?.boxes) {
+      this.say("More jobs lie here than can be walked through: + shows fewer of them.");
+      return;
+    }
+    const here = [];
+    for (let i = 0; i < picture.start.length; i += 1) {
+      const inside = picture.from_s + picture.end[i] > from && picture.from_s + picture.start[i] < to;
+      if (inside && picture.first[i] + picture.count[i] > top && picture.first[i] < bottom) here.push(i);
+    }
+    const i = here[(here.indexOf(this.walked) + 1) % here.length];
+    this.walked = i;
+    if (i !== undefined) await this.pick(picture.from_s + (picture.start[i] + picture.end[i]) / 2, picture.first[i]);
   }
 
-  pick(bar) {
-    this.picked = bar ?? null;
-    if (this.said) this.said.textContent = bar ? describe(bar, this.names) : "";
+  async pick(time, lane) {
+    try {
+      this.picked = await this.source.at(time, lane);
+      this.say(this.picked ? describe(this.picked, this.facts.of) : "");
+    } catch (error) {
+      this.say(error.message);
+    }
     this.draw();
   }
 
+  say(text) {
+    if (this.said) this.said.textContent = text;
+  }
+
+  /** Draws at the next frame, once whatever happens until then. */
   draw() {
+    this.due ??= requestAnimationFrame(() => {
+      this.due = null;
+      this.paint();
+      this.ask();
+    });
+  }
+
+  paint() {
     const { context, width, height } = prepared(this.canvas);
-    const [from, to] = this.shown;
-    const colours = theme();
-    const deep = height - AXIS, row = deep / this.nodes;
-    const x = (time) => ((time - from) / (to - from)) * width;
-    for (const bar of this.bars) {
-      if (bar.end_s <= from || bar.start_s >= to) continue;
-      const left = Math.max(-2, x(bar.start_s)), wide = Math.max(1, Math.min(width + 2, x(bar.end_s)) - left);
-      for (const [first, count] of bar.rows) paint(context, bar, left, first * row, wide, Math.max(1, count * row), colours, bar === this.picked);
+    const colours = theme(), view = this.shown, deep = height - AXIS;
+    const x = (time) => ((time - view.from) / (view.to - view.from)) * width;
+    const y = (lane) => ((lane - view.top) / (view.bottom - view.top)) * deep;
+    context.save();
+    context.beginPath();
+    context.rect(0, 0, width, deep);
+    context.clip();
+    if (this.picture?.bitmap) project(context, this.picture, view, width, deep);
+    else if (this.picture) drawBoxes(context, this.picture, { x, y, width, deep }, colours);
+    this.borders(context, y, view, width, colours);
+    if (this.picked) {
+      const { start_s: start, end_s: end, first, count } = this.picked;
+      context.strokeStyle = colours.text;
+      context.lineWidth = 3;
+      context.strokeRect(x(start), y(first), Math.max(2, x(end) - x(start)), Math.max(2, y(first + count) - y(first)));
     }
-    axis(context, from, to, width, deep, colours);
-    const here = x(this.now);
-    context.strokeStyle = colours.bad;
+    context.restore();
+    axis(context, view.from, view.to, width, deep, colours);
+    if (this.facts.now_s === null) return;
+    const here = x(this.facts.now_s);
+    context.strokeStyle = context.fillStyle = colours.bad;
     context.lineWidth = 2;
     context.beginPath();
     context.moveTo(here, 0);
     context.lineTo(here, deep);
     context.stroke();
-    context.fillStyle = colours.bad;
     context.fillText("now", Math.min(here + 3, width - 26), 11);
   }
-}
 
-function paint(context, bar, left, top, wide, tall, colours, picked) {
-  const tint = colour(bar.job);
-  context.globalAlpha = bar.kind === "ran" ? 0.45 : bar.kind === "runs" ? 0.95 : 0.25;
-  context.fillStyle = tint;
-  context.fillRect(left, top, wide, tall);
-  context.globalAlpha = 1;
-  if (bar.kind === "forecast" && wide > 6) hatch(context, left, top, wide, tall, tint);
-  if (picked || (tall > 3 && wide > 3)) {
-    context.strokeStyle = picked ? colours.text : colours.back;
-    context.lineWidth = picked ? 3 : 1;
-    context.strokeRect(left + 0.5, top + 0.5, wide - 1, tall - 1);
+  /** Where one shared node ends and the next begins, if there is room for lines. */
+  borders(context, y, view, width, colours) {
+    const { of, groups } = this.facts;
+    if (of !== "core" || !groups) return;
+    context.strokeStyle = colours.dim;
+    context.lineWidth = 1;
+    context.beginPath();
+    let lane = 0;
+    for (const { nodes, lanes } of groups) {
+      if (y(lanes) - y(0) >= 4) {
+        for (let i = Math.max(0, Math.floor((view.top - lane) / lanes)); i <= nodes && lane + i * lanes <= view.bottom; i += 1) {
+          const at = Math.round(y(lane + i * lanes)) + 0.5;
+          context.moveTo(0, at);
+          context.lineTo(width, at);
+        }
+      }
+      lane += nodes * lanes;
+    }
+    context.stroke();
   }
-  if (wide > LEAST_LABEL && tall > 12) label(context, bar, left, top, wide, tall, colours);
-}
 
-function label(context, bar, left, top, wide, tall, colours) {
-  context.save();
-  context.beginPath();
-  context.rect(left, top, wide, tall);
-  context.clip();
-  context.font = "11px system-ui, sans-serif";
-  const at = Math.max(left, 0) + 4, across = Math.min(wide, context.measureText(bar.job).width + 4);
-  context.globalAlpha = 0.8;
-  context.fillStyle = colours.back;
-  context.fillRect(at - 2, top + tall / 2 - 7, across, 14);
-  context.globalAlpha = 1;
-  context.fillStyle = colours.text;
-  context.fillText(bar.job, at, top + tall / 2 + 4);
-  context.restore();
-}
-
-function hatch(context, left, top, wide, tall, tint) {
-  context.save();
-  context.beginPath();
-  context.rect(left, top, wide, tall);
-  context.clip();
-  context.strokeStyle = tint;
-  context.lineWidth = 1;
-  context.beginPath();
-  const begin = Math.max(left, -tall), end = Math.min(left + wide, context.canvas.width);
-  for (let x = begin - tall; x < end; x += 7) {
-    context.moveTo(x, top + tall);
-    context.lineTo(x + tall, top);
+  /** What to ask for: somewhat more than is shown, as far as there is anything; null if the picture will do. */
+  wanted() {
+    const { from, to, top, bottom } = this.shown, [first, last] = this.all, known = this.picture;
+    const inside = [Math.max(from, first), Math.min(to, last)];
+    if (inside[0] >= inside[1] || !this.source) return null;
+    const width = this.canvas.clientWidth, deep = this.canvas.clientHeight - AXIS;
+    const covers = known && known.from_s <= inside[0] && inside[1] <= known.to_s && known.top <= top && bottom <= known.bottom;
+    if (covers && known.version === this.version) {
+      if (!known.bitmap) return null;
+      const coarser = (known.to_s - known.from_s) / known.width / ((to - from) / width);
+      const rows = (known.bottom - known.top) / known.height / Math.max(1, (bottom - top) / deep);
+      if (coarser < COARSE && coarser > 1 / 2 && rows < COARSE) return null;
+    }
+    const aside = (to - from) / 2, above = (bottom - top) / 4;
+    const window = {
+      from_s: Math.max(first, from - aside), to_s: Math.min(last, to + aside),
+      top: Math.floor(Math.max(0, top - above)), bottom: Math.ceil(Math.min(this.facts.lanes, bottom + above)),
+    };
+    window.width = Math.min(MOST_WIDE, Math.max(1, Math.round((width * (window.to_s - window.from_s)) / (to - from))));
+    const high = Math.round((deep * (window.bottom - window.top)) / (bottom - top));
+    window.height = Math.max(1, Math.min(MOST_HIGH, high, window.bottom - window.top));
+    return window;
   }
-  context.stroke();
-  context.restore();
-}
 
-const STEPS = [1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800, 2592000];
-
-function axis(context, from, to, width, deep, colours) {
-  const step = STEPS.find((one) => ((to - from) / one) * 90 < width) ?? STEPS.at(-1);
-  context.font = "11px system-ui, sans-serif";
-  context.strokeStyle = colours.line;
-  context.fillStyle = colours.dim;
-  context.lineWidth = 1;
-  context.beginPath();
-  context.moveTo(0, deep + 0.5);
-  context.lineTo(width, deep + 0.5);
-  const shift = from < 1e8 ? 0 : new Date(from * 1000).getTimezoneOffset() * 60;
-  for (let at = Math.ceil((from - shift) / step) * step + shift; at < to; at += step) {
-    const x = ((at - from) / (to - from)) * width;
-    context.moveTo(x, deep);
-    context.lineTo(x, deep + 4);
-    const date = new Date(at * 1000);
-    const text = at < 1e8 ? span(at) : step >= 86400 ? date.toLocaleDateString([], { month: "short", day: "numeric" })
-      : date.toLocaleTimeString([], step < 60 ? {} : { hour: "2-digit", minute: "2-digit" });
-    context.fillText(text, x + 3, deep + 15);
+  /** One at a time; while somebody moves on, not before they pause. */
+  async ask() {
+    if (this.asking || !this.canvas.clientWidth || !this.wanted()) return;
+    this.asking = true;
+    if (this.picture) await new Promise((done) => { setTimeout(done, PAUSE); });
+    const window = this.wanted(), version = this.version;
+    try {
+      if (window) {
+        const found = await this.source.picture(window);
+        Object.assign(found, { version, width: window.width, height: window.height });
+        if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());
+        this.picture = found;
+        this.walked = undefined;
+      }
+    } catch (error) {
+      this.say(error.message);
+      this.picture ??= null;
+      await new Promise((done) => { setTimeout(done, 1000); });
+    } finally {
+      this.asking = false;
+    }
+    this.draw();
   }
-  context.stroke();
 }
 
-function describe(bar, names) {
+/** A picture as seen from where one looks now. */
+function project(context, picture, view, width, deep) {
+  const { bitmap: image } = picture;
+  const across = image.width / (picture.to_s - picture.from_s), down = image.height / (picture.bottom - picture.top);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(
+    image, (view.from - picture.from_s) * across, (view.top - picture.top) * down,
+    (view.to - view.from) * across, (view.bottom - view.top) * down, 0, 0, width, deep,
+  );
+}
+
+function describe(box, of) {
   const kinds = { ran: "ran", runs: "runs, at the longest", forecast: "is forecast" };
-  const rows = bar.rows.reduce((sum, [, count]) => sum + count, 0);
-  const where = bar.kind === "forecast" || !bar.rows.length ? "" : ` on ${names[bar.rows[0][0]] ?? bar.rows[0][0]}${rows > 1 ? " and others" : ""}`;
-  return `Job ${bar.job} ${kinds[bar.kind]} from ${clock(bar.start_s)} to ${clock(bar.end_s)} (${span(bar.end_s - bar.start_s)}), ${rows} node${rows === 1 ? "" : "s"}${where}.`;
+  const where = box.kind === "forecast" || !box.where ? "" : ` on ${box.where}${box.lanes > 1 ? " and others" : ""}`;
+  return `Job ${box.job} ${kinds[box.kind]} from ${clock(box.start_s)} to ${clock(box.end_s)} (${span(box.end_s - box.start_s)}), ${box.lanes} ${of}${box.lanes === 1 ? "" : "s"}${where}.`;
 }

@@ -1,7 +1,9 @@
 // The dashboard: follows the server's events and shows what stands.
 
 import * as api from "./api.js";
+import { follow, themed } from "./frame.js";
 import { Gantt } from "./gantt.js";
+import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
 import { WhatIf } from "./whatif.js";
@@ -126,11 +128,11 @@ async function fill() {
   try {
     while (again) {
       again = false;
-      const [all, grid, bars] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("bars")]);
+      const [all, grid, facts] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("timeline")]);
       jobs = all;
       showQueue();
       nodes.set(grid);
-      gantt.set(bars, grid.length, head.time_s, grid.map((node) => node.name));
+      gantt.set(fetched, facts);
       if (head.decision !== decision) {
         decision = head.decision;
         await showDecisions();
@@ -145,49 +147,11 @@ async function fill() {
   }
 }
 
-async function askToken(why) {
-  const dialog = at("ask-token");
-  if (why) at("token-why").textContent = why;
-  dialog.showModal();
-  await new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
-  api.use(at("token").value.trim());
-  at("token").value = "";
-}
-
-async function follow() {
-  for (let pause = 500; ; pause = Math.min(pause * 2, 10000)) {
-    try {
-      for await (const told of api.events("events")) {
-        pause = 500;
-        head = told;
-        showHead();
-        fill();
-      }
-    } catch (error) {
-      if (error.status === 401) {
-        await askToken();
-        continue;
-      }
-      at("standing").textContent = error.status ? error.message : "The server does not answer; trying again …";
-    }
-    await new Promise((done) => { setTimeout(done, pause); });
-  }
-}
-
-function useTheme(name) {
-  if (name) document.documentElement.dataset.theme = name;
-  const dark = name ? name === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  at("theme-name").textContent = dark ? "dark" : "light";
-  for (const drawn of [gantt, nodes, scores]) drawn.draw();
-  return dark;
-}
-
-at("theme").addEventListener("click", () => {
-  const name = useTheme(document.documentElement.dataset.theme) ? "light" : "dark";
-  localStorage.setItem("hpctwin-theme", name);
-  useTheme(name);
-});
 at("find").addEventListener("input", showQueue);
-useTheme(localStorage.getItem("hpctwin-theme"));
+themed(() => [gantt, nodes, scores]);
 api.begin();
-follow();
+follow(() => api.events("events"), (told) => {
+  head = told;
+  showHead();
+  fill();
+});

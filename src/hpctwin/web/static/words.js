@@ -40,12 +40,16 @@ export function figure(value, unit) {
 }
 
 /** Eight colours that colour-blind eyes can tell apart (Okabe and Ito 2008), by a job's id. */
-const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
+export const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
 
-export function colour(id) {
+export function colourNumber(id) {
   let hash = 2166136261;
   for (let i = 0; i < id.length; i += 1) hash = Math.imul(hash ^ id.charCodeAt(i), 16777619);
-  return COLOURS[(hash >>> 0) % COLOURS.length];
+  return (hash >>> 0) % COLOURS.length;
+}
+
+export function colour(id) {
+  return COLOURS[colourNumber(id)];
 }
 
 /** An element with text; what others wrote is never read as markup. */

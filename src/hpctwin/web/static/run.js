@@ -1,0 +1,83 @@
+// The page of a simulated run.
+
+import * as api from "./api.js";
+import { follow, themed } from "./frame.js";
+import { Gantt } from "./gantt.js";
+import { Lines } from "./lines.js";
+import { fetched } from "./pictures.js";
+import { clock, element, replace, span } from "./words.js";
+
+const at = (id) => document.getElementById(id);
+const TOP = ["mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization", "makespan_s", "total_energy_j"];
+const PAUSE = 250;
+
+const gantt = new Gantt(at("gantt"), at("gantt-said"));
+const lines = new Lines(at("lines"), at("lines-said"));
+let wanted = 0;
+
+function pairs(rows) {
+  return rows.map(([name, value]) => {
+    const pair = element("div");
+    pair.append(element("dt", name), element("dd", value));
+    return pair;
+  });
+}
+
+function showHead(head) {
+  document.title = `${head.workload} – hpctwin`;
+  at("title").textContent = `${head.workload} on ${head.cluster}`;
+  at("standing").textContent = head.finished ? "A simulated run" : "The simulation is under way";
+  const told = head.figures.filter(({ key }) => TOP.includes(key)).map(({ name, text }) => [name, text]);
+  replace(at("figures"), pairs([["policy", head.policy], ["jobs", head.jobs.toLocaleString()], ["nodes", head.nodes.toLocaleString()], ...told]));
+  replace(at("trouble"), head.trouble.map((text) => element("li", text)));
+  at("trouble").hidden = !head.trouble.length;
+  replace(document.querySelector("#all tbody"), head.figures.map(({ name, text }) => {
+    const row = element("tr");
+    row.append(element("th", name, { scope: "row" }), element("td", text, { class: "n" }));
+    return row;
+  }));
+  at("command").textContent = head.command;
+  const versions = Object.entries(head.versions).map(([name, text]) => `${name} ${text}`).join(", ");
+  replace(at("made"), [versions, ...Object.entries(head.inputs).map(([name, hash]) => `${name}: SHA-256 ${hash}`)].filter(Boolean).map((text) => element("li", text)));
+}
+
+async function showJobs() {
+  const mine = wanted += 1;
+  await new Promise((done) => { setTimeout(done, PAUSE); });
+  if (mine !== wanted) return;
+  try {
+    const { found, shown } = await api.get(`jobs?${new URLSearchParams({ find: at("find").value.trim() })}`);
+    at("found").textContent = `${found.toLocaleString()} jobs${found > shown.length ? `, the first ${shown.length} shown` : ""}`;
+    replace(document.querySelector("#jobs tbody"), shown.map(jobRow));
+  } catch (error) {
+    at("found").textContent = error.message;
+  }
+}
+
+function jobRow(job) {
+  const row = element("tr");
+  row.append(element("th", job.id, { scope: "row" }), element("td", job.user ?? ""), element("td", job.partition ?? ""));
+  for (const text of [job.nodes, span(job.walltime_s)]) row.append(element("td", String(text), { class: "n" }));
+  row.append(element("td", clock(job.submit_s)));
+  const ran = job.start_s === null || job.end_s === null ? null : job.end_s - job.start_s;
+  for (const seconds of [job.wait_s, ran]) row.append(element("td", span(seconds), { class: "n" }));
+  row.append(element("td", job.state.replaceAll("_", " ")));
+  return row;
+}
+
+async function show(head) {
+  showHead(head);
+  const facts = await api.get("timeline");
+  at("lane").textContent = facts.of;
+  at("made-up").hidden = facts.placed;
+  gantt.set(fetched, facts);
+  lines.set(await api.get(`lines?bins=${Math.max(100, Math.min(800, Math.round(at("lines").clientWidth / 2)))}`));
+  showJobs();
+}
+
+at("find").addEventListener("input", showJobs);
+themed(() => [gantt, lines]);
+api.begin();
+follow(() => api.events("events"), (head) => {
+  show(head).catch((error) => { at("standing").textContent = error.message; });
+});
