@@ -13,8 +13,9 @@ from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpctwin.model import Cluster, Workload
+    from hpctwin.simulation import Window
 
-__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions", "within"]
+__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions", "WindowOptions", "within"]
 
 
 def _no_option(_: Any, path: Path | None) -> None:
@@ -108,6 +109,50 @@ class TraceOptions:
             use=self.use,
             only=self.only,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class WindowOptions:
+    """A part of the trace, with what ran and waited when it began."""
+
+    begin: Annotated[str | None, Parameter(name="--from", group="Trace")] = None
+    """Its beginning: a date such as 2020-10-10T00:00 (UTC), or a time from time zero, such as 30d."""
+    until: Annotated[str | None, Parameter(group="Trace")] = None
+    """Its end, in the same way; what runs then is cut off."""
+
+    def cut(self, workload: Workload) -> Window | None:
+        """The window that is asked for; None if none is.
+
+        Raises:
+            ConfigError: only one of the two is given, or a date of a trace without one.
+            WorkloadError: no job is in it.
+        """
+        from hpctwin.simulation import window
+
+        if self.begin is None and self.until is None:
+            return None
+        if self.begin is None or self.until is None:
+            raise ConfigError("give --from and --until, both")
+        return window(workload, _moment(self.begin, workload), _moment(self.until, workload))
+
+
+def _moment(text: str, workload: Workload) -> float:
+    """Seconds from the workload's time zero."""
+    import datetime as dt
+
+    from hpctwin.model import parse_duration_s
+
+    try:
+        date = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return parse_duration_s(text)
+    if workload.start_epoch_s is None:
+        raise ConfigError(
+            f"{workload.name} does not say its date; give a time since it begins, such as 30d"
+        )
+    zoned = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
+    return zoned.timestamp() - workload.start_epoch_s
 
 
 @Parameter(name="*")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 
 __all__ = ["replay_command"]
 
@@ -16,6 +16,7 @@ def replay_command(
     trace: Trace,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -41,15 +42,19 @@ def replay_command(
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    found = replay(workload, machine.make(workload, trace))
+    window = part.cut(workload)
+    workload = workload if window is None else window.workload
+    cluster = machine.make(workload, trace)
+    found = replay(workload, cluster, until_s=None if window is None else window.end_s)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())
     if conflicts is not None:
         with write_atomically(conflicts) as file:
             found.conflicts.write_csv(file)
     if out is not None:
         write_run(found.result, out, {}, inputs=[trace])
+    figures = found.result.summary() if window is None else window.summary(found.result)
     summary = {
-        **found.result.summary(),
+        **figures,
         "without_recorded_start": found.without_start,
         "conflicts": by_kind,
     }
@@ -57,7 +62,7 @@ def replay_command(
         print_json(summary)
         return 0
     console = Console()
-    console.print(summary_table(found.result.summary()))
+    console.print(summary_table(figures))
     console.print(f"jobs without a recorded start: {found.without_start:,}")
     told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"
     console.print(f"conflicts with the cluster: {told}")

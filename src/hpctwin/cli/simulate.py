@@ -9,7 +9,14 @@ from cyclopts import Parameter
 
 from hpctwin.cli.completing import complete_part
 from hpctwin.cli.energy_options import EnergyOptions, costs
-from hpctwin.cli.options import ClusterOptions, RunOptions, Trace, TraceOptions, within
+from hpctwin.cli.options import (
+    ClusterOptions,
+    RunOptions,
+    Trace,
+    TraceOptions,
+    WindowOptions,
+    within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,6 +56,7 @@ def simulate_command(
         str, Parameter(group="Policy", completer=complete_part("placement"))
     ] = "first-fit",
     reading: TraceOptions = TraceOptions(),  # noqa: B008
+    part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
@@ -96,6 +104,8 @@ def simulate_command(
             waiting, instead of the figures of the run; more than one may be given.
         json: print the summary, or the explanation, as JSON.
     """
+    import numpy as np
+
     from hpctwin.cli.output import (
         check_outputs,
         need_jobs,
@@ -130,21 +140,28 @@ def simulate_command(
             )
         return _simulate_spars(trace, out=out, plot=plot, json=json)
     workload = reading.read(trace)
+    window = part.cut(workload)
+    workload = workload if window is None else window.workload
     note_reading(workload)
     need_jobs(workload)
+    if window is not None and (fairness or energy.weather is not None):
+        raise ConfigError("--from and --until do not go with --fairness and --weather")
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
         raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
     if reward is not None:
         workload = _rewarded(workload, reward)
     cluster = energy.machine(machine.make(workload, trace))
     series, notes = energy.series(workload, cluster)
-    options = run.as_dict() | {"begin_s": energy.begins(workload, series)}
+    begins = energy.begins(workload, series)
+    if window is not None:
+        begins = np.maximum(0 if begins is None else begins, window.not_before_s)
+    options = run.as_dict() | {"begin_s": begins}
     simulation = Simulation(
         workload,
         cluster,
         policy,
         track_nodes=_draws(plot, "gantt"),
-        log=bool(series or out or energy.spars_out) or _draws(plot, "states", "power"),
+        log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,
     )
     note_doomed(simulation)
@@ -155,12 +172,17 @@ def simulate_command(
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         if out is not None and every_s is not None:
             progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
-        result = simulation.run(progress)
+        if window is not None:
+            simulation.advance(window.end_s)
+        result = simulation.run(progress) if window is None else simulation.result()
     code = note_rejected(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
     del simulation  # its memory is better used by what follows
-    summary = {**result.summary(), **costs(result.energy, series), **notes}
+    if window is None:
+        summary = {**result.summary(), **costs(result.energy, series), **notes}
+    else:
+        summary = {**window.summary(result, series), **notes}
     cooled = energy.cooled(result.energy)
     if cooled is not None:
         from hpctwin.energy.cooling import cooling_figures

@@ -258,7 +258,10 @@ class Workload:
 
     def take(self, rows: npt.NDArray[Any]) -> Workload:
         """The jobs at ``rows`` (indices or a mask); dependencies on others are dropped."""
-        index = np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows)
+        return self.in_order(np.flatnonzero(rows) if rows.dtype == bool else np.sort(rows))
+
+    def in_order(self, index: IntArray) -> Workload:
+        """The jobs at ``index``, which must be by submit time and id; dependencies on others are dropped."""
         recorded = self.recorded_nodes
         return dataclasses.replace(
             self,

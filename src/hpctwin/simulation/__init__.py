@@ -4,5 +4,8 @@ from hpctwin.simulation.explain import Moment, explain
 from hpctwin.simulation.replay import Replay, replay
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation, simulate
+from hpctwin.simulation.window import Window, window
 
-__all__ = ["Moment", "Replay", "Result", "Simulation", "explain", "replay", "simulate"]
+__all__ = [
+    "Moment", "Replay", "Result", "Simulation", "Window", "explain", "replay", "simulate", "window",
+]  # fmt: skip
