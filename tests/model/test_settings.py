@@ -47,12 +47,14 @@ NODES = [{"name": "a", "count": 3}]
         (
             lambda: CoreSettings(pool=("fcfs+easy@spread",)),
             [
-                "CoreSettings, pool: policy fcfs+easy@spread: a live cluster's nodes are only counted"
+                "CoreSettings, pool: policy fcfs+easy@spread: which nodes a job gets is the cluster's to say"
             ],
         ),
         (
-            lambda: CoreSettings(own_policy="fcfs~psus:20m"),
-            ["CoreSettings, own_policy: policy fcfs+easy~psus:20m: a twin switches no nodes"],
+            lambda: CoreSettings(own_policy="fcfs~orders"),
+            [
+                "CoreSettings, own_policy: policy fcfs+easy~orders: a control function orders nodes on"
+            ],
         ),
         (lambda: TwinConfig(corr={}), ["there is no such field. Did you mean 'core'?"]),
     ],

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, COMPLETED, PENDING, REJECTED, RUNNING, WAITING
+from hpctwin.engine.layout import (
+    AMOUNTS,
+    ASLEEP,
+    COMPLETED,
+    COMPUTING,
+    PENDING,
+    REJECTED,
+    RUNNING,
+    SWITCHING_OFF,
+    WAITING,
+)
+from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
+from hpctwin.engine.state import index_nodes, more_room
 
-__all__ = ["Running", "begin_at", "hold_until"]
+__all__ = ["NodePowers", "Running", "begin_at", "hold_until"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -21,7 +34,7 @@ class Running:
 
     Args:
         rows: their rows in the workload [R].
-        start_ms: when each started [R].
+        start_ms: when each started, or will as soon as all its nodes are on [R].
         end_ms: when each will end in this simulation, after the beginning [R].
         nodes: the node numbers that each holds.
         amounts: where nodes are shared, what it holds of each of them, in the engine's units [nodes, 4].
@@ -35,22 +48,29 @@ class Running:
 
 
 def begin_at(
-    sim: Sim, now_ms: int, running: Running, pool: IntArray, away: IntArray, leaving: IntArray
+    sim: Sim,
+    now_ms: int,
+    running: Running,
+    pool: IntArray,
+    away: IntArray,
+    leaving: IntArray,
+    powers: NodePowers | None = None,
 ) -> None:
     """Put a new simulation, in which nothing has happened yet, into the middle of things.
 
     Jobs submitted up to now wait, unless they run; the first scheduling pass is due now. The queue is
-    in no order. Usage for fair share is counted from what the running jobs have used. Nodes are only
-    counted, unless they are shared.
+    in no order. Usage for fair share is counted from what the running jobs have used. The time that nodes
+    spend in each power state is counted from now on.
 
     Args:
-        sim: a new one, without tracked nodes, or with shared ones.
+        sim: a new one; its nodes are tracked where they are shared or have power states, and only then.
         now_ms: the present.
         running: the jobs that run.
         pool: of each node [nodes].
         away: numbers of the nodes that are down or drained and idle; they do not come back.
         leaving: numbers of the drained nodes that are still in use; they do not come back
             when their jobs end.
+        powers: the power states of the nodes, where they have any.
     """
     rows, clock = running.rows, sim["clock"]
     clock["now"] = now_ms
@@ -72,6 +92,8 @@ def begin_at(
         np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
     _begin_usage(now_ms, running, charged, sim)
     _begin_waiting(arrived, sim)
+    if powers is not None:
+        _begin_powers(now_ms, running, np.concatenate([away, leaving]), powers, sim)
 
 
 def _begin_nodes(
@@ -172,10 +194,7 @@ def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
     if len(sim["taken"]):
         sim["taken"][rows] = take
     size = len(rows)
-    # A sorted table is a heap.
-    by_end = np.lexsort((rows, running.end_ms))
-    sim["ends"]["time"][:size] = running.end_ms[by_end]
-    sim["ends"]["job"][:size] = rows[by_end]
+    _fill_heap(sim["ends"], running.end_ms, rows)
     planned = running.start_ms + job["expected"][rows]
     by_plan = np.lexsort((rows, planned))
     sim["run"]["planned"][:size] = planned[by_plan]
@@ -183,9 +202,64 @@ def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
     sim["clock"]["ends"] = sim["clock"]["running"] = size
 
 
+def _begin_powers(
+    now_ms: int, running: Running, down: IntArray, powers: NodePowers, sim: Sim
+) -> None:
+    """Who has which node, and how it is with each."""
+    node, state, clock = sim["node"], sim["state"], sim["clock"]
+    # What happened at this instant has happened.
+    clock["instants"] = 1
+    node["down"][down] = 1
+    for name in ("power", "depth"):
+        node[name] = getattr(powers, name)
+    node["since"] = powers.since_ms
+    computing = []
+    for row, start_ms, numbers in zip(
+        running.rows.tolist(), running.start_ms.tolist(), running.nodes, strict=True
+    ):
+        if len(numbers):
+            chain = np.sort(numbers)
+            node["job"][chain] = row
+            node["next"][chain[1:]] = chain[:-1]
+            state["first_node"][row] = chain[-1]
+        if start_ms <= now_ms:
+            computing.append(numbers)
+            node["since"][numbers] = start_ms
+    at_work = np.concatenate([*computing, np.zeros(0, np.int64)])
+    node["power"][at_work] = COMPUTING
+    switching = np.flatnonzero((node["power"] > COMPUTING) & (node["power"] != ASLEEP))
+    node["ready"][switching] = powers.ready_ms[switching]
+    off = np.isin(node["power"], (ASLEEP, SWITCHING_OFF))
+    depths = sim["spent"].shape[1] // 3
+    sleep = sim["sleep"][sim["pool_of"][off] * depths + node["depth"][off]]
+    node["boot"][off] = sleep["on_time"]
+    spent = sim["spent"]
+    spent[np.arange(len(node)), state_rows(sim)] = node["since"] - now_ms
+    _fill_heap(sim["switching"], node["ready"][switching], switching)
+    clock["switching"] = len(switching)
+    late = running.start_ms > now_ms
+    _fill_heap(sim["begins"], running.start_ms[late], running.rows[late])
+    clock["begins"] = int(late.sum())
+    state["started"][running.rows[late]] = 0
+    job = sim["job"][running.rows[late]]
+    told = job["tells_to"] > job["tells_from"]
+    _fill_heap(sim["releases"], running.start_ms[late][told], -1 - running.rows[late][told])
+    clock["releases"] = int(told.sum())
+    index_nodes(sim)
+    # The first pass comes before the loop would have looked.
+    more_room(sim)
+
+
+def _fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:
+    """A sorted table is a heap."""
+    order = np.lexsort((who, time_ms))
+    heap["time"][: len(who)] = time_ms[order]
+    heap["job"][: len(who)] = who[order]
+
+
 def _begin_usage(now_ms: int, running: Running, nodes: IntArray, sim: Sim) -> None:
     label, usage = sim["job"]["share"][running.rows], sim["usage"]
-    used = (nodes * (now_ms - running.start_ms)).astype(np.float64)
+    used = (nodes * np.maximum(now_ms - running.start_ms, 0)).astype(np.float64)
     for name, values in (("used", used), ("nodes", nodes)):
         np.add.at(usage[name], label, values)
         usage[name][-1] = values.sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -14,6 +15,7 @@ from hpctwin.engine.layout import (
     COMPUTING,
     DEPTH_STATES,
     FAILED,
+    IDLE,
     NOT_SWITCHING_OFF,
     ONLY_ACTIVE,
     SWITCHING_OFF,
@@ -23,9 +25,39 @@ from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import exact, speed_columns
 from hpctwin.engine.state import index_nodes
 
-__all__ = ["Work", "change_speed", "hide_nodes", "past_states", "spent_ms", "state_rows"]
+__all__ = [
+    "NodePowers",
+    "Work",
+    "change_speed",
+    "hide_nodes",
+    "node_powers",
+    "nodes_of_job",
+    "past_states",
+    "spent_ms",
+    "state_rows",
+]
 
 IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class NodePowers:
+    """The power states of nodes at a moment [nodes].
+
+    Args:
+        power: ``IDLE``, ``ASLEEP``, ``SWITCHING_OFF`` or ``SWITCHING_ON`` of `engine.layout`; that an idle
+            node computes is known by its job.
+        depth: the sleep depth of those that are not on.
+        since_ms: when each came into its state.
+        ready_ms: when the transition of those that switch is over.
+    """
+
+    power: IntArray
+    depth: IntArray
+    since_ms: IntArray
+    ready_ms: IntArray
+
+
 Work = Mapping[int, tuple[int, Fraction]]
 """By job: what was left to do at a time (ms), in ms on the machine the runtimes were measured on."""
 
@@ -42,6 +74,28 @@ def spent_ms(sim: Sim) -> IntArray:
     spent: IntArray = sim["spent"].T.copy()
     spent[state_rows(sim), np.arange(spent.shape[1])] += sim["clock"]["now"] - sim["node"]["since"]
     return spent
+
+
+def node_powers(sim: Sim) -> NodePowers:
+    """The power states of all nodes; those that compute count as idle."""
+    node = sim["node"]
+    power = node["power"].astype(np.int64)
+    return NodePowers(
+        np.where(power == COMPUTING, IDLE, power),
+        node["depth"].astype(np.int64),
+        node["since"].copy(),
+        node["ready"].copy(),
+    )
+
+
+def nodes_of_job(sim: Sim, row: int) -> list[int]:
+    """The nodes that a running job has, by rising number."""
+    found = []
+    node = int(sim["state"]["first_node"][row])
+    while node >= 0:
+        found.append(node)
+        node = int(sim["node"]["next"][node])
+    return sorted(found)
 
 
 def past_states(sim: Sim) -> IntArray:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 
 from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobRecord, NodePart, Snapshot
+from hpctwin.rms.records import JobRecord, NodePart, NodePower, Snapshot
 
 __all__ = ["Changes", "End"]
 
@@ -84,12 +84,17 @@ def _between(
             yield ev.JobEnded, now_s, {"job_id": job_id, **end._asdict()}
         elif still.start_s is None and still.requeues == job.requeues:
             yield ev.JobRequeued, now_s, {"job_id": job_id}
-        elif _elsewhere(job, still):
+        elif _elsewhere(job, still) and not _still_to_begin(job, still, old.time_s):
             yield ev.JobRequeued, now_s, {"job_id": job_id, "requeues": still.requeues}
-    states = {node.name: node.state for node in old.nodes}
+    nodes = {node.name: node for node in old.nodes}
     for node in new.nodes:
-        if states.get(node.name) != node.state:
+        known_node = nodes.get(node.name)
+        if known_node is None or known_node.state != node.state:
             yield _NODE_EVENTS[node.state], now_s, {"node_name": node.name}
+        power = node.power
+        if power is not None and (known_node is None or not _as_before(power, known_node.power)):
+            yield ev.NodePowered, now_s, {"node_name": node.name, "power": power}
+    off = {node.name for node in new.nodes if node.power is not None and node.power.state != "on"}
     kept = {r.name: r for r in old.reservations}
     for reservation in new.reservations:
         if kept.pop(reservation.name, None) != reservation:
@@ -106,7 +111,11 @@ def _between(
         earlier = before.get(job_id)
         if job.start_s is not None and (earlier is None or _began(earlier, job)):
             fields = {"job_id": job_id, "node_names": job.node_names, "parts": job.parts}
-            yield ev.JobStarted, job.start_s, fields
+            again = earlier is not None and _still_to_begin(earlier, job, old.time_s)
+            if again or not off.isdisjoint(job.node_names):
+                yield ev.JobStarted, now_s, {**fields, "begins_s": job.start_s}
+            else:
+                yield ev.JobStarted, job.start_s, fields
     moved = {i for i, job in before.items() if _moved(job, after.get(i))}
     for job_id, job in after.items():
         earlier = before.get(job_id)
@@ -138,8 +147,24 @@ def _elsewhere(before: JobRecord, after: JobRecord) -> bool:
     )
 
 
+def _still_to_begin(before: JobRecord, after: JobRecord, then_s: float) -> bool:
+    """Whether a job had its nodes already, and waited for them to be switched on."""
+    if before.start_s is None or before.start_s <= then_s:
+        return False
+    return before.requeues == after.requeues and set(before.node_names) == set(after.node_names)
+
+
+def _is_on(power: NodePower | None) -> bool:
+    return power is not None and power.state == "on"
+
+
+def _as_before(power: NodePower, known: NodePower | None) -> bool:
+    """Whether a node is in the same power state; since when an idle one is, its jobs tell."""
+    return known is not None and (power.state, power.depth) == (known.state, known.depth)
+
+
 def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
-    """A snapshot with the starts that were told, where they are the same but for how exactly they are known.
+    """A snapshot with the starts, and power states, that were told, where they are the same but for when.
 
     News say when a job begins to fractions of a second; the resource manager's lists round, and may count
     from a little later.
@@ -158,7 +183,18 @@ def _as_told(snapshot: Snapshot, last: Snapshot) -> Snapshot:
                 }
                 job = job.model_copy(update=same)
         jobs.append(job)
-    return snapshot.model_copy(update={"jobs": tuple(jobs)})
+    powers = {node.name: node.power for node in last.nodes}
+    # Idle since its job's end, if it had one.
+    used = {name for job in last.jobs for name in job.node_names if _is_on(powers.get(name))}
+    nodes = tuple(
+        node.model_copy(update={"power": powers[node.name]})
+        if node.name not in used
+        and node.power is not None
+        and _as_before(node.power, powers.get(node.name))
+        else node
+        for node in snapshot.nodes
+    )
+    return snapshot.model_copy(update={"jobs": tuple(jobs), "nodes": nodes})
 
 
 def _holds(job: JobRecord) -> dict[str, NodePart | None]:

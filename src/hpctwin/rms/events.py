@@ -19,6 +19,7 @@ from hpctwin.rms.records import (
     Label,
     NodeName,
     NodePart,
+    NodePower,
     NodeReservation,
     Record,
     Seconds,
@@ -38,6 +39,7 @@ __all__ = [
     "JobSubmitted",
     "NodeDown",
     "NodeDrained",
+    "NodePowered",
     "NodeUp",
     "ReservationRemoved",
     "ReservationSet",
@@ -89,12 +91,17 @@ class JobReleased(_Event):
 
 
 class JobStarted(_Event):
-    """A job has got its nodes; and of those that it shares with others, the parts."""
+    """A job has got its nodes; and of those that it shares with others, the parts.
+
+    ``begins_s`` is when it starts, where some of them must be switched on first. It may be told again of the
+    same nodes, when another time is known.
+    """
 
     kind: Literal["job_started"] = "job_started"
     job_id: JobId
     node_names: tuple[NodeName, ...]
     parts: tuple[NodePart, ...] = ()
+    begins_s: Seconds | None = None
 
 
 class JobEnded(_Event):
@@ -145,6 +152,14 @@ class NodeDrained(_Event):
     node_name: NodeName
 
 
+class NodePowered(_Event):
+    """A node is switched on or off, or has been."""
+
+    kind: Literal["node_powered"] = "node_powered"
+    node_name: NodeName
+    power: NodePower
+
+
 class ReservationSet(_Event):
     """A reservation was made, or changed."""
 
@@ -177,6 +192,7 @@ Event = Annotated[
     | NodeUp
     | NodeDown
     | NodeDrained
+    | NodePowered
     | ReservationSet
     | ReservationRemoved
     | SchedulerRestarted,

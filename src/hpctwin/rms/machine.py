@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hpctwin.model import NodeGroup
+from hpctwin.model.node_group import Mode, Sleep
 from hpctwin.rms.records import NodeRecord
 
-__all__ = ["Groups", "ListedNode", "group_nodes"]
+__all__ = ["Groups", "ListedNode", "Sleeping", "group_nodes"]
+
+
+class Sleeping(NamedTuple):
+    """What nodes draw that are switched off and on.
+
+    Args:
+        power_w: while a job runs, W.
+        idle_w: while none does, W.
+        sleep: how they go off, and come back.
+    """
+
+    power_w: float
+    idle_w: float
+    sleep: Sleep
 
 
 class ListedNode(NamedTuple):
@@ -19,6 +34,7 @@ class ListedNode(NamedTuple):
         record: name and state.
         cores, gpus, memory_gb: what it has; None where not told.
         partitions: the partitions that it is in, sorted.
+        sleeping: how it is switched off and on, if it is.
     """
 
     record: NodeRecord
@@ -26,6 +42,7 @@ class ListedNode(NamedTuple):
     gpus: float | None
     memory_gb: float | None
     partitions: tuple[str, ...]
+    sleeping: Sleeping | None = None
 
 
 class Groups(NamedTuple):
@@ -59,12 +76,20 @@ def group_nodes(listed: Sequence[ListedNode]) -> Groups:
                 cores=_size(one.cores),
                 gpus=_size(one.gpus),
                 memory_gb=_size(one.memory_gb),
+                **_power(one.sleeping),
             )
         )
         for partition in one.partitions:
             members[partition] = (*members.get(partition, ()), name)
     order = tuple(node.record for alike in kinds.values() for node in alike)
     return Groups(tuple(groups), order, members)
+
+
+def _power(sleeping: Sleeping | None) -> dict[str, Any]:
+    if sleeping is None:
+        return {}
+    mode = Mode(power_w=sleeping.power_w, idle_w=sleeping.idle_w)
+    return {"modes": {"base": mode}, "sleep": (sleeping.sleep,)}
 
 
 def _size(said: float | None) -> float | None:

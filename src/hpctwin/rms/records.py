@@ -5,6 +5,7 @@ Times are seconds since the epoch by the resource manager's own clock.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from hpctwin.model import Cluster
+from hpctwin.model.node_group import Sleep
 
 __all__ = [
     "REASONS",
@@ -21,6 +23,7 @@ __all__ = [
     "JobSpec",
     "NodeName",
     "NodePart",
+    "NodePower",
     "NodeRecord",
     "NodeReservation",
     "Snapshot",
@@ -147,7 +150,8 @@ class JobRecord(Record):
 
     Args:
         spec: what it asks for.
-        start_s: when it started; None while it waits.
+        start_s: when it started; None while it waits. In the future where it has nodes that must be switched
+            on first: then it starts when they are on.
         node_names: the nodes it holds.
         parts: what it holds of each of them; empty if it has them for itself, or where that is not told.
         requeues: how often it was thrown back into the queue.
@@ -185,16 +189,57 @@ class JobRecord(Record):
         return np.outer(tasks, (spec.cores_per_task, spec.memory_gb_per_task, spec.gpus_per_task))
 
 
+class NodePower(Record):
+    """Whether a node is switched on.
+
+    Args:
+        state: ``on``, ``asleep``, or on the way from one to the other.
+        depth: number of the sleep state that it is in, or on its way to or from, among those of its group.
+        since_s: when it came into the state; of one that is on, when it was last without a job.
+        until_s: when the transition is to be over; None where it is in none.
+    """
+
+    state: Literal["on", "switching_off", "asleep", "switching_on"] = "on"
+    depth: int = Field(default=0, ge=0, le=100)
+    since_s: Seconds
+    until_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.state in ("on", "asleep"):
+            if self.until_s is not None:
+                raise ValueError(
+                    f"a node that is {self.state} has no until_s: nothing ends by itself"
+                )
+        elif self.until_s is None or self.until_s < self.since_s:
+            raise ValueError(f"a node that is {self.state} needs until_s, not before since_s")
+        return self
+
+    def ready_s(self, sleep: Sequence[Sleep], now_s: float) -> float:
+        """When the node can be on, at the earliest.
+
+        Args:
+            sleep: the sleep states of its group.
+            now_s: the present.
+        """
+        over_s = max(now_s, self.until_s or now_s)
+        if self.state in ("on", "switching_on"):
+            return over_s
+        return over_s + sleep[self.depth].switch_on.time
+
+
 class NodeRecord(Record):
     """A node.
 
     Args:
         name: its name.
         state: ``up``; ``down``: cannot run jobs; ``drained``: finishes its job, takes no other.
+        power: whether it is switched on; None where it is never switched off, or that is not known.
     """
 
     name: NodeName
     state: Literal["up", "down", "drained"] = "up"
+    power: NodePower | None = None
 
 
 class NodeReservation(Record):
@@ -251,6 +296,13 @@ class Snapshot(Record):
             raise ValueError(
                 f"{len(self.nodes)} nodes are listed, the machine has {self.machine.node_count}"
             )
+        groups = (group for group in self.machine.nodes for _ in range(group.count))
+        for node, group in zip(self.nodes, groups, strict=True):
+            if node.power is not None and node.power.depth >= max(len(group.sleep), 1):
+                raise ValueError(
+                    f"node {node.name} is {node.power.state}, depth {node.power.depth}; node group "
+                    f"{group.name!r} has {len(group.sleep)} sleep states"
+                )
         for what, names in (
             ("node", [node.name for node in self.nodes]),
             ("job", [job.spec.id for job in self.jobs]),

@@ -1,4 +1,4 @@
-"""A simulation that begins in the middle: some jobs run already, others wait."""
+"""A simulation that begins in the middle: some jobs run already, others wait, some nodes are asleep."""
 
 from __future__ import annotations
 
@@ -8,16 +8,37 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine import begin
-from hpctwin.engine.begin import Running
+from hpctwin.energy.states import node_watts
+from hpctwin.engine import begin, layout
+from hpctwin.engine.begin import NodePowers, Running
+from hpctwin.engine.powered import node_powers, nodes_of_job, spent_ms
+from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.lower import pool_of_nodes
 from hpctwin.simulation.sharing import held_amounts
 from hpctwin.simulation.simulation import Simulation
 
-__all__ = ["Running", "begin_at"]
+__all__ = [
+    "POWER_STATES",
+    "NodePowers",
+    "Running",
+    "begin_at",
+    "energy_j",
+    "looks_again_ms",
+    "nodes_of_job",
+    "power_of_nodes",
+    "runs",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+POWER_STATES = {
+    "on": int(layout.IDLE),
+    "switching_off": int(layout.SWITCHING_OFF),
+    "asleep": int(layout.ASLEEP),
+    "switching_on": int(layout.SWITCHING_ON),
+}
+"""The power states of a node without a job, by name."""
 
 
 def begin_at(
@@ -27,6 +48,7 @@ def begin_at(
     away: IntArray,
     leaving: IntArray,
     parts: Sequence[FloatArray | None] = (),
+    powers: NodePowers | None = None,
 ) -> None:
     """As `engine.begin.begin_at`; the simulation must be forked under a policy to be run.
 
@@ -38,6 +60,7 @@ def begin_at(
         leaving: numbers of those that will not be once they are empty.
         parts: where nodes are shared, the cores, memory (GB) and GPUs that each running job holds of each of
             its nodes [nodes, 3]; None if it has them for itself.
+        powers: the power states of the nodes, where they have any.
     """
     if simulation.workload.shares_nodes:
         amounts = tuple(
@@ -46,4 +69,27 @@ def begin_at(
         )
         running = replace(running, amounts=amounts)
     pool = pool_of_nodes(simulation.cluster)
-    begin.begin_at(simulation.state, now_ms, running, pool, away, leaving)
+    begin.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers)
+
+
+def power_of_nodes(simulation: Simulation) -> NodePowers:
+    """The power states of all nodes at present; those that compute count as idle."""
+    return node_powers(simulation.state)
+
+
+def looks_again_ms(simulation: Simulation) -> int | None:
+    """When nodes are next to be switched if nothing else happens; None for never."""
+    timer = int(simulation.state.clock.timer)
+    return None if timer >= NEVER_MS else timer
+
+
+def runs(simulation: Simulation) -> npt.NDArray[np.bool_]:
+    """Whether each job has nodes at present, on or still to be switched on [jobs]."""
+    found: npt.NDArray[np.bool_] = simulation.column("phase") == layout.RUNNING
+    return found
+
+
+def energy_j(simulation: Simulation) -> float:
+    """What all nodes have drawn since the beginning, J."""
+    spent = spent_ms(simulation.state)
+    return float((spent * node_watts(simulation.cluster)).sum()) / MS_PER_S

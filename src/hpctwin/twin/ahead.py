@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from hpctwin.policies import Policy
 from hpctwin.twin.objective import Outlook
 
 if TYPE_CHECKING:
+    from hpctwin.simulation import Simulation
     from hpctwin.twin.present import Present
 
 __all__ = ["Past", "WhatIf", "look_ahead", "outlook_of"]
@@ -83,16 +85,22 @@ def look_ahead(
 
     def run(policy: Policy) -> WhatIf:
         simulation = now.fork(policy)
+        given = None
+        if simulation.cluster.has_power:
+            # Who starts now may have to wait for nodes that are switched on.
+            given = {now.ids[row] for row in now.given_nodes(simulation).tolist()}
         simulation.advance(None if horizon_s is None else now_s + horizon_s)
-        start, end = simulation.column("start"), simulation.column("end")
+        start = simulation.column("start")
         waiting = now.waiting[start[now.waiting] >= 0]
         ids = [now.ids[row] for row in waiting.tolist()]
         start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))
         return WhatIf(
             policy=policy.name,
-            starts=tuple(i for i, s in start_s.items() if s == now_s),
+            starts=tuple(
+                i for i, s in start_s.items() if (s == now_s if given is None else i in given)
+            ),
             start_s=start_s,
-            outlook=outlook_of(now, start, end, past, horizon_s),
+            outlook=outlook_of(now, simulation, past, horizon_s),
         )
 
     if threads is None or len(now.ids) < WORTH_THREADS:
@@ -101,15 +109,21 @@ def look_ahead(
 
 
 def outlook_of(
-    now: Present,
-    start_ms: npt.NDArray[np.int64],
-    end_ms: npt.NDArray[np.int64],
-    past: Past,
-    horizon_s: float | None,
+    now: Present, simulation: Simulation, past: Past, horizon_s: float | None
 ) -> Outlook:
-    """Jobs that wait and jobs sampled to come count, and those of the past; the rest only use nodes."""
-    simulation = now.base
+    """Jobs that wait and jobs sampled to come count, and those of the past; the rest only use nodes.
+
+    Args:
+        now: the present.
+        simulation: a fork of it that has been run ahead.
+        past: jobs that count besides.
+        horizon_s: how far it was run; None for to the end.
+    """
+    # Who only asks how things stand does not wait for the simulator to be loaded.
+    from hpctwin.simulation.present import energy_j
+
     workload = simulation.workload
+    start_ms, end_ms = simulation.column("start"), simulation.column("end")
     now_s = now.now_ms / MS_PER_S
     counts = np.ones(len(start_ms), bool)
     counts[now.running] = False
@@ -137,4 +151,5 @@ def outlook_of(
         machine_nodes=simulation.cluster.node_count,
         busy_node_s=busy,
         begin_s=begin_s,
+        energy_j=energy_j(simulation) if simulation.cluster.has_power else math.nan,
     )

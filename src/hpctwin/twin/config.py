@@ -11,13 +11,14 @@ from hpctwin.errors import ConfigError, HpctwinError
 from hpctwin.model import read_yaml
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.trusted import check_trusted
-from hpctwin.policies import Policy, parse_policy
+from hpctwin.policies import parse_policy
 from hpctwin.rms.manager import Way
 from hpctwin.rms.managers import AnyManager, kind_of
 from hpctwin.rms.settings import RedisUrl
 from hpctwin.twin.expect import Predictor
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
+from hpctwin.twin.refusals import check_acting, check_live
 
 __all__ = [
     "ActSettings",
@@ -245,6 +246,11 @@ class TwinConfig(Settings):
         if self.act.by not in ways:
             says = f"a manager of kind {self.manager.kind} does not go with it; use {' or '.join(ways)}"
             raise ValueError(f"act.by: {self.act.by}: {says}")
+        if self.act.mode in ("act", "approve"):
+            try:
+                check_acting([parse_policy(text) for text in self.core.pool])
+            except HpctwinError as error:
+                raise ValueError(f"core.pool: {error}") from error
         return self
 
     @classmethod
@@ -314,25 +320,7 @@ def config_schema() -> dict[str, Any]:
 def _policies(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
-            _check_live(parse_policy(text))
+            check_live(parse_policy(text))
         except HpctwinError as error:
             raise ValueError(str(error)) from error
     return texts
-
-
-def _check_live(policy: Policy) -> None:
-    """Whether a live cluster can be run ahead under a policy: its nodes are counted, and on.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    if policy.placement.needs_nodes:
-        raise ConfigError(
-            f"policy {policy.name}: a live cluster's nodes are only counted, so there is no placement "
-            f"{policy.placement.name!r}; take first-fit or best-fit"
-        )
-    if policy.power.switches:
-        raise ConfigError(
-            f"policy {policy.name}: a twin switches no nodes, and counts those that the cluster has switched "
-            f"off as there, so there is no power policy {policy.power.kind!r}; leave it out"
-        )

@@ -27,6 +27,7 @@ from hpctwin.twin.expect import Expectations
 from hpctwin.twin.forecast import Forecaster
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
+from hpctwin.twin.refusals import check_told
 
 if TYPE_CHECKING:
     from hpctwin.twin.present import Present
@@ -36,7 +37,7 @@ __all__ = ["Core", "StartedJob"]
 # Kinds of events after which a job may be able to start.
 _OPPORTUNITY = (
     ev.JobSubmitted, ev.JobModified, ev.JobReleased, ev.JobEnded, ev.JobRequeued, ev.JobDeleted,
-    ev.JobHeld, ev.NodeUp, ev.ReservationSet, ev.ReservationRemoved,
+    ev.JobHeld, ev.NodeUp, ev.NodePowered, ev.ReservationSet, ev.ReservationRemoved,
 )  # fmt: skip
 
 
@@ -97,6 +98,7 @@ class Core:
         self._memory = _Memory(policy=self._ties[0])
         self._rows = SpecRows()
         self.opportunity = False
+        self._told = 0
 
     def warm_up(self) -> None:
         """Compile the pool now, so that the first decision does not wait for it.
@@ -195,6 +197,7 @@ class Core:
         self.opportunity = False
         if self.mirror.needs_snapshot is not None:
             return None
+        self.check_told()
         jobs = self._jobs_as_of(now_s)
         waiting = [job for job in jobs if job.start_s is None]
         if not waiting:
@@ -241,6 +244,17 @@ class Core:
             forecast_by=forecast_by,
         )
 
+    def check_told(self) -> None:
+        """Once for each snapshot, whether the cluster tells what policies and objective need to know.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if self._told != self.mirror.snapshots:
+            policies = [*self.pool, *([] if self.own is None else [self.own])]
+            check_told(policies, self.objective, self.mirror.cluster, self.mirror.nodes.values())
+            self._told = self.mirror.snapshots
+
     def present(self, now_s: float, policy: str | Policy | None = None) -> Present:
         """The mirror as a simulation under a policy, with walltimes or predictions as runtimes."""
         jobs = self._jobs_as_of(now_s)
@@ -248,9 +262,13 @@ class Core:
             policy = self._policy(policy or self._memory.policy)
         return self.simulated(jobs, now_s, policy)
 
-    def free_nodes(self, jobs: Sequence[JobRecord] | None = None) -> int:
-        """Nodes that are up and held by no job."""
-        up = {name for name, node in self.mirror.nodes.items() if node.state == "up"}
+    def free_nodes(self, jobs: Sequence[JobRecord] | None = None, *, on: bool = False) -> int:
+        """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
+        up = {
+            name
+            for name, node in self.mirror.nodes.items()
+            if node.state == "up" and not (on and node.power and node.power.state != "on")
+        }
         for job in self.mirror.jobs.values() if jobs is None else jobs:
             if job.node_names:
                 up.difference_update(job.node_names)
@@ -314,7 +332,8 @@ class Core:
                 memory.asked.pop(event.job_id, None)
                 memory.put_off.pop(event.job_id, None)
                 self._saw_start(self.mirror.jobs.get(event.job_id))
-                self.forecaster.came_true(event.job_id, event.time_s)
+                start_s = event.time_s if event.begins_s is None else event.begins_s
+                self.forecaster.came_true(event.job_id, start_s)
             case ev.JobEnded() | ev.JobRequeued():
                 started = memory.running.pop(event.job_id, None)
                 if started is not None and isinstance(event, ev.JobEnded):

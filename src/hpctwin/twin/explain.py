@@ -207,15 +207,18 @@ def _main_reasons(chosen: Candidate, rival: Candidate, objective: Objective) -> 
 
 
 def _metric(name: str) -> str:
-    return name.removesuffix("_s").replace("_", " ")
+    return name.removesuffix("_s").removesuffix("_j").replace("_", " ")
 
 
 def _two_values(name: str, mine: float, theirs: float) -> tuple[str, str]:
     """Two values that differ, as short as shows that they do."""
-    seconds = METRICS[name].unit == "s"
-    texts = [format_duration(round(v)) if seconds else f"{v:.3g}" for v in (mine, theirs)]
+    unit = METRICS[name].unit
+    ending = f" {unit}" if unit else ""
+    texts = [
+        format_duration(round(v)) if unit == "s" else f"{v:.3g}{ending}" for v in (mine, theirs)
+    ]
     digits = 3
     while texts[0] == texts[1] and digits < 17:
         digits += 1
-        texts = [f"{v:.{digits}g}{' s' if seconds else ''}" for v in (mine, theirs)]
+        texts = [f"{v:.{digits}g}{ending}" for v in (mine, theirs)]
     return texts[0], texts[1]

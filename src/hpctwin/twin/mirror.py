@@ -186,10 +186,9 @@ class Mirror:
                 words.append(f"job {job_id}: {_first_difference(mine, job)}")
         for node in snapshot.nodes:
             own = self.nodes.get(node.name)
-            if own != node:
-                words.append(
-                    f"node {node.name} is {node.state}, not {own.state if own else 'known'}"
-                )
+            if own is None or _as_it_is(own) != _as_it_is(node):
+                known = _as_it_is(own) if own else "known"
+                words.append(f"node {node.name} is {_as_it_is(node)}, not {known}")
         mine_names, their_names = set(self.reservations), {r.name for r in snapshot.reservations}
         words += [f"reservation {n!r} is in one of them only" for n in mine_names ^ their_names]
         return words
@@ -228,7 +227,7 @@ class Mirror:
             case ev.JobStarted():
                 self._start(event)
             case ev.JobEnded():
-                self._free(event.job_id)
+                self._free(event.job_id, event.time_s)
                 self._forget(event.job_id)
                 well = event.reason == "exit" and not event.exit_code
                 self._fulfil(event.job_id, event.time_s, ended_well=well)
@@ -236,7 +235,11 @@ class Mirror:
                 known = self.jobs.get(event.job_id)
                 # One that waits may have run and been thrown back unseen, if the count says so.
                 unseen = known is not None and known.start_s is None and event.requeues is not None
-                job = known if known is not None and unseen else self._free(event.job_id)
+                job = (
+                    known
+                    if known is not None and unseen
+                    else self._free(event.job_id, event.time_s)
+                )
                 count = job.requeues + 1 if event.requeues is None else event.requeues
                 self._update(event.job_id, start_s=None, node_names=(), parts=(), requeues=count)
             case ev.JobDeleted():
@@ -246,12 +249,11 @@ class Mirror:
             case ev.NodeUp() | ev.NodeDown() | ev.NodeDrained():
                 if event.node_name not in self.nodes:
                     raise ContradictionError(f"node {event.node_name} is not known")
-                state = _NODE_STATES[event.kind]
-                self._put(
-                    self.nodes,
-                    event.node_name,
-                    NodeRecord.model_construct(name=event.node_name, state=state),
-                )
+                self._change_node(event.node_name, state=_NODE_STATES[event.kind])
+            case ev.NodePowered():
+                if event.node_name not in self.nodes:
+                    raise ContradictionError(f"node {event.node_name} is not known")
+                self._change_node(event.node_name, power=event.power)
             case ev.ReservationSet():
                 unknown = [n for n in event.reservation.node_names if n not in self.nodes]
                 if unknown:
@@ -263,6 +265,16 @@ class Mirror:
                 self._ask("the scheduler has restarted")
 
     def _start(self, event: ev.JobStarted) -> None:
+        known = self.jobs.get(event.job_id)
+        if (
+            event.begins_s is not None
+            and known is not None
+            and known.start_s is not None
+            and known.node_names == event.node_names
+        ):
+            # Its nodes are on sooner or later than was thought.
+            self._update(event.job_id, start_s=event.begins_s)
+            return
         job = self._waiting(event.job_id)
         for name in event.node_names:
             if name not in self.nodes:
@@ -279,14 +291,16 @@ class Mirror:
         if spec.dependencies or spec.held:
             spec = spec.model_copy(update={"dependencies": (), "held": False})
         self._hold(spec, event.node_names)
+        start_s = event.time_s if event.begins_s is None else event.begins_s
         self._update(
             event.job_id,
             spec=spec,
-            start_s=event.time_s,
+            start_s=start_s,
             node_names=event.node_names,
             parts=event.parts,
         )
-        self._fulfil(event.job_id, event.time_s, started=True)
+        if start_s <= event.time_s:
+            self._fulfil(event.job_id, event.time_s, started=True)
 
     def _fulfil(
         self, job_id: str, time_s: float, *, ended_well: bool = False, started: bool = False
@@ -316,7 +330,8 @@ class Mirror:
             raise ContradictionError(f"job {job_id} runs already")
         return job
 
-    def _free(self, job_id: str) -> JobRecord:
+    def _free(self, job_id: str, time_s: float) -> JobRecord:
+        """Take a job from its nodes; those that it used are idle from now on."""
         job = self.jobs.get(job_id)
         if job is None:
             raise ContradictionError(f"job {job_id} is not known")
@@ -327,6 +342,9 @@ class Mirror:
         for name in job.node_names:
             if self._holder.get(name) == job_id:
                 del self._holder[name]
+            power = self.nodes[name].power
+            if power is not None and power.state == "on" and job.start_s <= time_s:
+                self._change_node(name, power=power.model_copy(update={"since_s": time_s}))
         return job
 
     def _hold(self, spec: JobSpec, names: Iterable[str]) -> None:
@@ -342,6 +360,9 @@ class Mirror:
         if job is None:
             raise ContradictionError(f"job {job_id} is not known")
         self._put(self.jobs, job_id, job.model_copy(update=changes))
+
+    def _change_node(self, name: str, **changes: Any) -> None:
+        self._put(self.nodes, name, self.nodes[name].model_copy(update=changes))
 
     def _put(self, table: dict[str, Any], key: str, record: Record) -> None:
         self._drop(table, key, keep_place=True)
@@ -372,6 +393,14 @@ class Mirror:
 def _digest(record: Record) -> int:
     text = f"{type(record).__name__}{record.model_dump_json()}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest())
+
+
+def _as_it_is(node: NodeRecord) -> str:
+    """A node's state in words; since when it is in it, sources know more or less exactly."""
+    power = node.power
+    if power is None:
+        return node.state
+    return f"{node.state} and {power.state}" + (f" ({power.depth})" if power.depth else "")
 
 
 def _first_difference(mine: JobRecord, theirs: JobRecord) -> str:

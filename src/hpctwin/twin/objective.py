@@ -8,6 +8,7 @@ waits and slowdowns as they are; both are costs, so here the lowest wins.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,6 +40,8 @@ class Outlook:
         machine_nodes: nodes of the cluster.
         busy_node_s: node-seconds in use from ``begin_s`` on, of all jobs.
         begin_s: where the span of utilization begins.
+        energy_j: what all nodes draw from ``now_s`` until the last job has ended, or to the what-if's
+            horizon, J; NaN where that is not known.
     """
 
     submit_s: FloatArray
@@ -49,6 +52,7 @@ class Outlook:
     machine_nodes: int
     busy_node_s: float
     begin_s: float
+    energy_j: float = math.nan
 
     @cached_property
     def wait_s(self) -> FloatArray:
@@ -80,7 +84,7 @@ class Metric:
     Args:
         of: computes it.
         larger_is_better: its direction.
-        unit: for showing it; ``s`` or nothing.
+        unit: for showing it; ``s``, ``J`` or nothing.
     """
 
     of: Callable[[Outlook], float]
@@ -105,6 +109,7 @@ METRICS: dict[str, Metric] = {
     "node_weighted_wait_s": Metric(lambda o: _weighted(o.wait_s, o.nodes), unit="s"),
     "makespan_s": Metric(lambda o: float(o.end_s.max(initial=o.now_s)) - o.begin_s, unit="s"),
     "utilization": Metric(_utilization, larger_is_better=True),
+    "energy_j": Metric(lambda o: o.energy_j, unit="J"),
 }
 """What an objective may weigh, by name."""
 

@@ -23,7 +23,8 @@ from hpctwin.policies import Policy
 from hpctwin.rms.columns import Columns, SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.present import Running, begin_at
+from hpctwin.simulation.present import Running, begin_at, runs
+from hpctwin.twin.power import as_expected, powers_of
 
 __all__ = ["Present", "id_key", "present"]
 
@@ -54,11 +55,12 @@ class Present:
 
     def starts(self) -> list[str]:
         """Ids of the jobs that the policy starts now, in order of submission."""
-        simulation = self.fork()
+        return [self.ids[row] for row in self.given_nodes(self.fork()).tolist()]
+
+    def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
+        """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first."""
         simulation.advance(self.now_ms / MS_PER_S)
-        start = simulation.column("start")
-        rows = self.waiting[start[self.waiting] == self.now_ms]
-        return [self.ids[row] for row in rows]
+        return self.waiting[runs(simulation)[self.waiting]]
 
 
 def present(
@@ -78,8 +80,9 @@ def present(
     Held jobs are left out, those that the resource manager would not start (they have a reason), and
     jobs that wait for a job which is not there: nothing says when they may start. Where jobs ask for tasks,
     nodes are shared. Where none does, a node on which several jobs run is taken by the one that is expected
-    to end last. A running job is expected to end after its runtime; where that has passed, see
-    `remaining_end_ms`. The scheduler in the simulation plans with walltimes.
+    to end last; and where it is told how nodes are switched, they have power states. A running job is
+    expected to end after its runtime; where that has passed, see `remaining_end_ms`. The scheduler in the
+    simulation plans with walltimes.
 
     Args:
         machine: the cluster's node groups, partitions and resources.
@@ -96,35 +99,36 @@ def present(
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    runs = [job for job in jobs if job.start_s is not None]
+    started = [job for job in jobs if job.start_s is not None]
     stand_ins: dict[str, str] = {}
     shares = any(job.spec.tasks for job in jobs) or any(spec.tasks for spec in arrivals)
     if not shares:
-        runs, stand_ins = _one_job_a_node(runs, runtime_s or {})
+        started, stand_ins = _one_job_a_node(started, runtime_s or {})
     waits = [job for job in jobs if job.start_s is None]
     if stand_ins:
         waits = [_waiting_for(job, stand_ins) for job in waits]
-    waits = _may_start(waits, {j.spec.id for j in runs})
-    specs = [job.spec for job in runs] + [job.spec for job in waits] + list(arrivals)
+    waits = _may_start(waits, {j.spec.id for j in started})
+    specs = [job.spec for job in started] + [job.spec for job in waits] + list(arrivals)
     columns = (known or SpecRows()).columns(specs)
     submit_s = columns.submit_s
     submit_ms = _ms(submit_s)
-    here = len(runs) + len(waits)
+    here = len(started) + len(waits)
     submit_ms[:here] = np.minimum(submit_ms[:here], now_ms)
     submit_ms[here:] = np.maximum(submit_ms[here:], now_ms + 1)
     for i, not_before_s in columns.not_before_s:
         # A job that asks for a later start joins the queue then.
-        if len(runs) <= i < here and not_before_s > now_s:
+        if len(started) <= i < here and not_before_s > now_s:
             submit_ms[i] = round(not_before_s * MS_PER_S)
     rank = _ranks(columns)
     order = np.lexsort((rank, submit_ms))
-    running_ids = {job.spec.id for job in runs}
-    workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, running_ids)
+    # Some have nodes and begin when these are on.
+    begun_ids = {job.spec.id for job in started if (job.start_s or 0.0) <= now_s}
+    workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, begun_ids)
     place = np.argsort(order)
     number = {node.name: i for i, node in enumerate(nodes)}
-    held = tuple(np.array([number[name] for name in job.node_names], np.int64) for job in runs)
-    start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in runs], np.int64)
-    rows = place[: len(runs)]
+    held = tuple(np.array([number[name] for name in job.node_names], np.int64) for job in started)
+    start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in started], np.int64)
+    rows = place[: len(started)]
     running = Running(
         rows=rows,
         start_ms=start_ms,
@@ -133,9 +137,8 @@ def present(
         ),
         nodes=held,
     )
-    cluster = _with_reservations(
-        _as_expected(machine), nodes, reservations, running, now_s, waits=not shares
-    )
+    machine = as_expected(machine, () if shares else nodes)
+    cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
     simulation = Simulation(workload, cluster, policy=policy)
     unusable = np.array([node.state != "up" for node in nodes], bool)
     used = np.zeros(len(nodes), bool)
@@ -147,14 +150,15 @@ def present(
         running,
         np.flatnonzero(unusable & ~used),
         np.flatnonzero(unusable & used),
-        [job.amounts for job in runs] if shares else (),
+        [job.amounts for job in started] if shares else (),
+        powers_of(nodes, now_ms) if machine.has_power else None,
     )
     return Present(
         base=simulation,
         ids=tuple([columns.ids[i] for i in order.tolist()]),
         submit_s=submit_s[order],
         running=rows,
-        waiting=np.sort(place[len(runs) : len(runs) + len(waits)]),
+        waiting=np.sort(place[len(started) : len(started) + len(waits)]),
         now_ms=now_ms,
     )
 
@@ -297,21 +301,6 @@ def _dependencies(
         kind=np.array([DependencyKind[kind.upper()] for *_, kind, _ in edges], np.int8),
         delay_ms=np.array([round(delay * MS_PER_S) for *_, delay in edges], np.int64),
     )
-
-
-def _as_expected(machine: Cluster) -> Cluster:
-    """The machine at one speed, without power states.
-
-    What is expected of a job is expected on this cluster, so no speed is to be applied again; and nodes
-    that a resource manager switches on and off count as being there.
-    """
-    plain = {"speed": 1.0, "modes": {}, "mode": "", "sleep": ()}
-    if machine.cap is None and all(
-        group.speed == 1.0 and not group.modes for group in machine.nodes
-    ):
-        return machine
-    groups = tuple(group.model_copy(update=plain) for group in machine.nodes)
-    return machine.model_copy(update={"nodes": groups, "cap": None})
 
 
 def _one_job_a_node(

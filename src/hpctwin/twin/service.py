@@ -14,11 +14,13 @@ from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.heartbeat import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
 from hpctwin.rms.polling import PolledManager, Poller
+from hpctwin.rms.records import Snapshot
 from hpctwin.rms.redis_lines import RedisLines
 from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
 from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.core import Core
 from hpctwin.twin.desk import Desk
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.recording import Recorder
@@ -162,6 +164,7 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
             )
         )
         manager.close()
+        findings += _check_policies(config, snapshot)
     except HpctwinError as error:
         findings.append(("resource manager", False, str(error)))
     beat_file = config.manager.sign_of_life
@@ -237,6 +240,16 @@ def open_bus(
     stack.callback(poller.close)
     poller.start()
     return local, PolledManager(poller)
+
+
+def _check_policies(config: TwinConfig, snapshot: Snapshot) -> list[tuple[str, bool, str]]:
+    core = Core(config.core)
+    core.take_snapshot(snapshot)
+    try:
+        core.check_told()
+    except HpctwinError as error:
+        return [("policies", False, str(error))]
+    return []
 
 
 def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:

@@ -193,6 +193,8 @@ def _when(
         return [f"It fits, and {policy} starts it now."]
     if not fits(spec):
         lines.append(f"{there}.")
+    elif not shares and (ready := core.free_nodes(on=True)) < spec.nodes:
+        lines.append(f"{there}, {ready or 'none'} of them switched on: it starts when enough are.")
     elif spec.not_before_s is None or spec.not_before_s < start_s:
         later = sorted((s, i) for i, s in waits.items() if s >= start_s and i != spec.id)
         kept_for = [i for _, i in before + later if not fits(jobs[i].spec)][:1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -172,7 +173,8 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
     simulation = now.fork()
     simulation.advance()
     start, end = simulation.column("start"), simulation.column("end")
-    outlook = outlook_of(now, start, end, Past.none(), None)
+    outlook = outlook_of(now, simulation, Past.none(), None)
+    metrics = {name: metric.of(outlook) for name, metric in METRICS.items()}
     rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
     place = _places(snapshot, now_s)
     starts, bars, never = {}, [], 0
@@ -189,7 +191,7 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
         )
     return Future(
         policy=simulation.policy.name,
-        metrics={name: metric.of(outlook) for name, metric in METRICS.items()},
+        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
         units={name: metric.unit for name, metric in METRICS.items()},
         never=never,
         starts=starts,

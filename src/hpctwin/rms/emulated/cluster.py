@@ -13,7 +13,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.model.cluster import Failures
 from hpctwin.model.settings import first_fault
 from hpctwin.rms import events as ev
-from hpctwin.rms.emulated.agenda import CANCEL, OTHER, SUBMIT
+from hpctwin.rms.emulated.agenda import CANCEL, NODE, OTHER, SUBMIT
 from hpctwin.rms.emulated.arrivals import Arrival, arrivals, waited_for
 from hpctwin.rms.emulated.dependants import ENDED, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.failures import NodeFailures, with_failures
@@ -85,6 +85,9 @@ class EmulatedCluster(NodeLife):
         for reservation in planned_reservations(machine, self.nodes.names, now_s):
             self._reserve(reservation)
         self._failures = NodeFailures(self, machine.failures)
+        if self.powers.there:
+            # Nodes may have been idle for long before the first job comes.
+            self.agenda.put(NODE, now_s, self._changed, counts=False)
         if workload is not None:
             self._arrivals = arrivals(workload, now_s)
             self._expect(next(self._arrivals, None))
@@ -111,8 +114,11 @@ class EmulatedCluster(NodeLife):
         self.now_s = max(self.now_s, until_s)
 
     def schedule(self) -> None:
-        """Start jobs by the cluster's own planner, if nobody else does and something has changed."""
-        if not (self.own_scheduling and self._look and self._waiting):
+        """Start jobs by the cluster's own planner, if nobody else does and something has changed.
+
+        It switches nodes whoever starts jobs.
+        """
+        if not (self._look and (self.powers.there or (self.own_scheduling and self._waiting))):
             return
         self._look = False
         planned = self.plan(
@@ -127,6 +133,10 @@ class EmulatedCluster(NodeLife):
             taken = planned.taken.get(job_id) or self.nodes.lowest(counts, planned.pool)
             if self._why_not(job) is None and taken and self.nodes.room.has(job.record.spec, taken):
                 self._begin(job, taken)
+        for node, power in planned.switched:
+            self.powers.set(node, power)
+        if planned.again_s is not None:
+            self.agenda.put(NODE, planned.again_s, self._changed, counts=False)
         if self._look:
             # At the same time still, but after the ends of jobs without length.
             self.agenda.put(OTHER, self.now_s, self._changed)
@@ -135,7 +145,8 @@ class EmulatedCluster(NodeLife):
         """Whether a job runs, or may start now if it fits."""
         record, spec = job.record, job.record.spec
         due_s = max(spec.not_before_s or 0.0, job.lease_s)
-        may_start = not spec.held and not spec.dependencies and due_s <= self.now_s
+        may_start = self.own_scheduling and not spec.held and not spec.dependencies
+        may_start = may_start and due_s <= self.now_s
         return record.start_s is not None or may_start
 
     # --- what users and operators do -------------------------------------------------------------
@@ -244,7 +255,11 @@ class EmulatedCluster(NodeLife):
         self._tell(ev.SchedulerRestarted)
 
     def take_scheduling(self) -> Outcome:
-        """Start no job by itself from now on."""
+        """Start no job by itself from now on; refused if nodes are woken for those that it will start."""
+        if self.powers.there and self.plan.by_plan:
+            return Outcome(
+                "refused", "its nodes are woken for the jobs that its own scheduling plans"
+            )
         self.own_scheduling = False
         return Outcome("done")
 
@@ -350,7 +365,8 @@ class EmulatedCluster(NodeLife):
         why_not = self._why_not(job)
         if why_not is not None:
             return Outcome("refused", why_not)
-        taken = self.nodes.pick(job.record.spec, self.now_s)
+        soonest = self.powers.there and self.plan.soonest
+        taken = self.nodes.pick(job.record.spec, self.now_s, soonest=soonest)
         if taken is None:
             return Outcome("refused", "not enough nodes are free")
         self._begin(job, taken)

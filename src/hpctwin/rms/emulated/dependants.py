@@ -32,6 +32,7 @@ class EmulatedJob:
         nodes: numbers of those that it runs on.
         first_start_s: when it started for the first time; dependencies look at that.
         end: when it will end; None while it waits.
+        begin: when its nodes will be on; None if they are.
         ending: why it has ended, while its nodes are cleaned up.
         lease_s: by a lease it does not start before then.
     """
@@ -42,6 +43,7 @@ class EmulatedJob:
     nodes: tuple[int, ...] = ()
     first_start_s: float | None = None
     end: AgendaEntry | None = None
+    begin: AgendaEntry | None = None
     ending: str | None = None
     lease_s: float = 0.0
 

@@ -13,6 +13,7 @@ from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
 from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, EmulatedJob, EndedJob
 from hpctwin.rms.emulated.faults import Channel, Faults
+from hpctwin.rms.emulated.node_power import NodePowers
 from hpctwin.rms.emulated.nodes import Nodes
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec
 from hpctwin.rms.room import Taken, partition_of, parts_of
@@ -54,6 +55,7 @@ class JobLife:
         self.history: list[tuple[float, str, str]] | None = [] if record else None
         self.nodes = Nodes(machine)
         self.agenda = Agenda()
+        self.powers = NodePowers(self.nodes, self.agenda, lambda: self.now_s, self._switched)
         self._waiting = 0
         self._used = dict.fromkeys(machine.resources, 0)
         self._dependants = Dependants(self.jobs, awaited)
@@ -111,9 +113,10 @@ class JobLife:
         nodes = tuple(node for node, _ in taken)
         names = tuple(self.nodes.names[node] for node in nodes)
         parts = parts_of(spec, taken)
+        start_s = self.powers.wake(nodes)
         record = JobRecord.model_construct(
             spec=spec,
-            start_s=self.now_s,
+            start_s=start_s,
             node_names=names,
             parts=parts,
             requeues=job.record.requeues,
@@ -124,18 +127,28 @@ class JobLife:
                 self._used[name] += amount
         job.record = record
         job.nodes = nodes
-        if job.first_start_s is None:
-            job.first_start_s = self.now_s
         self._waiting -= 1
         lasts_s = job.runtime_s
         if (speed := self.nodes.slowest(nodes)) != 1:
             lasts_s = math.ceil(round(lasts_s * MS_PER_S) / speed) / MS_PER_S
         reason = "exit" if lasts_s <= spec.walltime_s else "walltime"
-        end_s = self.now_s + min(lasts_s, spec.walltime_s)
+        end_s = start_s + min(lasts_s, spec.walltime_s)
         job.end = self.agenda.put(END, end_s, partial(self._finish, job, reason))
-        self._note(spec.id, "started")
-        self._tell(ev.JobStarted, job_id=spec.id, node_names=names, parts=parts)
-        self._settle(spec.id, STARTED)
+        late = start_s > self.now_s
+        begins = {"begins_s": start_s} if late else {}
+        self._tell(ev.JobStarted, job_id=spec.id, node_names=names, parts=parts, **begins)
+        if late:
+            job.begin = self.agenda.put(OTHER, start_s, partial(self._begun, job, late))
+        else:
+            self._begun(job, late)
+
+    def _begun(self, job: EmulatedJob, late: bool) -> None:
+        """A job starts; late if it had to wait for its nodes to be on."""
+        job_id = job.record.spec.id
+        if job.first_start_s is None:
+            job.first_start_s = self.now_s
+        self._note(job_id, "started")
+        self._settle(job_id, STARTED, tell=late)
 
     def _finish(self, job: EmulatedJob, reason: str) -> None:
         """A job is over; its nodes are free when they are cleaned up."""
@@ -187,9 +200,13 @@ class JobLife:
     def _give_back(self, job: EmulatedJob) -> None:
         spec = job.record.spec
         self.nodes.give_back(job.record, job.nodes)
+        assert job.record.start_s is not None
+        if job.record.start_s <= self.now_s:
+            self.powers.used(job.nodes)
         job.nodes = ()
-        self.agenda.drop(job.end)
-        job.end = None
+        for entry in (job.end, job.begin):
+            self.agenda.drop(entry)
+        job.end = job.begin = None
         for name, amount in spec.resources.items():
             if amount:
                 self._used[name] -= amount
@@ -233,6 +250,10 @@ class JobLife:
         job.record = job.record.model_copy(update={"spec": spec})
         if tell:
             self._tell(ev.JobModified, job=spec)
+        self._changed()
+
+    def _switched(self, kind: type[Any], **fields: Any) -> None:
+        self._tell(kind, **fields)
         self._changed()
 
     # --- telling ---------------------------------------------------------------------------------

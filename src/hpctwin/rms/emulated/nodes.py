@@ -11,7 +11,8 @@ import numpy as np
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, Reservation
 from hpctwin.model.cluster import parse_nodes
-from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
+from hpctwin.model.node_group import Sleep
+from hpctwin.rms.records import JobRecord, JobSpec, NodePower, NodeRecord, NodeReservation
 from hpctwin.rms.room import Room, Taken
 
 __all__ = ["NodeState", "Nodes", "planned_reservations"]
@@ -45,8 +46,14 @@ class Nodes:
         self._windows: list[list[NodeReservation]]
         self._form_pools()
 
-    def pick(self, spec: JobSpec, now_s: float) -> Taken | None:
-        """Nodes that a job may have from now to its walltime; None if there are not enough."""
+    def pick(self, spec: JobSpec, now_s: float, *, soonest: bool = False) -> Taken | None:
+        """Nodes that a job may have from now to its walltime; None if there are not enough.
+
+        Args:
+            spec: what the job asks for.
+            now_s: the present.
+            soonest: of each pool those that can be on first.
+        """
         until_s = now_s + spec.walltime_s
         there = [
             not any(r.start_s < until_s and r.end_s > now_s for r in windows)
@@ -58,6 +65,8 @@ class Nodes:
         eligible = self.room.eligible(spec)
         for pool, free in enumerate(self._free):
             if there[pool] and free and eligible[free[0]]:
+                if soonest:
+                    free = sorted(free, key=lambda node: (self._ready_s(node, now_s), node))
                 chosen += free[: spec.nodes - len(chosen)]
         return [(node, 1) for node in chosen] if len(chosen) == spec.nodes else None
 
@@ -75,6 +84,18 @@ class Nodes:
                 left[number] -= 1
                 chosen.append((node, 1))
         return None if any(left) else chosen
+
+    def sleep_of(self, node: int) -> tuple[Sleep, ...]:
+        """The sleep states that a node has."""
+        return self.machine.nodes[self._group[node]].sleep
+
+    def set_power(self, node: int, power: NodePower) -> None:
+        """A node is in another power state."""
+        self.records[node] = self.records[node].model_copy(update={"power": power})
+
+    def _ready_s(self, node: int, now_s: float) -> float:
+        power = self.records[node].power
+        return now_s if power is None else power.ready_s(self.sleep_of(node), now_s)
 
     def hold(self, job: JobRecord, taken: Taken) -> None:
         """Give nodes to a job that starts.
@@ -109,7 +130,7 @@ class Nodes:
         before = self.records[node].state
         if before == state:
             return False
-        self.records[node] = NodeRecord.model_construct(name=self.names[node], state=state)
+        self.records[node] = self.records[node].model_copy(update={"state": state})
         self.room.set_up(node, state == "up")
         if not self._jobs[node]:
             free = self._free[self._pool[node]]

@@ -6,28 +6,41 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hpctwin.model import Cluster
-from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation
+from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation
 from hpctwin.rms.room import Taken
 
 __all__ = ["Plan", "Planner"]
 
 
 class Plan(NamedTuple):
-    """The jobs that start now.
+    """The jobs that start now, and the nodes that are switched.
 
     Args:
         starts: id of each, in the order in which they start, and how many nodes it takes of each pool.
         pool: the pool of each node.
-        taken: where nodes are shared, by id, the nodes that each takes and how many tasks it has there.
+        taken: where nodes are shared or have power states, by id, the nodes that each takes and how many
+            tasks it has there.
+        switched: numbers of nodes, and the power states that they come into now.
+        again_s: when nodes are to be switched next if nothing else happens; None for never.
     """
 
     starts: Sequence[tuple[str, Sequence[int]]]
     pool: Sequence[int]
     taken: Mapping[str, Taken] = {}
+    switched: Sequence[tuple[int, NodePower]] = ()
+    again_s: float | None = None
 
 
 class Planner(Protocol):
-    """Says which jobs start now."""
+    """Says which jobs start now, and which nodes are switched."""
+
+    @property
+    def soonest(self) -> bool:
+        """Whether jobs get the nodes that can be on first."""
+
+    @property
+    def by_plan(self) -> bool:
+        """Whether nodes are woken for the jobs that this planner will start."""
 
     def __call__(
         self,

@@ -12,6 +12,8 @@ from pathlib import Path
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.heartbeat import beat
+from hpctwin.rms.hostlist import expand
+from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
@@ -61,6 +63,7 @@ class SlurmManager(PlainManager):
         heartbeat_file: what the submit rule looks at.
         longest_lease_s: no lease that the twin gives is longer.
         first_lease_s: how long the lease is that the submit rule gives.
+        sleeping: names of nodes, all where empty, and how they are switched off and on.
     """
 
     priorities = Priorities(HIGHEST_PRIORITY, PRIORITY_STEP)
@@ -75,6 +78,7 @@ class SlurmManager(PlainManager):
         heartbeat_file: Path | None = None,
         longest_lease_s: float = 600.0,
         first_lease_s: float = 20.0,
+        sleeping: Sequence[tuple[str, Sleeping]] = (),
     ) -> None:
         super().__init__(cluster)
         # Times without a zone are UTC; lists of tasks are not cut off.
@@ -85,6 +89,7 @@ class SlurmManager(PlainManager):
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
         self.begins = Begins(time.time(), longest_lease_s, first_lease_s)
+        self._sleeping = [(frozenset(expand(names)), how) for names, how in sleeping]
         self._ahead_s = 0.0
         self._config: dict[str, str] = {}
         self._config_s = 0.0
@@ -140,8 +145,9 @@ class SlurmManager(PlainManager):
         parameters = about.get("SelectTypeParameters", "")
         lasting = {n for n, since_s in self._unequal.items() if now_s - since_s >= UNEQUAL_S}
         found = cluster_snapshot(
-            jobs, nodes, reservations, partitions, now_s, select, preempt, qos, parameters, lasting
-        )
+            jobs, nodes, reservations, partitions, now_s, select, preempt, qos, parameters, lasting,
+            self._sleeps,
+        )  # fmt: skip
         self._unequal = {name: self._unequal.get(name, now_s) for name in found.unequal}
         if self._ahead_s:
             found.notes.append(
@@ -170,6 +176,10 @@ class SlurmManager(PlainManager):
         )
         self.found = found
         return found.snapshot
+
+    def _sleeps(self, name: str) -> Sleeping | None:
+        """How a node is switched off and on."""
+        return next((how for names, how in self._sleeping if not names or name in names), None)
 
     def _preempting_qos(self) -> bytes | None:
         """What sacctmgr says of QOS; None if it does not answer."""

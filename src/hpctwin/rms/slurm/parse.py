@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
+from hpctwin.model.node_group import Sleep
 from hpctwin.rms.hostlist import expand
-from hpctwin.rms.machine import ListedNode, group_nodes
-from hpctwin.rms.records import NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
+from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.sharing import Sharing, cores_of, gpus_of, how_shared, unequal
@@ -59,6 +60,7 @@ def cluster_snapshot(
     qos: bytes | None = b"",
     parameters: str = "",
     blind: Collection[str] = (),
+    sleeping: Callable[[str], Sleeping | None] = lambda name: None,
 ) -> Found:
     """Everything Slurm knows now.
 
@@ -73,6 +75,7 @@ def cluster_snapshot(
         qos: of ``sacctmgr -nP show qos format=Name,Preempt``, where QOS preempt; None if it failed.
         parameters: its ``SelectTypeParameters``.
         blind: names of nodes that have been `Found.unequal` for some time.
+        sleeping: how a node is switched off and on, by its name.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -83,7 +86,7 @@ def cluster_snapshot(
     node_rows = _node_rows(sinfo)
     belongs = _belongs(node_rows)
     sharing, rough = how_shared(node_rows, belongs, described, select, parameters)
-    listed = _nodes(node_rows, sharing, notes)
+    listed = _nodes(node_rows, sharing, notes, sleeping, now_s)
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
     closed = {
@@ -98,6 +101,13 @@ def cluster_snapshot(
         )
     jobs = read_jobs(rows, known, closed, preempting, sharing)
     notes += jobs.notes
+    woken = {
+        node.record.name: node.sleeping.sleep.switch_on.time
+        for node in listed
+        if node.sleeping is not None
+        and node.record.power is not None
+        and node.record.power.state != "on"
+    }
     shared = {name for label in rough for name in belongs[label]}
     differs = {} if sharing is None else unequal(node_rows, jobs.records.values(), sharing)
     if shared:
@@ -134,12 +144,25 @@ def cluster_snapshot(
             partitions=_partitions(grouped.members, described, notes),
         ),
         nodes=grouped.nodes,
-        jobs=tuple(jobs.records.values()),
+        jobs=tuple(_with_start(job, woken) for job in jobs.records.values()),
         reservations=_reservations(_pairs(reservations), known, notes, now_s),
         own_scheduling=True,
         shared=tuple(sorted(shared)),
     )
     return Found(snapshot, notes, mine, jobs.nice, jobs.names, differs)
+
+
+def _with_start(job: JobRecord, woken: Mapping[str, float]) -> JobRecord:
+    """A job that waits for its nodes to be on starts then, and not when it was given them.
+
+    Args:
+        job: as read.
+        woken: how long the nodes that are not on take to be, seconds.
+    """
+    wakes_s = max((woken.get(name, 0.0) for name in job.node_names), default=0.0)
+    if job.start_s is None or not wakes_s:
+        return job
+    return job.model_copy(update={"start_s": job.start_s + wakes_s})
 
 
 def settings(config: bytes) -> dict[str, str]:
@@ -231,14 +254,21 @@ def _belongs(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
 
 
 def _nodes(
-    rows: list[dict[str, Any]], sharing: Sharing | None, notes: list[str]
+    rows: list[dict[str, Any]],
+    sharing: Sharing | None,
+    notes: list[str],
+    sleeping: Callable[[str], Sleeping | None],
+    now_s: float,
 ) -> list[ListedNode]:
     found: dict[str, ListedNode] = {}
     for row in rows:
         name = row.get("name") or row.get("hostname")
         flags = words(row.get("state_flags")) | words(row.get("state"))
+        sleeps = sleeping(str(name))
         try:
-            record = NodeRecord(name=str(name), state=_node_state(flags))
+            power = None if sleeps is None else _power(flags, row, sleeps.sleep, now_s)
+            state = _node_state(flags - {"POWERING_DOWN"} if sleeps else flags)
+            record = NodeRecord(name=str(name), state=state, power=power)
         except ValidationError:
             notes.append(f"a node without a usable name was left out: {str(name)[:50]!r}")
             continue
@@ -257,6 +287,7 @@ def _nodes(
             gpus_of(row.get("gres")),
             None if memory is None else memory / 1024,
             partitions,
+            sleeps,
         )
     if not found:
         raise FormatError("sinfo --json: no node in it")
@@ -274,6 +305,20 @@ def _node_state(flags: set[str]) -> Any:
     if flags & {"DRAIN", "DRAINED", "DRAINING", "MAINTENANCE", "MAINT", "REBOOT_ISSUED"}:
         return "drained"
     return "up"
+
+
+def _power(flags: set[str], row: Mapping[str, Any], sleep: Sleep, now_s: float) -> NodePower:
+    """The power state of a node; a transition is taken to have begun now, unless it was seen before."""
+    if "POWERING_UP" in flags:
+        over_s = now_s + sleep.switch_on.time
+        return NodePower(state="switching_on", since_s=now_s, until_s=over_s)
+    if "POWERING_DOWN" in flags:
+        over_s = now_s + sleep.switch_off.time
+        return NodePower(state="switching_off", since_s=now_s, until_s=over_s)
+    if "POWERED_DOWN" in flags:
+        return NodePower(state="asleep", since_s=now_s)
+    busy_s = number(row.get("last_busy")) or now_s
+    return NodePower(since_s=min(busy_s, now_s))
 
 
 def _partitions(

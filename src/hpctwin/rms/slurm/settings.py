@@ -6,16 +6,46 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from hpctwin.model.settings import Duration
+from hpctwin.errors import FormatError
+from hpctwin.model.node_group import Sleep
+from hpctwin.model.racks import Watts
+from hpctwin.model.settings import Duration, Settings
 from hpctwin.rms.gate import Gate
+from hpctwin.rms.hostlist import expand
+from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark
 from hpctwin.rms.probe import Probe, is_here
 from hpctwin.rms.settings import PolledSettings
 
-__all__ = ["SlurmSettings"]
+__all__ = ["SleepingNodes", "SlurmSettings"]
+
+
+class SleepingNodes(Settings):
+    """Nodes that Slurm switches off and on, as it does by itself with ``SuspendTime``.
+
+    Args:
+        nodes: their names, as in ``cn[1-64]``; all where left out.
+        power_w: drawn while a job runs, W.
+        idle_w: drawn while none does, W.
+        sleep: how they go off, and come back; times as they usually are, not as Slurm bounds them.
+    """
+
+    nodes: str = ""
+    power_w: Watts
+    idle_w: Watts
+    sleep: Sleep
+
+    @field_validator("nodes")
+    @classmethod
+    def _readable(cls, value: str) -> str:
+        try:
+            expand(value)
+        except FormatError as error:
+            raise ValueError(str(error)) from error
+        return value
 
 
 class SlurmSettings(PolledSettings):
@@ -28,6 +58,8 @@ class SlurmSettings(PolledSettings):
         first_lease: how long the lease is that the submit rule gives; `hpctwin rms slurm-rule -c` takes
             it from here.
         news: what `hpctwin rms slurm-events` notes.
+        power: nodes that sleep; without, all that Slurm has switched off count as on. The first that names a
+            node holds.
     """
 
     ways: ClassVar[tuple[Way, ...]] = ("lease", "priority")
@@ -39,6 +71,7 @@ class SlurmSettings(PolledSettings):
     conf: Path | None = None
     poll_floor: Duration = Field(default=0.3, gt=0)
     first_lease: Duration = Field(default=20.0, ge=1, le=3600)
+    power: tuple[SleepingNodes, ...] = ()
 
     def open(self, *, longest_lease_s: float = 600.0) -> ResourceManager:
         """See `ManagerSettings`."""
@@ -52,6 +85,9 @@ class SlurmSettings(PolledSettings):
             heartbeat_file=self.heartbeat,
             longest_lease_s=longest_lease_s,
             first_lease_s=self.first_lease,
+            sleeping=[
+                (one.nodes, Sleeping(one.power_w, one.idle_w, one.sleep)) for one in self.power
+            ],
         )
 
     def gate(

@@ -5,24 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hpctwin.engine.layout import ONLY_ACTIVE, SOONEST
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.emulated.planner import Plan
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation
+from hpctwin.twin.refusals import check_live
 
 __all__ = ["PolicyPlanner", "emulated_cluster"]
 
 
 class PolicyPlanner:
-    """Starts the jobs that a simulation of this moment starts; see `Planner`.
+    """Starts the jobs, and switches the nodes, that a simulation of this moment does; see `Planner`.
 
     Args:
-        policy: what it starts them by.
+        policy: what it does so by.
+
+    Raises:
+        ConfigError: its power policy asks a control function.
     """
 
     def __init__(self, policy: Policy) -> None:
+        check_live(policy)
         self.policy = policy
+
+    @property
+    def soonest(self) -> bool:
+        """See `Planner`."""
+        return self.policy.power.power_pass.preferred == SOONEST
+
+    @property
+    def by_plan(self) -> bool:
+        """See `Planner`."""
+        return self.policy.power.power_pass.shown == ONLY_ACTIVE
 
     def __call__(
         self,
@@ -35,18 +51,28 @@ class PolicyPlanner:
         """See `Planner`."""
         # Who only submits to the cluster does not wait for the simulator to be loaded.
         from hpctwin.simulation.lower import pool_of_nodes
+        from hpctwin.simulation.present import looks_again_ms, nodes_of_job
         from hpctwin.simulation.sharing import taken_by
+        from hpctwin.twin.power import switched
         from hpctwin.twin.present import present
 
         found = present(machine, jobs, nodes, reservations, now_s, self.policy)
         simulation = found.fork()
-        simulation.advance(found.now_ms / MS_PER_S)
-        begun = simulation.column("start")[found.waiting] == found.now_ms
-        rows = found.waiting[begun].tolist()
-        shares = simulation.workload.shares_nodes
-        starts = [(found.ids[row], [] if shares else simulation.nodes_by_pool(row)) for row in rows]
-        taken = {found.ids[row]: taken_by(simulation.state, row) for row in rows if shares}
-        return Plan(starts, pool_of_nodes(found.base.cluster).tolist(), taken)
+        rows = found.given_nodes(simulation).tolist()
+        ids = [found.ids[row] for row in rows]
+        if simulation.workload.shares_nodes:
+            shares = {found.ids[row]: taken_by(simulation.state, row) for row in rows}
+            return Plan([(i, ()) for i in ids], (), shares)
+        if not simulation.cluster.has_power:
+            starts = [(found.ids[row], simulation.nodes_by_pool(row)) for row in rows]
+            return Plan(starts, pool_of_nodes(found.base.cluster).tolist())
+        taken = {
+            found.ids[row]: [(node, 1) for node in nodes_of_job(simulation.state, row)]
+            for row in rows
+        }
+        again_ms = looks_again_ms(simulation)
+        again_s = None if again_ms is None else again_ms / MS_PER_S
+        return Plan([(i, ()) for i in ids], (), taken, switched(found.base, simulation), again_s)
 
 
 def emulated_cluster(
