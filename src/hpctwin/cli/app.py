@@ -30,6 +30,7 @@ for name, target, summary in (
     ("compare", "compare:compare_command", "Simulate a trace under several policies."),
     ("replay", "replay:replay_command", "Replay a trace at its recorded starts."),
     ("export", "export:export_command", "Write a finished run for other viewers."),
+    ("report", "report:report_command", "Report on finished runs: one HTML file, figures."),
     ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),

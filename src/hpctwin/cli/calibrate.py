@@ -96,7 +96,7 @@ def calibrate_command(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
-        from hpctwin.report.accessor import save_figure
+        from hpctwin.report.saving import save_figure
 
         save_figure(_figure(table[time].to_numpy(), watts, found, samples["rolling"], first), plot)
     if json:

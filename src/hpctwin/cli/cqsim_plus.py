@@ -215,13 +215,13 @@ def _write_figures(
     """
     from hpctwin.experiments.cqsim_plus_cases import CASES
     from hpctwin.model import write_folder
-    from hpctwin.report.accessor import save_figure
     from hpctwin.report.facility import (
         plot_moved,
         plot_waits_by_bin,
         plot_waits_by_size,
         plot_weeks,
     )
+    from hpctwin.report.saving import save_figure
 
     baseline, guided = next(iter(results)), "sgs-t oracle"
     pair = {label: results[label] for label in (baseline, guided)}

@@ -176,7 +176,7 @@ def schedtwin(
 
 def _figure(rows: list[Row], path: Path) -> None:
     from hpctwin.report import plot_radar
-    from hpctwin.report.accessor import save_figure
+    from hpctwin.report.saving import save_figure
 
     title = "SchedTwin beside static policies (outer is better)"
     save_figure(plot_radar({row.method: row.plain() for row in rows}, title=title), path)

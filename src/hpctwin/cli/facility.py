@@ -258,8 +258,8 @@ def _write(results: dict[str, FacilityResult], out: Path | None, plot: Path | No
     from hpctwin.model import write_atomically, write_folder
 
     if plot is not None:
-        from hpctwin.report.accessor import save_figure
         from hpctwin.report.facility import plot_weeks
+        from hpctwin.report.saving import save_figure
 
         save_figure(plot_weeks({name: result.weeks for name, result in results.items()}), plot)
     if out is None:

@@ -131,8 +131,8 @@ def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
     runs = {name: result.summary() for name, result in found.results.items()}
     if plot is not None:
         from hpctwin.errors import ConfigError
-        from hpctwin.report.accessor import save_figure
         from hpctwin.report.energy import plot_power
+        from hpctwin.report.saving import save_figure
 
         energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
         if not energies:

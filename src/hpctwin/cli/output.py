@@ -48,7 +48,7 @@ def check_outputs(
     for folder in filter(None, folders):
         check_folder(folder)
     for figure in filter(None, figures):
-        from hpctwin.report.accessor import check_figure
+        from hpctwin.report.saving import check_figure
 
         check_figure(figure)
     for file in filter(None, (*files, *figures)):

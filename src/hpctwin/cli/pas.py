@@ -168,8 +168,8 @@ def _figure(results: dict[str, Result], path: Path) -> None:
     from hpctwin.generate.pas import RESOURCES
     from hpctwin.metrics import resource_use
     from hpctwin.model import MS_PER_S
-    from hpctwin.report.accessor import save_figure
     from hpctwin.report.resources import plot_resource_use
+    from hpctwin.report.saving import save_figure
 
     ends = {name: float(result.jobs["end_s"].to_numpy().max()) for name, result in results.items()}
     last = max(ends.values())

@@ -140,7 +140,7 @@ def _told(run: LiveRun) -> str:
 def _figure(means: dict[str, list[Row]], path: Path) -> None:
     from hpctwin.experiments.schedtwin import TWIN
     from hpctwin.report import plot_radars
-    from hpctwin.report.accessor import save_figure
+    from hpctwin.report.saving import save_figure
 
     # The twin first, so that it has the same colour in each chart.
     charts = {

@@ -234,8 +234,8 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
     """Draw the cooling, if the figure is called so."""
     if cooled is None or plot is None or not _draws(plot, "cooling"):
         return False
-    from hpctwin.report.accessor import save_figure
     from hpctwin.report.cooling import plot_cooling
+    from hpctwin.report.saving import save_figure
 
     title = f"Cooling, {result.workload.name} under {result.policy}"
     save_figure(
@@ -298,8 +298,9 @@ def _show(
 
     from hpctwin.cli.output import print_json
     from hpctwin.report import summary_table
-    from hpctwin.report.accessor import breakdown_table, save_figure
+    from hpctwin.report.accessor import breakdown_table
     from hpctwin.report.folder import write_run
+    from hpctwin.report.saving import save_figure
 
     if result.energy is not None:
         result = dataclasses.replace(result, jobs=result.energy.jobs)

@@ -233,13 +233,13 @@ def _write(folder: Path, workload: Workload, rows: Sequence[Row], console: Conso
         published,
     )
     from hpctwin.model import write_atomically, write_folder
-    from hpctwin.report.accessor import save_figure
     from hpctwin.report.energy import (
         plot_by_timeout,
         plot_energy_against_wait,
         plot_node_states,
         plot_power,
     )
+    from hpctwin.report.saving import save_figure
 
     flat = pl.DataFrame(
         [

@@ -47,7 +47,7 @@ def describe(
     note_reading(workload)
     if plot is not None:
         from hpctwin.report import plot_workload
-        from hpctwin.report.accessor import save_figure
+        from hpctwin.report.saving import save_figure
 
         save_figure(plot_workload(workload), plot)
     found = describe_workload(workload, nodes)

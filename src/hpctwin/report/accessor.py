@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from hpctwin.errors import ConfigError
 from hpctwin.metrics import breakdown
-from hpctwin.model import check_file, write_atomically
 from hpctwin.report.columns import format_metric, metric_name
 
 if TYPE_CHECKING:
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from hpctwin.metrics import By
     from hpctwin.simulation import Result
 
-__all__ = ["Plots", "breakdown_table", "check_figure", "report_results", "save_figure"]
-
-_SUFFIXES = (".png", ".svg", ".pdf")
+__all__ = ["Plots", "breakdown_table", "report_results"]
 
 
 class Plots:
@@ -61,30 +57,6 @@ class Plots:
 
     def _dated(self, options: dict[str, Any]) -> dict[str, Any]:
         return {"start_epoch_s": self._result.workload.start_epoch_s, **options}
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure, all or nothing; the format follows the suffix.
-
-    Raises:
-        ConfigError: the suffix is not one of .png, .svg and .pdf.
-        OutputError: the file cannot be written.
-    """
-    check_figure(path)
-    with write_atomically(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=150)
-
-
-def check_figure(path: Path) -> None:
-    """Find out before the work whether a figure could be written after it.
-
-    Raises:
-        ConfigError: the suffix is not one of .png, .svg and .pdf.
-        OutputError: the file could not be written.
-    """
-    if path.suffix not in _SUFFIXES:
-        raise ConfigError(f"{path}: a figure is written as {', '.join(_SUFFIXES)}")
-    check_file(path)
 
 
 def report_results(

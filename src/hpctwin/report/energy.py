@@ -16,11 +16,17 @@ from hpctwin.energy.outputs import node_log
 from hpctwin.report.axes import TimeScale, new_figure
 from hpctwin.report.style import LINES, PALETTE, color, styled
 
-__all__ = ["plot_by_timeout", "plot_energy_against_wait", "plot_node_states", "plot_power"]
+__all__ = [
+    "plot_by_timeout",
+    "plot_energy_against_wait",
+    "plot_node_states",
+    "plot_pareto",
+    "plot_power",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
-_POINTS = 1000
+_POINTS = 300
 """Longer curves are drawn as means."""
 
 _LOOK = {
@@ -188,6 +194,38 @@ def plot_energy_against_wait(
     panels[-1].set_xlabel("mean wait (minutes, logarithmic)")
     ax.set_ylabel("total energy (GJ)")
     figure.legend(*ax.get_legend_handles_labels(), loc="outside right center")
+    return figure
+
+
+@styled
+def plot_pareto(
+    points: Mapping[str, tuple[float, float]], *, title: str = "Energy against waiting"
+) -> Figure:
+    """Draw the energy of runs against their mean wait; a line joins those that none is better than in both.
+
+    Args:
+        points: total energy (J) and mean wait (s), by name.
+        title: above the figure.
+    """
+    figure = new_figure(4.2)
+    ax = figure.subplots()
+    ax.set_title(title)
+    joules, wait = np.array(list(points.values())).T
+    best = [
+        k
+        for k in range(len(joules))
+        if not ((joules <= joules[k]) & (wait <= wait[k]) & ((joules < joules[k]) | (wait < wait[k]))).any()
+    ]  # fmt: skip
+    best.sort(key=lambda k: wait[k])
+    ax.plot(wait[best] / 60, joules[best] / 3.6e6, color="#808080", linewidth=1.0, zorder=1)
+    for number, name in enumerate(points):
+        marker = "osD^vPX*"[number % 8]
+        at = wait[number] / 60, joules[number] / 3.6e6
+        ax.plot(*at, marker, color=color(number), markersize=7, label=name, zorder=2)
+    ax.set_xlabel("mean wait (minutes)")
+    ax.set_ylabel("total energy (kWh)")
+    ax.margins(0.12)
+    figure.legend(loc="outside right upper")
     return figure
 
 

@@ -23,9 +23,11 @@ from hpctwin.report.run import ReportedRun
 if TYPE_CHECKING:
     from hpctwin.simulation import Result
 
-__all__ = ["is_run", "read_run", "runs_in", "write_run"]
+__all__ = ["VERSIONS", "is_run", "read_run", "runs_in", "write_run"]
 
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
+VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
+"""Whose versions the manifest has."""
 _SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling")
 
 
@@ -57,7 +59,7 @@ def write_run(
     manifest = {
         "hpctwin": __version__,
         "python": platform.python_version(),
-        **{name: version(name) for name in ("numpy", "numba", "polars")},
+        **{name: version(name) for name in VERSIONS[2:]},
         "command": shlex.join(["hpctwin", *sys.argv[1:]]),
         "inputs": {str(path): _sha256(path) for path in inputs if path.is_file()},
         # What lies there besides is another run's.

@@ -12,21 +12,13 @@ from matplotlib.figure import Figure
 from hpctwin.metrics import Summary
 from hpctwin.model import Workload, write_atomically
 from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
-from hpctwin.report.comparison import (
-    plot_compare_bars,
-    plot_radar,
-    plot_wait_by_size,
-    plot_wait_cdf,
-)
+from hpctwin.report.definitions import DEFINITIONS
 from hpctwin.report.embed import image_tag
-from hpctwin.report.gantt import plot_gantt
+from hpctwin.report.figures import Drawn, report_figures
+from hpctwin.report.folder import VERSIONS
 from hpctwin.report.run import ReportedRun
-from hpctwin.report.timeline import plot_queue, plot_utilization
-from hpctwin.report.workload import plot_workload
 
-__all__ = ["captioned", "rows_table", "section", "write_page", "write_report"]
-
-_GANTT_SPAN_S = 7 * 86400.0
+__all__ = ["captioned", "rows_table", "section", "write_page", "write_report", "write_reported"]
 
 _CSS = """
 :root { color-scheme: light dark; --ink: #1d2329; --paper: #ffffff; --line: #d9dee3;
@@ -62,6 +54,17 @@ img { display: block; max-width: 100%; height: auto; background: #ffffff; }
 details { margin: .5rem 0; border: 1px solid var(--line); border-radius: .4rem;
   padding: .5rem .8rem; }
 summary { cursor: pointer; font-weight: 600; }
+h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
+@media print {
+  :root { --ink: #000000; --paper: #ffffff; --line: #999999; --soft: #ffffff; --faded: #333333; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  img { filter: none; }
+  figure, tr { break-inside: avoid; }
+  h2, h3 { break-after: avoid; }
+  .scroll { overflow: visible; }
+  td.text { overflow-wrap: anywhere; }
+  details::details-content { content-visibility: visible; height: auto; }
+}
 """
 
 
@@ -97,17 +100,64 @@ def write_report(
     Raises:
         OutputError: the file cannot be written.
     """
+    drawn = report_figures(entries, workload=workload, start_epoch_s=start_epoch_s)
+    return write_page(path, title, _sections(title, entries, drawn, intro, workload_name, nodes))
+
+
+def write_reported(
+    path: str | Path, *, title: str, entries: Sequence[ReportedRun], drawn: Sequence[Drawn]
+) -> Path:
+    """Write a report of figures that are drawn already.
+
+    Args:
+        path: the file, which is replaced if it exists.
+        title: heading.
+        entries: the runs; labels are distinct.
+        drawn: their `report_figures`.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    sizes = {entry.cluster.node_count for entry in entries if entry.cluster is not None}
+    nodes = sizes.pop() if len(sizes) == 1 else None
+    names = dict.fromkeys(str(entry.manifest.get("workload", "")) for entry in entries)
+    return write_page(path, title, _sections(title, entries, drawn, "", ", ".join(names), nodes))
+
+
+def _sections(
+    title: str,
+    entries: Sequence[ReportedRun],
+    drawn: Sequence[Drawn],
+    intro: str,
+    workload_name: str,
+    nodes: int | None,
+) -> list[str]:
     summaries = {entry.label: entry.summary for entry in entries}
+    figures: dict[str, list[str]] = {"Results": _comparison(summaries)}
+    for one in drawn:
+        figures.setdefault(one.section, []).append(captioned(one.figure, one.caption))
     sections = [
         _heading(title, intro, workload_name, nodes, entries),
-        section("Results", _comparison(summaries), _policy_figures(entries, summaries)),
-        section("Over time", _time_figures(entries, start_epoch_s)),
-        section("Jobs on nodes", _gantt_figures(entries, nodes, start_epoch_s)),
+        *(section(heading, content) for heading, content in figures.items()),
+        section("All metrics", [_details(e.label, e.summary) for e in entries]),
+        section("What the figures mean", [_definitions(summaries)]),
     ]
-    if workload is not None:
-        sections.append(section("Workload", [captioned(plot_workload(workload), "Distributions")]))
-    sections.append(section("All metrics", [_details(e.label, e.summary) for e in entries]))
-    return write_page(path, title, sections)
+    made = [_made(entry) for entry in entries if entry.manifest]
+    return [*sections, section("How it was made", made)] if made else sections
+
+
+def _definitions(summaries: Mapping[str, Summary]) -> str:
+    known = {key for summary in summaries.values() for key in summary}
+    rows = [(metric_name(key), text) for key, text in DEFINITIONS.items() if key in known]
+    return rows_table(("figure", "definition"), rows)
+
+
+def _made(entry: ReportedRun) -> str:
+    about = entry.manifest
+    versions = ", ".join(f"{name} {about[name]}" for name in VERSIONS if name in about)
+    rows = [("command", about.get("command", "")), ("versions", versions)]
+    rows += [(f"SHA-256 of {name}", text) for name, text in about.get("inputs", {}).items()]
+    return f"<h3>{escape(entry.label)}</h3>\n{rows_table(('', ''), rows)}"
 
 
 def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
@@ -181,70 +231,6 @@ def _comparison(summaries: Mapping[str, Summary]) -> list[str]:
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
     return [table, '<p class="note">★ best of its column</p>'] if any(best.values()) else [table]
-
-
-def _policy_figures(entries: Sequence[ReportedRun], summaries: Mapping[str, Summary]) -> list[str]:
-    jobs = {entry.label: entry.jobs for entry in entries}
-    figures = []
-    if len(entries) > 1:
-        figures.append(captioned(plot_compare_bars(summaries), "Main metrics, policy by policy"))
-        figures.append(
-            captioned(
-                plot_radar(summaries),
-                "Scaled over the policies shown: best on the rim, worst in the centre. The area "
-                "depends on the order of the axes and is no score.",
-            )
-        )
-    figures.append(captioned(plot_wait_cdf(jobs), "Jobs that waited at most so long"))
-    figures.append(captioned(plot_wait_by_size(jobs), "Who waits: narrow jobs or wide ones"))
-    return figures
-
-
-def _time_figures(entries: Sequence[ReportedRun], start_epoch_s: float | None) -> list[str]:
-    series = {entry.label: entry.series for entry in entries}
-    used = plot_utilization(series, start_epoch_s=start_epoch_s)
-    queue = plot_queue(series, start_epoch_s=start_epoch_s)
-    return [
-        captioned(used, "Nodes in use; the line shows the nodes that are up"),
-        captioned(queue, "Waiting jobs and the nodes they ask for"),
-    ]
-
-
-def _gantt_figures(
-    entries: Sequence[ReportedRun], nodes: int | None, start_epoch_s: float | None
-) -> list[str]:
-    start, end = _busiest_window(entries)
-    figures = []
-    for entry in entries:
-        drawn = plot_gantt(
-            entry.jobs,
-            entry.lanes,
-            lost=entry.lost,
-            nodes=nodes if entry.of == "node" else None,
-            of=entry.of,
-            title=entry.label,
-            color_by="wait",
-            start_s=start,
-            end_s=end,
-            start_epoch_s=start_epoch_s,
-        )
-        caption = f"{entry.label}: who ran when, coloured by how long they had waited"
-        figures.append(captioned(drawn, caption))
-    return figures
-
-
-def _busiest_window(entries: Sequence[ReportedRun]) -> tuple[float, float]:
-    """The same week for all, around the longest queue of the first run: a year is unreadable."""
-    times = [entry.series["time_s"] for entry in entries if len(entry.series)]
-    if not times:
-        return 0.0, 0.0
-    first, last = min(float(t[0]) for t in times), max(float(t[-1]) for t in times)
-    if last - first <= 1.5 * _GANTT_SPAN_S:
-        return first, last
-    leader = next(entry.series for entry in entries if len(entry.series))
-    peak = float(leader["time_s"][leader["queue_length"].arg_max() or 0])
-    start = min(max(peak - _GANTT_SPAN_S / 2, first), last - _GANTT_SPAN_S)
-    return start, start + _GANTT_SPAN_S
 
 
 def _details(label: str, summary: Summary) -> str:

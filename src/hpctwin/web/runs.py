@@ -15,7 +15,7 @@ import polars as pl
 from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError
 from hpctwin.metrics import binned
 from hpctwin.report.columns import COLUMNS, format_metric, metric_name
-from hpctwin.report.folder import MANIFEST, read_run
+from hpctwin.report.folder import MANIFEST, VERSIONS, read_run
 from hpctwin.report.packing import pack
 from hpctwin.report.run import ReportedRun
 from hpctwin.web.timeline import RAN, RUNS, Timeline
@@ -34,7 +34,6 @@ from hpctwin.web.views import (
 __all__ = ["MOST_JOBS", "RunSource"]
 
 MOST_JOBS = 500
-_VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
 
 
 class RunSource:
@@ -200,7 +199,7 @@ class _Moment:
             trouble=(),
             figures=tuple(figures),
             command=manifest.get("command", ""),
-            versions={name: manifest[name] for name in _VERSIONS if name in manifest},
+            versions={name: manifest[name] for name in VERSIONS if name in manifest},
             inputs=manifest.get("inputs", {}),
         )
 

@@ -265,6 +265,7 @@ export class Gantt {
         if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());
         this.picture = found;
         this.walked = undefined;
+        performance.mark("timeline");
       }
     } catch (error) {
       this.say(error.message);
