@@ -7,6 +7,7 @@ followed by hand.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from hpctwin.model import (
     DependencyKind,
     Workload,
 )
+from hpctwin.model.cluster import Switch
 
 __all__ = [
     "clusters",
@@ -100,6 +102,7 @@ def clusters(
             group["cores"] = draw(st.sampled_from((None, 8, 4)))
             group["gpus"] = draw(st.sampled_from((None, 2, 0)))
             group["memory_gb"] = draw(st.sampled_from((None, 32, 16)))
+            group["features"] = draw(st.sampled_from(((), ("a",), ("a", "b"))))
         nodes.append(group)
     names = [group["name"] for group in nodes]
     total = sum(group["count"] for group in nodes)
@@ -219,6 +222,9 @@ def workloads(
         account=_labels(column(st.sampled_from((*ACCOUNTS, None)))),
         partition=_labels(column(st.sampled_from(places))),
         qos=_labels(column(st.sampled_from((None, *QOS)))),
+        features=_labels(column(st.sampled_from((None, None, None, None, "a", "a|b", "a&b"))))
+        if per_node and draw(st.integers(0, 3)) == 0
+        else None,
         priority=column(st.integers(0, 2)),
         per_node={
             "cores": column(st.sampled_from((0, 0, 0, 0, 4, 8))),
@@ -252,6 +258,27 @@ def shared_clusters(draw: st.DrawFn, **left_out: bool) -> Cluster:
         return cluster
     first, *others = cluster.nodes
     return cluster.model_copy(update={"nodes": (first.model_copy(update={"cores": 8}), *others)})
+
+
+@st.composite
+def connected(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """A cluster whose nodes are at switches, and whose groups have weights."""
+    count = cluster.node_count
+    cuts = sorted(draw(st.sets(st.integers(1, count - 1), max_size=2))) if count > 1 else []
+    edges = [0, *cuts, count]
+    switches = [
+        {"name": f"s{n}", "nodes": f"{first}-{last - 1}"}
+        for n, (first, last) in enumerate(itertools.pairwise(edges))
+    ]
+    if len(switches) > 1 and draw(st.booleans()):
+        top = draw(st.integers(2, len(switches)))
+        switches.append({"name": "top", "switches": [f"s{n}" for n in range(top)]})
+    groups = [
+        group.model_copy(update={"weight": draw(st.sampled_from((0.0, 1.0, 2.5)))})
+        for group in cluster.nodes
+    ]
+    made = [Switch.model_validate(switch) for switch in draw(st.permutations(switches))]
+    return cluster.model_copy(update={"nodes": tuple(groups), "switches": tuple(made)})
 
 
 @st.composite

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Cluster, Workload
+from hpctwin import Cluster, Simulation, Workload, make_policy
 from tests import strategies
 from tests.engine.test_against_reference import ORDERINGS, cases, compared, name_of
 from tests.examples import examples
+from tests.reference import simulate_reference
 
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
@@ -38,19 +39,69 @@ def test_jobs_start_when_and_where_the_rules_say(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
     simulation, reference = compared(policy=policy, **case)
-    workload = case["workload"]
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
+PLACEMENTS = ("weight", "round-robin", "contiguous", "fewest-switches", "fragmentation")
+PLACED = [
+    pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")
+    for placement in PLACEMENTS
+    for policy in ({"backfill": "easy"}, {"backfill": "conservative"})
+]
+
+
+@pytest.mark.parametrize(("placement", "policy"), PLACED)
+@settings(max_examples=examples(40))
+@given(data=st.data())
+def test_each_placement_goes_through_nodes_as_the_rules_say(
+    placement: str, policy: dict[str, Any], data: st.DataObject
+) -> None:
+    cluster = data.draw(strategies.shared_clusters().flatmap(strategies.connected))
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
+    simulation, reference = compared(
+        workload, cluster, ORDERINGS["fcfs"], policy, placement=placement
+    )
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
+def where_they_ran(simulation: Any, reference: Any) -> dict[int, list[int]]:
+    """The nodes of the last start of each job, by row."""
     placed = simulation.result().placements
-    assert placed is not None
-    where: dict[Any, list[int]] = {}
-    last = {workload.job_id[job.row]: job.start_ms / 1000 for job in reference}
-    for job_id, node, start_s in placed.select("job_id", "node", "start_s").rows():
-        if start_s == last[job_id]:
-            where.setdefault(job_id, []).append(node)
-    for job in reference:
-        if job.start_ms >= 0:
-            assert sorted(where[workload.job_id[job.row]]) == list(job.nodes), workload.job_id[
-                job.row
-            ]
+    row_of = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
+    start_of = {job.row: job.start_ms / 1000 for job in reference}
+    where: dict[int, list[int]] = {}
+    for job, node, start_s in placed.select("job_id", "node", "start_s").rows():
+        if start_s == start_of[row_of[job]]:
+            where.setdefault(row_of[job], []).append(node)
+    return {row: sorted(nodes) for row, nodes in where.items()}
+
+
+def leaves_most_memory(now: float, job: Any, node: Any) -> float:
+    """A placement of one's own."""
+    return node.cores + 0.25 * node.gpus - node.memory_gb + 0.125 * node.number * job.nodes
+
+
+@settings(max_examples=examples(60))
+@given(data=st.data(), backfill=st.sampled_from(("easy", "conservative", "first-fit")))
+def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
+    data: st.DataObject, backfill: str
+) -> None:
+    cluster = data.draw(strategies.shared_clusters())
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
+    policy = make_policy("fcfs", backfill, placement=leaves_most_memory)
+    simulation = Simulation(workload, cluster, policy)
+    simulation.run()
+    reference = simulate_reference(
+        workload, cluster, backfill=backfill, placement="scored", place=leaves_most_memory
+    )
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+    assert [job.start_ms for job in reference] == simulation.column("start").tolist()
 
 
 @pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)

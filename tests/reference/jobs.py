@@ -132,6 +132,15 @@ class Job:
         return max(times)
 
 
+def _has(features: tuple[str, ...], asked: str | None) -> bool:
+    """Whether a node has the features that a job asks for."""
+    if asked is None:
+        return True
+    if "|" in asked:
+        return bool(set(asked.split("|")) & set(features))
+    return set(asked.split("&")) <= set(features)
+
+
 def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | None) -> list[Job]:
     cluster = machine.cluster
     by = share_category(workload, cluster.fairshare)
@@ -173,6 +182,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     number
                     for number, pool in enumerate(machine.pools)
                     if _suits(cluster, partition, pool.group, {k: v[row] for k, v in asked.items()})
+                    and _has(cluster.nodes[pool.group].features, label_of(workload.features, row))
                 ],
                 partition=index,
                 user=int(workload.user.codes[row]),

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from hpctwin.model import Cluster, Workload
 from tests.reference.jobs import Job
 from tests.reference.passes import Simulation, exact
+from tests.reference.shared_places import ORDERS, fragmentation_rise
 
 ENOUGH = Fraction(10**12)
 NAMES = ("cores", "memory_gb", "gpus")
@@ -107,15 +109,20 @@ class Room:
 
     def place(self, placement: str) -> dict[int, int]:
         if placement == "spread":
-            return self.spread()
+            return self.one_by_one(lambda node, has: [-x for x in self.after(node, has)])
+        if placement == "fragmentation":
+            return self.one_by_one(lambda node, has: fragmentation_rise(self, node, has))
         nodes = sorted(node for node in self.f if self.f[node] > 0)
         tasks, least_nodes = self.request.tasks, self.request.nodes
+        if placement in ORDERS:
+            nodes = ORDERS[placement](self, nodes)
         if placement == "best_fit":
             alone = [node for node in nodes if self.f[node] >= tasks]
             if least_nodes == 1 and alone:
                 return {min(alone, key=lambda node: (self.ready(node), self.left(node))): tasks}
             nodes.sort(key=lambda node: (-self.a[node], self.left(node)))
-        nodes.sort(key=self.ready)
+        if placement in ("first_fit", "best_fit"):
+            nodes.sort(key=self.ready)
         given: dict[int, int] = {}
         for node in nodes:
             if tasks:
@@ -124,7 +131,8 @@ class Room:
         assert not tasks
         return given
 
-    def spread(self) -> dict[int, int]:
+    def one_by_one(self, key: Callable[[int, int], Any]) -> dict[int, int]:
+        """One task after the other, each to the node with the smallest key, given what it has of the job."""
         given: dict[int, int] = {}
         for left in range(self.request.tasks, 0, -1):
             only_new = left <= self.request.nodes - len(given)
@@ -133,7 +141,7 @@ class Room:
                 for node in sorted(self.f)
                 if given.get(node, 0) < self.f[node] and not (only_new and node in given)
             ]
-            best = max(open_to, key=lambda node: self.after(node, given.get(node, 0)))
+            best = min(open_to, key=lambda node: key(node, given.get(node, 0)))
             given[best] = given.get(best, 0) + 1
         return given
 
@@ -198,6 +206,7 @@ class SharedPlan:
                     least[node] = tuple(min(left[c] for left in known) for c in range(3))
         room = Room(self.simulation.asked[job], least)
         room.ready = self.simulation.ready
+        room.job, room.simulation = job, self.simulation
         return room.place(self.simulation.placement) if room.fits() else None
 
     def least(self, job: Job, start: int) -> dict[int, int] | None:
@@ -264,6 +273,7 @@ class SharedSimulation(Simulation):
         """What is not there where all jobs ask for whole nodes."""
         self.asked = requests(workload, self.machine.cluster, self.jobs)
         self.on: dict[Job, dict[int, int]] = {}  # tasks of each running job by node
+        self.turn = 0  # the node after the last that a job started on
         self.given: dict[tuple[Job, int], dict[int, int]] = {}  # … of each that began, and when
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
@@ -304,6 +314,7 @@ class SharedSimulation(Simulation):
         super().begin(job, split)
         assert job.start is not None
         self.given[job, job.start] = dict(split)
+        self.turn = list(split)[-1] + 1
 
     def ready(self, node: int) -> int:
         """When a node can be on, where those that can be so first are gone through first."""

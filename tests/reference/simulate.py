@@ -12,6 +12,7 @@ from tests.reference.passes import Simulation
 from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share import Usage
 from tests.reference.shared import SharedSimulation
+from tests.reference.shared_places import ORDERS
 
 
 def simulate_reference(
@@ -58,7 +59,8 @@ def simulate_reference(
         log: passes are appended to it.
     """
     _one_of("backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack"))
-    _one_of("placement", placement, ("first_fit", "best_fit", "spread"))
+    of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
+    _one_of("placement", placement, ("first_fit", "best_fit", "spread", *of_shared))
     _one_of("overrun", overrun, ("terminate", "continue"))
     _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
     if outages is None:

@@ -76,7 +76,8 @@ class NodeView(NamedTuple):
     Args:
         number: of the node, from 0.
         group: number of its node group, from 0.
-        cores, gpus, memory_gb: what it has; 0 where that is not known.
+        cores, gpus, memory_gb: what it has, or what is left of it where nodes are shared; 0 where that is not
+            known.
         speed: at which jobs run on it; 1 is where runtimes were measured.
         idle_w, active_w: what it draws when idle, and when it computes, in its group's first mode; 0 where
             that is not known.

@@ -137,6 +137,7 @@ class Shape:
     most: Int  # tasks of it on a node at most
     exclusive: Int  # 1: it shares its nodes with no other job
     charge: Real  # for fair share it counts as so many nodes
+    popularity: Int  # so many jobs are of this kind
 
 
 class Fact:
@@ -179,6 +180,13 @@ class Pool:
     keep: Int  # so many idle nodes of the group are never switched off
 
 
+class Switch:
+    """What nodes are connected to; all that is below one comes before it."""
+
+    above: Int  # -1
+    height: Int  # 0 for those that nodes are connected to
+
+
 class PoolFact:
     """What placements see of a pool's nodes besides; see `abi.NodeView`."""
 
@@ -188,6 +196,7 @@ class PoolFact:
     memory_gb: Real
     idle_w: Real
     active_w: Real
+    weight: Real
 
 
 class Window:
@@ -370,6 +379,7 @@ class Sharing:
     freed: Int  # how often a node got something back
     faults: Int  # of the clock, in the last pass
     chosen: Int  # nodes that `placing` chose
+    turn: Int  # the node after the last that a job started on
     widest: Int  # nodes that a job may have at most
 
 
@@ -553,6 +563,9 @@ class Known:
     shape: Table[Shape]  # [K]; empty where all jobs ask for whole nodes, as all that follows
     needs: Grid[Int]  # [K, 4] what a task asks: cores, memory, GPUs, 1
     whole: Grid[Int]  # [nodes, 4] what a node has, and `shared.room.ALL`
+    typical: Table[Int]  # the most frequent kinds of jobs
+    switch: Table[Switch]
+    switch_of: Table[Int]  # [nodes]; empty where it is not known how nodes are connected
 
 
 class State:
@@ -618,6 +631,7 @@ class Scratch:
     fits: Table[Int]  # [nodes] so many tasks have room
     chosen: Table[Int]  # [nodes] nodes of a job,
     given: Table[Int]  # … and its tasks on each
+    below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
     times: Table[Event]  # heap
     race: Race
     racer: Table[Racer]

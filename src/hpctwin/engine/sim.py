@@ -209,6 +209,7 @@ class Sim:
             "spare": (self.pools,),
             **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
             **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
+            "below": (len(known["switch"]), 2),
             "times": (rows if shared else 0,),
             "race": (1,),
             "racer": (2 << (rows // 2).bit_length(),),

@@ -34,6 +34,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "account": bool(workload.account.labels),
         "partition": bool(workload.partition.labels),
         "qos": bool(workload.qos.labels),
+        "features": bool(workload.features.labels),
         "priority": bool(workload.priority.any()),
         "per_node": any(values.any() for values in workload.per_node.values()),
         "tasks": workload.shares_nodes,

@@ -26,7 +26,7 @@ from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 __all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
-_TEXTS = ("job_id", "user", "account", "partition", "qos")
+_TEXTS = ("job_id", "user", "account", "partition", "qos", "features")
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _PARQUET_MAGIC = b"PAR1"
 

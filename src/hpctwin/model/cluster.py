@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -11,7 +10,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from hpctwin.model.cap import PowerCap
 from hpctwin.model.cooling import Cooling
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
+from hpctwin.model.nodes_text import parse_nodes
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.switches import Switch, check_switches
 from hpctwin.model.yaml_file import read_yaml
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Outage",
     "Partition",
     "Reservation",
+    "Switch",
     "parse_nodes",
 ]
 
@@ -154,6 +156,7 @@ class Cluster(Settings):
         carbon: of electricity, g/kWh: the same.
         cooling: what takes the machine's heat away; its nodes have components then.
         about: what machine it is, in a line.
+        switches: how nodes are connected, as a tree: each with node numbers, or names of other switches.
         sources: where the numbers are from: text by the path of a field, such as
             ``nodes.gpu-node.components.gpu``; it holds for all below that has none of its own.
     """
@@ -171,6 +174,7 @@ class Cluster(Settings):
     price: NotNegative | str | None = None
     carbon: NotNegative | str | None = None
     cooling: Cooling | None = None
+    switches: tuple[Switch, ...] = ()
     sources: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
@@ -258,6 +262,7 @@ class Cluster(Settings):
         _distinct("node group", groups)
         _distinct("partition", [partition.name for partition in self.partitions])
         _power_of_all(self)
+        check_switches(self.switches, self.node_count)
         for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):
             for owner in owners:
                 for name in owner.groups or ():
@@ -282,25 +287,6 @@ class Cluster(Settings):
                     f"{self.node_count - 1}"
                 )
         return self
-
-
-def parse_nodes(text: str, count: int) -> list[int]:
-    """Node numbers of text such as ``"0-3,7"``, sorted.
-
-    Raises:
-        ValueError: the text cannot be read, or a number is not below ``count``.
-    """
-    numbers: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
-        if not match:
-            raise ValueError(f"nodes {text!r}: {part!r} is not a number or a range such as 0-127")
-        first = int(match[1])
-        last = int(match[2] or match[1])
-        if last < first or last >= count:
-            raise ValueError(f"nodes {text!r}: {part.strip()} is not within 0 to {count - 1}")
-        numbers.update(range(first, last + 1))
-    return sorted(numbers)
 
 
 def _distinct(kind: str, names: list[str]) -> None:

@@ -14,6 +14,7 @@ column                  meaning
 ``tasks_per_node``      at most so many tasks of the job are on a node; 0: any number
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
+``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner
 ``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
 ``res_NAME``            amount of the cluster-wide resource NAME
@@ -57,7 +58,7 @@ __all__ = ["USE_STEP", "columns_of", "is_usage", "to_frame", "with_least_nodes"]
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
-_LABELS = ("user", "account", "partition", "qos")
+_LABELS = ("user", "account", "partition", "qos", "features")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 
 

@@ -75,6 +75,8 @@ class NodeGroup(Settings):
         name: the group's name.
         count: how many nodes, at most 10,000,000.
         cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
+        features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
+        weight: where nodes are shared and the placement is ``weight``, those with the smallest come first.
         speed: relative to the machine the runtimes were measured on; a job on nodes of
             several speeds runs at the slowest.
         modes: DVFS modes by name; left out, what nodes draw is not known.
@@ -90,6 +92,8 @@ class NodeGroup(Settings):
     cores: float | None = Field(default=None, ge=0)
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
+    features: tuple[str, ...] = ()
+    weight: float = Field(default=0.0, allow_inf_nan=False)
     speed: float = Field(default=1.0, gt=0)
     modes: dict[str, Mode] = Field(default_factory=dict)
     mode: str = ""

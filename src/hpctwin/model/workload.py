@@ -15,6 +15,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import checked_chunks
 from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
+from hpctwin.model.features import check_features
 from hpctwin.model.units import MS_PER_S
 from hpctwin.model.usage import Usage
 
@@ -78,6 +79,7 @@ class Workload:
         walltime_ms: requested limit, > 0.
         nodes: nodes requested, > 0; of a job that asks for tasks, so many at least.
         user, account, partition, qos: labels.
+        features: what nodes must have, such as ``a100|v100``; see `hpctwin.model.features`.
         priority: the trace's own priority, larger is sooner; 0 where unknown.
         per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
         chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
@@ -108,6 +110,7 @@ class Workload:
     account: Category
     partition: Category
     qos: Category
+    features: Category
     priority: FloatArray
     per_node: Mapping[str, FloatArray]
     resources: Mapping[str, IntArray]
@@ -138,6 +141,7 @@ class Workload:
         account: Category | None = None,
         partition: Category | None = None,
         qos: Category | None = None,
+        features: Category | None = None,
         priority: npt.ArrayLike | None = None,
         per_node: Mapping[str, npt.ArrayLike] | None = None,
         resources: Mapping[str, npt.ArrayLike] | None = None,
@@ -190,7 +194,13 @@ class Workload:
             )
         further = {k: np.asarray(v, np.float64) for k, v in (carried or {}).items()}
         prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
-        categories = {"user": user, "account": account, "partition": partition, "qos": qos}
+        categories = {
+            "user": user,
+            "account": account,
+            "partition": partition,
+            "qos": qos,
+            "features": features,
+        }
         labels = {k: v or Category.unknown(size) for k, v in categories.items()}
         columns: dict[str, npt.NDArray[Any]] = {
             "job_id": ids,
@@ -207,6 +217,7 @@ class Workload:
             if values.shape != (size,):
                 raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
         _check_values(ids, columns)
+        check_features(labels["features"].labels)
         used = usage or {}
         for kind, found in used.items():
             if len(found) != size:
@@ -274,7 +285,7 @@ class Workload:
             },
             **{
                 name: getattr(self, name).take(index)
-                for name in ("user", "account", "partition", "qos")
+                for name in ("user", "account", "partition", "qos", "features")
             },
             per_node={k: v[index] for k, v in self.per_node.items()},
             resources={k: v[index] for k, v in self.resources.items()},

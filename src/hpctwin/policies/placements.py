@@ -56,12 +56,19 @@ class Placement:
         number: the engine's number of it.
         score: of ``SCORED``: what scores nodes; a job gets those with the smallest scores.
         summary: one line about it.
+        whole: whether it goes with whole nodes, and not only with those that jobs share.
     """
 
     name: str
     number: int = int(layout.SCORED)
     score: NodeScore | None = None
     summary: str = ""
+    whole: bool = True
+
+    @property
+    def shared_name(self) -> str:
+        """What it is among `engine.shared.placements`, if it goes with nodes that jobs share."""
+        return self.name if self.score is None else "scored"
 
     @property
     def needs_nodes(self) -> bool:
@@ -82,6 +89,14 @@ for _name, _number, _help in (
     ("spread", layout.SPREAD, "one by one from the pool with most left, evenly over its free nodes"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, int(_number), summary=_help)))
+
+for _name, _help in (
+    ("weight", "shared nodes by the weight of their group, the smallest first"),
+    ("round-robin", "shared nodes in turn, after the last that a job started on"),
+    ("fewest-switches", "shared nodes below the lowest switch with room, on as few switches as possible"),
+    ("fragmentation", "task by task where the GPUs that jobs of the workload cannot use grow least"),
+):  # fmt: skip
+    PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, summary=_help, whole=False)))
 
 FIRST_FIT = PLACEMENTS.find("first-fit").make()
 

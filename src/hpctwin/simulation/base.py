@@ -343,7 +343,7 @@ class SimulationBase:
         """What chooses nodes for a job, where they are shared."""
         if not self.workload.shares_nodes:
             return None
-        return SHARED_PLACEMENTS.find(self.policy.placement.name)
+        return SHARED_PLACEMENTS.find(self.policy.placement.shared_name)
 
     @property
     def ordering(self) -> Ordering:

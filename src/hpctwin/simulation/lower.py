@@ -14,6 +14,8 @@ from hpctwin.engine.speeds import speed_columns
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Category, Cluster, Dependencies, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
+from hpctwin.model.columns import UNKNOWN
+from hpctwin.model.features import has_features
 
 __all__ = ["changes_of", "facts_of", "lower", "pool_of_nodes"]
 
@@ -53,7 +55,7 @@ def lower(
     partitions = _partitions(cluster)
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
-    eligible = _eligible(kinds, partitions, cluster, group_of_pool)
+    eligible = _eligible(kinds, workload.features.labels, partitions, cluster, group_of_pool)
     pool_nodes = np.bincount(pool_of_node).astype(np.int64)
     resources, capacity = _resources(workload, cluster)
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
@@ -124,6 +126,9 @@ def lower(
         "shape": records("shape", 0),
         "needs": np.zeros((0, AMOUNTS), np.int64),
         "whole": np.zeros((0, AMOUNTS), np.int64),
+        "typical": np.zeros(0, np.int64),
+        "switch": records("switch", 0),
+        "switch_of": np.zeros(0, np.int64),
     }
 
 
@@ -215,15 +220,15 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
 
 
 def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.float64], IntArray]:
-    """The distinct (partition, per-node needs), and which each job has."""
+    """The distinct (partition, per-node needs, features), and which each job has."""
     size = len(workload)
-    if not workload.per_node:
+    if not workload.per_node and not workload.features.labels:
         used = np.flatnonzero(np.bincount(partition)) if size else np.zeros(1, np.int64)
-        rows = np.zeros((len(used), 1 + len(PER_NODE)))
-        rows[:, 0] = used
+        rows = np.zeros((len(used), 2 + len(PER_NODE)))
+        rows[:, 0], rows[:, -1] = used, UNKNOWN
         return rows, np.searchsorted(used, partition)
     needs = [np.asarray(workload.per_node.get(name, np.zeros(size))) for name in PER_NODE]
-    table = np.stack([partition.astype(np.float64), *needs], axis=1)
+    table = np.stack([partition.astype(np.float64), *needs, workload.features.codes], axis=1)
     if size == 0:
         return np.zeros((1, table.shape[1])), np.zeros(0, np.int64)
     kinds, kind = np.unique(table, axis=0, return_inverse=True)
@@ -232,6 +237,7 @@ def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.floa
 
 def _eligible(
     kinds: npt.NDArray[np.float64],
+    features: Sequence[str],
     partitions: Sequence[Partition],
     cluster: Cluster,
     group_of_pool: IntArray,
@@ -239,12 +245,15 @@ def _eligible(
     eligible = np.zeros((len(kinds), len(group_of_pool)), np.int8)
     for row, kind in enumerate(kinds):
         groups = partitions[int(kind[0])].groups
+        wanted = None if kind[-1] == UNKNOWN else features[int(kind[-1])]
         for pool, index in enumerate(group_of_pool):
             group = cluster.nodes[index]
             has = [getattr(group, name) for name in PER_NODE]
             enough = all(
-                amount is None or amount >= need for amount, need in zip(has, kind[1:], strict=True)
+                amount is None or amount >= need
+                for amount, need in zip(has, kind[1:-1], strict=True)
             )
+            enough = enough and (wanted is None or has_features(wanted, group.features))
             eligible[row, pool] = enough and (groups is None or group.name in groups)
     return eligible
 
@@ -312,6 +321,7 @@ def _pool_facts(cluster: Cluster, group_of_pool: IntArray) -> npt.NDArray[Any]:
         **{name: [getattr(group, name) or 0.0 for group in groups] for name in PER_NODE},
         idle_w=[group.initial.idle for group in known] or 0.0,
         active_w=[group.initial.power_w for group in known] or 0.0,
+        weight=[group.weight for group in groups],
     )
 
 

@@ -10,7 +10,7 @@ from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.policies import Policy
+from hpctwin.policies import PLACEMENTS, Policy
 
 __all__ = [
     "REFUSALS",
@@ -99,10 +99,10 @@ SHARED = (
     ),
     Refusal(
         "shared nodes under a placement of whole ones",
-        lambda c, p: p.placement.name not in SHARED_PLACEMENTS.own(),
+        lambda c, p: p.placement.shared_name not in SHARED_PLACEMENTS.own(),
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and placement {p.placement.name!r} is one of whole nodes; "
-            f"take {', '.join(SHARED_PLACEMENTS.own())}"
+            f"take {', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
         ),
     ),
     Refusal(
@@ -117,6 +117,15 @@ SHARED = (
         ),
     ),
     Refusal(
+        "switches that are not known",
+        lambda c, p: p.placement.name == "fewest-switches" and not c.switches,
+        lambda c, p: (
+            f"placement 'fewest-switches': of cluster {c.name!r} it is not known how nodes are connected; "
+            "give 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, {name: top, "
+            "switches: [s0, s1]}]"
+        ),
+    ),
+    Refusal(
         "shared nodes of unknown size",
         lambda c, p: all(group.cores is None for group in c.nodes),
         lambda c, p: (
@@ -128,13 +137,26 @@ SHARED = (
 """Where any job asks for tasks."""
 
 
+WHOLE = (
+    Refusal(
+        "whole nodes under a placement of shared ones",
+        lambda c, p: not p.placement.whole,
+        lambda c, p: (
+            f"placement {p.placement.name!r} is one of shared nodes, and all jobs ask for whole ones; take "
+            f"{', '.join(name for name in PLACEMENTS if PLACEMENTS.find(name).make().whole)}"
+        ),
+    ),
+)
+"""Where none does."""
+
+
 def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     """Whether a machine, a policy and a workload go together.
 
     Raises:
         ConfigError: they do not.
     """
-    for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else ())):
+    for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
     if (

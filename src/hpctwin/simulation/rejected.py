@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import Cluster, Workload, format_duration
+from hpctwin.model.features import has_features
 
 __all__ = ["why_rejected"]
 
@@ -47,6 +48,9 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
             f"ask for more {name} per node than any node has ({most_of_any:g})",
             values > most_of_any,
         )
+    for code, text in enumerate(workload.features.labels):
+        if not any(has_features(text, group.features) for group in cluster.nodes):
+            count(f"ask for features that no node has ({text})", workload.features.codes == code)
     for name, column in (("cores", "cores_per_task"), ("memory_gb", "memory_gb_per_task"),
                          ("gpus", "gpus_per_task")):  # fmt: skip
         if workload.shares_nodes:

@@ -13,6 +13,7 @@ from hpctwin.engine.layout import AMOUNTS, RUNNING
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import MS_PER_S, PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import totals_asked
+from hpctwin.model.switches import switch_tree
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 
@@ -34,6 +35,9 @@ FloatArray = npt.NDArray[np.float64]
 ENOUGH = 2**40
 """Of what is not modelled; and to be alone on a node."""
 
+TYPICAL = 64
+"""So many kinds of jobs say what of a node's GPUs cannot be used."""
+
 # In the engine's order, and how many of its units are one of ours.
 _UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
 
@@ -53,6 +57,7 @@ def shared_known(
     kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T)
     shape = records("shape", len(first), **{name: values[first] for name, values in asks.items()})
     shares = _shares(workload, whole, cluster.node_count)
+    shape["popularity"] = np.bincount(kind, minlength=len(first))
     shape["charge"] = shares.max(axis=1)[first] * cluster.node_count
     eligible = known["eligible"][known["job"]["kind"][first]]
     job = known["job"].copy()
@@ -67,6 +72,24 @@ def shared_known(
         "shape": shape,
         "needs": needs[first],
         "whole": whole,
+        "typical": _typical(shape, first),
+        **_switches(cluster),
+    }
+
+
+def _typical(shape: npt.NDArray[Any], first: IntArray) -> IntArray:
+    """The most frequent kinds of jobs that share nodes, the most frequent first, then by their first job."""
+    order = np.lexsort((first, -shape["popularity"]))
+    found: IntArray = order[shape["exclusive"][order] == 0][:TYPICAL]
+    return found
+
+
+def _switches(cluster: Cluster) -> dict[str, npt.NDArray[Any]]:
+    """How nodes are connected, as the engine has it."""
+    above, height, of = switch_tree(cluster.switches, cluster.node_count)
+    return {
+        "switch": records("switch", len(above), above=above, height=height),
+        "switch_of": of,
     }
 
 

@@ -105,6 +105,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     sim.clock.starts += 1
     for n in range(sim.sharing.chosen):
         add_part(j, sim.chosen[n], sim.given[n], sim)
+        sim.sharing.turn = sim.chosen[n] + 1
     for c in range(sim.asks.width):
         sim.stock[sim.rules.pools + c].free -= sim.asks[j, c]
     if sim.user_running.width > 0:

@@ -82,7 +82,7 @@ def promise(j: int, start: int, sim: Arrays) -> int:
     """Promise a job the chosen nodes from a time on; the first row of it."""
     end = start + sim.job[j].expected
     following = -1
-    for n in range(sim.sharing.chosen):
+    for n in range(sim.sharing.chosen - 1, -1, -1):
         row = new_row(sim)
         own = sim.promise[row]
         own.job = j

@@ -1,0 +1,87 @@
+"""Task by task to where the GPUs that jobs of this workload cannot use grow least.
+
+Weng et al., *Beware of Fragmentation* (USENIX ATC 2023), call it fragmentation gradient descent. GPUs of a
+node are counted together here, so that parts of GPUs lie on as few of them as can be.
+"""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.placing import give
+from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
+
+ONE_GPU = 1000
+
+
+@jit
+def _useless(node: int, cores: int, memory: int, gpus: int, sim: Arrays) -> int:
+    """Thousandths of GPUs that typical jobs cannot use of what is left of a node, times jobs."""
+    total = ZERO
+    pool = sim.pool_of[node]
+    for t in range(len(sim.typical)):
+        kind = sim.typical[t]
+        asked = sim.needs[kind, GPUS]
+        part = gpus % ONE_GPU
+        lost = gpus
+        if (
+            asked > 0
+            and sim.eligible[kind, pool] != 0
+            and cores >= sim.needs[kind, CORES]
+            and memory >= sim.needs[kind, MEMORY]
+            and gpus >= asked
+        ):
+            lost = part if asked >= ONE_GPU or part < asked else ZERO
+        total += sim.shape[kind].popularity * lost
+    return total
+
+
+@jit
+def _rise(kind: int, node: int, sim: Arrays) -> int:
+    """By how much that grows with one more task of a kind of job."""
+    cores = sim.least[node, CORES]
+    memory = sim.least[node, MEMORY]
+    gpus = sim.least[node, GPUS]
+    after = _useless(
+        node,
+        cores - sim.needs[kind, CORES],
+        memory - sim.needs[kind, MEMORY],
+        gpus - sim.needs[kind, GPUS],
+        sim,
+    )
+    return after - _useless(node, cores, memory, gpus, sim)
+
+
+def place_fragmentation(j: int, sim: Arrays) -> None:
+    """Each task where it strands the fewest GPUs; ``sim.least`` counts the job's own."""
+    kind = sim.job[j].kind
+    shape = sim.shape[kind]
+    for node in range(len(sim.share)):
+        sim.base[node, 0] = 0  # tasks of the job
+        if sim.fits[node] > 0:
+            sim.base[node, 1] = _rise(kind, node, sim)
+    nodes = 0
+    for left in range(shape.tasks, 0, -1):
+        must_be_new = left <= shape.nodes - nodes
+        best = -1
+        for node in range(len(sim.share)):
+            has = sim.base[node, 0]
+            if has >= min(sim.fits[node], shape.most) or (must_be_new and has > 0):
+                continue
+            if best < 0 or sim.base[node, 1] < sim.base[best, 1]:
+                best = node
+        if sim.base[best, 0] == 0:
+            nodes += 1
+        sim.base[best, 0] += 1
+        for c in range(3):
+            sim.least[best, c] -= sim.needs[kind, c]
+        sim.base[best, 1] = _rise(kind, best, sim)
+    for node in range(len(sim.share)):
+        if sim.base[node, 0] > 0:
+            give(node, sim.base[node, 0], sim)
+
+
+PLACE = Kernel(place_fragmentation, types.void(int64, SIM))

@@ -1,0 +1,22 @@
+"""Nodes in turn, from the one after the last that a job started on."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.placing import give_most
+
+
+def place_round_robin(j: int, sim: Arrays) -> None:
+    """As many tasks as possible on each node, where the last job left off."""
+    left = sim.shape[sim.job[j].kind].tasks
+    node = sim.sharing.turn - 1
+    while left > 0:
+        node = (node + 1) % len(sim.share)
+        left = give_most(j, node, left, sim)
+
+
+PLACE = Kernel(place_round_robin, types.void(int64, SIM))

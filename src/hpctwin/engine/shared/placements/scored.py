@@ -1,0 +1,79 @@
+"""Nodes by the score that a function of one's own gives them, the smallest first."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.abi import NodeView
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.order import decayed, fair_of, seen
+from hpctwin.engine.plan import active_from
+from hpctwin.engine.rows import SIM, ranked_by
+from hpctwin.engine.shared.placing import give_most
+from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
+
+MB_PER_GB = 1024.0
+ENOUGH = 2**39
+"""More than what is modelled ever is."""
+
+
+@jit
+def _amount(node: int, c: int, unit: float, sim: Arrays) -> float:
+    """What is least free of a node over the span; 0 where it is not modelled."""
+    return 0.0 if sim.whole[node, c] > ENOUGH else sim.least[node, c] / unit
+
+
+@jit
+def _score_all(j: int, sim: Arrays) -> None:
+    factor = 1.0
+    current = 0.0
+    if sim.rules.fairshare == 1:
+        factor, current = fair_of(sim.job[j].share, decayed(len(sim.promised), sim), sim)
+    now = sim.clock.now
+    job = seen(j, now, factor, current, sim)
+    for node in range(len(sim.share)):
+        if sim.fits[node] <= 0:
+            continue
+        pool = sim.pool_of[node]
+        fact = sim.pool_fact[pool]
+        wakes = 0
+        if sim.rules.depths > 0:
+            wakes = active_from(node, sim) - now
+        score = ranked_by(
+            sim.hooks.place,
+            now / 1000.0,
+            job,
+            NodeView(
+                float(node),
+                fact.group,
+                _amount(node, CORES, 1000.0, sim),
+                _amount(node, GPUS, 1000.0, sim),
+                _amount(node, MEMORY, MB_PER_GB, sim),
+                sim.pool[pool].speed,
+                fact.idle_w,
+                fact.active_w,
+                wakes / 1000.0,
+                float(sim.stock[pool].free),
+            ),
+        )
+        if score != score:
+            sim.clock.bad_job = j
+            sim.clock.bad_node = node
+        sim.ranked[node].score = score
+
+
+def place_scored(j: int, sim: Arrays) -> None:
+    """As many tasks as possible on each node, by its score."""
+    _score_all(j, sim)
+    left = sim.shape[sim.job[j].kind].tasks
+    while left > 0:
+        best = -1
+        for node in range(len(sim.share)):
+            if sim.fits[node] > 0:
+                if best < 0 or sim.ranked[node].score < sim.ranked[best].score:
+                    best = node
+        left = give_most(j, best, left, sim)
+
+
+PLACE = Kernel(place_scored, types.void(int64, SIM))

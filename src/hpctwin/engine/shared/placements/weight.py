@@ -1,0 +1,32 @@
+"""Nodes by the weight of their group, the smallest first."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.placing import give_most
+
+
+@jit
+def _lightest(sim: Arrays) -> int:
+    best = -1
+    lightest = 0.0
+    for node in range(len(sim.share)):
+        weight = sim.pool_fact[sim.pool_of[node]].weight
+        if sim.fits[node] > 0 and (best < 0 or weight < lightest):
+            best = node
+            lightest = weight
+    return best
+
+
+def place_weight(j: int, sim: Arrays) -> None:
+    """As many tasks as possible on each node, the lightest first."""
+    left = sim.shape[sim.job[j].kind].tasks
+    while left > 0:
+        left = give_most(j, _lightest(sim), left, sim)
+
+
+PLACE = Kernel(place_weight, types.void(int64, SIM))

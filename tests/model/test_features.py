@@ -1,0 +1,52 @@
+"""Features: names of what nodes have that is no amount."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpctwin import Cluster, Workload, simulate
+from hpctwin.errors import WorkloadError
+from hpctwin.formats import read_workload, write_workload
+from hpctwin.model.columns import Category
+
+MACHINE = Cluster.model_validate(
+    {
+        "nodes": [
+            {"name": "old", "count": 1, "cores": 8, "features": ["v100"]},
+            {"name": "new", "count": 1, "cores": 8, "features": ["a100", "ib"]},
+        ]
+    }
+)
+
+
+def asking(*features: str | None, tasks: int) -> Workload:
+    size = len(features)
+    return Workload.build(
+        submit_s=[0] * size,
+        runtime_s=[10] * size,
+        nodes=[1] * size,
+        features=Category.of(list(features)),
+        chunks={"tasks": [tasks] * size, "cores_per_task": [8] * size} if tasks else None,
+    )
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_a_job_waits_for_a_node_that_has_what_it_asks_for(tasks: int) -> None:
+    jobs = asking("a100&ib", "a100", "v100|a100", "v100&ib", tasks=tasks)
+    result = simulate(jobs, MACHINE, "fcfs+easy")
+    assert result.jobs["start_s"].to_list() == [0, 10, 0, None]
+    assert result.rejected_why == {"ask for features that no node has (v100&ib)": 1}
+
+
+def test_features_come_back_from_a_table(tmp_path: Path) -> None:
+    write_workload(asking("a100|v100", None, tasks=1), tmp_path / "jobs.csv")
+    again = read_workload(tmp_path / "jobs.csv")
+    assert again.features.to_series("features").to_list() == ["a100|v100", None]
+
+
+@pytest.mark.parametrize("text", ["a100&ib|v100", "a100&", "(a100)", "a100 v100"])
+def test_features_that_cannot_be_understood_are_told(text: str) -> None:
+    with pytest.raises(WorkloadError, match="features"):
+        asking(text, tasks=1)

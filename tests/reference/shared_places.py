@@ -1,0 +1,157 @@
+"""The orders in which placements go through shared nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from hpctwin.model import MS_PER_S
+from tests.reference.jobs import Job, NodeView
+
+TYPICAL = 64
+
+
+def weight(room: Any, nodes: list[int]) -> list[int]:
+    return sorted(nodes, key=lambda node: group_of(room, node).weight)
+
+
+def round_robin(room: Any, nodes: list[int]) -> list[int]:
+    turn = room.simulation.turn
+    return [node for node in nodes if node >= turn] + [node for node in nodes if node < turn]
+
+
+def contiguous(room: Any, nodes: list[int]) -> list[int]:
+    runs: list[list[int]] = []
+    for node in nodes:
+        if runs and runs[-1][-1] == node - 1:
+            runs[-1].append(node)
+        else:
+            runs.append([node])
+    stretches = [
+        run[first:last]
+        for run in runs
+        for first in range(len(run))
+        for last in range(first + 1, len(run) + 1)
+        if holds(room, run[first:last])
+    ]
+    if stretches:
+        return min(stretches, key=lambda stretch: (len(stretch), stretch[0]))
+    runs.sort(key=lambda run: -sum(room.f[node] for node in run))
+    return [node for run in runs for node in run]
+
+
+def fewest_switches(room: Any, nodes: list[int]) -> list[int]:
+    switches = {switch.name: switch for switch in room.simulation.machine.cluster.switches}
+
+    def below(name: str) -> list[int]:
+        own = switches[name]
+        if own.nodes is None:
+            return sorted(node for other in own.switches for node in below(other))
+        wanted = set()
+        for part in own.nodes.split(","):
+            first, _, last = part.partition("-")
+            wanted |= set(range(int(first), int(last or first) + 1))
+        return [node for node in nodes if node in wanted]
+
+    def height(name: str) -> int:
+        return 1 + max(map(height, switches[name].switches)) if switches[name].switches else 0
+
+    def has(name: str) -> int:
+        return sum(room.f[node] for node in below(name))
+
+    enough = [name for name in switches if holds(room, below(name))]
+    inside = set(nodes)
+    if enough:
+        inside = set(below(min(enough, key=lambda name: (height(name), has(name)))))
+    leaves = [name for name in switches if not height(name) and inside & set(below(name))]
+    leaves.sort(key=lambda name: -has(name))
+    return [node for name in leaves for node in below(name)]
+
+
+def scored(room: Any, nodes: list[int]) -> list[int]:
+    simulation = room.simulation
+
+    def score(node: int) -> float:
+        cores, memory, gpus = (float(x) if x < 10**9 else 0.0 for x in room.least[node])
+        group = group_of(room, node)
+        pool = simulation.pool_of[node]
+        seen = NodeView(
+            number=float(node),
+            group=float(simulation.machine.pools[pool].group),
+            cores=cores,
+            gpus=gpus,
+            memory_gb=memory,
+            speed=group.speed,
+            idle_w=0.0,
+            active_w=0.0,
+            wakes=0.0,
+            free=float(
+                sum(not any(simulation.jobs_on(other)) for other in simulation.machine.up(pool))
+            ),
+        )
+        return float(simulation.place(simulation.now / MS_PER_S, room.job.view, seen))
+
+    return sorted(nodes, key=score)
+
+
+ORDERS: dict[str, Callable[[Any, list[int]], list[int]]] = {
+    "weight": weight,
+    "round_robin": round_robin,
+    "contiguous": contiguous,
+    "fewest_switches": fewest_switches,
+    "scored": scored,
+}
+
+
+def group_of(room: Any, node: int) -> Any:
+    machine = room.simulation.machine
+    return machine.cluster.nodes[machine.pools[room.simulation.pool_of[node]].group]
+
+
+def holds(room: Any, nodes: list[int]) -> bool:
+    """Whether the job fits these nodes."""
+    request = room.request
+    return sum(room.f[n] for n in nodes) >= request.tasks and len(nodes) >= request.nodes
+
+
+def fragmentation_rise(room: Any, node: int, has: int) -> Fraction:
+    """By how much what typical jobs cannot use of a node's GPUs grows with one more task."""
+    before = [x - has * ask for x, ask in zip(room.least[node], room.request.each, strict=True)]
+    after = [x - ask for x, ask in zip(before, room.request.each, strict=True)]
+    return useless(room, node, after) - useless(room, node, before)
+
+
+def useless(room: Any, node: int, left: list[Fraction]) -> Fraction:
+    cores, memory, gpus = left
+    total = Fraction(0)
+    for job, count in typical(room.simulation):
+        request = room.simulation.asked[job]
+        asks_cores, asks_memory, asks_gpus = request.each
+        lost = gpus
+        if (
+            asks_gpus > 0
+            and room.simulation.pool_of[node] in job.pools
+            and cores >= asks_cores
+            and memory >= asks_memory
+            and gpus >= asks_gpus
+        ):
+            part = gpus % 1
+            lost = part if asks_gpus >= 1 or part < asks_gpus else Fraction(0)
+        total += count * lost
+    return total
+
+
+def typical(simulation: Any) -> list[tuple[Job, int]]:
+    """A job of each of the kinds of jobs with tasks that are not exclusive, and how many are of it."""
+    first: dict[Any, Job] = {}
+    counts: Counter[Any] = Counter()
+    for job in simulation.jobs:
+        request = simulation.asked[job]
+        if not request.exclusive:
+            kind = (request, tuple(job.pools))
+            first.setdefault(kind, job)
+            counts[kind] += 1
+    assert len(first) <= TYPICAL
+    return [(first[kind], count) for kind, count in counts.items()]
