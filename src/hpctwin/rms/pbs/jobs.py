@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from hpctwin.rms.pbs.reasons import reason_of
 from hpctwin.rms.pbs.request import Chunk, nodes_needed, parse_duration, parse_select, vnodes
+from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
 from hpctwin.rms.pbs.values import integer, resources, time_s
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
 __all__ = [
     "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "job_mark",
-    "job_record",
+    "job_record", "roughly",
 ]  # fmt: skip
 
 MARK = "hpctwin"
@@ -39,14 +40,16 @@ _MODELLED = {
 
 
 class LargestNode(NamedTuple):
-    """What the largest node has: chunks that may share nodes are put together by it.
+    """What the largest node has: chunks are put together by it where jobs have whole nodes.
 
     Args:
         cores, gpus: so many; 0 where nothing is known.
+        sharing: how parts of nodes are given; None where jobs have whole ones.
     """
 
     cores: float = 0.0
     gpus: float = 0.0
+    sharing: Sharing | None = None
 
 
 @dataclass(frozen=True)
@@ -118,14 +121,18 @@ def job_record(
         return None
     # A job on its way to its nodes runs already, but has no start time yet.
     start_s = (time_s(row.get("stime")) or time_s(row.get("mtime"))) if running else None
-    names = vnodes(str(row.get("exec_vnode", ""))) if running else ()
+    exec_vnode = str(row.get("exec_vnode", "")) if running else ""
+    names = tuple(name for name in vnodes(exec_vnode) if name in known)
     if running and start_s is None:
         raise ValueError("it runs but says no start time")
     run_count = integer(row.get("run_count"))
+    spec = _spec(job_id, row, state, len(names), largest, notes)
+    held = parts_held(exec_vnode) if spec.shares else {}
     return JobRecord(
-        spec=_spec(job_id, row, state, len(names), largest, notes),
+        spec=spec,
         start_s=start_s,
-        node_names=tuple(name for name in names if name in known),
+        node_names=names,
+        parts=tuple(held[name] for name in names) if held else (),
         requeues=max(0, run_count - 1) if running else run_count,
     )
 
@@ -152,26 +159,44 @@ def _spec(
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
     constraints = _constraints(asks, chunks)
     priority = str(row.get("Priority", "0"))
+    about: dict[str, Any] = {
+        "nodes": holds
+        or nodes_needed(chunks, str(asks.get("place", "free")), largest.cores, largest.gpus),
+        "cores": max((chunk.cores for chunk in chunks), default=0.0),
+        "gpus": max((chunk.gpus for chunk in chunks), default=0.0),
+        "memory_gb": max((chunk.memory_gb for chunk in chunks), default=0.0),
+    }
+    if largest.sharing is not None and chunks:
+        about = tasks_asked(chunks, str(asks.get("place", "free")), largest.sharing, [])
     owner = row.get("euser") or str(row.get("Job_Owner", "")).partition("@")[0]
     return JobSpec(
         id=job_id,
         submit_s=submit_s,
-        nodes=holds
-        or nodes_needed(chunks, str(asks.get("place", "free")), largest.cores, largest.gpus),
+        **about,
         walltime_s=min(parse_duration(asks.get("walltime")) or LONGEST_S, LONGEST_S),
         not_before_s=not_before_s,
         user=str(owner)[:128],
         account=str(row.get("Account_Name") or row.get("project") or "")[:128],
         partition=str(row.get("queue", ""))[:128],
         priority=float(priority) if re.fullmatch(r"-?\d{1,6}", priority) else 0.0,
-        cores=max((chunk.cores for chunk in chunks), default=0.0),
-        gpus=max((chunk.gpus for chunk in chunks), default=0.0),
-        memory_gb=max((chunk.memory_gb for chunk in chunks), default=0.0),
         dependencies=dependencies if state not in _RUNNING else (),
         held=_is_held(row),
         reason=reason_of(str(row.get("comment", ""))) if state == "Q" else "",
         constraints=constraints,
     )
+
+
+def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
+    """What a job asks for of shared nodes that is not modelled; empty if nothing."""
+    asks, notes = resources(row.get("Resource_List")), list[str]()
+    select = asks.get("select", row.get("schedselect"))
+    if sharing is not None and select is not None:
+        try:
+            chunks = parse_select(str(select))
+        except ValueError:
+            return f"select={select}"[:60]
+        tasks_asked(chunks, str(asks.get("place", "free")), sharing, notes)
+    return notes[0] if notes else ""
 
 
 def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:

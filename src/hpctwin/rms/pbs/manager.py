@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
+from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.pbs.leasing import Leasing, leases_file
@@ -75,6 +76,7 @@ class PbsManager(PlainManager):
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
+        self.doubts = Doubts()
         self._told: set[str] = set()
         self._warned = False
         path = self.limit = None
@@ -126,7 +128,9 @@ class PbsManager(PlainManager):
         found = cluster_snapshot(
             jobs, nodes, queues, reservations, now_s,
             scheduling=scheduling, default_queue=str(server.get("default_queue", "")),
+            blind=self.doubts.lasting(now_s),
         )  # fmt: skip
+        self.doubts.seen(found.unequal, now_s)
         for note in found.notes:
             if note not in self._told:
                 logger.warning("PBS: %s", note)

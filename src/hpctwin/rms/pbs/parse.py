@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,11 @@ from hpctwin.rms.pbs.jobs import (
     counts,
     job_mark,
     job_record,
+    roughly,
 )  # fmt: skip
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
+from hpctwin.rms.pbs.sharing import how_shared, unequal
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 
@@ -49,6 +51,7 @@ class Found:
         notes: one sentence for each thing left out or assumed.
         marks: the waiting jobs that are the twin's.
         limit_counts: whether jobs run that the limit of those that wait counts.
+        unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
     """
 
     snapshot: Snapshot
@@ -56,6 +59,7 @@ class Found:
     notes: list[str] = field(default_factory=list)
     marks: dict[str, LeaseMark] = field(default_factory=dict)
     limit_counts: bool = False
+    unequal: dict[str, str] = field(default_factory=dict)
 
 
 def cluster_snapshot(
@@ -67,6 +71,7 @@ def cluster_snapshot(
     *,
     scheduling: bool = True,
     default_queue: str = "",
+    blind: Collection[str] = (),
 ) -> Found:
     """Everything PBS knows now.
 
@@ -78,6 +83,7 @@ def cluster_snapshot(
         now_s: seconds since the epoch, if PBS does not say.
         scheduling: whether PBS's own scheduling is on.
         default_queue: where jobs go that name none.
+        blind: names of vnodes that have been `Found.unequal` for some time.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -98,14 +104,19 @@ def cluster_snapshot(
         raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
+    node_rows = objects(nodes_about, "nodes")
+    sharing, why = how_shared({name: node_rows[name] for name in known})
     largest = LargestNode(
-        max(node.cores or 0.0 for node in listed), max(node.gpus or 0.0 for node in listed)
+        max(node.cores or 0.0 for node in listed),
+        max(node.gpus or 0.0 for node in listed),
+        sharing,
     )
     stopped = {name for name, about in open_queues.items() if is_false(about.get("started"))}
     notes += [f"queue {name} is stopped: nothing starts from it" for name in sorted(stopped)]
     rows = objects(jobs_about, "Jobs")
     jobs: dict[str, JobRecord] = {}
     marks = {}
+    rough: dict[str, str] = {}
     for job_id, row in rows.items():
         array = rows.get(array_of(job_id))
         if array is not None and array is not row:
@@ -123,8 +134,32 @@ def cluster_snapshot(
             record = record.model_copy(update={"spec": spec})
         jobs[record.spec.id] = record
         mark = job_mark(row)
-        if mark is not None:
+        said = roughly(row, sharing) if record.start_s is None else ""
+        if said:
+            rough[record.spec.id] = said
+        elif mark is not None:
             marks[record.spec.id] = mark
+    differs = {}
+    if sharing is not None:
+        differs = unequal({name: node_rows[name] for name in known}, jobs.values())
+    doubtful = sorted(set(blind) & differs.keys())
+    if why:
+        notes.append(
+            f"{why}, which is not modelled: forecasts are rough, and PBS alone starts jobs"
+        )
+    if doubtful:
+        notes.append(
+            f"{len(doubtful)} vnodes are not as jobs say ({doubtful[0]}: {differs[doubtful[0]]}): PBS alone "
+            "starts jobs"
+        )
+    if rough:
+        job_id, said = next(iter(rough.items()))
+        notes.append(
+            f"{len(rough)} jobs ask for what is not modelled where vnodes are shared (job {job_id[:40]}: "
+            f"{said[:60]}): PBS alone starts them"
+        )
+    if why or doubtful:
+        marks = {}
     stamp = jobs_about.get("timestamp")
     snapshot = Snapshot.model_construct(
         cluster="pbs",
@@ -140,8 +175,9 @@ def cluster_snapshot(
         jobs=tuple(jobs.values()),
         reservations=_reservations(reservations, known, notes, now_s),
         own_scheduling=scheduling,
+        shared=tuple(known) if why else (),
     )
-    return Found(snapshot, largest, notes, marks, any(map(counts, rows.values())))
+    return Found(snapshot, largest, notes, marks, any(map(counts, rows.values())), differs)
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:

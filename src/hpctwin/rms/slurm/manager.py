@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hpctwin.errors import CommandError, UnreachableError
 from hpctwin.rms.commands import Commands
+from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import Sleeping
@@ -34,11 +35,6 @@ RULES_S = 10.0
 """Partitions and reservations are asked for so often at most: what a site changes is seen as soon."""
 SELDOM_S = 60.0
 """Settings, and which QOS preempt, are asked for so often at most."""
-UNEQUAL_S = 10.0
-"""A node of which jobs hold otherwise than Slurm says, for so long, is not known well enough to act on.
-
-Jobs and nodes are asked for one after the other, and a job that completes gives back node by node.
-"""
 DAY_S = 86_400.0
 CLOCK_SLACK_S = 2.0
 """The controller tells its time in whole seconds, and late: clocks that differ by less are the same."""
@@ -94,7 +90,7 @@ class SlurmManager(PlainManager):
         self._config: dict[str, str] = {}
         self._config_s = 0.0
         self._told: set[str] = set()
-        self._unequal: dict[str, float] = {}
+        self.doubts = Doubts()
         self._old = False
 
     def ways(self) -> frozenset[Way]:
@@ -143,12 +139,11 @@ class SlurmManager(PlainManager):
             raise UnreachableError(f"Slurm: {error}") from error
         select = about.get("SelectType", "")
         parameters = about.get("SelectTypeParameters", "")
-        lasting = {n for n, since_s in self._unequal.items() if now_s - since_s >= UNEQUAL_S}
         found = cluster_snapshot(
-            jobs, nodes, reservations, partitions, now_s, select, preempt, qos, parameters, lasting,
-            self._sleeps,
+            jobs, nodes, reservations, partitions, now_s, select, preempt, qos, parameters,
+            self.doubts.lasting(now_s), self._sleeps,
         )  # fmt: skip
-        self._unequal = {name: self._unequal.get(name, now_s) for name in found.unequal}
+        self.doubts.seen(found.unequal, now_s)
         if self._ahead_s:
             found.notes.append(
                 f"the controller's clock is {abs(self._ahead_s):.0f} s "

@@ -1,0 +1,147 @@
+"""PBS's jobs that get parts of vnodes: what they ask for, what they hold, and whether that adds up.
+
+Source:
+    PBS Professional Reference Guide 2022.1, pbs_resources(7B); outputs of OpenPBS 23.06.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hpctwin.rms.pbs.request import Chunk, memory_gb
+from hpctwin.rms.pbs.values import integer, resources
+from hpctwin.rms.records import JobRecord, NodePart
+
+__all__ = ["Sharing", "how_shared", "parts_held", "tasks_asked", "unequal"]
+
+_KB_PER_GB = 2**20
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a PBS gives parts of vnodes.
+
+    Args:
+        several: hosts have several vnodes, over which PBS may spread a chunk.
+    """
+
+    several: bool = False
+
+
+def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]:
+    """How vnodes are given; None where each job has them whole. And why that is not modelled, if so.
+
+    Args:
+        rows: vnodes, of ``pbsnodes``.
+    """
+    large = [row for row in rows.values() if integer(_has(row).get("ncpus")) > 1]
+    alone = [
+        row for row in large if "excl" in str(row.get("sharing", "")).replace("ignore_excl", "")
+    ]
+    if len(alone) == len(large):
+        return None, ""
+    ways = {str(row.get("sharing", "default_shared")) for row in large}
+    why = "" if ways == {"default_shared"} else f"vnodes with sharing={', '.join(sorted(ways))}"
+    several = any(integer(row.get("in_multivnode_host")) for row in large)
+    return Sharing(several), why
+
+
+def tasks_asked(
+    chunks: tuple[Chunk, ...], place: str, sharing: Sharing, notes: list[str]
+) -> dict[str, Any]:
+    """What a job asks for, as fields of `JobSpec`.
+
+    Args:
+        chunks: what it selects.
+        place: how they lie.
+        sharing: how parts are given.
+        notes: what is only nearly as asked for is appended.
+    """
+    words = {word for word in re.split(r"[:\s]+", place) if word}
+    count = sum(chunk.count for chunk in chunks)
+    if sharing.several and "vscatter" not in words:
+        notes.append(f"place={place} on hosts of several vnodes")
+    if words & {"exclhost"} or any(word.startswith("group=") for word in words):
+        notes.append(f"place={place}")
+    asked = [(chunk.cores, chunk.memory_gb, chunk.gpus) for chunk in chunks]
+    if "pack" in words:
+        counts = [chunk.count for chunk in chunks]
+        each = [
+            sum(n * amount for n, amount in zip(counts, amounts, strict=True))
+            for amounts in zip(*asked, strict=True)
+        ]
+        count = 1
+    else:
+        each = [max(amounts) for amounts in zip(*asked, strict=True)]
+        if len(set(asked)) > 1:
+            notes.append("chunks of several kinds")
+    scattered = bool(words & {"scatter", "vscatter"})
+    if not any(each):
+        notes.append("chunks that ask for nothing")
+        each[0] = 1.0
+    return {
+        "tasks": count,
+        "nodes": count if scattered else 1,
+        "tasks_per_node": 1 if scattered and count > 1 else 0,
+        "cores_per_task": each[0],
+        "memory_gb_per_task": each[1],
+        "gpus_per_task": each[2],
+        "exclusive": bool(words & {"excl", "exclhost"}),
+    }
+
+
+def parts_held(exec_vnode: str) -> dict[str, NodePart]:
+    """What a running job holds of each vnode, of ``(a:ncpus=2:mem=4kb)+(b:ncpus=1)``."""
+    found: dict[str, NodePart] = {}
+    for piece in re.split(r"[()+]+", exec_vnode):
+        name, *pairs = piece.strip().split(":")
+        if not name:
+            continue
+        asked = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        known = found.get(name, NodePart())
+        found[name] = NodePart(
+            cores=known.cores + integer(asked.get("ncpus")),
+            memory_gb=known.memory_gb + (memory_gb(asked.get("mem", "0")) or 0.0),
+            gpus=known.gpus + integer(asked.get("ngpus")),
+        )
+    return found
+
+
+def unequal(rows: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord]) -> dict[str, str]:
+    """Vnodes of which jobs hold otherwise than PBS says in sum, and how.
+
+    Args:
+        rows: vnodes, of ``pbsnodes``.
+        jobs: those that run hold parts of vnodes.
+    """
+    held: dict[str, list[float]] = {}
+    alone: set[str] = set()
+    for job in jobs:
+        if job.amounts is None:
+            alone.update(job.node_names)
+            continue
+        for name, amounts in zip(job.node_names, job.amounts.tolist(), strict=True):
+            known = held.setdefault(name, [0.0, 0.0, 0.0])
+            held[name] = [a + b for a, b in zip(known, amounts, strict=True)]
+    found = {}
+    for name, row in rows.items():
+        if name in alone:
+            continue
+        cores, memory, gpus = held.get(name, [0.0, 0.0, 0.0])
+        assigned = resources(row.get("resources_assigned"))
+        for unit, ours, theirs in (
+            ("ncpus", cores, float(integer(assigned.get("ncpus")))),
+            ("kb", memory * _KB_PER_GB, (memory_gb(assigned.get("mem", "0")) or 0.0) * _KB_PER_GB),
+            ("ngpus", gpus, float(integer(assigned.get("ngpus")))),
+        ):
+            if abs(ours - theirs) > 0.5:
+                found[name] = f"jobs hold {ours:g} {unit}, PBS says {theirs:g}"
+                break
+    return found
+
+
+def _has(row: Mapping[str, Any]) -> dict[str, Any]:
+    return resources(row.get("resources_available"))

@@ -1,0 +1,128 @@
+"""PBS's jobs that share vnodes, as recorded from a real one and by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin.rms.pbs.parse import Found, cluster_snapshot
+from hpctwin.rms.pbs.request import parse_select
+from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
+
+RECORDED = {
+    name: (Path(__file__).parent / f"recorded/openpbs-23.06-shared-{name}.json").read_bytes()
+    for name in ("qstat", "pbsnodes", "queues")
+}
+ASKED = (
+    "tasks", "nodes", "tasks_per_node", "cores_per_task", "memory_gb_per_task", "gpus_per_task", "exclusive",
+)  # fmt: skip
+
+
+def read(*, without: str = "", blind: tuple[str, ...] = (), marked: bool = True) -> Found:
+    """The recorded vnodes and queue, in which all waiting jobs are the twin's."""
+    content = json.loads(RECORDED["qstat"])
+    content["Jobs"].pop(without, None)
+    for row in content["Jobs"].values():
+        row["Resource_List"] |= {"hpctwin": 0} if marked else {}
+    qstat = json.dumps(content).encode()
+    return cluster_snapshot(qstat, RECORDED["pbsnodes"], RECORDED["queues"], b"", 0.0, blind=blind)
+
+
+def test_what_running_jobs_hold_of_each_vnode_adds_up_to_what_pbs_says_of_it() -> None:
+    found = read()
+    held = {
+        job.spec.id: [
+            (name, part.cores, round(1024 * part.memory_gb))
+            for name, part in zip(job.node_names, job.parts, strict=True)
+        ]
+        for job in found.snapshot.jobs
+        if job.parts
+    }
+    assert held == {"0.vm": [("vm[0]", 3, 100), ("vm[1]", 3, 100)], "1.vm": [("vm[0]", 4, 200)]}
+    assert found.unequal == {}
+    alone = next(job for job in found.snapshot.jobs if job.spec.id == "2.vm")
+    assert (alone.spec.exclusive, alone.node_names) == (True, ("vm[2]",))
+
+
+def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_pbs_and_named() -> None:
+    found = read()
+    assert set(found.marks) == {"3.vm", "7.vm"}
+    assert any("job 4.vm: place=free on hosts of several vnodes" in note for note in found.notes)
+
+
+def test_where_a_vnode_is_not_as_its_jobs_say_for_some_time_pbs_alone_starts_jobs() -> None:
+    gone = read(without="1.vm")
+    assert gone.unequal == {"vm[0]": "jobs hold 3 ncpus, PBS says 7"}
+    assert gone.marks
+    later = read(without="1.vm", blind=("vm[0]", "vm[3]"))
+    assert not later.marks
+    assert any("vm[0]: jobs hold 3 ncpus, PBS says 7" in note for note in later.notes)
+
+
+@pytest.mark.parametrize(
+    ("select", "place", "asks"),
+    [
+        ("4:ncpus=2:mem=1gb", "free", (4, 1, 0, 2, 1, 0, False)),
+        ("4:ncpus=2:ngpus=1", "scatter", (4, 4, 1, 2, 0, 1, False)),
+        ("4:ncpus=2", "vscatter:excl", (4, 4, 1, 2, 0, 0, True)),
+        ("4:ncpus=2:mem=1gb", "pack", (1, 1, 0, 8, 4, 0, False)),
+        ("2:ncpus=4+1:ncpus=1:ngpus=1", "pack:shared", (1, 1, 0, 9, 0, 1, False)),
+    ],
+)
+def test_chunks_are_tasks_that_lie_as_place_says(select: str, place: str, asks: Any) -> None:
+    notes: list[str] = []
+    said = tasks_asked(parse_select(select), place, Sharing(), notes)
+    assert tuple(said[name] for name in ASKED) == asks
+    assert not notes
+
+
+@pytest.mark.parametrize(
+    ("select", "place", "why"),
+    [
+        ("2:ncpus=4+1:ncpus=1", "free", "chunks of several kinds"),
+        ("2:ncpus=4", "exclhost", "place=exclhost"),
+        ("2:ncpus=4", "free:group=rack", "place=free:group=rack"),
+        ("2:ncpus=0", "free", "chunks that ask for nothing"),
+    ],
+)
+def test_what_is_only_nearly_modelled_is_named(select: str, place: str, why: str) -> None:
+    notes: list[str] = []
+    tasks_asked(parse_select(select), place, Sharing(), notes)
+    assert notes == [why]
+
+
+def test_parts_of_one_vnode_are_added_up() -> None:
+    held = parts_held("(a:ncpus=1:mem=1048576kb+b[1]:ncpus=2)+(a:ncpus=1:ngpus=2)")
+    assert {n: (p.cores, p.memory_gb, p.gpus) for n, p in held.items()} == {
+        "a": (2, 1, 2),
+        "b[1]": (2, 0, 0),
+    }
+
+
+def vnode(cores: int, sharing: str) -> dict[str, Any]:
+    return {"resources_available": {"ncpus": cores}, "sharing": sharing}
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares", "why"),
+    [
+        ([(8, "default_shared")], True, ""),
+        ([(1, "default_shared")], False, ""),
+        ([(8, "force_excl"), (1, "default_shared")], False, ""),
+        ([(8, "default_excl")], False, ""),
+        (
+            [(8, "default_excl"), (8, "default_shared")],
+            True,
+            "sharing=default_excl, default_shared",
+        ),
+        ([(8, "ignore_excl")], True, "sharing=ignore_excl"),
+    ],
+)
+def test_vnodes_are_shared_where_pbs_shares_them(rows: Any, shares: bool, why: str) -> None:
+    found, said = how_shared({str(i): vnode(*row) for i, row in enumerate(rows)})
+    assert (found is not None) == shares
+    assert why in said
+    assert bool(said) == bool(why)
