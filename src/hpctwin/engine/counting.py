@@ -6,7 +6,9 @@ free now, and what the head leaves spare when it starts. A resource costs a look
 
 from __future__ import annotations
 
-from hpctwin.engine.jit import jit
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.order import (
     drop_started,
@@ -16,7 +18,8 @@ from hpctwin.engine.order import (
     reckon_fairshare,
 )
 from hpctwin.engine.race import ANY_WIDTH, first_fitting, ready, shift_labels, withdraw
-from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.rows import SIM, call
+from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
@@ -99,9 +102,28 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
 
 
 @jit
-def pass_sorted(others: int, sim: Arrays) -> None:
+def run_counted(sim: Arrays) -> None:
+    """A pass where counting decides, by what its `Pass` says of the others."""
+    call(sim.hooks.run_counted, sim)
+
+
+def pass_counted(sim: Arrays) -> None:
+    """As `run_counted`; compiled once for all passes."""
+    if is_sorted(sim):
+        pass_sorted(sim)
+    elif may_start(sim):
+        reckon_fairshare(sim)
+        pass_scored(sim)
+
+
+COUNTED = Kernel(pass_counted, types.void(SIM))
+
+
+@jit
+def pass_sorted(sim: Arrays) -> None:
     """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk."""
     now = sim.clock.now
+    others = sim.rules.others
     shadow = NEVER
     spare = NEVER
     head = False
@@ -183,12 +205,13 @@ def pass_raced(sim: Arrays) -> None:
 
 
 @jit
-def pass_scored(others: int, sim: Arrays) -> None:
+def pass_scored(sim: Arrays) -> None:
     """A pass where counting alone decides.
 
     EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
     """
     now = sim.clock.now
+    others = sim.rules.others
     n = order_queue(sim)
     sorted_already = sim.rules.order_changes == 0
     first = 0
@@ -213,7 +236,7 @@ def pass_scored(others: int, sim: Arrays) -> None:
     if head < 0 or others != HEAD_IS_PROTECTED or sim.stock[0].free <= 0:
         return
     shadow, spare = reservation_of(head, sim)
-    later = 0
+    later = ZERO
     free = sim.stock[0].free
     for i in range(first, n):
         j = sim.order[i].job

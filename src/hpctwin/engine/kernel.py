@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 from numba import int64, types
 
-from hpctwin.engine import counting, loop, power_passes
+from hpctwin.engine import counting, loop, placement, plan, power_passes, transitions
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import PASSES, Pass
@@ -17,13 +17,13 @@ from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import single
 
-__all__ = ["advance", "all_kernels", "hooks", "inner_advance", "kernels_of", "reorder"]
+__all__ = ["advance", "all_kernels", "hooks", "kernels_of", "reorder"]
 
 advance = Kernel(loop.advance_at, int64(int64, int64, int64))
 """`loop.advance` of the simulation at an address: ``(address, until, instants) -> code``."""
 
 inner_advance = Kernel(loop.advance, loop.SIGNATURE)
-"""The same for other kernels."""
+"""The loop itself, which kernels call."""
 
 race = Kernel(counting.pass_raced, types.void(SIM))
 """The pass where many wait and counting decides."""
@@ -41,6 +41,7 @@ def hooks(
     *,
     shared: Kernel | None = None,
     races: bool = False,
+    tracked: bool = False,
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
 
@@ -52,8 +53,16 @@ def hooks(
         power: what switches nodes; None where they have no power states.
         shared: what chooses nodes for a job where nodes are shared; else None.
         races: whether a tournament of those that wait may come to pay.
+        tracked: whether nodes have identity.
     """
-    prepare([*kernels_of(found, power, shared), *([race] if races else [])])
+    tracked = tracked and shared is None
+    optional = {
+        race: races,
+        placement.PLACE_NODES: tracked,
+        placement.PLACE_BY_SCORE: place is not None,
+    }
+    needed = [kernel for kernel, so in optional.items() if so]
+    prepare([*kernels_of(found, power, shared), *needed])
     before = after = 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
@@ -63,8 +72,14 @@ def hooks(
             ("order", address_of(order)),
             ("candidates", address_of(candidates)),
             ("place", 0 if place is None else address_of(place)),
+            ("advance", inner_advance.address),
             ("run_pass", found.kernel.address),
             ("run_race", race.address if races else 0),
+            ("run_counted", 0 if found.others is None else counting.COUNTED.address),
+            ("start", 0 if found.gave_back else transitions.START.address),
+            ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
+            ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
+            ("build_plan", plan.BUILD_PLAN.address),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
@@ -80,7 +95,8 @@ def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import lookahead
 
-    found = [inner_advance, race, reorder, power_passes.give_orders]
+    found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
+    found += [reorder, power_passes.give_orders]
     found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():
@@ -102,7 +118,8 @@ def kernels_of(found: Pass, power: PowerPass | None, shared: Kernel | None = Non
         shared: what chooses nodes for a job where nodes are shared; else None.
     """
     switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
-    return [advance, *_of_pass(found), *([] if shared is None else [shared]), *switching]
+    choosing = [] if shared is None else [shared]
+    return [inner_advance, advance, *_of_pass(found), *choosing, *switching]
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
@@ -110,5 +127,11 @@ def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
 
 
 def _of_pass(one: Pass) -> list[Kernel]:
-    kernels = (one.kernel, one.entered, one.left, one.reserved, one.gave_back)
+    shared = one.gave_back is not None
+    kernels = (
+        None if shared else transitions.START,
+        plan.BUILD_PLAN,
+        None if one.others is None else counting.COUNTED,
+        one.kernel, one.entered, one.left, one.reserved, one.gave_back,
+    )  # fmt: skip
     return [kernel for kernel in kernels if kernel is not None]

@@ -527,8 +527,14 @@ class Hooks:
     order: Int
     candidates: Int
     place: Int
+    advance: Int  # the loop itself
     run_pass: Int
     run_race: Int  # in its place where many wait and counting decides
+    run_counted: Int  # where counting decides; called by the pass
+    start: Int  # a job on the nodes that were chosen
+    place_nodes: Int  # where nodes have identity
+    place_by_score: Int
+    build_plan: Int
     entered: Int
     left: Int
     reserved: Int

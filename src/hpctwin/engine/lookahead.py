@@ -170,7 +170,6 @@ def begin_fork(now: int, coming: Any, ends_known: int, sim: Arrays, fork: Arrays
 def _look_ahead(
     address: int,
     ahead: int,
-    advance: int,
     now: int,
     coming: Any,
     watched: Any,
@@ -180,6 +179,7 @@ def _look_ahead(
 ) -> int:
     sim = sim_at(address)
     fork = sim_at(ahead)
+    advance = sim.hooks.advance
     code = go_on(advance, sim, now - 1, -1)
     if code != DONE and code != REACHED:
         return code
@@ -207,7 +207,7 @@ def _look_ahead(
 _ROWS = types.Array(int64, 1, "C")
 look_ahead = Kernel(
     _look_ahead,
-    int64(int64, int64, int64, int64, _ROWS, _ROWS, int64, int64, types.Array(int64, 2, "C")),
+    int64(int64, int64, int64, _ROWS, _ROWS, int64, int64, types.Array(int64, 2, "C")),
 )
 """Run a simulation up to an instant, then a fork of it until the watched jobs have started.
 
@@ -215,7 +215,6 @@ Args:
     address: of the simulation.
     ahead: of the fork; its jobs with the runtimes that are known, its own ``by_submit`` and no
         cancellations; its state without outages.
-    advance: address of `loop.advance`, compiled.
     now: ms; what happens before, happens in the simulation; from here on in the fork only.
     coming: jobs that arrive in the fork, at their submit times there.
     watched: jobs whose start is asked for; of those coming or waiting.

@@ -22,7 +22,7 @@ from hpctwin.engine.layout import (
     Arrays,
 )
 from hpctwin.engine.order import drop_started, enqueue, score, tidy_queue
-from hpctwin.engine.rows import SIM, call, sim_at
+from hpctwin.engine.rows import SIM, call, go_on, sim_at
 
 SIGNATURE = int64(SIM, int64, int64)
 
@@ -179,7 +179,8 @@ def advance(sim: Arrays, until: int, instants: int) -> int:
 
 def advance_at(address: int, until: int, instants: int) -> int:
     """As `advance`."""
-    return advance(sim_at(address), until, instants)
+    sim = sim_at(address)
+    return go_on(sim.hooks.advance, sim, until, instants)
 
 
 def reorder(address: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from numba import int64, types
+
 from hpctwin.engine.abi import NodeView
-from hpctwin.engine.jit import jit
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     ASLEEP_NODES,
     AWAKE_NODES,
@@ -22,7 +24,7 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.nodes import first_in, is_free, touch
 from hpctwin.engine.order import decayed, fair_of, seen
 from hpctwin.engine.plan import active_from
-from hpctwin.engine.rows import ranked_by
+from hpctwin.engine.rows import SIM, call_with_job, ranked_by
 
 
 @jit
@@ -50,6 +52,11 @@ def claim(j: int, node: int, sim: Arrays) -> None:
 @jit
 def place(j: int, sim: Arrays) -> None:
     """Choose the nodes of a starting job: ``sim.take`` from each pool, and note them down."""
+    call_with_job(sim.hooks.place_nodes, j, sim)
+
+
+def place_nodes(j: int, sim: Arrays) -> None:
+    """As `place`; compiled once for all passes, where nodes have identity."""
     placement = sim.rules.placement
     if sim.rules.preferred == GIVEN:
         return
@@ -227,9 +234,17 @@ def _claim_runs(j: int, p: int, wanted: int, sim: Arrays) -> None:
         wanted -= min(wanted, best_length)
 
 
+PLACE_NODES = Kernel(place_nodes, types.void(int64, SIM))
+
+
 @jit
 def place_by_score(j: int, sim: Arrays) -> None:
     """Divide a job's nodes over the pools as its placement scores the free ones, given ``sim.low``."""
+    call_with_job(sim.hooks.place_by_score, j, sim)
+
+
+def divide_by_score(j: int, sim: Arrays) -> None:
+    """As `place_by_score`; compiled once for all passes."""
     kind = sim.job[j].kind
     for p in range(sim.rules.pools):
         sim.take[p] = 0
@@ -244,6 +259,9 @@ def place_by_score(j: int, sim: Arrays) -> None:
             sim.low[p] -= 1
             sim.take[p] += 1
             left -= 1
+
+
+PLACE_BY_SCORE = Kernel(divide_by_score, types.void(int64, SIM))
 
 
 @jit

@@ -6,7 +6,9 @@ A step function of time over all pools and resources: row ``i`` holds from ``sim
 
 from __future__ import annotations
 
-from hpctwin.engine.jit import jit
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     ASLEEP_NODES,
     BEST_FIT,
@@ -19,6 +21,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
+from hpctwin.engine.rows import SIM, call
 
 
 @jit
@@ -112,6 +115,11 @@ def load_take(j: int, sim: Arrays) -> None:
 @jit
 def plan_build(sim: Arrays) -> None:
     """The plan from running jobs and maintenance alone."""
+    call(sim.hooks.build_plan, sim)
+
+
+def build_plan(sim: Arrays) -> None:
+    """As `plan_build`; compiled once for all passes."""
     now = sim.clock.now
     pools = sim.rules.pools
     width = sim.plan_amount.width
@@ -145,6 +153,9 @@ def plan_build(sim: Arrays) -> None:
         plan_switched_off(sim)
     for m in range(len(sim.window)):
         plan_window(m, sim)
+
+
+BUILD_PLAN = Kernel(build_plan, types.void(SIM))
 
 
 @jit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from numba import int64, types
+
 from hpctwin.engine.heap import heap_push, heap_remove
-from hpctwin.engine.jit import jit
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     AFTER,
     AFTEROK,
@@ -28,7 +30,7 @@ from hpctwin.engine.placement import (
     release_nodes,
 )
 from hpctwin.engine.plan import choose_pools, load_take, note_freed, plan_change
-from hpctwin.engine.rows import call_with_job
+from hpctwin.engine.rows import SIM, call_with_job
 
 LONGEST = NEVER // 2
 
@@ -105,6 +107,11 @@ def run_remove(j: int, planned: int, sim: Arrays) -> None:
 @jit
 def start_job(j: int, sim: Arrays) -> None:
     """Start a waiting job on ``sim.take`` nodes of each pool, as soon as they are switched on."""
+    call_with_job(sim.hooks.start, j, sim)
+
+
+def start_taken(j: int, sim: Arrays) -> None:
+    """As `start_job`; compiled once for all passes."""
     pools = sim.rules.pools
     job = sim.job[j]
     state = sim.state[j]
@@ -149,6 +156,9 @@ def note_given(j: int, sim: Arrays) -> None:
     if state.started == 0 and job.tells_to > job.tells_from:
         # Until its nodes are on it may be cancelled, and then never started.
         sim.clock.releases = heap_push(sim.releases, sim.clock.releases, state.start, -1 - j)
+
+
+START = Kernel(start_taken, types.void(int64, SIM))
 
 
 @jit

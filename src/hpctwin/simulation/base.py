@@ -277,7 +277,12 @@ class SimulationBase:
             self._decided = {
                 "rules": single("rules", self._rules().items()),
                 "hooks": hooks(
-                    *self._compiled(), found, power, shared=self._choosing(), races=self._races()
+                    *self._compiled(),
+                    found,
+                    power,
+                    shared=self._choosing(),
+                    races=self._races(),
+                    tracked=self.tracked,
                 ),
                 "numbers": settings_of(found.numbers, self.policy.numbers()),
                 "power_numbers": settings_of(

@@ -219,7 +219,6 @@ class OpenSimulation:
         Raises:
             PolicyError, SimulationError: the ordering failed.
         """
-        from hpctwin.engine.kernel import inner_advance
         from hpctwin.engine.lookahead import look_ahead
 
         known = coming[coming < self.size]
@@ -229,8 +228,8 @@ class OpenSimulation:
         self._decide()
         while True:
             code = look_ahead(
-                self.simulation.state.address, self._ahead.address, inner_advance.address,
-                now_ms, coming, watched, latest_ms, int(self.oracle), found,
+                self.simulation.state.address, self._ahead.address, now_ms,
+                coming, watched, latest_ms, int(self.oracle), found,
             )  # fmt: skip
             if code == layout.DONE:
                 break

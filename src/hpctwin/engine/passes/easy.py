@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import (
-    HEAD_IS_PROTECTED,
-    amounts_decide,
-    is_sorted,
-    pass_scored,
-    pass_sorted,
-)
+from hpctwin.engine.counting import HEAD_IS_PROTECTED, amounts_decide, run_counted
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays, Count
+from hpctwin.engine.layout import ZERO, Arrays, Count
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
@@ -56,7 +50,7 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
     if reservations == 0:
         still_open = 0
     n = order_queue(sim)
-    later = 0
+    later = ZERO
     while n > 0 and still_open > 0:
         j = pop_order(n, sim)
         n -= 1
@@ -93,15 +87,11 @@ def pass_easy(sim: Arrays) -> None:
     """EASY with the policy's number of reservations."""
     reservations = settings(sim.numbers)[0].reservations
     # Nodes that are switched off can be had later, which is in the plan only.
-    counts = reservations == 1 and sim.clock.unpowered == 0 and amounts_decide(sim)
-    if counts and is_sorted(sim):
-        pass_sorted(HEAD_IS_PROTECTED, sim)
+    if reservations == 1 and sim.clock.unpowered == 0 and amounts_decide(sim):
+        run_counted(sim)
     elif may_start(sim):
         reckon_fairshare(sim)
-        if counts:
-            pass_scored(HEAD_IS_PROTECTED, sim)
-        else:
-            pass_planned(reservations, sim)
+        pass_planned(reservations, sim)
 
 
 PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers, others=HEAD_IS_PROTECTED)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import (
-    ANYONE_PASSES,
-    amounts_decide,
-    is_sorted,
-    pass_scored,
-    pass_sorted,
-)
+from hpctwin.engine.counting import ANYONE_PASSES, amounts_decide, run_counted
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays
+from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import heap_order, pop_order, reckon_fairshare, score
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build
@@ -27,7 +21,7 @@ __all__ = ["PASS", "pass_first_fit"]
 def pass_planned(sim: Arrays) -> None:
     """The pass over a plan: several pools, resources, maintenance."""
     plan_build(sim)
-    later = 0
+    later = ZERO
     # What does not fit at this moment cannot start; only the rest needs an order.
     for i in range(sim.clock.queued):
         j = sim.queue[i]
@@ -48,15 +42,11 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_first_fit(sim: Arrays) -> None:
     """Everyone that fits starts, in order."""
-    counts = amounts_decide(sim)
-    if counts and is_sorted(sim):
-        pass_sorted(ANYONE_PASSES, sim)
+    if amounts_decide(sim):
+        run_counted(sim)
     elif may_start(sim):
         reckon_fairshare(sim)
-        if counts:
-            pass_scored(ANYONE_PASSES, sim)
-        else:
-            pass_planned(sim)
+        pass_planned(sim)
 
 
 PASS = Pass(Kernel(pass_first_fit, types.void(SIM)), others=ANYONE_PASSES)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import (
-    NOBODY_PASSES,
-    amounts_decide,
-    is_sorted,
-    pass_scored,
-    pass_sorted,
-)
+from hpctwin.engine.counting import NOBODY_PASSES, amounts_decide, run_counted
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
@@ -73,15 +67,11 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
-    counts = amounts_decide(sim)
-    if counts and is_sorted(sim):
-        pass_sorted(NOBODY_PASSES, sim)
+    if amounts_decide(sim):
+        run_counted(sim)
     elif may_start(sim):
         reckon_fairshare(sim)
-        if counts:
-            pass_scored(NOBODY_PASSES, sim)
-        else:
-            pass_planned(sim)
+        pass_planned(sim)
 
 
 PASS = Pass(Kernel(pass_none, types.void(SIM)), in_order=True, others=NOBODY_PASSES)
