@@ -41,11 +41,13 @@ def main() -> None:
         simulated = time.process_time()
         table = energy.over_time(15)
         cdus = energy.cdus_over_time(15)
+        cooled = energy.cooled(12.0, 15)
         end = time.process_time()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
             f"{workload.name}: {jobs:,} jobs simulated in {simulated - begin:.2f} s, power of {len(table):,} "
-            f"steps and {len(cdus.columns) - 1} CDUs in {end - simulated:.2f} s; peak {peak:,.0f} MiB; mean "
+            f"steps and {len(cdus.columns) - 1} CDUs, and cooling (PUE {cooled['pue'].mean():.3f}) in "
+            f"{end - simulated:.2f} s; peak {peak:,.0f} MiB; mean "
             f"{table['total_w'].mean() / 1e6:.2f} MW"
         )
 

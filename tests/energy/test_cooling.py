@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, read_cluster
 from hpctwin.cli import main
-from hpctwin.energy.cooling import C_WATER, cool, cooling_figures, wet_bulb_c
+from hpctwin.energy.cooling import C_WATER, _saturated, cool, cooling_figures, wet_bulb_c
 from hpctwin.energy.weather import wet_bulb_means
 from hpctwin.errors import ConfigError
 from hpctwin.model.cooling import Cooling
@@ -176,3 +176,11 @@ def test_simulate_tells_what_cooling_took(
         main([*run, "-c", "frontier", "--weather", "warm"])
     assert ended.value.code == 2
     assert "warm: cannot be read as CSV" in capsys.readouterr().err
+
+
+def test_saturated_air_is_psychrolib_s() -> None:
+    psychrolib.SetUnitSystem(psychrolib.SI)
+    at, enthalpy, water = _saturated()
+    for t, h, w in zip(at[::20].tolist(), enthalpy[::20], water[::20], strict=True):
+        assert h == pytest.approx(psychrolib.GetSatAirEnthalpy(t, 101_325), rel=1e-9, abs=1e-6)
+        assert w == pytest.approx(psychrolib.GetSatHumRatio(t, 101_325), rel=1e-9)

@@ -116,8 +116,7 @@ def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
     part = window(log, 40, 200)
     assert part.workload.job_id.tolist() == [1, 2, 3]
     simulation = Simulation(part.workload, cluster, "fcfs", begin_s=part.not_before_s, log=True)
-    simulation.advance(part.end_s)
-    found = part.summary(simulation.result())
+    found = part.summary(part.run(simulation))
     assert found["window_prepopulated"] == 2
     assert found["window_prepopulated_late"] == 0
     assert (found["window_waiting"], found["window_submitted"], found["window_started"]) == (
@@ -133,6 +132,14 @@ def test_figures_of_a_window_are_of_what_lies_in_it() -> None:
     assert found["window_energy_j"] == pytest.approx(100 * node_s + 10 * (4 * 160 - node_s))
     cut = replay(log, cluster, until_s=200)
     assert cut.result.jobs["state"].to_list() == ["completed", "completed", "completed", "pending"]
+
+
+def test_a_machine_that_has_nothing_to_do_any_more_is_idle_until_the_window_ends() -> None:
+    cluster = Cluster.uniform(2, active_w=100, idle_w=10)
+    log = Workload.build(submit_s=[0], runtime_s=[100], nodes=[1], recorded_start_s=[0])
+    part = window(log, 50, 300)
+    run = Simulation(part.workload, cluster, "fcfs", begin_s=part.not_before_s, log=True)
+    assert part.summary(part.run(run))["window_energy_j"] == 100 * 50 + 10 * (50 + 2 * 200)
 
 
 def test_a_replay_that_is_cut_off_leaves_what_runs_then_running_and_counts_its_energy_until_then() -> (

@@ -95,18 +95,18 @@ class EnergyOptions:
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
 
-    def cooled(self, energy: Energy | None) -> pl.DataFrame | None:
-        """What cooling takes over time, if that is asked for."""
+    def cooled(self, energy: Energy | None, begin_s: float = 0.0) -> pl.DataFrame | None:
+        """What cooling takes over time, if that is asked for, from a time on."""
         from hpctwin.energy.component_energy import ComponentEnergy
 
         if self.weather is None or not isinstance(energy, ComponentEnergy):
             return None
         try:
-            return energy.cooled(float(self.weather))
+            return energy.cooled(float(self.weather), begin_s=begin_s)
         except ValueError as error:
             if isinstance(error, ConfigError):
                 raise
-        return energy.cooled(self.weather)
+        return energy.cooled(self.weather, begin_s=begin_s)
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""

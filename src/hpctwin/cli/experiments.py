@@ -32,6 +32,11 @@ experiments_app.command(
     help="SPARS (SoftwareX 2026): node power states, beside its published results.",
 )
 experiments_app.command(
+    "hpctwin.cli.s_raps:s_raps",
+    name="s-raps",
+    help="S-RAPS (SC25-W), figures 4 to 6: replay and reschedule, with power and cooling over time.",
+)
+experiments_app.command(
     "hpctwin.cli.incentives:s_raps_incentives",
     name="s-raps-incentives",
     help="S-RAPS (SC25-W), figure 8: incentives from accounts, collected and redeemed.",

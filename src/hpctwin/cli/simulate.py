@@ -144,8 +144,8 @@ def simulate_command(
     workload = workload if window is None else window.workload
     note_reading(workload)
     need_jobs(workload)
-    if window is not None and (fairness or energy.weather is not None):
-        raise ConfigError("--from and --until do not go with --fairness and --weather")
+    if window is not None and fairness:
+        raise ConfigError("--from and --until do not go with --fairness")
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
         raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
     if reward is not None:
@@ -172,9 +172,7 @@ def simulate_command(
     with progress_bar(f"{workload.name} under {policy.name}") as progress:
         if out is not None and every_s is not None:
             progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
-        if window is not None:
-            simulation.advance(window.end_s)
-        result = simulation.run(progress) if window is None else simulation.result()
+        result = simulation.run(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
@@ -183,7 +181,7 @@ def simulate_command(
         summary = {**result.summary(), **costs(result.energy, series), **notes}
     else:
         summary = {**window.summary(result, series), **notes}
-    cooled = energy.cooled(result.energy)
+    cooled = energy.cooled(result.energy, 0.0 if window is None else window.begin_s)
     if cooled is not None:
         from hpctwin.energy.cooling import cooling_figures
 

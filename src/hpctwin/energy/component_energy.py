@@ -216,16 +216,17 @@ class ComponentEnergy(Energy):
         """Power by part from each change on, exactly: columns as of `over_time`."""
         return _power_table(self.draw.time_ms[:-1] / MS_PER_S, self.draw.parts)
 
-    def over_time(self, step_s: float) -> pl.DataFrame:
+    def over_time(self, step_s: float, *, begin_s: float = 0.0) -> pl.DataFrame:
         """Mean power by part in each step: ``time_s`` (its beginning), ``total_w`` and ``PART_w``.
 
         Args:
             step_s: above 0; the last step may be shorter.
+            begin_s: from when on, before the end.
 
         Raises:
             ConfigError: the step is not above 0.
         """
-        edges = self._edges(step_s)
+        edges = self._edges(step_s, begin_s)
         return _power_table(edges[:-1], self.draw.means(edges))
 
     def cdus_over_time(self, step_s: float) -> pl.DataFrame:
@@ -241,12 +242,15 @@ class ComponentEnergy(Energy):
         found = {f"cdu_{unit}_w": watts for unit, watts in enumerate(self.draw.cdu_means(edges))}
         return pl.DataFrame({"time_s": edges[:-1], **found})
 
-    def cooled(self, wet_bulb: float | str | Path, step_s: float = 60.0) -> pl.DataFrame:
+    def cooled(
+        self, wet_bulb: float | str | Path, step_s: float = 60.0, *, begin_s: float = 0.0
+    ) -> pl.DataFrame:
         """What cooling the machine takes in each step: ``time_s``, ``step_s``, and the columns of `cool`.
 
         Args:
             wet_bulb: temperature, °C, or a file of weather; see `hpctwin.energy.weather`.
             step_s: as of `over_time`.
+            begin_s: as of `over_time`; the plant is in a steady state then.
 
         Raises:
             ConfigError: the machine has no ``cooling``, or the file cannot be used.
@@ -257,8 +261,8 @@ class ComponentEnergy(Energy):
                 f"nothing is known of how cluster {self.cluster.name!r} is cooled: give 'cooling' in its "
                 "file (docs/systems.md)"
             )
-        edges = self._edges(step_s)
-        power = self.over_time(step_s)
+        edges = self._edges(step_s, begin_s)
+        power = self.over_time(step_s, begin_s=begin_s)
         total = power["total_w"].to_numpy()
         if isinstance(wet_bulb, int | float):
             wet = np.full(len(total), float(wet_bulb))
@@ -267,10 +271,12 @@ class ComponentEnergy(Energy):
         table = cool(plant, np.diff(edges), total, total - power["pumps_w"].to_numpy(), wet)
         return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
-    def _edges(self, step_s: float) -> FloatArray:
+    def _edges(self, step_s: float, begin_s: float = 0.0) -> FloatArray:
         if not step_s > 0:
             raise ConfigError(f"step is {step_s:g} s, it must be above 0")
-        return np.append(np.arange(0.0, self.now_s, step_s), self.now_s)
+        if not 0 <= begin_s <= self.now_s:
+            raise ConfigError(f"begin is {begin_s:g} s, it must be from 0 to {self.now_s:g}")
+        return np.append(np.arange(begin_s, self.now_s, step_s), self.now_s)
 
     def cost(self, series: Series) -> float:
         """What all that the machine took cost or emitted; see `Energy.cost`."""

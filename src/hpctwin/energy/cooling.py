@@ -3,8 +3,8 @@
 The towers follow Merkel's equation (1925) with the water's mean temperature as the driving one: they reject
 ``K · s^0.6 · (h_sat(mean water) - h_sat(wet bulb))``, ``s`` being the fans' speed; the exponent is that of
 Braun, Klein and Mitchell (ASHRAE Transactions 95(2), 1989). ``K`` follows from the design point. Pumps and
-fans draw by the cube of their speed (affinity laws). Moist air is psychrolib's (ASHRAE Handbook Fundamentals,
-2017).
+fans draw by the cube of their speed (affinity laws). Moist air is that of the ASHRAE Handbook
+Fundamentals, 2017; wet bulbs of air are psychrolib's.
 """
 
 from __future__ import annotations
@@ -26,17 +26,30 @@ FloatArray = npt.NDArray[np.float64]
 C_WATER = 4186.0
 """Of water, J/(kg K)."""
 _PRESSURE = 101_325.0
+_TRIPLE_C = 0.01
+_OVER_ICE = (
+    -5.6745359e3, 6.3925247, -9.677843e-3, 6.2215701e-7, 2.0747825e-9, -9.484024e-13, 4.1635019,
+)  # fmt: skip
+_OVER_WATER = (-5.8002206e3, 1.3914993, -4.8640239e-2, 4.1764768e-5, -1.4452093e-8, 6.5459673)
+"""Logarithm of saturation pressure (Pa), by powers of the temperature (K) from -1 on, and its logarithm."""
 _SPEED = 0.6
 
 
 @lru_cache(maxsize=1)
 def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Temperatures (°C), and of saturated air at them enthalpy (J/kg) and water (kg/kg)."""
-    psychro = _psychrolib()
+    """Temperatures (°C), and of saturated air at them enthalpy (J/kg) and water (kg/kg).
+
+    ASHRAE Handbook Fundamentals, 2017, chapter 1, equations 5, 6, 22 and 30.
+    """
     at = np.arange(-30.0, 90.0, 0.25)
-    enthalpy = [psychro.GetSatAirEnthalpy(t, _PRESSURE) for t in at.tolist()]
-    water = [psychro.GetSatHumRatio(t, _PRESSURE) for t in at.tolist()]
-    return at, np.array(enthalpy), np.array(water)
+    kelvin = at + 273.15
+    over_ice, over_water = (
+        np.exp(sum(c * kelvin**power for power, c in enumerate(terms, -1)) + last * np.log(kelvin))
+        for *terms, last in (_OVER_ICE, _OVER_WATER)
+    )
+    pressure = np.where(at <= _TRIPLE_C, over_ice, over_water)
+    water = 0.621945 * pressure / (_PRESSURE - pressure)
+    return at, 1e3 * (1.006 * at + water * (2501 + 1.86 * at)), water
 
 
 def _psychrolib() -> ModuleType:
@@ -44,7 +57,8 @@ def _psychrolib() -> ModuleType:
         import psychrolib
     except ImportError as error:
         raise ConfigError(
-            "cooling needs psychrolib, which is not installed: pip install 'hpctwin[energy]'"
+            "wet-bulb temperatures from humidity need psychrolib, which is not installed: "
+            "pip install 'hpctwin[energy]'; or give wet_bulb_c"
         ) from error
     psychrolib.SetUnitSystem(psychrolib.SI)
     module: ModuleType = psychrolib

@@ -18,6 +18,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.simulation.result import Result
+from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Window", "window"]
 
@@ -31,9 +32,9 @@ _OF_JOBS = re.compile(r"^jobs|_(wait_s|turnaround_s|slowdown)$")
 class Window:
     """The jobs of a part of a trace; its time zero is the trace's.
 
-    A simulation of it is ``Simulation(w.workload, cluster, policy, begin_s=w.not_before_s)``, advanced until
-    ``end_s``. Jobs that ran at the beginning count as submitted when they started, so that they start then
-    under any policy; those that waited keep their submit times, and begin to compete when the window does.
+    ``w.run(Simulation(w.workload, cluster, policy, begin_s=w.not_before_s))`` simulates it. Jobs that ran at
+    the beginning count as submitted when they started, so that they start then under any policy; those that
+    waited keep their submit times, and begin to compete when the window does.
 
     Args:
         workload: the jobs that ran or waited at its beginning or were submitted in it.
@@ -56,13 +57,24 @@ class Window:
         """When each job may start at the earliest, seconds [jobs]."""
         return np.where(self.waiting, self.begin_s, 0.0)
 
+    def run(self, simulation: Simulation) -> Result:
+        """Advance a simulation to the window's end; a machine that has nothing to do stays idle until then.
+
+        Nodes that a power policy would switch off later stay as they are when the last job ends.
+        """
+        simulation.advance(self.end_s)
+        end = round(self.end_s * MS_PER_S)
+        if simulation.done and simulation.state.clock.now < end:
+            simulation.state.clock.now = end
+        return simulation.result()
+
     def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:
         """What happened in the window: jobs, node-seconds, and energy, where it is known over time.
 
         Jobs and their waiting are those that had not started when it began.
 
         Args:
-            result: of a simulation that was advanced to the window's end, or a replay until then.
+            result: of `run`, or of a replay until its end.
             series: ``price`` and ``carbon``, for what the energy cost.
         """
         jobs = result.jobs

@@ -1,0 +1,61 @@
+"""A part of a trace as it was and under other policies: power, utilisation, PUE over time, and statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpctwin import read_cluster, read_workload
+from hpctwin.cli import main
+from hpctwin.errors import ConfigError
+from hpctwin.experiments.s_raps import POLICIES, run
+from hpctwin.formats.datasets import DATASETS, write_sample
+from hpctwin.model import Cluster
+from hpctwin.simulation import window
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_sample(DATASETS["frontier"], tmp_path_factory.mktemp("frontier"), jobs=60)[0]
+
+
+def test_what_is_told_over_time_adds_up_to_the_figures_of_the_part(sample: Path) -> None:
+    part = window(read_workload(sample), 6 * 3600, 18 * 3600)
+    runs = run(part, read_cluster("frontier"), wet_bulb=12.0, step_s=100)
+    assert [one.name for one in runs] == list(POLICIES)
+    for one in runs:
+        table, figures = one.over_time, one.figures
+        assert len(table) == 432
+        assert float(table["time_s"][0]) == part.begin_s
+        mean = figures["window_mean_power_w"]
+        assert table["power_w"].mean() == pytest.approx(mean, rel=1e-9)
+        assert table["utilization"].mean() == pytest.approx(figures["window_utilization"], rel=1e-9)
+        assert figures["max_power_w"] >= mean
+        assert np.all(table["pue"].to_numpy() > 1)
+        assert np.all(table["return_c"].to_numpy() > 12)
+        spread = float(np.sqrt(((table["power_w"].to_numpy() - mean) ** 2).mean()))
+        assert figures["sd_power_w"] == pytest.approx(spread, rel=1e-6)
+
+
+def test_the_command_draws_the_figure_and_writes_a_table_of_each_policy(
+    sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figure, out = tmp_path / "figure.png", tmp_path / "tables"
+    part = ["--from", "6h", "--until", "12h", "--step", "5m", "--json"]
+    files = ["--figure", str(figure), "--out", str(out), "-p", "replay", "-p", "sjf+easy"]
+    with pytest.raises(SystemExit) as end:
+        main(["experiments", "s-raps", str(sample), *part, *files])
+    assert not end.value.code
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["policy"] for row in rows] == ["replay", "sjf+easy"]
+    assert figure.stat().st_size > 10_000
+    assert sorted(one.name for one in out.iterdir()) == ["replay.parquet", "sjf+easy.parquet"]
+
+
+def test_a_machine_of_which_nothing_is_known_is_refused(sample: Path) -> None:
+    part = window(read_workload(sample), 0, 3600)
+    with pytest.raises(ConfigError, match="nothing is known of the components"):
+        run(part, Cluster.uniform(9472))
