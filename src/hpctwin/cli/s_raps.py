@@ -72,8 +72,8 @@ def s_raps(
             progress=one_more,
         )
     if figure is not None:
-        from hpctwin.report.saving import save_figure
         from hpctwin.report.machine import plot_machine
+        from hpctwin.report.saving import save_figure
 
         drawn = plot_machine(
             {run.name: run.over_time for run in runs},
