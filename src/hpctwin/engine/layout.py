@@ -59,6 +59,9 @@ RACE_SORTED, RACE_CHANGING, RACE_SHARED = 400, 60, 600
 """With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
 and with fair share."""
 
+SIZES, BUCKETS = 64, 64
+"""Shortest jobs that wait are known by so many sizes and, at most, times of their start; see `holes`."""
+
 Int = Annotated[int, "i8"]
 # Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1.
 Count = Annotated[int, "i8", "count"]
@@ -453,20 +456,44 @@ class Racer:
 
 
 class Opening:
-    """A span at which nodes came free other than planned; see `standing`."""
+    """A span of the plan, and how many nodes are free in it at least; see `standing` and `holes`."""
 
     start: Int
     end: Int
     nodes: Int
 
 
+class Row:
+    """From a time on so many nodes are free, in a plan that stands."""
+
+    time: Int
+    free: Int
+    before: Small  # row, -1
+    after: Small
+
+
+class Stay:
+    """A job in a plan that stands; it begins in row ``2 i + 1`` and ends in row ``2 i + 2``."""
+
+    job: Int  # or, where there is none, the next such place, plus 1; 0: none
+    nodes: Int
+    expected: Int
+    size: Int  # half octave of the nodes
+    start: Int  # of its reservation; -1 if it runs
+    low: Int  # holes between these times may be for it
+    high: Int  # 0: none
+
+
 class Standing:
     """The state of a plan that is kept from pass to pass."""
 
     valid: Int  # 1: it holds all that runs and all reservations
-    returned: Int  # spans that came free since the last pass
-    freed: Int  # … that jobs of this pass may move to
-    freed_next: Int  # … and those of the next
+    returned: Int  # jobs that gave nodes back since the last pass, other than planned
+    slots: Int  # places of jobs in use
+    spare: Int  # the first that is free again, plus 1; 0: none
+    since: Int  # buckets of jobs by start: from when,
+    width: Int  # … how long each,
+    buckets: Int  # … how many
 
 
 class Race:
@@ -644,8 +671,12 @@ class Scratch:
     fresh: Table[Int]  # jobs that have no leaf yet
     path: Table[Int]
     standing: Standing
-    returned: Table[Opening]
-    openings: Table[Opening]  # of this pass in the first half, of the next one in the second
+    chain: Table[Row]  # see `standing`; empty where reservations do not outlive a pass
+    stay: Table[Stay]
+    slot: Table[Small]  # [jobs] row of `stay`
+    shortest: Table[Int]  # see `holes`
+    returned: Table[Opening]  # from when to when, and by which job
+    openings: Table[Opening]
 
 
 class Numbers:

@@ -86,8 +86,8 @@ def plan_take(j: int, start: int, sim: Arrays) -> None:
 
 
 @jit
-def note_freed(start: int, end: int, nodes: int, sim: Arrays) -> None:
-    """Nodes come free for a span, other than planned, before the next pass."""
+def note_freed(j: int, start: int, end: int, sim: Arrays) -> None:
+    """A job's nodes come free for a span, other than planned, before the next pass."""
     standing = sim.standing
     if standing.valid == 0:
         return
@@ -95,9 +95,9 @@ def note_freed(start: int, end: int, nodes: int, sim: Arrays) -> None:
         standing.valid = 0
         return
     span = sim.returned[standing.returned]
+    span.nodes = j
     span.start = start
     span.end = end
-    span.nodes = nodes
     standing.returned += 1
 
 

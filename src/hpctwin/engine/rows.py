@@ -42,6 +42,7 @@ __all__ = [
     "copy_row",
     "copy_table",
     "go_on",
+    "leading_zeros",
     "ranked_by",
     "scored_by",
     "sim_at",
@@ -334,6 +335,16 @@ def ranked_by(typing: Any, address: Any, now: Any, job: Any, node: Any) -> Any:
         return _call(context, builder, args[0], float64(float64, job, node), args[1:])
 
     return float64(int64, float64, job, node), build
+
+
+@_intrinsic
+def leading_zeros(typing: Any, value: Any) -> Any:
+    """How many bits of a whole number above 0 are 0 before the first that is 1."""
+
+    def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.ctlz(args[0], ir.IntType(1)(1))
+
+    return int64(int64), build
 
 
 @_intrinsic

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, KNOWN, LAYOUT, SCRATCH, STATE
+from hpctwin.engine.layout import AMOUNTS, BUCKETS, KNOWN, LAYOUT, SCRATCH, SIZES, STATE
 
 __all__ = ["Sim", "records", "single"]
 
@@ -170,13 +170,17 @@ class Sim:
 
     def decide(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace numbers of the policy, see `layout.Numbers`."""
-        before = self["hooks"]["place"][0] != 0
+        before = self._needs()
         self._policy = {**self._policy, **arrays}
-        if before != (self["hooks"]["place"][0] != 0):
-            self._scratch = None  # nodes are ranked, or not any more
+        if before != self._needs():
+            self._scratch = None  # nodes are ranked, or a plan is kept, or not any more
         self._forget_derived()
         for name, array in arrays.items():
             self._describe(name, array)
+
+    def _needs(self) -> tuple[bool, bool]:
+        hooks = self["hooks"]
+        return bool(hooks["place"][0]), bool(hooks["reserved"][0])
 
     def make_room(self, rows: int = 0) -> None:
         """Scratch memory with room for a plan of twice as many rows as are needed at present.
@@ -191,6 +195,7 @@ class Sim:
         rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
         jobs = self.jobs + len(known["tells"])
         shared = len(known["whole"])
+        stands = rows if self["hooks"]["reserved"][0] and not shared else 0
         shapes = {
             "plan_time": (rows,),
             "plan_amount": (rows, places),
@@ -216,8 +221,12 @@ class Sim:
             "fresh": (rows // 4,),
             "path": (128,),
             "standing": (1,),
-            "returned": (64,),
-            "openings": (64,),
+            "chain": (stands // 2 + 1,),
+            "stay": (stands // 4,),
+            "slot": (self.jobs if stands else 0,),
+            "shortest": (BUCKETS * SIZES if stands else 0,),
+            "returned": (64 if stands else 0,),
+            "openings": (stands,),
         }
         assert tuple(shapes) == SCRATCH
         piece = _piece(tuple(shapes.items()))

@@ -1,20 +1,22 @@
 """Conservative backfilling by a plan that is kept from pass to pass, where counting nodes decides.
 
-The plan with all reservations in it stays as it is: a pass drops what is past, and gives a job without
-reservation the earliest span, in O(P) with P rows of the plan. Only where capacity came free other than
-planned may jobs move to earlier times, and only those that it may help are looked at closer: there was no
-earlier span for a job when it was last looked at, so an earlier one must touch a span at which capacity came
-free since, with as many nodes free there as it needs. What a job that moves leaves behind is such a span for
-those after it, and for all others when capacity next comes free. A pass in which j jobs are looked at closer
-costs O(Q + j P).
+The plan is a chain of rows by time: one where a job begins to hold nodes, one where it gives them back, so
+that a reservation that moves takes its two rows along. Of rows of one time those that give back come first:
+what lies between them is then never less than what is free before or after. A pass drops what is past, and
+gives a job without reservation the earliest span, in O(P) with P rows.
+
+Only where capacity came free other than planned may jobs move to earlier times. Nearly all of them slide:
+what was in their way has gone, and they begin where the nodes before them have been free since. That costs
+the rows they pass, one or two as a rule. To an earlier hole, with something left between, go very few;
+`holes` says who has to look for one.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.counting import counting_decides
+from hpctwin.engine.holes import forget_mark, note_lengths, note_new, size_of, wake
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
-from hpctwin.engine.plan import plan_split
 
 
 @jit
@@ -29,140 +31,221 @@ def may_stand(sim: Arrays) -> bool:
 
 
 @jit
-def add_freed(which: int, start: int, end: int, sim: Arrays) -> None:
-    """Remember a span at which capacity came free: for this pass (0), or for the next ones (1)."""
+def unlink(row: int, sim: Arrays) -> None:
+    """Take a row out of the chain."""
+    before = sim.chain[row].before
+    after = sim.chain[row].after
+    sim.chain[before].after = after
+    if after >= 0:
+        sim.chain[after].before = before
+
+
+@jit
+def link(row: int, before: int, time: int, nodes: int, sim: Arrays) -> None:
+    """Put a row into the chain, from which on so many nodes more are free than before.
+
+    Args:
+        row: it.
+        before: the row before it.
+        time: when it begins.
+        nodes: how many; negative for less.
+        sim: the simulation.
+    """
+    after = sim.chain[before].after
+    one = sim.chain[row]
+    one.time = time
+    one.free = sim.chain[before].free + nodes
+    one.before = before
+    one.after = after
+    sim.chain[before].after = row
+    if after >= 0:
+        sim.chain[after].before = row
+
+
+@jit
+def new_slot(j: int, sim: Arrays) -> int:
+    """A place for a job, with two rows."""
     standing = sim.standing
-    half = len(sim.openings) // 2
-    n = standing.freed if which == 0 else standing.freed_next
-    place = which * half + n
-    if n == half:
-        # No room: one longer span, which only costs time.
-        span = sim.openings[place - 1]
-        span.start = min(span.start, start)
-        span.end = max(span.end, end)
+    slot = standing.spare - 1
+    if slot >= 0:
+        standing.spare = sim.stay[slot].job
     else:
-        sim.openings[place].start = start
-        sim.openings[place].end = end
-        if which == 0:
-            standing.freed = n + 1
-        else:
-            standing.freed_next = n + 1
-        place += 1
-    if which == 0:
-        measure_freed(place - 1, sim)
+        slot = standing.slots
+        standing.slots += 1
+    stay = sim.stay[slot]
+    stay.job = j
+    stay.nodes = sim.job[j].nodes
+    stay.expected = sim.job[j].expected
+    stay.size = size_of(stay.nodes)
+    stay.start = -1
+    forget_mark(slot, sim)
+    sim.slot[j] = slot
+    return slot
 
 
 @jit
-def row_at(time: int, sim: Arrays) -> int:
-    """The row of the plan that holds at a time, which is not before the plan."""
-    low = ZERO
-    high = sim.plan_rows[0]
-    while high - low > 1:
-        middle = (low + high) // 2
-        if sim.plan_time[middle] <= time:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-@jit
-def measure_freed(place: int, sim: Arrays) -> None:
-    """Find the most nodes that are free at any moment of a span."""
-    span = sim.openings[place]
-    row = row_at(max(span.start, sim.clock.now), sim)
-    most = sim.plan_amount[row, 0]
-    row += 1
-    while row < sim.plan_rows[0] and sim.plan_time[row] < span.end:
-        most = max(most, sim.plan_amount[row, 0])
-        row += 1
-    span.nodes = most
+def free_slot(slot: int, sim: Arrays) -> None:
+    """The job at a place holds nothing in the plan any more."""
+    stay = sim.stay[slot]
+    stay.start = -1
+    stay.job = sim.standing.spare
+    sim.standing.spare = slot + 1
 
 
 @jit
 def drop_past(sim: Arrays) -> None:
-    """Begin the plan now, with no two rows that are the same."""
+    """Begin the plan now."""
     now = sim.clock.now
-    kept = row_at(now, sim)
-    n = sim.plan_rows[0]
-    sim.plan_time[0] = now
-    sim.plan_amount[0, 0] = sim.plan_amount[kept, 0]
-    last = 0
-    for row in range(kept + 1, n):
-        if sim.plan_amount[row, 0] != sim.plan_amount[last, 0]:
-            last += 1
-            sim.plan_time[last] = sim.plan_time[row]
-            sim.plan_amount[last, 0] = sim.plan_amount[row, 0]
-    sim.plan_rows[0] = last + 1
+    head = sim.chain[0]
+    row = head.after
+    while row >= 0 and sim.chain[row].time <= now:
+        head.free = sim.chain[row].free
+        unlink(row, sim)
+        if row % 2 == 0:
+            free_slot(row // 2 - 1, sim)
+        row = head.after
+    head.time = now
 
 
 @jit
-def change_span(start: int, end: int, nodes: int, sim: Arrays) -> None:
-    """Nodes are free for a span besides; not so if negative."""
-    if end <= start:
-        return
-    if sim.plan_rows[0] + 2 > len(sim.plan_time):
-        drop_past(sim)
-    first = plan_split(start, sim)
-    last = plan_split(end, sim)
-    for row in range(first, last):
-        sim.plan_amount[row, 0] += nodes
+def first_span(row: int, nodes: int, length: int, end: int, sim: Arrays) -> int:
+    """The first row from which so many nodes are free for so long, before an end; -1 if there is none."""
+    first = row
+    while sim.chain[first].time + length <= end:
+        free = sim.chain[row].free
+        row = sim.chain[row].after
+        if free < nodes:
+            if row < 0:
+                return -1
+            first = row
+        elif row < 0 or sim.chain[row].time >= sim.chain[first].time + length:
+            return first
+    return -1
 
 
 @jit
-def earliest_from(row: int, nodes: int, length: int, until: int, sim: Arrays) -> int:
-    """From when so many nodes are free for so long, or up to a time; ``until`` if not before that.
-
-    Args:
-        row: of the plan at which to begin to look.
-        nodes: how many.
-        length: for how long, ms.
-        until: from then on they are free anyway.
-        sim: the simulation.
-    """
-    start = sim.plan_time[row]
-    rows = sim.plan_rows[0]
-    while start < until:
-        if sim.plan_amount[row, 0] < nodes:
-            row += 1
-            if row == rows:
-                return until
-            start = sim.plan_time[row]
-            continue
-        row += 1
-        if row == rows or sim.plan_time[row] >= min(start + length, until):
-            return start
-    return until
+def take_span(slot: int, start: int, row: int, sim: Arrays) -> None:
+    """A job takes its nodes from a time on, which is not before that of a row."""
+    stay = sim.stay[slot]
+    stay.start = start
+    after = sim.chain[row].after
+    while after >= 0 and sim.chain[after].time <= start:
+        row = after
+        after = sim.chain[row].after
+    link(2 * slot + 1, row, start, -stay.nodes, sim)
+    row = 2 * slot + 1
+    end = start + stay.expected
+    while after >= 0 and sim.chain[after].time < end:
+        row = after
+        sim.chain[row].free -= stay.nodes
+        after = sim.chain[row].after
+    link(2 * slot + 2, row, end, stay.nodes, sim)
 
 
 @jit
-def earlier(j: int, start: int, sim: Arrays) -> int:
-    """The earliest start of a job that has a reservation; the same if no span that came free helps."""
-    nodes = sim.job[j].nodes
-    length = sim.job[j].expected
-    now = sim.clock.now
-    first = NEVER
-    last = ZERO
-    for i in range(sim.standing.freed):
-        span = sim.openings[i]
-        if span.nodes >= nodes and span.start < start and span.end > now:
-            first = min(first, span.start - length)
-            last = max(last, span.end)
-    if last == 0:
-        return start
-    return earliest_from(row_at(max(first, now), sim), nodes, length, start, sim)
+def reserve_first(j: int, sim: Arrays) -> int:
+    """Give a job that has no reservation the earliest; when it starts."""
+    slot = new_slot(j, sim)
+    row = first_span(ZERO, sim.stay[slot].nodes, sim.stay[slot].expected, NEVER, sim)
+    take_span(slot, sim.chain[row].time, row, sim)
+    note_new(slot, sim)
+    return sim.stay[slot].start
 
 
 @jit
-def move(j: int, start: int, to: int, sim: Arrays) -> None:
+def slide(slot: int, sim: Arrays) -> int:
+    """From when on a job's nodes have been free until its reservation."""
+    stay = sim.stay[slot]
+    start = stay.start
+    row = sim.chain[2 * slot + 1].before
+    while row >= 0 and sim.chain[row].free >= stay.nodes:
+        start = sim.chain[row].time
+        row = sim.chain[row].before
+    return start
+
+
+@jit
+def leap(slot: int, sim: Arrays) -> int:
+    """The earliest start in the holes that a job was told of; that of its reservation if none fits."""
+    stay = sim.stay[slot]
+    row = ZERO
+    after = sim.chain[row].after
+    while after >= 0 and sim.chain[after].time <= stay.low:
+        row = after
+        after = sim.chain[row].after
+    row = first_span(row, stay.nodes, stay.expected, min(stay.high, stay.start), sim)
+    forget_mark(slot, sim)
+    return stay.start if row < 0 else sim.chain[row].time
+
+
+@jit
+def move(slot: int, to: int, sim: Arrays) -> None:
     """A job gives its reservation up for an earlier one."""
-    nodes = sim.job[j].nodes
-    length = sim.job[j].expected
-    change_span(to, min(to + length, start), -nodes, sim)
-    freed = max(to + length, start)
-    change_span(freed, start + length, nodes, sim)
-    add_freed(ZERO, freed, start + length, sim)
-    add_freed(ZERO + 1, freed, start + length, sim)
+    stay = sim.stay[slot]
+    nodes = stay.nodes
+    before = stay.start
+    stay.start = to
+    first = 2 * slot + 1
+    row = sim.chain[first].before
+    unlink(first, sim)
+    while sim.chain[row].time > to:
+        sim.chain[row].free -= nodes
+        row = sim.chain[row].before
+    link(first, row, to, -nodes, sim)
+    last = 2 * slot + 2
+    end = to + stay.expected
+    row = sim.chain[last].before
+    beyond = sim.chain[last].after
+    unlink(last, sim)
+    while sim.chain[row].time >= end:
+        sim.chain[row].free += nodes
+        row = sim.chain[row].before
+    link(last, row, end, nodes, sim)
+    row = last
+    while row != beyond:
+        after = sim.chain[row].after
+        if after < 0 or sim.chain[after].time > before:
+            wake(row, nodes, sim)
+        row = after
+
+
+@jit
+def earlier(j: int, sim: Arrays) -> int:
+    """Move a job that has a reservation to the earliest that disturbs no other; when it starts."""
+    slot = sim.slot[j]
+    start = sim.stay[slot].start
+    if start <= sim.clock.now:
+        return start
+    to = slide(slot, sim)
+    if sim.stay[slot].high > 0:
+        to = min(to, leap(slot, sim))
+    if to < start:
+        move(slot, to, sim)
+    return to
+
+
+@jit
+def depart(j: int, sim: Arrays) -> None:
+    """A job starts: it is no reservation any more."""
+    sim.stay[sim.slot[j]].start = -1
+    drop_past(sim)
+
+
+@jit
+def take_back(job: int, sim: Arrays) -> int:
+    """A job gives back what the plan holds for it; how many nodes."""
+    slot = sim.slot[job]
+    stay = sim.stay[slot]
+    row = ZERO
+    if stay.start >= 0:
+        row = sim.chain[2 * slot + 1].after
+        unlink(2 * slot + 1, sim)
+    while row != 2 * slot + 2:
+        sim.chain[row].free += stay.nodes
+        row = sim.chain[row].after
+    unlink(row, sim)
+    free_slot(slot, sim)
+    return stay.nodes
 
 
 @jit
@@ -172,37 +255,56 @@ def stand(sim: Arrays) -> bool:
     if standing.valid == 0 or not may_stand(sim):
         standing.valid = 0
         return False
-    drop_past(sim)
-    now = sim.clock.now
+    nodes = ZERO
+    start = NEVER
+    end = ZERO
     for i in range(standing.returned):
         span = sim.returned[i]
-        start = max(span.start, now)
-        if span.end > start:
-            change_span(start, span.end, span.nodes, sim)
-            add_freed(ZERO + 1, start, span.end, sim)
-    standing.returned = 0
+        nodes += take_back(span.nodes, sim)
+        start = min(start, span.start)
+        end = max(end, span.end)
+    drop_past(sim)
+    if sim.clock.came_back == 1:
+        note_lengths(sim)
+    if standing.returned > 0:
+        standing.returned = 0
+        row = ZERO
+        while row >= 0 and sim.chain[row].time < end:
+            after = sim.chain[row].after
+            if after < 0 or sim.chain[after].time > start:
+                wake(row, nodes, sim)
+            row = after
     return True
-
-
-@jit
-def begin_moves(sim: Arrays) -> None:
-    """Jobs may move: all that came free since they were last looked at is before them."""
-    standing = sim.standing
-    half = len(sim.openings) // 2
-    for i in range(standing.freed_next):
-        sim.openings[i].start = sim.openings[half + i].start
-        sim.openings[i].end = sim.openings[half + i].end
-        measure_freed(i, sim)
-    standing.freed = standing.freed_next
-    standing.freed_next = 0
 
 
 @jit
 def stand_anew(sim: Arrays) -> None:
     """The plan of a pass that was made anew is kept, if it may be."""
     standing = sim.standing
-    standing.valid = 1 if may_stand(sim) else 0
+    standing.valid = 0
+    if not may_stand(sim):
+        return
+    standing.valid = 1
     standing.returned = 0
-    standing.freed_next = 0
-    # Where each job was looked at by turns, anything may have come free since.
-    add_freed(ZERO + 1, ZERO, NEVER, sim)
+    standing.slots = 0
+    standing.spare = 0
+    head = sim.chain[0]
+    head.time = sim.clock.now
+    head.free = sim.stock[0].free
+    head.before = -1
+    head.after = -1
+    row = ZERO
+    for r in range(sim.clock.running):
+        slot = new_slot(sim.run[r].job, sim)
+        link(2 * slot + 2, row, sim.run[r].planned, sim.stay[slot].nodes, sim)
+        row = 2 * slot + 2
+
+
+@jit
+def stay_at(j: int, start: int, sim: Arrays) -> None:
+    """Put a reservation of a pass that was made anew into the plan."""
+    slot = new_slot(j, sim)
+    take_span(slot, start, ZERO, sim)
+    # Jobs were looked at by turns: anything may have come free since.
+    sim.stay[slot].low = ZERO
+    sim.stay[slot].high = NEVER

@@ -236,7 +236,7 @@ def give_back(j: int, sim: Arrays) -> None:
     planned = sim.state[j].start + job.expected
     if planned != sim.clock.now:
         sim.clock.came_back = 1
-        note_freed(sim.clock.now, planned, sim.take[0], sim)
+        note_freed(j, sim.clock.now, planned, sim)
     run_remove(j, planned, sim)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, RETURN, ZERO, Arrays, Int
+from hpctwin.engine.layout import RETURN, Arrays, Int
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
@@ -22,15 +22,7 @@ from hpctwin.engine.plan import (
 )
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.standing import (
-    begin_moves,
-    change_span,
-    earlier,
-    earliest_from,
-    move,
-    stand,
-    stand_anew,
-)
+from hpctwin.engine.standing import depart, earlier, reserve_first, stand, stand_anew, stay_at
 from hpctwin.engine.transitions import divide_now, start_job, take_started
 
 __all__ = ["PASS", "Held"]
@@ -50,7 +42,7 @@ def give_up(j: int, sim: Arrays) -> None:
     """A job gives its reservation up without having started; others may move to an earlier time."""
     if held(sim.kept)[j].start >= 0:
         start = held(sim.kept)[j].start
-        note_freed(start, start + sim.job[j].expected, sim.job[j].nodes, sim)
+        note_freed(j, start, start + sim.job[j].expected, sim)
         held(sim.kept)[j].start = -1
         sim.clock.came_back = 1
 
@@ -126,29 +118,10 @@ def divide_anew(j: int, sim: Arrays) -> None:
 
 
 @jit
-def place_in_plan(j: int, compress: bool, sim: Arrays) -> int:
-    """Give a job its reservation in the plan that stands, or an earlier one; when it starts."""
-    start = held(sim.kept)[j].start
-    nodes = sim.job[j].nodes
-    length = sim.job[j].expected
-    if start < 0:
-        start = earliest_from(ZERO, nodes, length, NEVER, sim)
-        change_span(start, start + length, -nodes, sim)
-    elif compress:
-        earliest = earlier(j, start, sim)
-        if earliest < start:
-            move(j, start, earliest, sim)
-            start = earliest
-    return start
-
-
-@jit
 def pass_standing(sim: Arrays) -> None:
     """The pass by the plan that stands."""
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
-    if compress:
-        begin_moves(sim)
     changes = sim.rules.order_changes == 1
     n = sim.clock.queued
     if changes:
@@ -158,12 +131,17 @@ def pass_standing(sim: Arrays) -> None:
             j = pop_order(n - i, sim)
         else:
             j = sim.queue[i]
-        start = place_in_plan(j, compress, sim)
+        start = held(sim.kept)[j].start
+        if start < 0:
+            start = reserve_first(j, sim)
+        elif compress:
+            start = earlier(j, sim)
         if start > sim.clock.now:
             held(sim.kept)[j].start = start
             sim.clock.timer = min(sim.clock.timer, start)
         else:
             held(sim.kept)[j].start = -1
+            depart(j, sim)
             sim.take[0] = sim.job[j].nodes
             start_job(j, sim)
 
@@ -174,9 +152,14 @@ def pass_conservative(sim: Arrays) -> None:
     reckon_fairshare(sim)
     if stand(sim):
         pass_standing(sim)
-    else:
-        pass_anew(sim)
-        stand_anew(sim)
+        return
+    pass_anew(sim)
+    stand_anew(sim)
+    if sim.standing.valid == 1:
+        for i in range(sim.clock.queued):
+            j = sim.queue[i]
+            if held(sim.kept)[j].start >= 0:
+                stay_at(j, held(sim.kept)[j].start, sim)
 
 
 @jit
