@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hpctwin.metrics import By
-    from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
 __all__ = ["simulate_command"]
@@ -61,6 +60,8 @@ def simulate_command(
     run: RunOptions = RunOptions(),  # noqa: B008
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
     reward: Annotated[str | None, Parameter(group="Policy")] = None,
+    scheduler: Annotated[str | None, Parameter(group="Policy")] = None,
+    scheduler_every: Annotated[str | None, Parameter(group="Policy")] = None,
     accounts: Annotated[Path | None, Parameter(group="Output")] = None,
     accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
     by: Annotated[
@@ -91,6 +92,10 @@ def simulate_command(
         reward: jobs get the priorities that their accounts have earned in an earlier run, as in
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
             priority, if none is given.
+        scheduler: a scheduler of somebody else's in place of a policy: a program that speaks JSON lines, or
+            where one listens that speaks Batsim's protocol, as in batsim:tcp://127.0.0.1:28000
+            (docs/schedulers.md).
+        scheduler_every: it is asked in steps of this time only, such as 60s; at each event if left out.
         accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
         accounts_by: whose accounts, those of accounts or of users.
         by: break the figures down by size, walltime, user, account, partition or state.
@@ -106,6 +111,7 @@ def simulate_command(
     """
     import numpy as np
 
+    from hpctwin.cli.driven import backfill_of, driven, rewarded_jobs
     from hpctwin.cli.output import (
         check_outputs,
         need_jobs,
@@ -126,7 +132,7 @@ def simulate_command(
     policy = make_policy(
         None if own is None else parse_policy(read_policy(own)),
         order="priority" if reward is not None and order is None else order,
-        backfill=backfill,
+        backfill=backfill_of(scheduler, order, backfill),
         reservations=reservations if reservations != 1 else None,
         candidates=candidates,
         placement=placement,
@@ -146,10 +152,14 @@ def simulate_command(
     need_jobs(workload)
     if window is not None and fairness:
         raise ConfigError("--from and --until do not go with --fairness")
+    if scheduler is not None and (window is not None or every_s is not None or fairness or explain):
+        raise ConfigError(
+            "--scheduler does not go with --from, --until, --out-every, --fairness, --explain"
+        )
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
         raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
     if reward is not None:
-        workload = _rewarded(workload, reward)
+        workload = rewarded_jobs(workload, reward)
     cluster = energy.machine(machine.make(workload, trace))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
@@ -169,10 +179,13 @@ def simulate_command(
         _explain(simulation, explain, json)
         return 0
     inputs = inputs_of(trace, machine, energy)
-    with progress_bar(f"{workload.name} under {policy.name}") as progress:
-        if out is not None and every_s is not None:
-            progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
-        result = simulation.run(progress) if window is None else window.run(simulation)
+    if scheduler is not None:
+        result = driven(simulation, scheduler, scheduler_every)
+    else:
+        with progress_bar(f"{workload.name} under {policy.name}") as progress:
+            if out is not None and every_s is not None:
+                progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
+            result = simulation.run(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
@@ -207,25 +220,6 @@ def simulate_command(
         inputs=inputs,
     )
     return code
-
-
-def _rewarded(workload: Workload, reward: str) -> Workload:
-    """The jobs with what their accounts have earned, as ``INCENTIVE[=BUDGET]:FILE`` says."""
-    from hpctwin.errors import ConfigError
-    from hpctwin.metrics import read_accounts, rewarded
-
-    what, colon, file = reward.partition(":")
-    name, equals, budget = what.partition("=")
-    if not colon or not file:
-        raise ConfigError(
-            f"--reward is {reward!r}; expected an incentive and a file of accounts, such as "
-            "fugaku-points:accounts.json"
-        )
-    try:
-        given = float(budget) if equals else None
-    except ValueError as error:
-        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
-    return rewarded(workload, read_accounts(file), name, given)
 
 
 def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None) -> bool:

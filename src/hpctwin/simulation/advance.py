@@ -53,7 +53,7 @@ def advance_engine(
         call = partial(advance, sim.address, until, left)
         interrupted = False
         try:
-            if _may_take_long(simulation, until):
+            if _may_take_long(simulation, until, left):
                 code, interrupted = run_interruptible(call)
             else:
                 code = call()
@@ -100,7 +100,7 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
     return f"{placed.label}, asked about node {node},"
 
 
-def _may_take_long(simulation: SimulationBase, until: int) -> bool:
+def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:
     """Whether so many jobs will wait that a single pass may take long."""
     sim = simulation.state
     clock = sim.clock
@@ -110,10 +110,11 @@ def _may_take_long(simulation: SimulationBase, until: int) -> bool:
         return True
     if coming < arrived:
         return False
+    submit = sim["job"]["submit"]
+    if instants <= 1:
+        until = min(until, int(submit[sim["by_submit"][arrived]]))
     last = int(sim["by_submit"][coming])
-    return (
-        coming - arrived + 1 + waiting >= MANY_WAITING and int(sim["job"]["submit"][last]) <= until
-    )
+    return coming - arrived + 1 + waiting >= MANY_WAITING and int(submit[last]) <= until
 
 
 def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> bool:

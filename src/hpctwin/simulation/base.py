@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -177,6 +177,21 @@ class SimulationBase:
         """
         found: npt.NDArray[Any] = self._sim["state"][name]
         return found
+
+    def row_of(self, job_id: Any) -> int:
+        """The row of a job.
+
+        Raises:
+            SimulationError: there is none such.
+        """
+        if job_id not in self._rows:
+            raise SimulationError(f"there is no job {job_id!r} in {self.workload.name}")
+        return self._rows[job_id]
+
+    @cached_property
+    def _rows(self) -> dict[Any, int]:
+        """Rows by job id."""
+        return {job_id: row for row, job_id in enumerate(self.workload.job_id.tolist())}
 
     def rejects(self) -> npt.NDArray[np.bool_]:
         """Whether each job can never run here [jobs]."""

@@ -13,6 +13,7 @@ from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation import outside
 from hpctwin.simulation.advance import Outcome, advance_engine
 from hpctwin.simulation.base import SimulationBase
+from hpctwin.simulation.begin import begin
 from hpctwin.simulation.control import advance_controlled
 from hpctwin.simulation.doomed import why_doomed
 from hpctwin.simulation.fitting import ModeFitting
@@ -94,6 +95,22 @@ class Simulation(SimulationBase):
     def stop(self) -> None:
         """Have `advance` end soon in whatever thread it runs; the simulation cannot go on."""
         self.stopped = True
+
+    def begin(self, job_ids: Iterable[Any]) -> list[Any]:
+        """Start waiting jobs now, in this order, under the backfill ``outside``.
+
+        Args:
+            job_ids: of jobs that wait.
+
+        Returns:
+            Those that did not start: they do not fit beside the others and what runs, or may not (limits,
+            nodes that are down).
+
+        Raises:
+            SimulationError: a job is not there, does not wait, or is named twice; or another backfill is
+                set.
+        """
+        return begin(self, job_ids, partial(advance_engine, self))
 
     def switch(self, *, on: Iterable[int] = (), off: Iterable[int] = ()) -> None:
         """Switch nodes on and off now.

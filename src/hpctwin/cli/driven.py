@@ -1,0 +1,84 @@
+"""``hpctwin simulate`` with a scheduler from outside, and with what accounts have earned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hpctwin.model import Workload
+    from hpctwin.simulation import Result, Simulation
+
+__all__ = ["backfill_of", "driven", "rewarded_jobs"]
+
+
+def backfill_of(scheduler: str | None, order: str | None, backfill: str | None) -> str | None:
+    """The backfill: ``outside`` with a scheduler from outside, and only then.
+
+    Args:
+        scheduler: what --scheduler says.
+        order: what --order says.
+        backfill: what --backfill says.
+
+    Raises:
+        ConfigError: both say who decides, or neither.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.simulation.begin import OUTSIDE
+
+    if scheduler is None:
+        if backfill == OUTSIDE:
+            raise ConfigError(
+                f"--backfill {OUTSIDE}: nobody starts unless somebody outside says so; give --scheduler"
+            )
+        return backfill
+    if order is not None or backfill is not None:
+        raise ConfigError("--scheduler decides itself who starts; leave --order and --backfill out")
+    return OUTSIDE
+
+
+def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
+    """The run under somebody else's scheduler.
+
+    Args:
+        simulation: a new one.
+        scheduler: what --scheduler says.
+        every: what --scheduler-every says.
+    """
+    from hpctwin.model import parse_duration_s
+    from hpctwin.simulation.schedulers import BatsimScheduler, JsonLinesScheduler, drive
+
+    every_s = None if every is None else parse_duration_s(every)
+    found: BatsimScheduler | JsonLinesScheduler
+    if scheduler.startswith("batsim:"):
+        found = BatsimScheduler(scheduler.removeprefix("batsim:"), simulation.cluster)
+    else:
+        found = JsonLinesScheduler(scheduler, simulation.cluster)
+    with found:
+        return drive(simulation, found, every_s=every_s)
+
+
+def rewarded_jobs(workload: Workload, reward: str) -> Workload:
+    """The jobs with what their accounts have earned.
+
+    Args:
+        workload: the jobs.
+        reward: ``INCENTIVE[=BUDGET]:FILE``.
+
+    Raises:
+        ConfigError, UnknownNameError: it is not of that form, or does not go with the accounts.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.metrics import read_accounts, rewarded
+
+    what, colon, file = reward.partition(":")
+    name, equals, budget = what.partition("=")
+    if not colon or not file:
+        raise ConfigError(
+            f"--reward is {reward!r}; expected an incentive and a file of accounts, such as "
+            "fugaku-points:accounts.json"
+        )
+    try:
+        given = float(budget) if equals else None
+    except ValueError as error:
+        raise ConfigError(f"--reward: budget is {budget!r}, expected node-hours") from error
+    return rewarded(workload, read_accounts(file), name, given)

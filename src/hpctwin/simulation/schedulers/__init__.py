@@ -1,0 +1,14 @@
+"""Schedulers of other people: they are told what happens in a simulation, and say who starts."""
+
+from hpctwin.simulation.schedulers.batsim import BatsimScheduler
+from hpctwin.simulation.schedulers.driving import Happened, Orders, OutsideScheduler, drive
+from hpctwin.simulation.schedulers.json_lines import JsonLinesScheduler
+
+__all__ = [
+    "BatsimScheduler",
+    "Happened",
+    "JsonLinesScheduler",
+    "Orders",
+    "OutsideScheduler",
+    "drive",
+]

@@ -1,0 +1,224 @@
+"""A simulation that somebody else's scheduler drives: event by event, or in steps of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine import layout
+from hpctwin.engine.opened import stand_by
+from hpctwin.errors import SimulationError
+from hpctwin.model import MS_PER_S, State, Workload, to_ms
+from hpctwin.simulation.begin import OUTSIDE
+from hpctwin.simulation.result import Result
+from hpctwin.simulation.simulation import Simulation
+
+__all__ = ["Happened", "Orders", "OutsideScheduler", "drive"]
+
+_OVER = (layout.COMPLETED, layout.UNSUBMITTED)
+"""From the first to before the second, a job has come to its end."""
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What happened since the scheduler was asked last.
+
+    Args:
+        now_s: the time, seconds.
+        submitted: jobs that wait since: ``job_id``, ``submit_s``, ``nodes``, ``walltime_s``, and where known
+            ``user``, ``account``, ``partition``, ``qos``, ``priority`` and ``resources``. A job whose node
+            failed is there again.
+        ended: jobs that have ended, and how: ``completed``, ``walltime``, ``failed``, ``cancelled``,
+            ``node_failure``.
+        refused: jobs that were to start when it was asked last, and did not fit.
+        free_nodes: nodes that are idle and up.
+        last: whether nobody is submitted any more.
+    """
+
+    now_s: float
+    submitted: tuple[Mapping[str, Any], ...] = ()
+    ended: tuple[tuple[Any, str], ...] = ()
+    refused: tuple[Any, ...] = ()
+    free_nodes: int = 0
+    last: bool = False
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a scheduler wants.
+
+    Args:
+        start: jobs to start now, in this order.
+        call_at_s: a time at which it is to be asked in any case.
+        never: jobs that it will not start.
+    """
+
+    start: Collection[Any] = ()
+    call_at_s: float | None = None
+    never: Collection[Any] = ()
+
+
+OutsideScheduler = Callable[[Happened], Orders]
+"""Somebody else's scheduler: it is told what happened, and gives orders."""
+
+
+def drive(
+    simulation: Simulation,
+    scheduler: OutsideScheduler,
+    *,
+    every_s: float | None = None,
+    strict: bool = True,
+) -> Result:
+    """Run a simulation to its end under a scheduler from outside.
+
+    Args:
+        simulation: a new one, with backfill ``outside``.
+        scheduler: asked after each instant at which jobs were submitted or ended, or as it wished.
+        every_s: it is asked at multiples of this time only, where something happened since; seconds.
+        strict: whether it is an error to start a job that does not fit; else the scheduler is told.
+
+    Raises:
+        SimulationError: the scheduler failed, ordered what cannot be, or left jobs waiting for ever; or
+            ``every_s`` is not above 0.
+    """
+    if simulation.policy.backfill != OUTSIDE:
+        raise SimulationError(
+            f"policy {simulation.policy.name!r} decides itself who starts; take backfill {OUTSIDE!r}"
+        )
+    if every_s is not None and not every_s > 0:
+        raise SimulationError(f"a scheduler is asked every {every_s:g} s; it must be above 0")
+    watch = _Watch(simulation)
+    call_at_s: float | None = None
+    refused: list[Any] = []
+    never: set[Any] = set()
+    while True:
+        if every_s is None:
+            until_s, instants = call_at_s, 1
+        else:
+            until_s, instants = (simulation.now_s // every_s + 1) * every_s, None
+        outcome = simulation.advance(until_s, instants=instants)
+        if outcome == "done" and until_s is not None and not simulation.done:
+            # Nothing is left to happen by itself, but the scheduler may still start somebody then.
+            stand_by(simulation.state, to_ms(until_s), partial(simulation.advance, until_s))
+        happened = watch.look(refused)
+        if every_s is not None and until_s is not None:
+            happened = replace(happened, now_s=until_s)
+        called = call_at_s is not None and simulation.now_s >= call_at_s
+        if not (happened.submitted or happened.ended or called):
+            if outcome == "done":
+                break
+            continue
+        call_at_s = None if called else call_at_s
+        orders = scheduler(happened)
+        never.update(orders.never)
+        refused = simulation.begin(orders.start)
+        if refused and strict:
+            raise SimulationError(_does_not_fit(simulation, refused[0]))
+        if orders.call_at_s is not None:
+            if not orders.call_at_s > simulation.now_s:
+                raise SimulationError(
+                    f"at {simulation.now_s:g} s the scheduler wants to be asked at {orders.call_at_s:g} s; "
+                    "it must be later"
+                )
+            call_at_s = min(orders.call_at_s, math.inf if call_at_s is None else call_at_s)
+    left = [job for job in watch.waiting() if job not in never]
+    if left:
+        raise SimulationError(
+            f"at {simulation.now_s:g} s nothing is left to happen, and the scheduler has left "
+            f"{len(left)} jobs waiting, job {left[0]} first"
+        )
+    return simulation.result()
+
+
+def _does_not_fit(simulation: Simulation, job: Any) -> str:
+    row = simulation.row_of(job)
+    return (
+        f"at {simulation.now_s:g} s the scheduler starts job {job}, which does not fit: it asks for "
+        f"{simulation.workload.nodes[row]} nodes, {simulation.free_nodes()} are free (partition, limits, "
+        "resources and maintenance count too)"
+    )
+
+
+class _Watch:
+    """What changes from one look at the jobs to the next.
+
+    Args:
+        simulation: whose jobs they are.
+    """
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.size = len(simulation.workload)
+        self.phase = self._phases().copy()
+        self.requeues = simulation.column("requeues").copy()
+        self.first = 0
+
+    def _phases(self) -> npt.NDArray[Any]:
+        return self.simulation.column("phase")[: self.size]
+
+    def look(self, refused: list[Any]) -> Happened:
+        """What happened since the last look."""
+        simulation = self.simulation
+        arrived = int(simulation.state.clock.arrived)
+        # Rows are by submission: before ``first`` all are over, from ``arrived`` on nobody has come.
+        rows = slice(self.first, max(arrived, self.first))
+        now, before = self._phases()[rows], self.phase[rows]
+        again = simulation.column("requeues")[rows] > self.requeues[rows]
+        over = (now >= _OVER[0]) & (now < _OVER[1])
+        ended = np.flatnonzero(over & ~((before >= _OVER[0]) & (before < _OVER[1]))) + self.first
+        came = np.flatnonzero((now == layout.WAITING) & ((before != layout.WAITING) | again))
+        # A job that can never run is over without having been seen.
+        seen = ended[simulation.column("start")[ended] >= 0]
+        cut = ended[(simulation.column("start")[ended] < 0) & (self.phase[ended] == layout.WAITING)]
+        self.phase[rows], self.requeues[rows] = now, simulation.column("requeues")[rows]
+        while self.first < arrived and _OVER[0] <= self.phase[self.first] < _OVER[1]:
+            self.first += 1
+        workload, phases = simulation.workload, self._phases()
+        return Happened(
+            simulation.now_s,
+            tuple(_told(workload, int(row)) for row in came + rows.start),
+            tuple(
+                (_plain(workload.job_id[row]), State(int(phases[row])).label)
+                for row in sorted([*seen.tolist(), *cut.tolist()])
+            ),
+            tuple(refused),
+            simulation.free_nodes(),
+            arrived >= self.size,
+        )
+
+    def waiting(self) -> list[Any]:
+        """Jobs that wait."""
+        rows = np.flatnonzero(self._phases() == layout.WAITING)
+        return [_plain(job) for job in self.simulation.workload.job_id[rows]]
+
+
+def _told(workload: Workload, row: int) -> dict[str, Any]:
+    """What a scheduler may know of a job."""
+    told: dict[str, Any] = {
+        "job_id": _plain(workload.job_id[row]),
+        "submit_s": int(workload.submit_ms[row]) / MS_PER_S,
+        "nodes": int(workload.nodes[row]),
+        "walltime_s": int(workload.walltime_ms[row]) / MS_PER_S,
+    }
+    for name in ("user", "account", "partition", "qos"):
+        label = getattr(workload, name)
+        if label.codes[row] >= 0:
+            told[name] = label.labels[label.codes[row]]
+    if workload.priority[row]:
+        told["priority"] = float(workload.priority[row])
+    asked = {
+        name: int(amounts[row]) for name, amounts in workload.resources.items() if amounts[row]
+    }
+    if asked:
+        told["resources"] = asked
+    return told
+
+
+def _plain(job_id: Any) -> Any:
+    return job_id.item() if isinstance(job_id, np.generic) else job_id

@@ -1,0 +1,317 @@
+"""Schedulers from outside: they drive the one simulation, and the same rule gives the same starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, errors, generate, simulate
+from hpctwin.cli.app import main
+from hpctwin.model import Workload
+from hpctwin.simulation.schedulers import (
+    BatsimScheduler,
+    Happened,
+    JsonLinesScheduler,
+    Orders,
+    drive,
+)
+from tests.conftest import lacking
+
+PROGRAM = Path(__file__).with_name("fcfs_scheduler.py")
+NODES = 16
+
+
+def outside(workload: Workload, cluster: Cluster | None = None) -> Simulation:
+    """A simulation in which nobody starts by himself."""
+    return Simulation(workload, cluster or Cluster.uniform(NODES), "fcfs", "outside")
+
+
+class FirstCome:
+    """First come, first served, by whatever it is told."""
+
+    def __init__(self) -> None:
+        self.queue: list[tuple[int, int]] = []
+        self.asked: list[float] = []
+
+    def __call__(self, happened: Happened) -> Orders:
+        self.asked.append(happened.now_s)
+        gone = {job for job, _ in happened.ended}
+        self.queue = [one for one in self.queue if one[0] not in gone]
+        self.queue += [(job["job_id"], job["nodes"]) for job in happened.submitted]
+        free, start = happened.free_nodes, []
+        while self.queue and self.queue[0][1] <= free:
+            free -= self.queue[0][1]
+            start.append(self.queue.pop(0)[0])
+        return Orders(start)
+
+
+JOBS = st.lists(
+    st.tuples(
+        st.integers(0, 60), st.integers(0, 40), st.integers(1, NODES + 2), st.integers(1, 50)
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(JOBS)
+def test_the_same_rule_from_outside_starts_each_job_at_the_same_instant(
+    rows: list[tuple[int, int, int, int]],
+) -> None:
+    submit, runtime, nodes, walltime = zip(*rows, strict=True)
+    workload = Workload.build(submit_s=submit, runtime_s=runtime, nodes=nodes, walltime_s=walltime)
+    own = simulate(workload, NODES, "fcfs", "none").jobs
+    found = drive(outside(workload), FirstCome()).jobs
+    assert found.drop("state").equals(own.drop("state"))
+
+
+def test_easy_as_a_program_of_its_own_equals_ours() -> None:
+    workload = generate("poisson", jobs=400, nodes=NODES, seed=3)
+    cluster = Cluster.uniform(NODES)
+    with JsonLinesScheduler([sys.executable, str(PROGRAM), "easy"], cluster) as scheduler:
+        found = drive(outside(workload), scheduler).jobs
+    own = simulate(workload, NODES, "fcfs", "easy").jobs
+    assert found["start_s"].to_list() == own["start_s"].to_list()
+
+
+def test_a_scheduler_asked_in_steps_decides_only_then() -> None:
+    workload = generate("poisson", jobs=50, nodes=NODES, seed=1)
+    scheduler = FirstCome()
+    result = drive(outside(workload), scheduler, every_s=30.0)
+    assert all(at % 30 == 0 for at in scheduler.asked)
+    assert all(start % 30 == 0 for start in result.jobs["start_s"])
+
+
+def test_a_scheduler_is_asked_when_it_wished() -> None:
+    workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])
+    asked: list[float] = []
+
+    def later(happened: Happened) -> Orders:
+        asked.append(happened.now_s)
+        if happened.now_s < 90:
+            return Orders(call_at_s=90.0)
+        return Orders([1] if happened.now_s == 90 else [])
+
+    assert drive(outside(workload), later).jobs["start_s"].to_list() == [90.0]
+    assert asked == [0.0, 90.0, 100.0]
+
+
+def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
+    cluster = Cluster.model_validate(
+        {
+            "nodes": [{"name": "node", "count": 1}],
+            "failures": {"outages": [{"node": 0, "start": 5, "duration": 15}], "then": "requeue"},
+        }
+    )
+    workload = Workload.build(submit_s=[0], runtime_s=[10], nodes=[1])
+    seen: list[tuple[float, int]] = []
+
+    def watch(happened: Happened) -> Orders:
+        seen.append((happened.now_s, len(happened.submitted)))
+        waits = happened.submitted and happened.free_nodes
+        if happened.submitted and not happened.free_nodes:
+            return Orders(call_at_s=25.0)
+        return Orders([1] if waits or happened.now_s == 25 else [])
+
+    assert drive(outside(workload, cluster), watch).jobs["start_s"].to_list() == [25.0]
+    assert seen[:2] == [(0.0, 1), (5.0, 1)]
+
+
+def test_begin_starts_those_that_fit_in_the_order_given_and_tells_the_others() -> None:
+    workload = Workload.build(submit_s=[0, 0, 0], runtime_s=[9, 9, 9], nodes=[10, 10, 6])
+    simulation = outside(workload)
+    simulation.advance(instants=1)
+    assert simulation.begin([2, 1, 3]) == [1]
+    simulation.advance()
+    assert simulation.column("start").tolist() == [-1, 0, 0]
+
+
+def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Path) -> None:
+    workload = Workload.build(submit_s=[0, 0], runtime_s=[9, 9], nodes=[10, 10])
+    simulation = outside(workload)
+    simulation.advance(instants=1)
+    fork = simulation.fork()
+    assert fork.begin([1]) == []
+    assert simulation.column("start").tolist() == [-1, -1]
+    simulation.save(tmp_path / "saved.npz")
+    again = Simulation.load(tmp_path / "saved.npz")
+    assert again.begin([2]) == []
+    assert again.column("start").tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize(
+    ("orders", "told"),
+    [
+        (Orders([7]), "there is no job 7"),
+        (Orders([2]), "job 2 does not wait at 0 s: it is not submitted yet"),
+        (Orders([1, 1]), "job 1 is named twice"),
+        (Orders([1, 3]), "job 3, which does not fit: it asks for 16 nodes, 8 are free"),
+        (Orders(call_at_s=0.0), "it must be later"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_is_told_by_job_and_time(
+    orders: Orders, told: str
+) -> None:
+    workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
+    with pytest.raises(errors.SimulationError, match=told):
+        drive(outside(workload), lambda happened: orders)
+
+
+def test_a_scheduler_that_leaves_a_job_waiting_for_ever_is_told_which() -> None:
+    workload = Workload.build(submit_s=[0, 50, 0], runtime_s=[9, 9, 9], nodes=[8, 8, 16])
+
+    def scheduler(happened: Happened) -> Orders:
+        return Orders([job["job_id"] for job in happened.submitted if job["job_id"] != 3])
+
+    with pytest.raises(errors.SimulationError, match="has left 1 jobs waiting, job 3 first"):
+        drive(outside(workload), scheduler)
+
+
+def test_a_policy_that_decides_itself_takes_no_orders() -> None:
+    workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
+    with pytest.raises(errors.SimulationError, match="take backfill 'outside'"):
+        Simulation(workload, 4).begin([1])
+    with pytest.raises(errors.SimulationError, match="take backfill 'outside'"):
+        drive(Simulation(workload, 4), FirstCome())
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import sys; sys.exit(3)", r"ended \(exit code 3\) at 0 s"),
+        ("input(); input(); print('hello')", "answered 'hello' at 0 s of the simulation: expected"),
+        ("input(); input(); print('{\"stat\": [1]}')", "unknown key 'stat'"),
+        ("input(); input(); print('{\"start\": 1}')", "lists of job ids"),
+        ("input(); input(); input()", "has not answered for 0.5 s"),
+    ],
+)
+def test_a_program_that_does_not_answer_as_it_should_is_told_and_ended(
+    program: str, told: str
+) -> None:
+    workload = Workload.build(submit_s=[0], runtime_s=[9], nodes=[1])
+    wait_s = 0.5 if "not answered" in told else 60.0
+    command = [sys.executable, "-c", program]
+    scheduler = JsonLinesScheduler(command, Cluster.uniform(4), timeout_s=wait_s)
+    with pytest.raises(errors.SimulationError, match=told), scheduler:
+        drive(outside(workload), scheduler)
+    assert scheduler.exit_code is not None
+
+
+def test_the_example_in_c_schedules_as_ours(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        lacking("the example in C needs a C compiler, cc")
+    page = Path(__file__).parents[2] / "docs" / "schedulers.md"
+    (code,) = re.findall(r"```c\n(.*?)```", page.read_text(), re.DOTALL)
+    (tmp_path / "fcfs.c").write_text(code)
+    subprocess.run(
+        [str(compiler), "-Wall", "-Werror", "-O2", "-o", "fcfs", "fcfs.c"], cwd=tmp_path, check=True
+    )
+    workload = generate("poisson", jobs=300, nodes=NODES, seed=2)
+    with JsonLinesScheduler([str(tmp_path / "fcfs")], Cluster.uniform(NODES)) as scheduler:
+        found = drive(outside(workload), scheduler).jobs
+    own = simulate(workload, NODES, "fcfs", "none").jobs
+    assert found["start_s"].to_list() == own["start_s"].to_list()
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    with pytest.raises(errors.SimulationError, match="cannot be started"):
+        JsonLinesScheduler("/nowhere/at-all", Cluster.uniform(4)).__enter__()
+
+
+@pytest.fixture
+def batsim_scheduler() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """A scheduler that speaks Batsim's protocol, first come first served: its address, what it was told."""
+    zmq = pytest.importorskip("zmq")
+    context = zmq.Context()
+    socket = context.socket(zmq.REP)
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+    socket.setsockopt(zmq.RCVTIMEO, 60_000)
+    heard: list[dict[str, object]] = []
+
+    def serve() -> None:
+        queue, free, nodes = [], set(range(NODES)), {}
+        ended = False
+        while not ended:
+            message = json.loads(socket.recv_string())
+            answer = []
+            for event in message["events"]:
+                heard.append(event)
+                data = event["data"]
+                if event["type"] == "JOB_COMPLETED":
+                    free |= nodes.pop(data["job_id"], set())
+                elif event["type"] == "JOB_SUBMITTED":
+                    queue.append(data["job"])
+                ended |= event["type"] == "SIMULATION_ENDS"
+            while queue and queue[0]["res"] <= len(free):
+                job = queue.pop(0)
+                mine = set(sorted(free)[: job["res"]])
+                free -= mine
+                nodes[job["id"]] = mine
+                alloc = " ".join(map(str, sorted(mine)))
+                answer.append(
+                    {
+                        "timestamp": message["now"],
+                        "type": "EXECUTE_JOB",
+                        "data": {"job_id": job["id"], "alloc": alloc},
+                    }
+                )
+            socket.send_string(json.dumps({"now": message["now"], "events": answer}))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield f"tcp://127.0.0.1:{port}", heard
+    thread.join(30)
+    context.destroy(0)
+
+
+def test_a_scheduler_that_speaks_batsims_protocol_schedules_our_jobs(
+    batsim_scheduler: tuple[str, list[dict[str, object]]],
+) -> None:
+    address, heard = batsim_scheduler
+    workload = generate("poisson", jobs=200, nodes=NODES, seed=5)
+    with BatsimScheduler(address, Cluster.uniform(NODES)) as scheduler:
+        found = drive(outside(workload), scheduler).jobs
+    own = simulate(workload, NODES, "fcfs", "none").jobs
+    assert found["start_s"].to_list() == own["start_s"].to_list()
+    kinds = [event["type"] for event in heard]
+    assert (kinds[0], kinds[-1]) == ("SIMULATION_BEGINS", "SIMULATION_ENDS")
+    assert kinds.count("JOB_SUBMITTED") == kinds.count("JOB_COMPLETED") == 200
+    assert kinds.count("NOTIFY") == 1
+
+
+def test_batsims_protocol_is_refused_where_nodes_differ() -> None:
+    cluster = Cluster.model_validate(
+        {"nodes": [{"name": "a", "count": 1}, {"name": "b", "count": 2}]}
+    )
+    with pytest.raises(errors.ConfigError, match="all nodes must be equal"):
+        BatsimScheduler("tcp://127.0.0.1:1", cluster)
+
+
+def test_simulate_takes_a_program_as_scheduler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.parquet"
+    generate("poisson", jobs=100, nodes=NODES, seed=1).to_frame().write_parquet(trace)
+    told = []
+    for more in (["--scheduler", f"{sys.executable} {PROGRAM}"], ["-b", "none"]):
+        try:
+            main(["simulate", str(trace), "-n", str(NODES), *more, "--json"])
+        except SystemExit as ended:
+            assert not ended.code  # noqa: PT017
+        told.append(json.loads(capsys.readouterr().out)["mean_wait_s"])
+    assert told[0] == told[1]
+    with pytest.raises(SystemExit) as refused:
+        main(["simulate", str(trace), "-n", str(NODES), "-b", "outside"])
+    assert refused.value.code == 2
+    assert "--scheduler" in capsys.readouterr().err
