@@ -104,7 +104,8 @@ def simulate_command(
         out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
             name has "queue" or "gantt" in it; node states or power drawn, if it has "states" or "power" and
-            it is known what nodes draw; cooling if it has "cooling", with --weather.
+            it is known what nodes draw; what is held of each node, or free and of no use, if it has "heatmap"
+            or "fragmentation" and jobs share nodes; cooling if it has "cooling", with --weather.
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
         json: print the summary, or the explanation, as JSON.
@@ -327,6 +328,11 @@ def _figure(result: Result, plot: Path) -> Figure:
             return plot_node_states(result.energy, title=f"Node states, {title}")
         if _draws(plot, "power"):
             return plot_power({result.policy: result.energy}, title=f"Power drawn, {title}")
+    if _draws(plot, "heatmap", "fragmentation"):
+        drawn: Figure = (
+            result.plot.heatmap() if _draws(plot, "heatmap") else result.plot.fragmentation()
+        )
+        return drawn
     draw = result.plot.utilization
     if _draws(plot, "gantt", "queue"):
         draw = result.plot.gantt if _draws(plot, "gantt") else result.plot.queue

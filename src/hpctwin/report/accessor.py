@@ -55,6 +55,18 @@ class Plots:
 
         return plot_queue({self._result.policy: self._result.series}, **self._dated(options))
 
+    def heatmap(self, **options: Any) -> Figure:
+        """How much of each node jobs held over time, where they share nodes."""
+        from hpctwin.report.shared_nodes import plot_heatmap
+
+        return plot_heatmap(self._result.node_use(), **self._dated(options))
+
+    def fragmentation(self, **options: Any) -> Figure:
+        """What was free and of no use over time, where jobs share nodes."""
+        from hpctwin.report.shared_nodes import plot_fragmentation
+
+        return plot_fragmentation(self._result.fragmentation(), **self._dated(options))
+
     def _dated(self, options: dict[str, Any]) -> dict[str, Any]:
         return {"start_epoch_s": self._result.workload.start_epoch_s, **options}
 

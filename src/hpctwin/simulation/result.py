@@ -14,6 +14,7 @@ from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
+from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.base import SimulationBase
@@ -22,6 +23,7 @@ from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, in_cores
+from hpctwin.simulation.shared_use import fragmentation, node_use
 from hpctwin.simulation.sharing import cores_of_pools, placements, shares_held
 
 if TYPE_CHECKING:
@@ -142,6 +144,37 @@ class Result:
                 self.jobs, self.lost, self.cluster, "gpus", self.node_map, self.placements
             ),
         )
+
+    def node_use(self, steps: int = 200) -> pl.DataFrame:
+        """The mean share of each amount that is held of each node, in steps; see `shared_use.node_use`.
+
+        Args:
+            steps: how many, 1 or more.
+
+        Raises:
+            ConfigError: jobs do not share nodes, or there is no step.
+        """
+        return node_use(self.cluster, self._shared_placements(), steps)
+
+    def fragmentation(self, steps: int = 200) -> pl.DataFrame:
+        """What was free of shared nodes and could not be used; see `shared_use.fragmentation`.
+
+        Args:
+            steps: how many, 1 or more.
+
+        Raises:
+            ConfigError: jobs do not share nodes, or there is no step.
+        """
+        placed = self._shared_placements()
+        return fragmentation(self.workload, self.cluster, self.jobs, placed, steps)
+
+    def _shared_placements(self) -> pl.DataFrame:
+        if self.placements is None:
+            raise ConfigError(
+                f"jobs of {self.workload.name!r} ask for whole nodes: what is held of parts of nodes is "
+                "known where jobs ask for tasks"
+            )
+        return self.placements
 
     plot = Attached()
     """Figures: ``plot.gantt()``, ``plot.utilization()``, ``plot.queue()``; see `hpctwin.report.accessor`."""
