@@ -44,7 +44,8 @@ FRAMES = """async ([step, seconds]) => {
   const spans = times.slice(1).map((time, k) => time - times[k]).sort((a, b) => a - b);
   const at = (share) => spans[Math.floor(share * (spans.length - 1))];
   const rate = 1000 * spans.length / (times.at(-1) - times[0]);
-  return { frames_per_s: rate, median_ms: at(0.5), p95_ms: at(0.95), longest_ms: at(1) };
+  const frames = spans.length;
+  return { frames, frames_per_s: rate, median_ms: at(0.5), p95_ms: at(0.95), longest_ms: at(1) };
 }"""
 
 
@@ -54,7 +55,24 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def look(address: str, seconds: float) -> dict[str, Any]:
+def browser_s(server: int) -> float:
+    """Processor time of all processes that come from this one, but for the server."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        parents[int(entry.name)] = int(fields[1])
+    found, more = {os.getpid()}, True
+    while more:
+        new = {pid for pid, parent in parents.items() if parent in found} - found
+        more = bool(new)
+        found |= new
+    return sum(processor_s(pid) for pid in found - {os.getpid(), server} if pid in parents)
+
+
+def look(address: str, seconds: float, server: int) -> dict[str, Any]:
     """What a browser makes of the page."""
     from playwright.sync_api import sync_playwright
 
@@ -64,15 +82,22 @@ def look(address: str, seconds: float) -> dict[str, Any]:
         )
         found: dict[str, Any] = {}
         for visit in ("first visit", "second visit"):
+            begin = processor_s(server)
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.set_default_timeout(600_000)
             page.goto(address)
             page.wait_for_function("() => performance.getEntriesByName('timeline').length > 0")
             paint = "performance.getEntriesByName('timeline')[0].startTime"
-            found[f"first_picture_ms, {visit}"] = page.evaluate(paint)
+            found[visit] = {
+                "first_picture_ms": page.evaluate(paint),
+                "server_cpu_s": processor_s(server) - begin,
+            }
         for step in ("zoom", "move"):
-            page.keyboard.press("Escape")
+            page.wait_for_timeout(2000)
+            begin = browser_s(server)
             found[step] = page.evaluate(FRAMES, [step, seconds])
+            used = browser_s(server) - begin
+            found[step]["browser_cpu_ms_a_frame"] = 1000 * used / found[step]["frames"]
         browser.close()
     return found
 
@@ -106,7 +131,7 @@ def main() -> None:
                 "ready_s": ready_s,
                 "ready_cpu_s": cpu,
             }
-            found |= look(address, asked.seconds)
+            found |= look(address, asked.seconds, server.pid)
             found["server_cpu_s"] = processor_s(server.pid) - cpu
             print(json.dumps(found, indent=2))
         finally:

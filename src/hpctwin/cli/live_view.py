@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
@@ -21,9 +22,11 @@ from hpctwin.twin.words import clock_text
 
 if TYPE_CHECKING:
     from hpctwin.twin.choice import Decision
+    from hpctwin.twin.forecast import Forecast
+    from hpctwin.twin.mirror import Mirror
     from hpctwin.twin.runner import Twin
 
-__all__ = ["live_view"]
+__all__ = ["Seen", "live_view", "render"]
 
 COLOURS = (
     "cyan",
@@ -52,7 +55,7 @@ def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
                 started[decision.policy] += len(decision.starts)
             if time.monotonic() - shown >= REFRESH_S:
                 shown = time.monotonic()
-                live.update(render(twin, started), refresh=True)
+                live.update(render(_seen(twin, started)), refresh=True)
 
         before, twin.watch = twin.watch, watch
         try:
@@ -61,23 +64,51 @@ def live_view(twin: Twin, console: Console | None = None) -> Iterator[None]:
             twin.watch = before
 
 
-def render(twin: Twin, started: Counter[str]) -> RenderableType:
-    """The picture of a twin at this moment.
+@dataclass(frozen=True)
+class Seen:
+    """A twin at a moment.
 
     Args:
-        twin: the twin.
-        started: jobs started under each policy so far.
+        status: as `Twin.status`.
+        mirror: the cluster.
+        forecasts: when waiting jobs start.
+        counted: jobs or decisions by policy so far, and what is counted.
+        lines: the last decision in words.
+        trouble: what is wrong.
     """
-    status = twin.status()
+
+    status: Mapping[str, Any]
+    mirror: Mirror
+    forecasts: Sequence[Forecast]
+    counted: tuple[Counter[str], str]
+    lines: Sequence[str]
+    trouble: Sequence[str]
+
+
+def render(seen: Seen) -> RenderableType:
+    """The picture of a twin at a moment."""
     return Group(
-        _head(status),
-        Columns([_nodes(twin), _policies(status, started)], padding=(0, 2)),
-        _queue(twin, status["time_s"]),
-        Panel(Text("\n".join(_explanation(twin))), title="last decision", title_align="left"),
+        _head(seen),
+        Columns([_nodes(seen.mirror), _policies(*seen.counted)], padding=(0, 2)),
+        _queue(seen, seen.status["time_s"]),
+        Panel(Text("\n".join(seen.lines)), title="last decision", title_align="left"),
     )
 
 
-def _head(status: dict[str, Any]) -> Text:
+def _seen(twin: Twin, started: Counter[str]) -> Seen:
+    status, decision = twin.status(), twin.decision
+    return Seen(
+        status=status,
+        mirror=twin.core.mirror,
+        forecasts=() if decision is None else decision.forecasts,
+        counted=(started, "jobs"),
+        lines=_explanation(twin),
+        trouble=[status[key] for key in ("fault", "stopped", "waits_for_snapshot") if status[key]],
+    )
+
+
+def _head(seen: Seen) -> Text:
+    status = seen.status
     mode = Text(f" {status['mode']} ", style="reverse green" if status["in_charge"] else "reverse")
     head = Text.assemble(
         (f"{status['cluster'] or '…'} ", "bold"), mode, f"  {clock_text(status['time_s'])}   "
@@ -85,15 +116,13 @@ def _head(status: dict[str, Any]) -> Text:
         f"{status['free_nodes']}/{status['nodes']} nodes free   policy ",
         (status["policy"], "bold"), f"   {status['cycle_ms']:.1f} ms a cycle",
     )  # fmt: skip
-    for key in ("fault", "stopped", "waits_for_snapshot"):
-        if status[key]:
-            head.append(f"\n{status[key]}", style="red")
+    for text in seen.trouble:
+        head.append(f"\n{text}", style="red")
     return head
 
 
-def _nodes(twin: Twin) -> Panel:
+def _nodes(mirror: Mirror) -> Panel:
     """One mark per node, coloured by its job."""
-    mirror = twin.core.mirror
     holder = {name: job.spec.id for job in mirror.jobs.values() for name in job.node_names}
     text = Text()
     for number, node in enumerate(list(mirror.nodes.values())[:NODES_SHOWN]):
@@ -110,21 +139,20 @@ def _nodes(twin: Twin) -> Panel:
     return Panel(text, title="nodes" + (f" (+{more})" if more > 0 else ""), title_align="left")
 
 
-def _policies(status: dict[str, Any], started: Counter[str]) -> Panel:
-    total = max(1, sum(started.values()))
+def _policies(counted: Counter[str], what: str) -> Panel:
+    total = max(1, sum(counted.values()))
     lines = [
-        f"{policy}  {count} jobs, {count / total:.0%}" for policy, count in started.most_common()
+        f"{policy}  {count} {what}, {count / total:.0%}" for policy, count in counted.most_common()
     ]
-    return Panel("\n".join(lines) or "none yet", title="started under", title_align="left")
+    return Panel("\n".join(lines) or "none yet", title=f"{what} by policy", title_align="left")
 
 
-def _queue(twin: Twin, now_s: float) -> Table:
+def _queue(seen: Seen, now_s: float) -> Table:
     table = Table(title="queue, by forecast start", title_justify="left", expand=True)
     for column in ("job", "nodes", "walltime", "waits", "starts in", "probably within"):
         table.add_column(column, justify="right")
-    decision = twin.decision
-    said = [] if decision is None else [f for f in decision.forecasts if f.start_s is not None]
-    jobs = twin.core.mirror.jobs
+    jobs = seen.mirror.jobs
+    said = [f for f in seen.forecasts if f.start_s is not None]
     said = [f for f in said if f.job_id in jobs and jobs[f.job_id].start_s is None]
     for one in sorted(said, key=lambda f: f.start_s or 0.0)[:QUEUE_ROWS]:
         spec = jobs[one.job_id].spec

@@ -14,6 +14,8 @@ __all__ = ["twin_app"]
 
 twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it why.")
 
+twin_app.command("hpctwin.cli.top:top_command", name="top", help="Watch a twin in the terminal.")
+
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 Json = Annotated[bool, Parameter(negative=())]
 DEFAULT = Path("hpctwin.yaml")

@@ -346,6 +346,11 @@ class Journal:
         query = "SELECT id FROM decisions WHERE id<? ORDER BY id DESC LIMIT ?"
         return [row[0] for row in self._run(query, last, limit)]
 
+    def decided_after(self, last: int) -> list[tuple[int, str]]:
+        """Ids and policies of the decisions after one, oldest first."""
+        rows = self._run("SELECT id, policy FROM decisions WHERE id>? ORDER BY id", last)
+        return [(int(row[0]), str(row[1])) for row in rows]
+
     def read_actions(self, *, job: str | None = None, decision: int | None = None) -> list[Action]:
         """The actions of a job or of a decision, oldest first."""
         column, value = ("job", job) if decision is None else ("decision", decision)

@@ -43,6 +43,9 @@ class _Collector:
             "jobs_waiting": ("jobs that wait", float(head.waiting)),
             "viewers": ("listeners to live updates", float(self._live.listeners)),
         }
+        if head.power_w is not None:
+            says = "what the nodes draw by the machine's description"
+            gauges["power_watts"] = (says, head.power_w)
         if head.cycle_ms is not None:
             gauges["cycle_seconds"] = ("how long the last decision took", head.cycle_ms / 1000)
         for name, (says, value) in gauges.items():
@@ -53,6 +56,14 @@ class _Collector:
                         self._source.queue_by_reason())  # fmt: skip
         yield _labelled("hpctwin_policy_in_force", "1 for what jobs start by", "policy",
                         {head.policy: 1})  # fmt: skip
+        chosen = CounterMetricFamily(
+            "hpctwin_policy_decisions",
+            "decisions of the journal, by the policy chosen",
+            labels=["policy"],
+        )
+        for policy, count in sorted(self._source.decisions_by_policy().items()):
+            chosen.add_metric([policy], count)
+        yield chosen
         for key, value in self._source.counts().items():
             if key in _COUNTS:
                 yield CounterMetricFamily(f"hpctwin_{key}", _COUNTS[key], value)

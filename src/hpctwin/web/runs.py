@@ -83,7 +83,10 @@ class RunSource:
 
     def _read(self) -> None:
         read_at = self._written_at()
-        self._now = _Moment(read_run(self.folder), self.version + 1)
+        now = _Moment(read_run(self.folder), self.version + 1)
+        # Made now, so that whoever looks first does not wait for it.
+        now.timeline.prepare()
+        self._now = now
         self._read_at = read_at
         self.version += 1
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from hpctwin.energy.states import node_watts
+from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.accuracy import Accuracy, accuracy
 from hpctwin.twin.core import Core
@@ -79,6 +82,8 @@ class Source:
         self._said: tuple[float, dict[str, Any]] = (0.0, {})
         self._alive = False
         self._snapshots = 0
+        self._counted = 0
+        self._by_policy: Counter[str] = Counter()
         self.core: Core
         self.history = History()
         with closing(self.journal()) as journal:
@@ -152,6 +157,9 @@ class Source:
         self._said, self._alive = said, alive
         self._stands = standing_of(self.core, journal)
         self._decided = journal.read_decision()
+        for number, policy in journal.decided_after(self._counted):
+            self._counted = number
+            self._by_policy[policy] += 1
         self.version += 1
 
     def _settle(self) -> None:
@@ -190,6 +198,7 @@ class Source:
                 waiting=len(jobs) - running,
                 decision=None if decided is None else decided["id"],
                 cycle_ms=None if decided is None else decided["took_ms"],
+                power_w=self._kept("power", lambda _: self.power_w()),
                 not_read=tuple(status.get("not_read", ())),
                 pool=tuple(policy.name for policy in core.pool),
             )
@@ -323,6 +332,30 @@ class Source:
         """What the twin has counted since it began, by its last word."""
         with self.looking() as stands:
             return dict(stands.status.get("counts", {}))
+
+    def decisions_by_policy(self) -> dict[str, int]:
+        """How many of the journal's decisions chose which policy."""
+        with self.looking():
+            return dict(self._by_policy)
+
+    def power_w(self) -> float | None:
+        """What the nodes draw by the machine's description; None if it does not say that.
+
+        Nodes with jobs count as computing, others as idle, those that are down as nothing.
+        """
+        with self.looking() as stands:
+            mirror = stands.core.mirror
+            if not mirror.machine.has_power:
+                return None
+            watts = node_watts(mirror.machine)
+            used = {name for job in mirror.jobs.values() for name in job.node_names}
+            return float(
+                sum(
+                    watts[COMPUTING if name in used else IDLE, number]
+                    for number, (name, node) in enumerate(mirror.nodes.items())
+                    if node.state != "down"
+                )
+            )
 
     def nodes_by_state(self) -> dict[str, int]:
         """How many nodes are free, busy, drained (with or without a job) and down."""

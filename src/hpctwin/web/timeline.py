@@ -117,6 +117,10 @@ class Timeline:
     def _colour(self) -> npt.NDArray[np.uint8]:
         return colours_of(self.job)
 
+    def prepare(self) -> None:
+        """Make what pictures are made of."""
+        _ = self._colour
+
     def picture(self, window: Window) -> bytes:
         """What is to be seen in a window, for `static/gantt.js`; columns as of `packed`.
 

@@ -69,6 +69,9 @@ class Head(View):
     waiting: int
     decision: int | None = Field(description="number of the last decision")
     cycle_ms: float | None = Field(description="how long the last decision took")
+    power_w: float | None = Field(
+        description="what the nodes draw by the machine's description; none if it does not say that"
+    )
     not_read: tuple[str, ...] = Field(description="what the mirror leaves out")
     pool: tuple[str, ...] = Field(description="policies that are compared")
 

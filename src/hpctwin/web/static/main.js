@@ -25,6 +25,7 @@ function showHead() {
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],
+    ...(head.power_w === null ? [] : [["power", `${number(head.power_w / 1000)} kW`]]),
     ["a decision takes", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {

@@ -1,0 +1,116 @@
+"""A twin watched by other programs: Prometheus, Grafana, a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from importlib import resources
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+
+from hpctwin.cli.app import main
+from hpctwin.cli.live_view import render
+from hpctwin.cli.top import seen
+
+
+def _exposed(page: Any) -> dict[str, Any]:
+    with page.client() as client:
+        text = client.get("/metrics").text
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def _dashboard() -> Any:
+    return json.loads((resources.files("hpctwin.web") / "static" / "grafana.json").read_text())
+
+
+def test_grafana_asks_only_for_metrics_and_labels_that_there_are(make: Any) -> None:
+    exposed = _exposed(make())
+    known = {sample.name for family in exposed.values() for sample in family.samples}
+    known |= {name for name, family in exposed.items() if family.type == "gauge"}
+    # A machine that does not say what it draws has no power.
+    known |= {"hpctwin_power_watts"}
+    labels = {key for family in exposed.values() for one in family.samples for key in one.labels}
+    for panel in _dashboard()["panels"]:
+        for target in panel["targets"]:
+            assert set(re.findall(r"hpctwin_\w+", target["expr"])) <= known, target["expr"]
+            assert set(re.findall(r"{{(\w+)}}", target["legendFormat"])) <= {*labels, "wait"}
+
+
+def test_the_panels_of_the_dashboard_lie_beside_each_other_within_the_page() -> None:
+    board = _dashboard()
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not taken & cells
+        taken |= cells
+        assert panel["datasource"]["uid"] == "${source}"
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    assert {one["name"] for one in board["templating"]["list"]} == {"source", "instance"}
+
+
+def test_decisions_are_counted_by_the_policy_chosen(make: Any) -> None:
+    page = make()
+    counted = page.source.decisions_by_policy()
+    exposed = {
+        sample.labels["policy"]: sample.value
+        for sample in _exposed(page)["hpctwin_policy_decisions"].samples
+        if sample.name.endswith("_total")
+    }
+    assert counted == exposed
+    journal = page.setting.journal
+    chosen = [journal.read_decision(i)["policy"] for i in journal.decision_ids(1000)]
+    assert counted == {policy: chosen.count(policy) for policy in set(chosen)}
+
+
+def test_power_is_what_computing_and_idle_nodes_draw_by_the_machines_description(
+    make: Any,
+) -> None:
+    page = make()
+    assert page.source.head().power_w is None
+    mirror = page.source.core.mirror
+    group = mirror.machine.nodes[0].model_dump() | {
+        "modes": {"base": {"power_w": 200.0, "idle_w": 50.0}}
+    }
+    machine = type(mirror.machine).model_validate({"name": "m", "nodes": [group]})
+    mirror.machine = machine
+    page.source.version += 1
+    busy = len({name for job in mirror.jobs.values() for name in job.node_names})
+    assert busy
+    assert page.source.head().power_w == 200 * busy + 50 * (len(mirror.nodes) - busy)
+
+
+def test_the_terminal_shows_what_the_page_does(make: Any) -> None:
+    page = make()
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(seen(page.source)))
+    text = console.export_text()
+    head = page.source.head()
+    assert f"{head.running} running, {head.waiting} waiting" in text
+    for job in page.source.job_views():
+        assert job.state == "running" or re.search(rf"│ +{job.id} │", text)
+    assert "decisions by policy" in text
+
+
+def test_twin_top_shows_a_journal_once_where_there_is_no_terminal(
+    make: Any, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    page = make()
+    for journal, code in ((page.source.path, 0), (tmp_path / "none.sqlite", 1)):
+        with pytest.raises(SystemExit) as end:
+            main(["twin", "top", "--journal", str(journal)])
+        assert end.value.code == code
+    told = capsys.readouterr()
+    assert "queue, by forecast start" in told.out
+    assert "none.sqlite" in told.err
+    assert "Traceback" not in told.err
