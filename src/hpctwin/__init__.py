@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hpctwin.generate import generate
     from hpctwin.model import Cluster, Workload
     from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
-    from hpctwin.simulation import Result, Simulation, replay, simulate
+    from hpctwin.simulation import Result, Simulation, replay, simulate, simulate_stream
     from hpctwin.sweep import compare
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "read_workload",
     "replay",
     "simulate",
+    "simulate_stream",
     "write_workload",
 ]
 
@@ -61,6 +62,7 @@ _HOME = {
     "read_workload": "formats",
     "replay": "simulation",
     "simulate": "simulation",
+    "simulate_stream": "simulation",
     "write_workload": "formats",
 }
 

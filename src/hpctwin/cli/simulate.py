@@ -69,6 +69,7 @@ def simulate_command(
         Parameter(group="Output"),
     ] = None,
     fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    stream: Annotated[bool, Parameter(group="Run", negative=())] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     out_every: Annotated[str | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -100,6 +101,8 @@ def simulate_command(
         accounts_by: whose accounts, those of accounts or of users.
         by: break the figures down by size, walltime, user, account, partition or state.
         fairness: also find how much later jobs started than had nobody come after them (slow).
+        stream: read the trace piece by piece and write the jobs part by part, for more jobs than memory
+            holds: a Parquet file in our columns, or a folder of them. Needs --out, and --nodes or --cluster.
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
         plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
@@ -146,6 +149,13 @@ def simulate_command(
                 "--json go with it"
             )
         return _simulate_spars(trace, out=out, plot=plot, json=json)
+    if stream:
+        from hpctwin.cli.stream import simulate_streamed
+
+        plain = {"energy": energy == EnergyOptions(power=energy.power), "by": by is None}
+        plain |= {"fairness": not fairness, "plot": plot is None, "explain": not explain}
+        plain["how the trace is read"] = reading == TraceOptions()
+        return simulate_streamed(trace, machine, policy, run, plain=plain, out=out, json=json)
     workload = reading.read(trace)
     window = part.cut(workload)
     workload = workload if window is None else window.workload

@@ -7,6 +7,7 @@ date and machine size, has no place in a table; the name is the file's.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import difflib
 import io
 import re
@@ -23,7 +24,14 @@ from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
 from hpctwin.model.chunks import CHUNKS, WHOLE_CHUNKS
 from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
-__all__ = ["read_csv", "read_parquet", "write_csv", "write_parquet"]
+__all__ = [
+    "checked_piece",
+    "read_csv",
+    "read_parquet",
+    "whole_or_text",
+    "write_csv",
+    "write_parquet",
+]
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
 _TEXTS = ("job_id", "user", "account", "partition", "qos", "features")
@@ -64,11 +72,12 @@ _OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 @dataclass(frozen=True)
 class _Table:
-    """Rows of text or typed values, and the line of each where the file has lines."""
+    """Rows of text or typed values, and the line of each where the file has lines; or rows before them."""
 
     frame: pl.DataFrame
     line: tuple[int, ...] | None
     skipped: tuple[str, ...] = ()
+    before: int = 0
 
 
 def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
@@ -112,6 +121,21 @@ def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise TraceError(path, f"a corrupt Parquet file ({error})") from error
     return _checked(path, _Table(frame, None), skip_invalid)
+
+
+def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
+    """Some rows of a table as a workload; dependencies are not read.
+
+    Args:
+        path: where they are from, for messages.
+        frame: the rows.
+        before: so many rows come before them.
+
+    Raises:
+        TraceError: a column is missing, or a row is malformed.
+    """
+    table = _Table(frame.drop("depends", strict=False), None, before=before)
+    return _checked(path, table, skip_invalid=False)
 
 
 def write_csv(workload: Workload, path: str | Path) -> tuple[str, ...]:
@@ -216,7 +240,7 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = _Table(with_least_nodes(table.frame), table.line, table.skipped)
+    table = dataclasses.replace(table, frame=with_least_nodes(table.frame))
     for name in _REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -230,7 +254,7 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
     messages = []
     for row, (field, reason) in sorted(faults.items()):
         line = table.line[row] if table.line else None
-        where = "" if table.line else f"row {row + 1}: "
+        where = "" if table.line else f"row {table.before + row + 1:,}: "
         error = TraceError(path, where + reason, line=line, field=field)
         if not skip_invalid:
             raise error
@@ -301,7 +325,7 @@ def _workload(path: Path, table: _Table) -> Workload:
         frame[name].cast(pl.Float64)
         for name, dtype in frame.schema.items()
         if _rule(name, dtype) is not None
-    ).with_columns(_whole_or_text(frame[name]) for name in _TEXTS if name in frame.columns)
+    ).with_columns(whole_or_text(frame[name]) for name in _TEXTS if name in frame.columns)
     if "walltime_s" in frame.columns:
         empty = frame["walltime_s"].is_null()
         counts["job without walltime, given its run time"] = int(empty.sum())
@@ -358,8 +382,8 @@ def _is_ours(name: str) -> bool:
     )
 
 
-def _whole_or_text(column: pl.Series) -> pl.Series:
-    """Whole numbers where all are and nothing is lost by it (007 stays text), else text."""
+def whole_or_text(column: pl.Series) -> pl.Series:
+    """Ids or labels: whole numbers where all are and nothing is lost by it (007 stays text), else text."""
     if column.dtype.is_float() and (column.drop_nulls() % 1 == 0).all():
         return column.cast(pl.Int64, strict=False)
     text = column.cast(pl.String)

@@ -7,6 +7,7 @@ nothing but the events is ever held for all jobs at once: three numbers a job.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-__all__ = ["COUNTS", "Levels", "levels", "up_nodes"]
+__all__ = ["COUNTS", "Levels", "Steps", "levels", "steps", "up_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -42,6 +43,22 @@ class Levels(NamedTuple):
     counts: FloatArray
 
 
+class Steps(NamedTuple):
+    """The events of a piece, and what each changes.
+
+    Args:
+        time_s: as of `Levels`.
+        queued: jobs in the queue, -1, 0 or 1 [events].
+        running: jobs that run, -1, 0 or 1 [events].
+        nodes: of the job [events].
+    """
+
+    time_s: FloatArray
+    queued: FloatArray
+    running: FloatArray
+    nodes: FloatArray
+
+
 def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Levels]:
     """What `series` describes, event by event, in pieces.
 
@@ -50,7 +67,39 @@ def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) 
         lost: attempts that node failures cut off.
         marks_s: further times at which there is to be a row, seconds.
     """
+    before = np.zeros((len(COUNTS), 1))
+    for time_s, queued, running, nodes in steps(jobs, lost, marks_s):
+        counts = np.empty((len(COUNTS), len(nodes)))
+        changes = queued, queued * nodes, running, running * nodes
+        for row, change in zip(counts, changes, strict=True):
+            np.cumsum(change, out=row)
+        counts += before
+        before = counts[:, -1:]
+        yield Levels(time_s, counts)
+
+
+def steps(
+    jobs: pl.DataFrame,
+    lost: pl.DataFrame,
+    marks_s: npt.ArrayLike = (),
+    *,
+    after_s: float = -math.inf,
+    until_s: float = math.inf,
+) -> Iterator[Steps]:
+    """All events, in order of time, in pieces.
+
+    Args:
+        jobs: a result's jobs.
+        lost: attempts that node failures cut off.
+        marks_s: times at which there is to be an event that changes nothing, seconds.
+        after_s: only events after it, seconds; there is one that changes nothing at it if it is finite.
+        until_s: only events up to it, seconds.
+    """
     events = list(_events(jobs, lost, np.asarray(marks_s, np.float64)))
+    if after_s > -math.inf or until_s < math.inf:
+        events = [_within(*event, after_s, until_s) for event in events]
+        if after_s > -math.inf:
+            events.append((_MARK, np.array([after_s]), np.zeros(1, np.int64)))
     node_bits = max(int(nodes.max(initial=0)) for _, _, nodes in events).bit_length()
     instants, second = _instants([time_s for _, time_s, _ in events], 62 - _KIND_BITS - node_bits)
     key = np.empty(sum(map(len, instants)), np.int64)
@@ -62,24 +111,15 @@ def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) 
         own += (kind << node_bits) + nodes
     del events, instants
     key.sort(kind="stable")
-    before = np.zeros((len(COUNTS), 1))
     for first in range(0, len(key), _PIECE):
         piece = key[first : first + _PIECE + 1]
         time_s = second(piece >> _KIND_BITS + node_bits)
         if first + _PIECE >= len(key):
-            time_s = np.append(time_s, np.inf)
+            time_s = np.append(time_s, until_s)
         piece = piece[:_PIECE]
         kinds = (piece >> node_bits) & (1 << _KIND_BITS) - 1
-        nodes = piece & (1 << node_bits) - 1
-        queued, running = _QUEUED[kinds], _RUNNING[kinds]
-        counts = np.empty((len(COUNTS), len(piece)))
-        for row, steps in zip(
-            counts, (queued, queued * nodes, running, running * nodes), strict=True
-        ):
-            np.cumsum(steps, out=row)
-        counts += before
-        before = counts[:, -1:]
-        yield Levels(time_s, counts)
+        width = (piece & (1 << node_bits) - 1).astype(np.float64)
+        yield Steps(time_s, _QUEUED.take(kinds), _RUNNING.take(kinds), width)
 
 
 def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
@@ -118,6 +158,13 @@ def _events(
     yield _START, _times(lost, "start_s"), nodes
     yield _LOST, _times(lost, "end_s"), nodes
     yield _MARK, marks_s, np.zeros(len(marks_s), np.int64)
+
+
+def _within(
+    kind: int, time_s: FloatArray, nodes: IntArray, after_s: float, until_s: float
+) -> tuple[int, FloatArray, IntArray]:
+    which = (time_s > after_s) & (time_s <= until_s)
+    return kind, time_s[which], nodes[which]
 
 
 def _times(frame: pl.DataFrame, name: str) -> FloatArray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,10 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 
 __all__ = [
+    "Columns",
     "Dependencies",
     "DependencyKind",
+    "NamedEdges",
     "chain_text",
     "check_acyclic",
     "doomed_by",
@@ -94,6 +96,49 @@ class Dependencies:
                 if unheard[on] == 0:
                     open_rows.append(on)
         return level
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """Arrays of the same length."""
+
+    def where(self, which: npt.NDArray[Any]) -> Self:
+        """Some of the rows."""
+        return type(self)(**{f.name: getattr(self, f.name)[which] for f in fields(self)})
+
+    def and_then(self, other: Self) -> Self:
+        """These rows, and others after them."""
+        return type(self)(
+            **{
+                f.name: np.concatenate([getattr(self, f.name), getattr(other, f.name)])
+                for f in fields(self)
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NamedEdges(Columns):
+    """As `Dependencies`, but by ids: the other job may be in another batch.
+
+    Args:
+        job: ids of the jobs that wait.
+        on: ids of the jobs they wait for.
+        kind: `DependencyKind`.
+        delay_ms: time that must pass after the event.
+    """
+
+    job: npt.NDArray[Any]
+    on: npt.NDArray[Any]
+    kind: npt.NDArray[np.int8]
+    delay_ms: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, edges: Dependencies, ids: npt.NDArray[Any]) -> Self:
+        """Dependencies between the rows of a workload, by the ids of its jobs."""
+        return cls(ids[edges.job], ids[edges.on], edges.kind, edges.delay_ms)
+
+    def __len__(self) -> int:
+        return len(self.job)
 
 
 def doomed_by(dependencies: Dependencies, fails: npt.NDArray[np.bool_]) -> dict[int, int]:

@@ -53,7 +53,7 @@ from hpctwin.model.dependencies import (
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["USE_STEP", "columns_of", "is_usage", "to_frame", "with_least_nodes"]
+__all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "with_least_nodes"]
 
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
@@ -270,12 +270,20 @@ def _waits(depends: pl.Series, ids: npt.NDArray[Any]) -> dict[str, str]:
     return waits
 
 
-def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
-    if "depends" not in frame.columns:
-        return Dependencies.none()
-    row_of = {str(job): row for row, job in enumerate(ids)}
+def named_edges(
+    depends: pl.Series, ids: npt.NDArray[Any]
+) -> list[tuple[int, str, DependencyKind, int]]:
+    """What a column ``depends`` says: row of the job that waits, id of the other, kind, delay in ms.
+
+    Args:
+        depends: the column.
+        ids: of the jobs, for messages.
+
+    Raises:
+        WorkloadError: a cell cannot be read.
+    """
     edges = []
-    for row, text in enumerate(frame["depends"].cast(pl.String)):
+    for row, text in enumerate(depends.cast(pl.String)):
         for part in (text or "").split(";"):
             if not part.strip():
                 continue
@@ -286,11 +294,21 @@ def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
                     "'afterok:12' or 'afterany:12+600'"
                 )
             kind, on, delay = match.groups()
-            if on not in row_of:
-                chain = chain_text(waiting_chain(_waits(frame["depends"], ids), on))
-                raise WorkloadError(
-                    f"job {ids[row]}: depends on job {on}, which is not there "
-                    f"(chain {chain}; each waits for the next)"
-                )
-            edges.append((row, row_of[on], DependencyKind[kind.upper()], to_ms(float(delay or 0))))
+            edges.append((row, on, DependencyKind[kind.upper()], to_ms(float(delay or 0))))
+    return edges
+
+
+def _dependencies(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> Dependencies:
+    if "depends" not in frame.columns:
+        return Dependencies.none()
+    row_of = {str(job): row for row, job in enumerate(ids)}
+    edges = []
+    for row, on, kind, delay_ms in named_edges(frame["depends"], ids):
+        if on not in row_of:
+            chain = chain_text(waiting_chain(_waits(frame["depends"], ids), on))
+            raise WorkloadError(
+                f"job {ids[row]}: depends on job {on}, which is not there "
+                f"(chain {chain}; each waits for the next)"
+            )
+        edges.append((row, row_of[on], kind, delay_ms))
     return Dependencies.of(edges)

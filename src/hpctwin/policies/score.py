@@ -12,7 +12,7 @@ from functools import cached_property
 from types import CodeType
 from typing import Any, ClassVar
 
-from hpctwin.engine.abi import CHANGING
+from hpctwin.engine.abi import CHANGING, JobView, NodeView
 from hpctwin.engine.layout import Fact
 from hpctwin.errors import PolicyError
 from hpctwin.policies.code import MAY, changed, constants_of, place, plain_function
@@ -90,6 +90,13 @@ class Score:
             raise PolicyError(
                 f"{where}: {self.label} cannot be compiled: {reason}; {MAY}, and must return a number"
             ) from error
+
+    def reads(self) -> set[str]:
+        """The fields of a job that it reads; all that there are if it hands the job on."""
+        function = plain_function(self.function)
+        views: dict[str, Any] = {"now": None, "job": JobView, "node": NodeView}
+        own = dict(list(views.items())[: function.__code__.co_argcount])
+        return uses(function, self.label, own)["job"]
 
     def signature(self) -> Any:
         """What the engine calls it with, and what it gets, in Numba's words."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from hpctwin.energy.cap import with_cap
 from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
+from hpctwin.engine.carry import carry
 from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared import find_shared_pass
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from hpctwin.engine.jit import Kernel
 
 __all__ = ["SimulationBase"]
+
+IntArray = npt.NDArray[np.int64]
 
 
 class SimulationBase:
@@ -233,6 +236,25 @@ class SimulationBase:
         self._decided = None
         self.engine_s = engine_s
 
+    def go_on_with(self, workload: Workload, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+        """Put other jobs in the place of those that have come to their end.
+
+        Args:
+            workload: the jobs from now on; those that are new are submitted after the present instant.
+            rows: the jobs that stay, rising; see `engine.carry.carry`.
+            to: their rows in the new workload.
+            waits: whether jobs may have to wait for others that are not there any more.
+        """
+        check_together(self.cluster, self.policy, workload)
+        before, self.workload = self._sim, workload
+        self.__dict__.pop("_rows", None)
+        self._sim = self._new_sim(None, None, 0, waits=waits)
+        carry(before, self._sim, rows, to, waits=waits)
+        self._decided = None
+        now = int(self._sim.clock.now)
+        node, start, end = self.outages_so_far()
+        self._outages = [(node[end > now], start[end > now], end[end > now])]
+
     def outages_so_far(self) -> Outages:
         """Node, start and end (ms) of all failures known of, whether they have come or not."""
         columns = zip(*self._outages, strict=True) if self._outages else [[np.zeros(0, int)]] * 3
@@ -263,6 +285,8 @@ class SimulationBase:
         expected: npt.NDArray[np.int64] | None,
         begin_s: npt.ArrayLike | None,
         seed: int,
+        *,
+        waits: bool = False,
     ) -> Sim:
         cluster, power = self.cluster, self.policy.power
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
@@ -276,7 +300,8 @@ class SimulationBase:
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
             depths = max(cluster.depths, 1)
-        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=begin_s is not None)
+        waits = waits or begin_s is not None
+        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:

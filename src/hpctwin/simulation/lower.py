@@ -17,7 +17,7 @@ from hpctwin.model.cluster import parse_nodes
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
 
-__all__ = ["changes_of", "facts_of", "lower", "pool_of_nodes"]
+__all__ = ["changes_of", "facts_of", "lower", "pool_of_nodes", "shares"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -121,7 +121,7 @@ def lower(
         "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
         "window": windows,
         "change": changes_of(windows),
-        "promised": _shares(labels, cluster),
+        "promised": shares(labels, cluster),
         "sleep": records("sleep", 0),
         "shape": records("shape", 0),
         "needs": np.zeros((0, AMOUNTS), np.int64),
@@ -346,7 +346,7 @@ def _relative(weights: list[float], largest: float | None = None) -> npt.NDArray
     return np.array(weights) / top if top > 0 else np.zeros(len(weights))
 
 
-def _shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
+def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
     """Promised shares of all labels and of the jobs without one, as parts of the whole."""
     shares = [cluster.fairshare.shares.get(label, 1.0) for label in labels.labels]
     shares.append(1.0 if (labels.codes < 0).any() or not shares else 0.0)

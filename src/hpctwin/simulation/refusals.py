@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.joining import LABELS
 from hpctwin.policies import PLACEMENTS, Policy
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Refusal",
     "check_explained",
     "check_forecasts",
+    "check_streamed",
     "check_together",
 ]
 
@@ -216,5 +219,90 @@ def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> Non
             f"jobs of {workload.name!r} ask for tasks; simulate the whole workload"
         )
     for refusal in _NO_FORECAST:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))
+
+
+_KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack")
+
+_NO_STREAM = (
+    Refusal(
+        "stream under a pass that keeps row numbers",
+        lambda c, p: (
+            p.backfill not in _KEEPS_NO_ROWS and bool(p.scheduling.own or p.scheduling.kept)
+        ),
+        lambda c, p: (
+            f"backfill {p.backfill!r} keeps lists of all jobs, and in a stream they are never all there; "
+            f"take {', '.join(_KEEPS_NO_ROWS)}"
+        ),
+    ),
+    Refusal(
+        "stream under a control function",
+        lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
+        lambda c, p: (
+            f"cluster {c.name!r}: there are no streams where a function switches nodes or a cap lowers "
+            "modes, which look at all jobs between instants; take psus, psas-auto or psas-ipm"
+        ),
+    ),
+    Refusal(
+        "stream under a cap by the time of day",
+        lambda c, p: c.cap is not None and bool(c.cap.windows),
+        lambda c, p: (
+            f"cluster {c.name!r}: its cap changes with the time of day until some days after the last "
+            "submission, which a stream does not know beforehand; give one cap for all times"
+        ),
+    ),
+    Refusal(
+        "stream with power by component",
+        lambda c, p: c.has_power and any(group.components for group in c.nodes),
+        lambda c, p: (
+            f"cluster {c.name!r}: what components of nodes draw goes by their use, which is held of all "
+            "jobs; give what nodes draw, under 'modes'"
+        ),
+    ),
+)
+
+
+def check_streamed(
+    cluster: Cluster,
+    policy: Policy,
+    workload: Workload,
+    options: Mapping[str, Any],
+    *,
+    labelled: bool,
+) -> None:
+    """Whether jobs can come in batches.
+
+    Args:
+        cluster: the machine.
+        policy: the policy.
+        workload: the first jobs.
+        options: of `Simulation`, as they were given.
+        labelled: whether all labels that jobs will have are known.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    for name in ("expected_s", "risk", "begin_s"):
+        if options.get(name) is not None:
+            raise ConfigError(
+                f"{name} is one number for each job, and a stream's are never all there"
+            )
+    if options.get("log"):
+        raise ConfigError("past power states are not kept of a stream; leave 'log' out")
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"jobs of {workload.name!r} ask for tasks; who held what of shared nodes is kept of all jobs, so "
+            "they cannot be streamed: simulate the whole workload"
+        )
+    scores = policy.order, policy.candidates, policy.placement.score
+    for score in () if labelled else filter(None, scores):
+        if asked := score.reads() & {"fairshare", "usage", *LABELS}:
+            raise ConfigError(
+                f"{score.label} asks for {', '.join(sorted(asked))}: of this stream it is not known which "
+                "users, accounts, partitions and qos will come; give a Parquet file or a whole workload, "
+                "which say so beforehand"
+            )
+    for refusal in _NO_STREAM:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))

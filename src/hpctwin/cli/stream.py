@@ -1,0 +1,90 @@
+"""``hpctwin simulate --stream``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpctwin.cli.options import ClusterOptions, RunOptions
+    from hpctwin.policies import Policy
+
+__all__ = ["simulate_streamed"]
+
+
+def simulate_streamed(
+    trace: Path,
+    machine: ClusterOptions,
+    policy: Policy,
+    run: RunOptions,
+    *,
+    plain: Mapping[str, bool],
+    out: Path | None,
+    json: bool,
+) -> int:
+    """Simulate a trace that is read piece by piece, and show how it went.
+
+    Args:
+        trace, machine, policy, run, out, json: as of `simulate_command`.
+        plain: whether nothing was asked for by other options, by what they are about.
+
+    Raises:
+        ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
+    """
+    from rich.console import Console
+
+    from hpctwin.cli.output import print_json
+    from hpctwin.model import Workload
+    from hpctwin.report import summary_table
+    from hpctwin.simulation import simulate_stream
+
+    if out is None:
+        raise ConfigError("--stream needs --out FOLDER, where the jobs are written part by part")
+    for about, is_plain in plain.items():
+        if not is_plain:
+            raise ConfigError(
+                f"--stream does not go with options of {about}: they look at all jobs at once"
+            )
+    nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
+    own = trace / "workload.parquet"
+    imported = own.is_file()
+    cluster = machine.make(nothing, trace if imported else None)
+    with _progress(f"{trace.name} under {policy.name}") as progress:
+        result = simulate_stream(
+            own if imported else trace, cluster, policy, out=out, progress=progress, **run.as_dict()
+        )
+    summary = result.summary()
+    if json:
+        print_json(summary)
+    else:
+        Console().print(summary_table(summary))
+    return int(summary.get("jobs_rejected", 0) == summary["jobs"])
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Jobs done and time left on standard error; nothing where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(
+        *columns,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, size: bar.update(task, completed=done, total=size)

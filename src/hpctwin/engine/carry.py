@@ -1,0 +1,162 @@
+"""Going on with other jobs: a simulation keeps those that matter still, and gets those that come next.
+
+Nothing here looks ahead: what is known of later jobs changes nothing until the first of them is submitted, so
+that a simulation that is stopped before and gets them then, goes on as if it had known them always.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import COMPLETED, LAYOUT, UNSUBMITTED
+from hpctwin.engine.sim import Sim, records
+
+__all__ = ["begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "settled_jobs"]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_SAME = (
+    "stock", "spent", "switching", "timeouts", "index", "tally", "own", "power_kept", "node",
+)  # fmt: skip
+
+
+def ended_jobs(sim: Sim) -> BoolArray:
+    """Which jobs have come to their end [jobs]."""
+    phase = sim["state"]["phase"]
+    found: BoolArray = (phase >= COMPLETED) & (phase != UNSUBMITTED)
+    return found
+
+
+def settled_jobs(sim: Sim) -> BoolArray:
+    """Which jobs have come to their end, and no instant will be because of them [jobs]."""
+    clock = sim.clock
+    settled = ended_jobs(sim)
+    settled[sim["by_cancel"][clock.cancels_done :]] = False
+    waiting = sim["releases"]["job"][: clock.releases]
+    settled[np.where(waiting < 0, -1 - waiting, waiting)] = False
+    return settled
+
+
+def begun_ms(sim: Sim) -> IntArray:
+    """When jobs began for the first time, ms; -1 where they have not [jobs]."""
+    state = sim["state"]
+    begun: IntArray = np.where(state["started"] == 1, state["start"], -1)
+    lost = sim["lost"][: sim.clock.lost][
+        ::-1
+    ]  # of two attempts of a job, the first is written last
+    begun[lost["job"]] = lost["start"]
+    return begun
+
+
+def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> None:
+    """Let one simulation go on as another, with some of its jobs and further ones.
+
+    Args:
+        old: it, between two instants; all jobs that have not settled go on.
+        new: arrays of the same machine and policy, in which nothing has happened. Jobs that are not of the
+            old one are submitted after the present instant.
+        rows: the jobs that go on, rising.
+        to: their rows in the new one, rising.
+        waits: whether jobs may have to wait for others that are not there any more.
+    """
+    place = np.full(old.jobs + 1, -1, np.int64)
+    place[rows] = to
+    lost, segment = (_of_jobs(old, name, place) for name in ("lost", "segment"))
+    new.reshape(outage=old["outage"], lost=lost, segment=segment)
+    _carry_clock(old, new, rows)
+    new["clock"]["lost"], new["clock"]["segments"] = len(lost), len(segment)
+    for name in ("state", "taken", "kept"):
+        if len(new[name]):
+            new[name][to] = old[name][rows]
+    clock = old.clock
+    new["queue"][: clock.queued] = place[old["queue"][: clock.queued]]
+    for name, size in (("ends", clock.ends), ("run", clock.running), ("begins", clock.begins)):
+        new[name][:size] = old[name][:size]
+        new[name]["job"][:size] = place[old[name]["job"][:size]]
+    _carry_releases(old, new, place)
+    for name in _SAME:
+        new[name][...] = old[name]
+    new["node"]["job"] = place[old["node"]["job"]]
+    _carry_labels(old, new)
+    if waits and not len(new["tells"]):
+        # Only where there are dependencies it is looked who falls by one.
+        new.know(tells=records("tells", 1))
+
+
+def owe(
+    sim: Sim, rows: IntArray, more_open: IntArray, release_ms: IntArray, dead: BoolArray
+) -> None:
+    """Tell jobs that are not submitted yet what became of those that they wait for, and that are not there.
+
+    Args:
+        sim: arrays of a simulation.
+        rows: of the jobs.
+        more_open: so many more dependencies of each are open than it knows of.
+        release_ms: when the latest of those that came true did so; -1 if none did.
+        dead: whether one of them failed.
+    """
+    state = sim["state"]
+    state["open"][rows] += more_open
+    state["release"][rows] = np.maximum(state["release"][rows], release_ms)
+    state["dead"][rows] |= dead
+
+
+def lengthen_chains(sim: Sim, rows: IntArray, on: IntArray) -> None:
+    """Jobs wait for others of which some have come only now: those have the chains behind them.
+
+    Args:
+        sim: arrays of a simulation.
+        rows: of the jobs that wait.
+        on: of the job that each waits for.
+    """
+    state = sim["state"]
+    there = state["phase"][rows] != UNSUBMITTED
+    rows, on = rows[there], on[there]
+    np.maximum.at(state["chain"], on, state["chain"][rows] + sim["job"]["expected"][rows])
+
+
+def _carry_clock(old: Sim, new: Sim, rows: IntArray) -> None:
+    there = new["clock"]
+    there[...] = old["clock"]
+    clock = new.clock
+    clock.alive += new.jobs - len(rows)
+    clock.arrival_end = new.jobs
+    clock.arrived = np.count_nonzero(old["state"]["phase"][rows] != UNSUBMITTED)
+    clock.cancels_done = np.isin(old["by_cancel"][: clock.cancels_done], rows).sum()
+
+
+def _carry_releases(old: Sim, new: Sim, place: IntArray) -> None:
+    """The heap of releases, in which a job that waits for its nodes is only if others wait for it."""
+    entries = old["releases"][: old.clock.releases]
+    waiting = entries[entries["job"] >= 0].copy()
+    waiting["job"] = place[waiting["job"]]
+    starting = new["begins"]["job"][: new.clock.begins]
+    job = new["job"][starting]
+    told = (job["tells_to"] > job["tells_from"]) & (new["state"]["started"][starting] == 0)
+    begins = records(
+        "releases", told.sum(), time=new["state"]["start"][starting[told]], job=-1 - starting[told]
+    )
+    heap = np.concatenate([waiting, begins])
+    # A sorted table is a heap.
+    new["releases"][: len(heap)] = heap[np.lexsort((heap["job"], heap["time"]))]
+    new.clock.releases = len(heap)
+
+
+def _carry_labels(old: Sim, new: Sim) -> None:
+    """What is counted of users and fair-share labels, of which there may be more now."""
+    labels = min(len(old["usage"]), len(new["usage"])) - 2
+    new["usage"][:labels] = old["usage"][:labels]
+    new["usage"][-2:] = old["usage"][-2:]  # jobs without a label, and all
+    users = min(old["user_running"].shape[1], new["user_running"].shape[1])
+    new["user_running"][:, :users] = old["user_running"][:, :users]
+
+
+def _of_jobs(old: Sim, name: str, place: IntArray) -> npt.NDArray[np.void]:
+    """The rows of a record that are of jobs that go on."""
+    used = {"lost": old.clock.lost, "segment": old.clock.segments}[name]
+    table = old[name][:used].copy()
+    table["job"] = place[table["job"]]
+    kept: npt.NDArray[np.void] = table[table["job"] >= 0].astype(LAYOUT[name][0])
+    return kept

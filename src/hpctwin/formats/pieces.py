@@ -1,0 +1,100 @@
+"""Workloads that are larger than memory, read piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from hpctwin.errors import TraceError
+from hpctwin.formats._files import stem
+from hpctwin.formats.tables import checked_piece, whole_or_text
+from hpctwin.model import Category
+from hpctwin.model.batches import Batch, edges_of
+from hpctwin.model.joining import LABELS, plain
+
+__all__ = ["Pieces", "open_pieces"]
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A file that is read piece by piece.
+
+    Args:
+        batches: the pieces.
+        name: of the workload.
+        size: how many jobs there are.
+        labels: all labels, by column, and whether some jobs have none.
+    """
+
+    batches: Iterator[Batch]
+    name: str
+    size: int
+    labels: Mapping[str, tuple[tuple[str, ...], bool]]
+
+
+def open_pieces(path: Path, size: int) -> Pieces:
+    """Read a Parquet file in our columns (`hpctwin.model.frame`), or a folder of such files, piece by piece.
+
+    Args:
+        path: the file or folder; files of a folder are read in order of their names.
+        size: so many jobs at a time.
+
+    Raises:
+        TraceError: it cannot be read, or is of another format.
+    """
+    if path.is_file() and path.suffix.lower() != ".parquet":
+        raise TraceError(
+            path,
+            "only Parquet is read piece by piece; make it of the log: hpctwin workload convert",
+        )
+    scan = pl.scan_parquet(path / "*.parquet" if path.is_dir() else path)
+    try:
+        columns = scan.collect_schema()
+        jobs = int(scan.select(pl.len()).collect(engine="streaming").item())
+        labels = {name: _labels(scan, name) if name in columns else ((), True) for name in LABELS}
+        texts = columns.get("job_id") == pl.String and not _whole_ids(scan)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise TraceError(path, f"it cannot be read as Parquet ({error})") from error
+    return Pieces(_pieces(path, scan, jobs, size, texts=texts), stem(path), jobs, labels)
+
+
+def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
+    """All labels of a column, in the order of `Category.of`, and whether some are unknown."""
+    distinct = scan.select(pl.col(name).unique()).collect(engine="streaming")[name]
+    found = Category.of(whole_or_text(distinct))
+    return found.labels, bool((found.codes < 0).any())
+
+
+def _whole_ids(scan: pl.LazyFrame) -> bool:
+    """Whether all ids, which are texts, are whole numbers."""
+    text = pl.col("job_id")
+    same = text.cast(pl.Int64, strict=False).cast(pl.String) == text
+    return bool(scan.select(same.fill_null(False).all()).collect(engine="streaming").item())
+
+
+def _pieces(
+    path: Path, scan: pl.LazyFrame, jobs: int, size: int, *, texts: bool
+) -> Iterator[Batch]:
+    for first in range(0, jobs, size):
+        try:
+            frame = scan.slice(first, size).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise TraceError(
+                path, f"rows from {first + 1:,} on cannot be read ({error})"
+            ) from error
+        if "job_id" not in frame.columns:
+            frame = frame.with_columns(job_id=pl.int_range(first + 1, first + len(frame) + 1))
+        workload = plain(checked_piece(path, frame, first))
+        ids = whole_or_text(frame["job_id"]).to_numpy()
+        if texts:
+            # A piece in which all are numbers by chance.
+            ids = ids.astype(np.str_)
+            workload = workload.replace(job_id=workload.job_id.astype(np.str_))
+        if "depends" in frame.columns:
+            yield Batch(workload, edges_of(frame["depends"], ids), True)
+        else:
+            yield Batch.of_workload(workload)

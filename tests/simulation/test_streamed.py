@@ -1,0 +1,278 @@
+"""A stream of jobs: job by job as in memory, whatever comes in which batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from hpctwin import Simulation, Workload, generate
+from hpctwin.errors import ConfigError, OutputError, WorkloadError
+from hpctwin.metrics.quantiles import ERROR
+from hpctwin.model import Cluster
+from hpctwin.policies import make_policy
+from hpctwin.simulation import Result, StreamedResult, simulate_stream
+from tests.energy.powered import platforms, power_policies
+from tests.examples import examples
+from tests.strategies import ORDERS, clusters, rules, workloads
+
+BATCHES = (1, 2, 7, 1000)
+QUANTILES = ("median_", "p95_", "p99_")
+
+
+def whole(table: pl.DataFrame) -> pl.DataFrame:
+    """A table in an order that does not depend on its parts."""
+    return table.sort(pl.all())
+
+
+def same(streamed: StreamedResult, result: Result) -> None:
+    """All tables, and all figures; quantiles to the error that is stated."""
+    jobs = result.jobs if result.energy is None else result.energy.jobs
+    assert_frame_equal(
+        whole(streamed.jobs.collect().drop("energy_j", strict=False)),
+        whole(jobs.drop("energy_j", strict=False)),
+    )
+    for name in ("lost", "node_map"):
+        table = getattr(result, name)
+        if table is not None:
+            parts = pl.read_parquet(streamed.folder / name / "*.parquet")
+            assert_frame_equal(whole(parts), whole(table))
+    if result.energy is not None:
+        energy = streamed.jobs.select("job_id", "energy_j").collect().sort("job_id")
+        assert_frame_equal(energy, jobs.select("job_id", "energy_j").sort("job_id"))
+    figures, expected = streamed.summary(), result.summary()
+    assert figures.keys() == expected.keys()
+    for name, value in expected.items():
+        error = 1.001 * ERROR if name.startswith(QUANTILES) else 1e-9
+        if name == "rejected_why":
+            assert sorted(figures[name].split("; ")) == sorted(value.split("; "))
+        elif value is None or isinstance(value, str):
+            assert figures[name] == value
+        elif name != "engine_s":
+            assert figures[name] == pytest.approx(value, rel=error, abs=1e-9), name
+
+
+def compared(workload: Workload, *parts: Any, batch: int, **options: Any) -> None:
+    """A workload as a stream, and in memory."""
+    expected = Simulation(workload, *parts, **options).run()
+    with TemporaryDirectory() as folder:
+        same(simulate_stream(workload, *parts, out=folder, batch=batch, **options), expected)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
+    """Partitions, resources, dependencies across batches, failures, maintenance, cancellations."""
+    cluster = data.draw(clusters())
+    workload = data.draw(workloads(cluster))
+    options = data.draw(rules(cluster))
+    order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
+    policy = make_policy(
+        None,
+        options.pop("backfill"),
+        order=order,
+        reservations=options.pop("reservations") if options["reservations"] != 1 else None,
+        placement=options.pop("placement").replace("_", "-"),
+    )
+    options.pop("reservations", None)
+    options["track_nodes"] = data.draw(st.booleans())
+    batch = data.draw(st.sampled_from(BATCHES))
+    compared(workload, cluster, policy, batch=batch, **options)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_on_nodes_with_power_states_is_job_by_job_as_in_memory(
+    data: st.DataObject,
+) -> None:
+    """Power policies, sleep depths, failures while nodes are switched on."""
+    cluster = data.draw(platforms())
+    workload = data.draw(workloads(cluster, resources=False, per_node=False))
+    power = data.draw(power_policies())
+    policy = make_policy(
+        None, data.draw(st.sampled_from(("easy", "conservative", "none"))), power=power
+    )
+    batch = data.draw(st.sampled_from(BATCHES))
+    compared(workload, cluster, policy, batch=batch)
+
+
+NODES = 8
+
+
+def jobs_of(first: int, count: int, **more: Any) -> pl.DataFrame:
+    """A table of jobs that are submitted one a second."""
+    rows = range(first, first + count)
+    columns = {
+        "job_id": list(rows),
+        "submit_s": [float(row) for row in rows],
+        "runtime_s": [float(3 + row % 7) for row in rows],
+        "nodes": [1 + row % NODES for row in rows],
+        **{name: [make(row) for row in rows] for name, make in more.items()},
+    }
+    return pl.DataFrame(columns)
+
+
+def in_memory(*tables: pl.DataFrame) -> Result:
+    return Simulation(Workload.from_frame(pl.concat(tables)), NODES, "fcfs+easy").run()
+
+
+def note_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "stream.json").read_text())
+    return found
+
+
+class Arrow:
+    """A table of which nothing is known but that it has Arrow's C interface."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+def test_tables_of_any_size_may_come_and_wait_for_jobs_of_others(
+    tmp_path: Path, batch: int
+) -> None:
+    def depends(row: int) -> str | None:
+        # Backwards over many batches, to the batch before, and forwards.
+        others = {9: "afterok:0", 14: "afterany:13+5;after:2", 15: "afterok:17", 20: "afterok:4"}
+        return others.get(row)
+
+    sizes = [1, 0, 7, 2, 0, 13, 1, 6]
+    ends = [sum(sizes[:number]) for number in range(len(sizes))]
+    tables = [
+        jobs_of(first, size, depends=depends, fails=lambda row: int(row == 4))
+        if size
+        else jobs_of(0, 1, depends=depends, fails=lambda row: 0).clear()
+        for first, size in zip(ends, sizes, strict=True)
+    ]
+    tables = [table.with_columns(pl.col("depends").cast(pl.String)) for table in tables]
+    batches: Iterator[Any] = (Arrow(t) if n % 2 else t for n, t in enumerate(tables))
+    found = simulate_stream(batches, NODES, "fcfs+easy", out=tmp_path, batch=batch)
+    expected = in_memory(*tables)
+    assert_frame_equal(whole(found.jobs.collect()), whole(expected.jobs))
+    assert found.summary()["instants"] == expected.instants
+    assert note_of(tmp_path)["stream"] == "complete"
+    assert json.loads((tmp_path / "summary.json").read_text())["jobs"] == sum(sizes)
+
+
+def test_a_job_may_wait_for_the_start_of_one_whose_nodes_are_being_switched_on(
+    tmp_path: Path,
+) -> None:
+    """That one had been given its nodes before anybody was known to wait for it."""
+    table = pl.DataFrame(
+        {
+            "job_id": [1, 2, 3, 4],
+            "submit_s": [1000.0, 1010, 1020, 2000],
+            "runtime_s": [100.0, 10, 10, 10],
+            "nodes": [2, 1, 1, 1],
+            "depends": [None, "after:1", "afterany:1+20", "after:1"],
+        }
+    )
+    machine = Cluster.uniform(
+        4, active_w=200, idle_w=100, sleep_w=9, off_s=5, off_w=50, on_s=60, on_w=90
+    )
+    expected = Simulation(Workload.from_frame(table), machine, "fcfs+easy~psus:10s").run()
+    assert expected.jobs["start_s"][0] == 1060
+    found = simulate_stream(
+        table.iter_slices(1), machine, "fcfs+easy~psus:10s", out=tmp_path, batch=1
+    )
+    columns = ["job_id", "eligible_s", "start_s", "end_s"]
+    assert_frame_equal(
+        found.jobs.select(columns).collect().sort("job_id"), expected.jobs.select(columns)
+    )
+
+
+def test_a_parquet_file_is_read_piece_by_piece(tmp_path: Path) -> None:
+    """Fair share too, as it says beforehand which users there are; and one user comes late."""
+    workload = generate("poisson", jobs=300, nodes=NODES, load=1.1, users=5, seed=1)
+    frame = workload.to_frame().with_columns(
+        user=pl.when(pl.col("job_id") > 250).then(pl.lit("0late")).otherwise(pl.col("user"))
+    )
+    frame.write_parquet(tmp_path / "jobs.parquet", row_group_size=50)
+    expected = Simulation(Workload.from_frame(frame), NODES, "multifactor+easy").run()
+    found = simulate_stream(
+        tmp_path / "jobs.parquet", NODES, "multifactor+easy", out=tmp_path / "out", batch=64
+    )
+    assert_frame_equal(whole(found.jobs.collect()), whole(expected.jobs))
+
+
+def test_a_source_that_fails_leaves_whole_parts_and_says_how_far_it_came(tmp_path: Path) -> None:
+    def batches() -> Iterator[pl.DataFrame]:
+        yield jobs_of(0, 200)
+        yield jobs_of(200, 200)
+        yield jobs_of(400, 200)
+        raise OSError("the disk that the jobs are on is gone")
+
+    with pytest.raises(OSError, match="is gone"):
+        simulate_stream(batches(), NODES, out=tmp_path, batch=200)
+    note = note_of(tmp_path)
+    assert (note["stream"], note["because"]) == ("cut off", "the disk that the jobs are on is gone")
+    parts = pl.read_parquet(tmp_path / "jobs" / "*.parquet")
+    assert 0 < len(parts) == note["jobs_in_parts"] < 600
+    expected = in_memory(jobs_of(0, 200), jobs_of(200, 200), jobs_of(400, 200)).jobs
+    ends = dict(expected.select("job_id", (pl.col("end_s") * 1000).cast(pl.Int64)).rows())
+    assert all(ends[job] == end for job, end in parts.select("job_id", "end_ms").rows())
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [
+        (lambda: [jobs_of(5, 5), jobs_of(0, 5)], "job 0, one of rows 6 to 10, is submitted at 0 s"),
+        (lambda: [jobs_of(0, 5), jobs_of(4, 5)], "job id 4 is used more than once"),
+        (lambda: [jobs_of(0, 5), jobs_of(5, 5).drop("nodes")], "batch 2, after 5 rows: column nodes"),
+        (lambda: [jobs_of(0, 5), 7], "batch 2, after 5 rows: a int is no batch of jobs"),
+        (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:9")], "depends on job 9, which is not"),
+        (lambda: [jobs_of(0, 2, depends=lambda row: "afterok:x")], "ids are whole numbers"),
+        (lambda: [jobs_of(0, 5), jobs_of(5, 5, depends=lambda row: "afterok:1")], "column depends"),
+        (lambda: [jobs_of(0, 1).clear()], "stream has no jobs"),
+        (lambda: jobs_of(0, 5), "a DataFrame is no stream of jobs"),
+        (lambda: 7, "a int is no stream of jobs"),
+    ],
+)  # fmt: skip
+def test_batches_that_cannot_be_are_told_with_where_they_are(
+    tmp_path: Path, batches: Callable[[], Any], told: str
+) -> None:
+    with pytest.raises(WorkloadError, match=told):
+        simulate_stream(batches(), NODES, out=tmp_path / "out", batch=2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "told"),
+    [
+        ("fcfs+pushdown", {}, "keeps lists of all jobs"),
+        ("multifactor+easy", {}, "asks for fairshare"),
+        (None, {"order": lambda now, job: job.user}, "asks for user: of this stream"),
+        ("fcfs+easy", {"expected_s": [1.0]}, "expected_s is one number for each job"),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused_by_name(
+    tmp_path: Path, policy: str | None, options: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigError, match=told):
+        simulate_stream(iter([jobs_of(0, 5)]), NODES, policy, out=tmp_path, **options)
+
+
+def test_jobs_that_ask_for_tasks_are_refused_in_whichever_batch_they_come(tmp_path: Path) -> None:
+    machine = Cluster.model_validate({"nodes": [{"name": "g", "count": NODES, "cores": 8}]})
+    shared = jobs_of(5, 5, tasks=lambda row: NODES)
+    for batch in (5, 10):
+        out = tmp_path / str(batch)
+        with pytest.raises(ConfigError, match="ask for tasks"):
+            simulate_stream(iter([jobs_of(0, 5), shared]), machine, out=out, batch=batch)
+
+
+def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:
+    simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)
+    with pytest.raises(OutputError, match="of another run"):
+        simulate_stream(iter([jobs_of(0, 5)]), NODES, out=tmp_path)
