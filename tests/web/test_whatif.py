@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hpctwin.errors import HpctwinError
 from hpctwin.web.views import Change
 
 
@@ -53,6 +54,37 @@ def test_a_pretended_job_has_a_start_and_the_cluster_knows_nothing_of_it(make: A
     assert ask(page).as_is.starts == answer.as_is.starts
 
 
+def test_under_a_power_cap_nodes_never_draw_more_together_than_it_says(make: Any) -> None:
+    page = make()
+    mirror = page.source.core.mirror
+    group = mirror.machine.nodes[0].model_dump()
+    group["modes"] = {"base": {"power_w": 200.0, "idle_w": 50.0}}
+    mirror.machine = type(mirror.machine).model_validate({"name": "m", "nodes": [group]})
+    runs = sum(len(job.node_names) for job in mirror.jobs.values())
+    wide = max(job.spec.nodes for job in mirror.jobs.values() if job.start_s is None)
+    idle_w = 32 * 50
+    cap_w = idle_w + max(runs, wide) * 150
+    free = ask(page, add_nodes=24).changed
+    answer = ask(page, add_nodes=24, cap_w=cap_w)
+    assert answer.changed.never == 0
+    moments = {bar.start_s for bar in answer.changed.bars}
+    for now in moments:
+        held = sum(
+            sum(count for _, count in bar.rows)
+            for bar in answer.changed.bars
+            if bar.start_s <= now < bar.end_s
+        )
+        still = sum(
+            len(job.node_names)
+            for job in mirror.jobs.values()
+            if job.start_s is not None and now < job.start_s + job.spec.walltime_s
+        )
+        assert idle_w + 150 * (held + still) <= cap_w
+    assert sum(answer.changed.starts.values()) > sum(free.starts.values())
+    with pytest.raises(HpctwinError, match="idle nodes alone draw 400 W"):
+        ask(page, cap_w=399)
+
+
 def test_a_withdrawn_job_makes_room(make: Any) -> None:
     page = make()
     first = ask(page)
@@ -69,6 +101,7 @@ def test_a_withdrawn_job_makes_room(make: Any) -> None:
         ({"policy": "fcfs+easy@evil.py:place"}, "a Python file"),
         ({"drain": ["nowhere"]}, "nowhere"),
         ({"withdraw": ["4711"]}, "4711"),
+        ({"cap_w": 1000}, "does not say what its nodes draw"),
         ({"job": {"nodes": 1, "walltime_s": 60, "partition": "p"}}, "partition"),
         ({"reserve": {"for_s": 60, "nodes": ["nowhere"]}}, "nowhere"),
     ],

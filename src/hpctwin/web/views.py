@@ -218,6 +218,10 @@ class Change(Asked):
     reserve: Reserve | None = None
     job: PretendJob | None = None
     add_nodes: int = Field(default=0, ge=0, le=1_000_000)
+    cap_w: float | None = Field(
+        default=None, gt=0, le=1e12, allow_inf_nan=False,
+        description="nodes draw no more together, by the machine's description",
+    )  # fmt: skip
     withdraw: tuple[JobId, ...] = Field(default=(), max_length=100_000, description="waiting jobs")
 
 

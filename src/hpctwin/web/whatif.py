@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hpctwin.energy.states import node_watts
+from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError, UnknownNameError
-from hpctwin.model import MS_PER_S
+from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
 from hpctwin.twin.ahead import Past, outlook_of
@@ -25,6 +27,7 @@ PRETEND = "pretend"
 """Id of a job that is not submitted."""
 _RESERVATION = "what-if"
 _NEW_NODE = "new-{}"
+_POWER = "what-if power"
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,36 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
             priority=_last_priority(now.jobs),
         )
         jobs += (JobRecord(spec=spec),)
+    if change.cap_w is not None:
+        machine, jobs = _capped(machine, jobs, change.cap_w)
     return now.model_copy(
         update={"nodes": nodes, "machine": machine, "reservations": reservations, "jobs": jobs}
     )
+
+
+def _capped(
+    machine: Cluster, jobs: tuple[JobRecord, ...], cap_w: float
+) -> tuple[Cluster, tuple[JobRecord, ...]]:
+    """What nodes draw above idling as a resource that all jobs share.
+
+    A job takes what its nodes draw more at most, whichever group they are of.
+    """
+    if not machine.has_power:
+        raise ConfigError("cap_w: the machine's description does not say what its nodes draw")
+    watts = node_watts(machine)
+    idle_w = float(watts[IDLE].sum())
+    each_w = math.ceil((watts[COMPUTING] - watts[IDLE]).max())
+    if cap_w < idle_w:
+        raise ConfigError(f"cap_w: idle nodes alone draw {idle_w:,.0f} W; give more than that")
+    capped = machine.model_copy(
+        update={"resources": {**machine.resources, _POWER: math.floor(cap_w - idle_w)}}
+    )
+    asking = []
+    for job in jobs:
+        resources = {**job.spec.resources, _POWER: job.spec.nodes * each_w}
+        spec = job.spec.model_copy(update={"resources": resources})
+        asking.append(job.model_copy(update={"spec": spec}))
+    return capped, tuple(asking)
 
 
 def _drained(nodes: tuple[NodeRecord, ...], names: tuple[str, ...]) -> tuple[NodeRecord, ...]:

@@ -169,10 +169,19 @@ export class Gantt {
 
   /** Draws at the next frame, once whatever happens until then. */
   draw() {
-    this.due ??= requestAnimationFrame(() => {
+    this.due ??= requestAnimationFrame(async () => {
       this.due = null;
       this.paint();
-      this.ask();
+      await this.ask();
+      this.settled?.();
+    });
+  }
+
+  /** Until what is asked for first has been drawn. */
+  async first() {
+    await new Promise((done) => {
+      this.settled = done;
+      this.draw();
     });
   }
 

@@ -71,6 +71,7 @@ async function show(head) {
   at("lane").textContent = facts.of;
   at("made-up").hidden = facts.placed;
   gantt.set(fetched, facts);
+  await gantt.first();
   lines.set(await api.get(`lines?bins=${Math.max(100, Math.min(800, Math.round(at("lines").clientWidth / 2)))}`));
   showJobs();
 }
