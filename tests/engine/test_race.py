@@ -199,3 +199,21 @@ def test_shared_resources_are_heeded_whether_they_are_short_or_not(
             simulation.advance()
         ends.append(simulation.state["state"][["start", "end"]].tolist())
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("limit", [1, 3, 20])
+@pytest.mark.parametrize("policy", ["wfp+easy", "sjf+easy", "fcfs+first-fit", "fairshare+none"])
+def test_users_at_their_limit_take_no_part(policy: str, limit: int) -> None:
+    workload = crowded(limit)
+    cluster = {
+        "nodes": [{"name": "all", "count": 32}],
+        "partitions": [{"name": "all", "max_jobs_per_user": limit}],
+    }
+    ends = []
+    for waiting in (20, 10**6):
+        with racing(waiting):
+            simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
+            simulation.advance()
+        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (waiting == 20)
+        ends.append(simulation.state["state"][["start", "end"]].tolist())
+    assert ends[0] == ends[1]

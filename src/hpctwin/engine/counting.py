@@ -17,9 +17,16 @@ from hpctwin.engine.order import (
     pop_order,
     reckon_fairshare,
 )
-from hpctwin.engine.race import ANY_WIDTH, first_fitting, ready, shift_labels, withdraw
+from hpctwin.engine.race import (
+    ANY_WIDTH,
+    first_fitting,
+    play_user,
+    ready,
+    shift_labels,
+    withdraw,
+)
 from hpctwin.engine.rows import SIM, call
-from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.skipping import at_limit, is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
@@ -199,6 +206,9 @@ def pass_raced(sim: Arrays) -> None:
         sim.take[0] = nodes
         start_job(j, sim)
         withdraw(leaf, sim)
+        user = sim.job[j].user
+        if sim.user_running.width > 0 and at_limit(ZERO, user, sim):
+            play_user(user, sim)
         if delays:
             spare -= nodes
             add_asked(j, TAKE, sim)

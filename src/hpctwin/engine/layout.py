@@ -449,6 +449,7 @@ class Racer:
     job: Small  # who comes first; -1 where nobody is
     leaf: Small  # where that job is
     label: Small  # fair-share label of all; 0 where none is asked for, -1 for several
+    user: Int  # of all; 0 where no limit needs it, -1 for several
     expected: Int  # shortest
     until: Int  # then who comes first must be found out anew
     slope: Real  # the first one's line: score per ms,
@@ -509,6 +510,7 @@ class Race:
     fresh: Int  # so many have arrived since
     gone: Int  # so many of the queue wait no more
     unsorted: Int  # so many of the queue, the last, are in no order
+    back: Int  # so many users may start jobs again since the last pass
 
 
 class Spare:
@@ -670,6 +672,8 @@ class Scratch:
     racer: Table[Racer]
     fresh: Table[Int]  # jobs that have no leaf yet
     path: Table[Int]
+    user_leaves: Grid[Int]  # [users, 2] the first and the last in the tournament as it was built
+    back: Table[Int]  # users who may start jobs again
     standing: Standing
     chain: Table[Row]  # see `standing`; empty where reservations do not outlive a pass
     stay: Table[Stay]

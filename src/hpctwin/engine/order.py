@@ -150,6 +150,17 @@ def note_fresh(j: int, sim: Arrays) -> None:
 
 
 @jit
+def note_back(user: int, sim: Arrays) -> None:
+    """A user who had as many jobs running as may be has one less."""
+    race = sim.race
+    if race.back == len(sim.back):
+        race.valid = 0
+        return
+    sim.back[race.back] = user
+    race.back += 1
+
+
+@jit
 def put_in_order(n: int, sim: Arrays) -> None:
     """Put the job at place ``n`` of the queue where it belongs among those before it."""
     j = sim.queue[n]

@@ -15,6 +15,10 @@ scores decide.
 Fair-share factors change all the time, but move all jobs of a label by the same: within a label lines are
 drawn without them, and nodes above several labels leave nobody out.
 
+Where users have limits, leaves are ordered by user first, and nodes above several users pass over those who
+have as many jobs running as may be: when that changes for one, the nodes above the two ends of its leaves are
+found out anew.
+
 It is made anew, in O(Q log Q), when no leaf is left for who arrives, or when those that arrived since have
 made searches long. All of it is scratch: what the queue is, is in the state.
 """
@@ -26,12 +30,13 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ONE, WAITING, Arrays
+from hpctwin.engine.layout import NEVER, ONE, WAITING, ZERO, Arrays
 from hpctwin.engine.order import before, drop_started, heap_order, pop_order, score, score_at
+from hpctwin.engine.skipping import at_limit
 
 WIDEST: Any = np.int64(2**31 - 1)
 ANY_WIDTH = WIDEST - 1
-NO_LABEL = -1
+NO_LABEL = SEVERAL = -1
 LONGEST_LINE: Any = np.int64(2**36)  # ms
 SHORTEST_LINE = 2
 STRAIGHT = 1e-14  # relative distance of the middle score from the line
@@ -120,17 +125,57 @@ def take_first(node: int, child: int, sim: Arrays) -> None:
 
 
 @jit
+def take_all(node: int, child: int, sim: Arrays) -> None:
+    """All that is below a node is below one of its children."""
+    take_first(node, child, sim)
+    racer = sim.racer[node]
+    below = sim.racer[child]
+    racer.nodes = below.nodes
+    racer.expected = below.expected
+    racer.until = below.until
+    racer.user = below.user
+
+
+@jit
+def is_out(node: int, sim: Arrays) -> bool:
+    """Whether all below a node are of a user who has as many jobs running as may be."""
+    user = sim.racer[node].user
+    return user > 0 and at_limit(ZERO, user, sim)
+
+
+@jit
+def are_several(a: int, b: int, sim: Arrays) -> bool:
+    """Whether the jobs below two nodes are of several users."""
+    one = sim.racer[a]
+    other = sim.racer[b]
+    if one.user == other.user:
+        return False
+    return (one.job >= 0 or one.user != 0) and (other.job >= 0 or other.user != 0)
+
+
+@jit
 def play(node: int, sim: Arrays) -> None:
     """Find out anew what is below a node, from its children."""
     racer = sim.racer[node]
     left = sim.racer[2 * node]
     right = sim.racer[2 * node + 1]
+    several = are_several(2 * node, 2 * node + 1, sim)
+    left_in = left.job >= 0 and not (several and is_out(2 * node, sim))
+    right_in = right.job >= 0 and not (several and is_out(2 * node + 1, sim))
+    if not (left_in and right_in):
+        if left_in:
+            take_all(node, 2 * node, sim)
+        elif right_in:
+            take_all(node, 2 * node + 1, sim)
+        else:
+            clear(node, sim)
+        if several:
+            racer.user = SEVERAL
+        return
+    racer.user = SEVERAL if several else left.user
     racer.nodes = min(left.nodes, right.nodes)
     racer.expected = min(left.expected, right.expected)
     racer.until = min(left.until, right.until)
-    if left.job < 0 or right.job < 0:
-        take_first(node, 2 * node if right.job < 0 else 2 * node + 1, sim)
-        return
     won = wins(2 * node, 2 * node + 1, sim)
     take_first(node, 2 * node if won else 2 * node + 1, sim)
     if left.label != right.label:
@@ -151,6 +196,34 @@ def play_up(leaf: int, sim: Arrays) -> None:
     while node > 0:
         play(node, sim)
         node //= 2
+
+
+@jit
+def play_user(user: int, sim: Arrays) -> None:
+    """Find out anew what is below nodes above several users, one of whom now may, or may not, start jobs."""
+    race = sim.race
+    first = sim.user_leaves[user, 0]
+    last = sim.user_leaves[user, 1]
+    while first > 1:
+        first //= 2
+        last //= 2
+        play(first, sim)
+        if last != first:
+            play(last, sim)
+    # Who came after it was built is anywhere.
+    for leaf in range(race.leaves + race.built, race.leaves + race.seated):
+        if sim.racer[leaf].user == user:
+            play_up(leaf, sim)
+    race.steps += race.seated - race.built
+
+
+@jit
+def play_back(sim: Arrays) -> bool:
+    """Let users back who may start jobs again."""
+    for i in range(sim.race.back):
+        play_user(sim.back[i], sim)
+    sim.race.back = 0
+    return True
 
 
 @jit
@@ -186,6 +259,7 @@ def clear(leaf: int, sim: Arrays) -> None:
     racer.job = -1
     racer.leaf = leaf
     racer.label = 0
+    racer.user = 0
     racer.nodes = WIDEST
     racer.expected = NEVER
     racer.until = NEVER
@@ -198,6 +272,7 @@ def seat(j: int, leaf: int, sim: Arrays) -> bool:
     racer.job = j
     racer.leaf = leaf
     racer.label = sim.job[j].share if sim.rules.fairshare == 1 else 0
+    racer.user = sim.job[j].user if sim.user_running.width > 0 else 0
     racer.nodes = sim.job[j].nodes
     racer.expected = sim.job[j].expected
     if sim.rules.order_changes == 1:
@@ -222,6 +297,7 @@ def build(sim: Arrays) -> bool:
     drop_started(sim)
     race.gone = 0
     race.fresh = 0
+    race.back = 0
     race.valid = 0
     n = sim.clock.queued
     leaves = int(ONE)
@@ -233,13 +309,23 @@ def build(sim: Arrays) -> bool:
         j = sim.queue[i]
         sim.order[i].job = j
         sim.order[i].score = float(sim.job[j].nodes)
-        if sim.rules.fairshare == 1:
+        if sim.user_running.width > 0:
+            sim.order[i].score += float(WIDEST) * sim.job[j].user
+        elif sim.rules.fairshare == 1:
             sim.order[i].score += float(WIDEST) * sim.job[j].share
     heap_order(n, sim)
     race.leaves = leaves
+    for user in range(sim.user_running.width):
+        sim.user_leaves[user, 0] = 0
     for i in range(n):
-        if not seat(pop_order(n - i, sim), leaves + i, sim):
+        j = pop_order(n - i, sim)
+        if not seat(j, leaves + i, sim):
             return False
+        user = sim.racer[leaves + i].user
+        if user > 0:
+            if sim.user_leaves[user, 0] == 0:
+                sim.user_leaves[user, 0] = leaves + i
+            sim.user_leaves[user, 1] = leaves + i
     for i in range(n, leaves):
         clear(leaves + i, sim)
     for node in range(leaves - 1, 0, -1):
@@ -285,7 +371,7 @@ def shift_labels(sim: Arrays) -> None:
 def ready(sim: Arrays) -> bool:
     """Bring the tournament up to the present; False if there can be none."""
     race = sim.race
-    current = race.valid == 1 and admit(sim) and play_expired(sim)
+    current = race.valid == 1 and admit(sim) and play_back(sim) and play_expired(sim)
     # Who came after it was built has no place by width and label: when that has cost as much, build again.
     scattered = race.seated > race.built and race.steps > STEPS_OF_BUILDING * race.seated
     if (scattered or not current) and not build(sim):
@@ -336,7 +422,7 @@ def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
         depth -= 1
         steps += 1
         node = sim.path[depth]
-        if not may_fit(node, free, spare, length, sim):
+        if not may_fit(node, free, spare, length, sim) or is_out(node, sim):
             continue
         if best > 0 and is_behind(node, best, sim):
             continue

@@ -220,6 +220,8 @@ class Sim:
             "racer": (2 << (rows // 2).bit_length(),),
             "fresh": (rows // 4,),
             "path": (128,),
+            "user_leaves": (self["user_running"].shape[1], 2),
+            "back": (64,),
             "standing": (1,),
             "chain": (stands // 2 + 1,),
             "stay": (stands // 4,),

@@ -7,6 +7,13 @@ from hpctwin.engine.layout import Arrays
 
 
 @jit
+def at_limit(partition: int, user: int, sim: Arrays) -> bool:
+    """Whether a user has as many jobs running in a partition as may be."""
+    limit = sim.user_limit[partition]
+    return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
+
+
+@jit
 def is_skipped(j: int, sim: Arrays) -> bool:
     """Whether the pass goes by a job: more nodes than are up, or its user's limit is reached."""
     kind = sim.job[j].kind
@@ -16,12 +23,7 @@ def is_skipped(j: int, sim: Arrays) -> bool:
             up += sim.amount[p] - sim.stock[p].down
     if up < sim.job[j].nodes:
         return True
-    if sim.user_running.width > 0:
-        partition = sim.partition[kind]
-        limit = sim.user_limit[partition]
-        user = sim.job[j].user
-        return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
-    return False
+    return sim.user_running.width > 0 and at_limit(sim.partition[kind], sim.job[j].user, sim)
 
 
 @jit

@@ -20,7 +20,7 @@ from hpctwin.engine.layout import (
     WALLTIME,
     Arrays,
 )
-from hpctwin.engine.order import decayed, enqueue, tidy_queue
+from hpctwin.engine.order import decayed, enqueue, note_back, tidy_queue
 from hpctwin.engine.placement import (
     forget_segments,
     nodes_ready,
@@ -31,6 +31,7 @@ from hpctwin.engine.placement import (
 )
 from hpctwin.engine.plan import choose_pools, load_take, note_freed, plan_change
 from hpctwin.engine.rows import SIM, call_with_job
+from hpctwin.engine.skipping import at_limit
 
 LONGEST = NEVER // 2
 
@@ -232,7 +233,10 @@ def give_back(j: int, sim: Arrays) -> None:
     for c in range(sim.asks.width):
         sim.stock[pools + c].free += sim.asks[j, c]
     if sim.user_running.width > 0:
-        sim.user_running[sim.partition[job.kind], job.user] -= 1
+        partition = sim.partition[job.kind]
+        if sim.race.valid == 1 and at_limit(partition, job.user, sim):
+            note_back(job.user, sim)
+        sim.user_running[partition, job.user] -= 1
     planned = sim.state[j].start + job.expected
     if planned != sim.clock.now:
         sim.clock.came_back = 1

@@ -365,7 +365,7 @@ class SimulationBase:
             and self.policy.setting("reservations") in (None, 1)
             and not self.cluster.has_power
             and self._sim.pools == 1
-            and not self._sim["user_running"].shape[1]
+            and (not self._sim["user_running"].shape[1] or len(self._sim["user_limit"]) == 1)
         )
 
     def make_room(self) -> None:
