@@ -38,6 +38,8 @@ class EnergyOptions:
     """CSV of carbon intensities over time, in place of the machine's: the summary tells the emissions."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
     """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
+    forecast: Annotated[str, Parameter(group="Energy")] = "past"
+    """What is known of the price then: its own past, a forecast with a mean error, such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature, °C, or a CSV file of weather: the summary tells what cooling took."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
@@ -113,6 +115,7 @@ class EnergyOptions:
         import numpy as np
 
         from hpctwin.energy import cheapest_begins
+        from hpctwin.energy.forecast import begins_by_forecast, parse_forecast
         from hpctwin.model import parse_duration_s
 
         if self.may_wait is None:
@@ -122,12 +125,37 @@ class EnergyOptions:
         seconds = parse_duration_s(self.may_wait)
         if not seconds >= 0:
             raise ConfigError(f"--may-wait is {self.may_wait!r}, it must be 0 or more")
-        return cheapest_begins(
-            workload.submit_ms / 1000,
-            workload.walltime_ms / 1000,
-            np.full(len(workload), seconds),
-            next(iter(series.values())),
-        )
+        one = next(iter(series.values()))
+        jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
+        bound = np.full(len(workload), seconds)
+        forecast = parse_forecast(self.forecast, one)
+        if forecast is None:
+            return cheapest_begins(*jobs, bound, one)
+        return begins_by_forecast(*jobs, bound, one, forecast)
+
+    def savings(
+        self, workload: Workload, series: dict[str, Series], begin_s: Any
+    ) -> dict[str, float]:
+        """What jobs that may wait save by when they may begin, and would if all were known, as shares.
+
+        Nodes that draw power alike for as long as the walltime, were there always some free.
+        """
+        import numpy as np
+
+        from hpctwin.energy import cheapest_begins
+        from hpctwin.energy.forecast import saving
+        from hpctwin.model import parse_duration_s
+
+        if self.may_wait is None:
+            return {}
+        one = next(iter(series.values()))
+        jobs = workload.submit_ms / 1000, workload.walltime_ms / 1000
+        bound = np.full(len(workload), parse_duration_s(self.may_wait))
+        known = cheapest_begins(*jobs, bound, one)
+        return {
+            name: saving(begins, *jobs, workload.nodes.astype(np.float64), one)
+            for name, begins in (("delay_saving", begin_s), ("delay_saving_oracle", known))
+        }
 
 
 def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:

@@ -174,6 +174,7 @@ def simulate_command(
     cluster = energy.machine(machine.make(workload, trace))
     series, notes = energy.series(workload, cluster)
     begins = energy.begins(workload, series)
+    saved = energy.savings(workload, series, begins)
     if window is not None:
         begins = np.maximum(0 if begins is None else begins, window.not_before_s)
     options = run.as_dict() | {"begin_s": begins}
@@ -202,9 +203,9 @@ def simulate_command(
         result.accounts(accounts_by).write(accounts)
     del simulation  # its memory is better used by what follows
     if window is None:
-        summary = {**result.summary(), **costs(result.energy, series), **notes}
+        summary = {**result.summary(), **costs(result.energy, series), **notes, **saved}
     else:
-        summary = {**window.summary(result, series), **notes}
+        summary = {**window.summary(result, series), **notes, **saved}
     cooled = energy.cooled(result.energy, 0.0 if window is None else window.begin_s)
     if cooled is not None:
         from hpctwin.energy.cooling import cooling_figures

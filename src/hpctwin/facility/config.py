@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from hpctwin.energy import Series
 from hpctwin.errors import HpctwinError
+from hpctwin.formats.machines import read_cluster
 from hpctwin.model import Cluster, parse_duration_s, read_yaml
 from hpctwin.model.node_group import MOST_NODES
 from hpctwin.model.settings import Duration, Settings
@@ -78,7 +79,8 @@ class FacilityCluster(Settings):
     Args:
         name: the name.
         nodes: equal nodes; or
-        machine: the whole cluster: a file, relative to the facility's, or its content.
+        machine: the whole cluster: a file, relative to the facility's, its content, or the name of a machine
+            that comes with the package.
         policy: what its scheduler does, such as ``fcfs+easy``.
         factor: runtimes and walltimes here, relative to those of the trace: a number, or one by kind of
             job (1 for kinds not named). 4 is four times slower.
@@ -115,6 +117,16 @@ class FacilityCluster(Settings):
         except HpctwinError as error:
             raise ValueError(str(error)) from error
         return value
+
+    @field_validator("machine", mode="before")
+    @classmethod
+    def _by_name(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return read_cluster(value)
+        except HpctwinError as error:
+            raise ValueError(str(error)) from error
 
     @field_validator("price", "carbon")
     @classmethod
@@ -256,7 +268,9 @@ class Facility(Settings):
         clusters = content.get("clusters")
         for cluster in clusters if isinstance(clusters, list) else []:
             if isinstance(cluster, dict) and isinstance(cluster.get("machine"), str):
-                cluster["machine"] = Cluster.from_yaml(path.parent / cluster["machine"])
+                beside = path.parent / cluster["machine"]
+                named = not beside.suffix and not beside.exists()
+                cluster["machine"] = read_cluster(cluster["machine"] if named else beside)
             for name in ("price", "carbon"):
                 if isinstance(cluster, dict) and isinstance(cluster.get(name), str):
                     cluster[name] = str(path.parent / cluster[name])
