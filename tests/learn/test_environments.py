@@ -1,0 +1,114 @@
+"""Environments hold what Gymnasium asks of them, and are the one simulation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import hpctwin.learn  # registers
+from hpctwin import errors, generate, simulate
+from hpctwin.learn import Episodes, JobSelection, PolicySelection
+from hpctwin.metrics import with_job_metrics
+
+NODES = 32
+WORKLOAD = generate("poisson", jobs=300, nodes=NODES, seed=4)
+KINDS = ("hpctwin/JobSelection-v0", "hpctwin/PolicySelection-v0")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gymnasiums_checker_has_nothing_to_say(kind: str) -> None:
+    made = gymnasium.make(kind, workload=WORKLOAD, cluster=NODES, jobs=20).unwrapped
+    if isinstance(made, JobSelection):
+        # The checker takes any action of the space: there must be a job at each place.
+        made = JobSelection(WORKLOAD, NODES, jobs=20, window=1)
+    check_env(made, skip_render_check=True)
+
+
+def test_always_the_first_job_is_first_come_first_served_in_the_engine() -> None:
+    episodes = Episodes.of(WORKLOAD, NODES, jobs=200)
+    environment = JobSelection(episodes)
+    environment.reset(options={"first": 40})
+    over, earned = False, 0.0
+    while not over:
+        _, reward, over, _, info = environment.step(np.int64(0))
+        earned += reward
+    own = simulate(episodes.beginning_at(40), NODES, "fcfs", "none").jobs
+    assert environment.simulation.result().jobs["start_s"].to_list() == own["start_s"].to_list()
+    assert -earned == pytest.approx(with_job_metrics(own)["bounded_slowdown"].mean())
+    assert info["mean_wait_s"] == pytest.approx(own["wait_s"].mean())
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_always_one_policy_is_that_policy_in_the_engine(place: int) -> None:
+    episodes = Episodes.of(WORKLOAD, NODES, jobs=150)
+    environment = PolicySelection(episodes, every_s=300.0)
+    environment.reset(options={"first": 7})
+    over, earned = False, 0.0
+    while not over:
+        _, reward, over, _, _ = environment.step(np.int64(place))
+        earned += reward
+    own = simulate(episodes.beginning_at(7), NODES, environment.policies[place])
+    found = environment.simulation.result().jobs
+    if place == 0:
+        assert found["start_s"].to_list() == own.jobs["start_s"].to_list()
+    assert -earned * 3600 == pytest.approx(found["wait_s"].mean())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_seed_gives_one_episode(kind: str) -> None:
+    def played() -> list[bytes]:
+        made = gymnasium.make(kind, workload=WORKLOAD, cluster=NODES, jobs=40).unwrapped
+        seen, _ = made.reset(seed=11)
+        found, over = [seen.tobytes()], False
+        while not over:
+            seen, reward, over, _, _ = made.step(np.int64(0))
+            found += [seen.tobytes(), np.float64(reward).tobytes()]
+        return found
+
+    assert played() == played()
+
+
+def test_a_mask_tells_where_jobs_are_and_an_empty_place_is_refused() -> None:
+    environment = JobSelection(WORKLOAD, NODES, jobs=60, window=8)
+    seen, _ = environment.reset(seed=1)
+    rng, over, most = np.random.default_rng(1), False, 0
+    while not over:
+        mask = environment.action_masks()
+        assert mask.tolist() == (seen[:, 0] == 1).tolist()
+        assert environment.observation_space.contains(seen)
+        most = max(most, int(mask.sum()))
+        if not mask[-1]:
+            with pytest.raises(errors.SimulationError, match="action_masks"):
+                environment.step(np.int64(7))
+        seen, _, over, _, _ = environment.step(rng.choice(np.flatnonzero(mask)))
+    assert most == 8
+    assert environment.simulation.done
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"jobs": 1000}, "there are 300 from job 0 on"),
+        ({"jobs": 0}, "at least 1"),
+        ({"cluster": None}, "needs a cluster"),
+        ({"window": 0}, "1 or more"),
+    ],
+)
+def test_what_makes_no_environment_is_told(wrong: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {"workload": WORKLOAD, "cluster": NODES, **wrong}
+    with pytest.raises(errors.ConfigError, match=told):
+        JobSelection(**given)
+
+
+def test_an_episode_that_is_not_there_is_told() -> None:
+    environment = JobSelection(WORKLOAD, NODES, jobs=100)
+    with pytest.raises(errors.ConfigError, match="they begin with 0 to 200"):
+        environment.reset(options={"first": 201})
+
+
+def test_the_room_tells_what_it_registers() -> None:
+    assert all(kind in (hpctwin.learn.__doc__ or "") for kind in KINDS)
