@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from hpctwin import Simulation, generate
+from hpctwin.report.folder import write_run
 from tests.twin.processes import Pair
 from tests.web.browser import Watched, chromium
 from tests.web.page import Page
@@ -168,6 +170,64 @@ def test_dark_and_light_are_kept(watched: Watched) -> None:
     page.reload()
     page.wait_for_selector("#queue tbody tr")
     assert page.evaluate("document.documentElement.dataset.theme") == chosen
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A run's folder, and the address of its page."""
+    folder = tmp_path_factory.mktemp("run") / "run"
+    simulation = Simulation(
+        generate("poisson", jobs=400, nodes=64, seed=5), 64, "fcfs+easy@contiguous"
+    )
+    simulation.advance(simulation.workload.span_s / 2)
+    write_run(simulation.result(), folder, {}, now_s=simulation.now_s)
+    command = ["serve", str(folder), "--port", "0", "--no-token"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hpctwin", *command], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield folder, process.stdout.readline().strip()
+    finally:
+        process.terminate()
+        process.communicate(timeout=300)
+
+
+def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
+    browser: Any, run: tuple[Path, str]
+) -> None:
+    folder, address = run
+    one = Watched(browser, address, viewport={"width": 400, "height": 900}, color_scheme="dark")
+    page = one.page
+    page.goto(address)
+    page.wait_for_selector("#jobs tbody tr")
+    assert "under way" in page.inner_text("#standing")
+    drawn = """() => {
+        const canvas = document.getElementById("gantt"), { width, height } = canvas;
+        const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+        return new Set(new Uint32Array(data.buffer)).size;
+    }"""
+    assert page.evaluate(drawn) > 8
+    page.focus("#gantt")
+    for key in ("+", "PageUp", "ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_function("() => document.getElementById('gantt-said').textContent !== ''")
+    page.focus("canvas.line")
+    page.keyboard.press("ArrowRight")
+    assert "nodes in use" in page.inner_text("#lines-said")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    simulation = Simulation(
+        generate("poisson", jobs=400, nodes=64, seed=5), 64, "fcfs+easy@contiguous"
+    )
+    write_run(simulation.run(), folder, {})
+    page.wait_for_function(
+        "() => document.getElementById('standing').textContent === 'A simulated run'"
+    )
+    assert one.errors == []
+    assert one.outside == []
+    one.context.close()
 
 
 def test_assets_are_shipped_with_the_package() -> None:

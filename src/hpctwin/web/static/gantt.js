@@ -43,12 +43,12 @@ export class Gantt {
     return [from, to + Math.max(1e-3, (to - from) * 0.02)];
   }
 
-  /** What is shown: with a present, a stretch about it until somebody zooms. */
+  /** What is shown: with a future, a stretch about the present until somebody zooms. */
   get shown() {
     const [top, bottom] = this.rows ?? [0, this.facts.lanes];
     let [from, to] = this.all;
     if (this.view) [from, to] = [this.anchor + this.view[0], this.anchor + this.view[1]];
-    else if (this.facts.now_s !== null) {
+    else if (this.facts.now_s !== null && this.facts.to_s > this.facts.now_s) {
       const ahead = Math.max(600, Math.min(to - this.anchor, 86400));
       [from, to] = [Math.max(from, this.anchor - ahead / 2), this.anchor + ahead];
     }
@@ -150,7 +150,8 @@ export class Gantt {
     }
     const i = here[(here.indexOf(this.walked) + 1) % here.length];
     this.walked = i;
-    if (i !== undefined) await this.pick(picture.from_s + (picture.start[i] + picture.end[i]) / 2, picture.first[i]);
+    if (i === undefined) this.say("No job lies here.");
+    else await this.pick(picture.from_s + (picture.start[i] + picture.end[i]) / 2, picture.first[i]);
   }
 
   async pick(time, lane) {
@@ -300,6 +301,6 @@ function project(context, picture, view, width, deep) {
 
 function describe(box, of) {
   const kinds = { ran: "ran", runs: "runs, at the longest", forecast: "is forecast" };
-  const where = box.kind === "forecast" || !box.where ? "" : ` on ${box.where}${box.lanes > 1 ? " and others" : ""}`;
+  const where = box.kind === "forecast" || !box.where ? "" : ` on ${box.where}${box.lanes > (of === "core" ? box.count : 1) ? " and others" : ""}`;
   return `Job ${box.job} ${kinds[box.kind]} from ${clock(box.start_s)} to ${clock(box.end_s)} (${span(box.end_s - box.start_s)}), ${box.lanes} ${of}${box.lanes === 1 ? "" : "s"}${where}.`;
 }
