@@ -23,6 +23,7 @@ __all__ = [
 
 STANDARD_INPUT = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
+_LINE = 256
 
 
 def read_bytes(path: Path) -> bytes:
@@ -42,7 +43,7 @@ def read_bytes(path: Path) -> bytes:
             content = gzip.decompress(content)
         except (EOFError, OSError, zlib.error, struct.error) as error:
             raise TraceError(path, f"the gzip file is cut off or corrupt ({error})") from error
-    if not content.strip():
+    if not content[:_LINE].strip() and not content.strip():
         raise TraceError(path, "the file is empty")
     return content
 

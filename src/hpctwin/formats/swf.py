@@ -200,9 +200,9 @@ def _workload(
     rules: SwfRules,
     remarks: tuple[str, ...],
 ) -> Workload:
-    column: dict[str, npt.NDArray[Any]] = {
-        field: values[kept] for field, values in records.columns.items()
-    }
+    column: dict[str, npt.NDArray[Any]] = dict(records.columns)
+    if not kept.all():
+        column = {field: values[kept] for field, values in column.items()}
     submit, wait = column["submit time"], column["wait time"]
     runtime, walltime = column["run time"], column["requested time"]
     never_ran = (column["status"] == _CANCELLED) & (runtime <= 0)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 from hpctwin.model.columns import UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies
-from hpctwin.model.workload import Workload
+from hpctwin.model.workload import Workload, check_distinct
 
 __all__ = ["LABELS", "joined", "joined_labels", "plain"]
 
@@ -63,8 +63,8 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
     if size and len(second) and second.submit_ms[0] <= first.submit_ms[-1]:
         order = np.lexsort((columns["job_id"], columns["submit_ms"]))
         columns = {name: column[order] for name, column in columns.items()}
-    _check_distinct(columns["job_id"])
-    for name in LABELS:
+    check_distinct(columns["job_id"])
+    for name in (*LABELS, "features"):
         columns[name] = joined_labels(getattr(first, name), getattr(second, name)).take(order)
     for name, dtype in (("per_node", np.float64), ("resources", np.int64), ("chunks", np.float64)):
         amounts = getattr(first, name), getattr(second, name)
@@ -83,14 +83,6 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return dataclasses.replace(first, **columns), place[:size], place[size:]
-
-
-def _check_distinct(ids: npt.NDArray[Any]) -> None:
-    if ids.dtype.kind == "i" and (np.diff(ids) > 0).all():
-        return
-    distinct, counts = np.unique(ids, return_counts=True)
-    if len(distinct) < len(ids):
-        raise WorkloadError(f"job id {distinct[counts > 1][0]} is used more than once")
 
 
 def joined_labels(first: Category, second: Category) -> Category:
