@@ -41,7 +41,7 @@ def test_starts_and_ends_are_noted_in_a_folder_that_others_may_not_enter(script:
     assert isinstance(began, JobBegan)
     assert (began.job_id, began.node_names) == ("7", ("n1", "n2"))
     assert isinstance(gone, JobGone)
-    assert stat.S_IMODE(spool.parent.stat().st_mode) == 0o750
+    assert stat.S_IMODE(spool.parent.stat().st_mode) == 0o2750
     assert stat.S_IMODE(spool.stat().st_mode) == 0o640
 
 

@@ -72,10 +72,7 @@ class Series:
             ConfigError: the file cannot be read or is no such file; the message names row and column.
         """
         path = Path(path)
-        try:
-            frame = pl.read_csv(path, infer_schema_length=None)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
+        frame = csv_of(path)
         if len(frame) < 2 or frame.width < 2:
             raise ConfigError(
                 f"{path}: needs a column of times, one of values, and two rows or more"
@@ -89,16 +86,10 @@ class Series:
                 f"It has {', '.join(map(repr, frame.columns))}"
             )
         times, epoch = times_of(frame[frame.columns[0]], path)
-        raw = frame[column].cast(pl.Float64, strict=False)
-        bad = ~raw.is_finite().fill_null(value=False)
-        if bad.any():
-            row = int(bad.arg_max() or 0)
-            raise ConfigError(
-                f"{path}, row {row + 2}, {column!r}: {frame[column][row]!r} is not a finite number"
-            )
+        numbers = numbers_of(frame, column, path)
         per, unit = _unit(column)
         step = float(np.median(np.diff(times)))
-        return cls(times, raw.to_numpy() / per, float(times[-1] + step), unit, path.name, epoch)
+        return cls(times, numbers / per, float(times[-1] + step), unit, path.name, epoch)
 
     @property
     def per_kwh(self) -> FloatArray:
@@ -160,6 +151,34 @@ class Series:
         rest = np.mod(np.asarray(time_s, np.float64), self.period_s)
         found: FloatArray = self.values[np.searchsorted(self.times_s, rest, side="right") - 1]
         return found
+
+
+def csv_of(path: Path) -> pl.DataFrame:
+    """A CSV file (``.gz`` too).
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return pl.read_csv(path, infer_schema_length=None)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
+
+
+def numbers_of(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
+    """A column of finite numbers.
+
+    Raises:
+        ConfigError: one is none; the message names its row.
+    """
+    column = frame[name].cast(pl.Float64, strict=False)
+    bad = ~column.is_finite().fill_null(value=False)
+    if bad.any():
+        row = int(bad.arg_max() or 0)
+        raise ConfigError(
+            f"{path}, row {row + 2}, {name!r}: {frame[name][row]!r} is not a finite number"
+        )
+    return column.to_numpy()
 
 
 def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:

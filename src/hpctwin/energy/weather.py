@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from hpctwin.energy.cooling import wet_bulb_c
-from hpctwin.energy.series import times_of
+from hpctwin.energy.series import csv_of, numbers_of, times_of
 from hpctwin.errors import ConfigError
 
 __all__ = ["wet_bulb_means"]
@@ -39,10 +38,7 @@ def wet_bulb_means(path: str | Path, edges_s: FloatArray, epoch_s: float | None)
         ConfigError: the file cannot be read or has no such columns; the message names row and column.
     """
     path = Path(path)
-    try:
-        frame = pl.read_csv(path, infer_schema_length=None)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise ConfigError(f"{path}: cannot be read as CSV: {error}") from error
+    frame = csv_of(path)
     heads = {name.lower(): name for name in frame.columns}
     found = {
         kind: next((heads[name] for name in names if name in heads), None)
@@ -56,7 +52,9 @@ def wet_bulb_means(path: str | Path, edges_s: FloatArray, epoch_s: float | None)
             f"and humidity_pct; it has {len(frame)} rows of {', '.join(map(repr, frame.columns))}"
         )
     times, epoch = times_of(frame[frame.columns[0]], path)
-    values = {kind: _numbers(frame, name, path) for kind, name in found.items() if name is not None}
+    values = {
+        kind: numbers_of(frame, name, path) for kind, name in found.items() if name is not None
+    }
     wet = values.get("wet_bulb_c")
     if wet is None:
         wet = wet_bulb_c(values["temperature_c"], values["humidity_pct"])
@@ -66,14 +64,3 @@ def wet_bulb_means(path: str | Path, edges_s: FloatArray, epoch_s: float | None)
     period = float(times[-1] + np.median(np.diff(times)))
     means: FloatArray = np.interp(at, times, wet, period=period)
     return means
-
-
-def _numbers(frame: pl.DataFrame, name: str, path: Path) -> FloatArray:
-    column = frame[name].cast(pl.Float64, strict=False)
-    bad = ~column.is_finite().fill_null(False)
-    if bad.any():
-        row = int(bad.arg_max() or 0)
-        raise ConfigError(
-            f"{path}, row {row + 2}, {name!r}: {frame[name][row]!r} is not a finite number"
-        )
-    return column.to_numpy()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import ZERO, Event, Table
+from hpctwin.engine.layout import ZERO
+from hpctwin.engine.records import Event, Table
 
 
 @jit

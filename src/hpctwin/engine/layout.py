@@ -1,15 +1,53 @@
-"""The engine's data: one table of records for each kind of thing.
+"""The engine's data: one table of records for each kind of thing, and the numbers that stand for states.
 
-Rows are records: a kernel reads ``sim.job[j].nodes``, ``sim.state[j].start``, ``sim.clock.now``. The classes
-here say what fields there are; the arrays behind them are made from these annotations. Times are ms.
+What fields records have, `records` and the classes here say; the arrays behind them are made from these
+annotations. Times are ms.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+from hpctwin.engine.records import (
+    Change,
+    Clock,
+    Edge,
+    Event,
+    Fact,
+    Fair,
+    Flag,
+    Grid,
+    Int,
+    Job,
+    JobState,
+    Lost,
+    Node,
+    Outage,
+    Part,
+    Pool,
+    PoolFact,
+    Promise,
+    Ranked,
+    Real,
+    Run,
+    Scored,
+    Segment,
+    Shape,
+    Share,
+    Sharing,
+    Sleep,
+    Small,
+    Span,
+    Stock,
+    Switch,
+    Table,
+    Tried,
+    Usage,
+    Window,
+)
 
 # Numbers handed to compiled functions are int64 values: a literal would compile them once more.
 NEVER: Any = np.int64(2**62)
@@ -61,385 +99,6 @@ and with fair share."""
 
 SIZES, BUCKETS = 64, 64
 """Shortest jobs that wait are known by so many sizes and, at most, times of their start; see `holes`."""
-
-Int = Annotated[int, "i8"]
-# Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1.
-Count = Annotated[int, "i8", "count"]
-Limit = Annotated[int, "i8", "limit"]
-Millis = Annotated[int, "i8", "ms"]
-Step = Annotated[int, "i8", "step"]
-Small = Annotated[int, "i4"]
-Short = Annotated[int, "i2"]
-Flag = Annotated[int, "i1"]
-Real = Annotated[float, "f8"]
-
-R = TypeVar("R")
-
-
-class Table(Protocol[R]):
-    """Rows of one kind, as a kernel sees them."""
-
-    def __getitem__(self, row: int) -> R:
-        """One row."""
-        ...
-
-    def __setitem__(self, row: int, value: R) -> None:
-        """Write a number; rows that are records are written field by field."""
-        ...
-
-    def __len__(self) -> int:
-        """How many rows."""
-        ...
-
-
-class Grid(Protocol[R]):
-    """Numbers in rows and columns, as a kernel sees them."""
-
-    width: int
-
-    def __getitem__(self, place: tuple[int, int]) -> R:
-        """One number."""
-        ...
-
-    def __setitem__(self, place: tuple[int, int], value: R) -> None:
-        """Write one number."""
-        ...
-
-    def __len__(self) -> int:
-        """How many rows."""
-        ...
-
-
-class Job:
-    """What is known of a job."""
-
-    expected: Int  # what the scheduler expects it to run
-    nodes: Int
-    submit: Int
-    limit: Int  # walltime
-    runtime: Int  # only events read it, never a pass
-    rank: Small  # of its id
-    kind: Small  # row of `Known.eligible`, and of `Known.shape`
-    user: Small  # column of `State.user_running`; 0 where not known
-    share: Small  # row of `State.usage`
-    rejected: Small  # 1: it can never run here
-    fails: Small  # 1: it fails when its runtime is over
-    cancel: Int  # when it is cancelled, not before submission; NEVER
-    level: Int  # most dependencies in a chain of jobs that wait for it
-    waits_from: Small  # rows of `Known.waits`: what it waits for
-    waits_to: Small
-    tells_from: Small  # rows of `Known.tells`: what waits for it
-    tells_to: Small
-
-
-class Shape:
-    """What a kind of job asks where nodes are shared, but for the amounts of a task."""
-
-    tasks: Int
-    nodes: Int  # it has so many nodes at least
-    most: Int  # tasks of it on a node at most
-    exclusive: Int  # 1: it shares its nodes with no other job
-    charge: Real  # for fair share it counts as so many nodes
-    popularity: Int  # so many jobs are of this kind
-
-
-class Fact:
-    """What orderings see of a job besides; see `abi.JobView`."""
-
-    cores: Real
-    gpus: Real
-    memory_gb: Real
-    user: Real
-    account: Real
-    partition: Real
-    qos: Real
-    partition_priority: Real
-    qos_priority: Real
-    priority: Real
-    dominant: Real
-    load: Real
-    cpu: Real
-    memory_mb: Real
-    risk: Real
-
-
-class Edge:
-    """A dependency of a job on another."""
-
-    job: Int  # who waits
-    kind: Int
-    delay: Int
-
-
-class Pool:
-    """Nodes that are only counted."""
-
-    speed: Real
-    top: Int  # the speed as a fraction, see `speeds`
-    bottom: Int
-    first: Int  # places in `Known.by_pool`
-    last: Int  # the place after the last
-    group: Int  # the first pool of the same node group
-    keep: Int  # so many idle nodes of the group are never switched off
-
-
-class Switch:
-    """What nodes are connected to; all that is below one comes before it."""
-
-    above: Int  # -1
-    height: Int  # 0 for those that nodes are connected to
-
-
-class PoolFact:
-    """What placements see of a pool's nodes besides; see `abi.NodeView`."""
-
-    group: Real
-    cores: Real
-    gpus: Real
-    memory_gb: Real
-    idle_w: Real
-    active_w: Real
-    weight: Real
-
-
-class Window:
-    """A maintenance window; or more of a resource for a time, if the amount is negative."""
-
-    start: Int
-    end: Int
-    pool: Int  # or resource
-    amount: Int  # how much is away
-
-
-class Change:
-    """A window starts (sign -1) or ends (+1)."""
-
-    time: Int
-    pool: Int
-    sign: Int
-    amount: Int
-
-
-class Sleep:
-    """A sleep depth of a pool's nodes."""
-
-    off_time: Int
-    on_time: Int
-    off_w: Real  # what a node draws on its way there,
-    on_w: Real  # … back,
-    asleep_w: Real  # … and between
-    timeout: Int  # idle (or in the depth before) for so long: to this depth; NEVER for not at all
-
-
-class Clock:
-    """The simulation's single numbers."""
-
-    now: Int
-    instants: Int
-    alive: Int  # jobs that have not come to their end
-    arrived: Int  # so many of `by_submit` have been submitted
-    arrival_end: Int  # … and so many will be
-    queued: Int
-    running: Int
-    starts: Int
-    ends: Int  # entries of heaps
-    releases: Int
-    switching: Int
-    timeouts: Int
-    begins: Int
-    touched: Int  # the first node that has changed since the last pass, + 1; 0 for none
-    cancels_done: Int
-    changes_done: Int
-    outages_done: Int
-    lost: Int  # rows of records in use
-    segments: Int
-    logged: Int
-    pass_due: Int
-    timer: Int  # the next instant at which nothing else may happen
-    faults: Int  # node failures and repairs so far
-    came_back: Int  # 1: capacity came back other than planned since the last pass
-    unpowered: Int  # nodes that are hidden
-    wake_at: Int  # when to look whether nodes must be woken
-    random: Int
-    stop_job: Int  # stop when it has started; -1
-    bad_job: Int  # whose score is not a number; -1
-    bad_node: Int  # the node that it was scored with; -1 for its place in the queue
-    only_outages_since: Int  # -1
-
-
-class JobState:
-    """How it goes with a job; -1 for what has not happened."""
-
-    eligible: Int
-    start: Int
-    end: Int  # while it runs: when it will
-    release: Int  # latest time one of its dependencies came true
-    chain: Int  # longest chain of expected runtimes of jobs that wait for it
-    key: Real  # score, where the ordering does not change with time
-    open: Small  # dependencies not true yet
-    requeues: Small
-    first_node: Small
-    phase: Flag
-    outcome: Flag  # phase it will end in
-    started: Flag  # ever began, as those know that wait for its start
-    dead: Flag  # a dependency failed
-
-
-class Event:
-    """An entry of a heap: something happens to a job, or node, at a time."""
-
-    time: Int
-    job: Int
-
-
-class Run:
-    """A running job, by planned end."""
-
-    planned: Int
-    job: Int
-
-
-class Stock:
-    """What there is of a pool or resource at present."""
-
-    free: Int  # negative in maintenance with overdue jobs
-    down: Int  # failed nodes
-
-
-class Usage:
-    """What a fair-share label has used."""
-
-    used: Real  # node-ms
-    at: Real  # when that was reckoned
-    nodes: Real  # in use
-
-
-class Node:
-    """How it goes with a node."""
-
-    job: Small  # who has it, -1
-    down: Short  # outages that last
-    hidden: Short  # 1: jobs cannot have it since it is not active
-    next: Small  # next node of the same job, -1
-    power: Short
-    depth: Short  # the sleep depth it is in, or on its way to or from
-    ready: Int  # when it will have switched
-    boot: Int  # what comes on top of that to be active
-    since: Int  # since when it is in its power state
-    place: Small  # in `Known.by_pool`
-    touched: Small  # the next node that has changed, + 2; 1 for none; 0 if this one has not
-
-
-class Share:
-    """What is on a node that jobs share."""
-
-    jobs: Int
-    part: Int  # the first of its parts, -1
-    promise: Int  # the first of its promises, -1
-
-
-class Part:
-    """Tasks of a job on a node, from when they started there. Rows of those that ended stay."""
-
-    job: Int
-    start: Int
-    node: Small
-    tasks: Small
-    next: Small  # of the same job, -1
-    after: Small  # on the same node, -1
-    before: Small
-    kind: Small  # of the job
-
-
-class Promise:
-    """Tasks of a job that waits, on a node that is reserved for them."""
-
-    job: Int
-    start: Int
-    end: Int
-    node: Int  # -1: the row is free
-    tasks: Int
-    next: Int  # of the same job, or free, -1
-    after: Int  # on the same node, -1
-    first: Int  # 1: the first of its job
-
-
-class Tried:
-    """When a kind of job was last tried on what is free, and found not to fit."""
-
-    at: Int  # of `Sharing.freed`
-    short: Int  # so many tasks found no room; 0 if it may fit
-    faults: Int  # of the clock, when it was last seen whether the nodes that are up could hold it
-    held: Int  # 1: they could
-
-
-class Sharing:
-    """Single numbers of shared nodes."""
-
-    parts: Int  # rows in use
-    promises: Int
-    spare: Int  # the first free row of promises, plus 1; 0: none
-    freed: Int  # how often a node got something back
-    faults: Int  # of the clock, in the last pass
-    chosen: Int  # nodes that `placing` chose
-    turn: Int  # the node after the last that a job started on
-    widest: Int  # nodes that a job may have at most
-
-
-class Outage:
-    """A node fails (sign -1) or comes back (+1)."""
-
-    time: Int
-    node: Int
-    sign: Int
-
-
-class Lost:
-    """An attempt cut off by a failure."""
-
-    job: Int
-    start: Int
-    end: Int
-
-
-class Segment:
-    """Where a job ran: a run of node numbers."""
-
-    job: Int
-    start: Int
-    first: Int
-    nodes: Int  # 0 if it never began there
-
-
-class Span:
-    """A past power state of a node."""
-
-    node: Int
-    state: Int
-    start: Int
-    end: Int
-
-
-class Scored:
-    """A job and its score."""
-
-    score: Real
-    job: Int
-
-
-class Ranked:
-    """A node and its score."""
-
-    score: Real
-    node: Int
-
-
-class Fair:
-    """What an ordering sees of a fair-share label."""
-
-    factor: Real
-    current: Real  # decayed use, node-s
-    shift: Real  # see `race`
 
 
 class Racer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import Int, Table
+from hpctwin.engine.records import Int, Table
 
 FRESH, MAIN, ASIDE = np.arange(3)
 LISTS = 3

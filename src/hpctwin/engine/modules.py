@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from hpctwin.attached import offered
-from hpctwin.engine import layout
+from hpctwin.engine import records
 
 __all__ = ["About", "Modules", "Number"]
 
@@ -150,7 +150,7 @@ def _numbers(tree: ast.Module, lines: list[str]) -> Iterator[Number]:
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     default = 0 if field.value is None else ast.literal_eval(field.value)
-                    hint = getattr(layout, ast.unparse(field.annotation))
+                    hint = getattr(records, ast.unparse(field.annotation))
                     told = lines[field.lineno - 1].partition("#")[2].strip()
                     yield Number(field.target.id, _unit(hint), default, told)
 

@@ -21,8 +21,6 @@ from hpctwin.engine.layout import (
     SWITCHING_ON,
     ZERO,
     Arrays,
-    Int,
-    Real,
 )
 from hpctwin.engine.order import drop_started, order_queue, pop_order
 from hpctwin.engine.passes import made_of
@@ -30,6 +28,7 @@ from hpctwin.engine.placement import claim
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.power import end_transitions, look_again, note_use, switch_off, switch_on
 from hpctwin.engine.powers import switched_by
+from hpctwin.engine.records import Int, Real
 from hpctwin.engine.rows import view
 from hpctwin.engine.transitions import start_job
 from hpctwin.model import Cluster

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, PolicyError
 
 if TYPE_CHECKING:
     from hpctwin.facility.state import FacilityState, Knowledge
@@ -65,8 +65,11 @@ class Strategy(ABC):
             row: the job.
             options: numbers of the clusters that it may go to.
             state: what may be asked of the facility.
+
+        Raises:
+            PolicyError: the strategy does not say.
         """
-        raise NotImplementedError
+        raise PolicyError(f"strategy {self.name}: {type(self).__name__} has neither pick nor place")
 
     def tick(self, state: FacilityState) -> None:  # noqa: B027 - most have nothing to do then
         """Look at the jobs that wait again, every `every_s` seconds.

@@ -6,6 +6,7 @@ It is compiled on its own, in a fraction of a second, and handed to the engine a
 from __future__ import annotations
 
 import dis
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,7 @@ from types import CodeType
 from typing import Any, ClassVar
 
 from hpctwin.engine.abi import CHANGING, JobView, NodeView
-from hpctwin.engine.layout import Fact
+from hpctwin.engine.records import Fact
 from hpctwin.errors import PolicyError
 from hpctwin.policies.code import MAY, changed, constants_of, place, plain_function
 
@@ -26,7 +27,7 @@ ALL_FIELDS = CHANGING | FAIRSHARE | FACTS | {"chain"}
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(ABC):
     """A function of the time and a job, and maybe more, that gives a number.
 
     Args:
@@ -98,9 +99,9 @@ class Score:
         own = dict(list(views.items())[: function.__code__.co_argcount])
         return uses(function, self.label, own)["job"]
 
+    @abstractmethod
     def signature(self) -> Any:
         """What the engine calls it with, and what it gets, in Numba's words."""
-        raise NotImplementedError
 
 
 def uses(function: Any, label: str, views: Mapping[str, Any]) -> dict[str, set[str]]:

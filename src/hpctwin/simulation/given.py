@@ -36,7 +36,7 @@ def as_workload(given: Workload | str | os.PathLike[str]) -> Workload:
 
 
 def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
-    """A cluster as it is, one of so many equal nodes, or the one in a file.
+    """A cluster as it is, one of so many equal nodes (text of digits too), or the one in a file.
 
     Raises:
         ConfigError: it is none of them, or the file or the number is not valid.
@@ -44,11 +44,13 @@ def as_cluster(given: Cluster | int | str | os.PathLike[str]) -> Cluster:
     if isinstance(given, Cluster):
         return given
     number: Any = given
-    if isinstance(given, (str, os.PathLike)):
+    if isinstance(given, str) and given.isascii() and given.isdigit():
+        number = int(given)
+    elif isinstance(given, (str, os.PathLike)):
         from hpctwin.formats.machines import read_cluster
 
         return read_cluster(Path(given))
-    if not isinstance(given, bool) and hasattr(given, "__index__"):
+    if not isinstance(given, bool) and hasattr(number, "__index__"):
         return Cluster.uniform(nodes=number.__index__())
     raise ConfigError(
         f"{given!r:.60} is no cluster: give a Cluster, a number of nodes or the path of a YAML file"

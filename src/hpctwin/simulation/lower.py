@@ -277,7 +277,7 @@ def _breaks_limit(
 def facts_of(
     workload: Workload, cluster: Cluster, risk: npt.NDArray[np.float64] | None = None
 ) -> npt.NDArray[Any]:
-    """What only some orderings ask of jobs; see `engine.layout.Fact`.
+    """What only some orderings ask of jobs; see `engine.records.Fact`.
 
     Args:
         workload: the jobs.

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from concurrent.futures import Executor
 
+from pydantic import ValidationError
+
+from hpctwin.errors import JournalError
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.events import parse_event
 from hpctwin.rms.records import Snapshot
 from hpctwin.twin.choice import Decision
@@ -51,7 +55,11 @@ def apply_input(core: Core, one: Input) -> Decision | None:
         core.take_event(parse_event(one.body))
         return None
     if one.kind == "snapshot":
-        core.take_snapshot(Snapshot.model_validate_json(one.body))
+        try:
+            snapshot = Snapshot.model_validate_json(one.body)
+        except ValidationError as error:
+            raise JournalError(f"input {one.id} is no snapshot: {first_fault(error)}") from error
+        core.take_snapshot(snapshot)
         return None
     body = json.loads(one.body)
     match one.kind:

@@ -7,7 +7,7 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, Arrays, Int
+from hpctwin.engine.layout import RETURN, Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
@@ -20,6 +20,7 @@ from hpctwin.engine.plan import (
     plan_take,
     reserve,
 )
+from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.standing import depart, earlier, reserve_first, stand, stand_anew, stay_at

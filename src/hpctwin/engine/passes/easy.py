@@ -6,10 +6,11 @@ from numba import types
 
 from hpctwin.engine.counting import HEAD_IS_PROTECTED, amounts_decide, run_counted
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays, Count
+from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.records import Count
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_now

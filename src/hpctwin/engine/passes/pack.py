@@ -12,10 +12,11 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays, Count, Int, Millis
+from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.records import Count, Int, Millis
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_now

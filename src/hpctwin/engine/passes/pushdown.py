@@ -11,7 +11,7 @@ import numpy as np
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays, Count, Int, Limit, Millis, Step
+from hpctwin.engine.layout import NEVER, PENDING, ZERO, Arrays
 from hpctwin.engine.lists import (
     ASIDE,
     FRESH,
@@ -31,6 +31,7 @@ from hpctwin.engine.lists import (
 from hpctwin.engine.order import before, heap_order, pop_order
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_plan, plan_build
+from hpctwin.engine.records import Count, Int, Limit, Millis, Step
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_now

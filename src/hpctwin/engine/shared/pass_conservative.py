@@ -7,9 +7,10 @@ from typing import Any
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays, Int
+from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import active_from, plan_build
+from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.shared.moving import (
     GAVE_BACK,

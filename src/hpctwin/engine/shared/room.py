@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, ZERO, Arrays, Grid
+from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, ZERO, Arrays
 from hpctwin.engine.plan import active_from
+from hpctwin.engine.records import Grid
+from hpctwin.engine.skipping import at_limit
 
 _COLUMNS: Any = np.arange(4)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
@@ -223,12 +225,7 @@ def is_skipped_shared(j: int, sim: Arrays) -> bool:
         tried.held = 1 if fits_empty(kind, sim) else 0
     if tried.held == 0:
         return True
-    if sim.user_running.width > 0:
-        partition = sim.partition[kind]
-        limit = sim.user_limit[partition]
-        user = sim.job[j].user
-        return limit > 0 and user > 0 and sim.user_running[partition, user] >= limit
-    return False
+    return sim.user_running.width > 0 and at_limit(sim.partition[kind], sim.job[j].user, sim)
 
 
 @jit

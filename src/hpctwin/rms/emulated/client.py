@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.manager import Outcome, Way
 from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import JobSpec, Snapshot
@@ -86,7 +87,9 @@ class EmulatedManager(PlainManager):
         try:
             return _SnapshotReply.model_validate_json(line).snapshot
         except ValidationError as error:
-            raise UnreachableError(f"{self.path}: its snapshot cannot be read: {error}") from error
+            raise UnreachableError(
+                f"{self.path}: its snapshot cannot be read: {first_fault(error)}"
+            ) from error
 
     def submit(self, job: JobSpec, runtime_s: float | None = None) -> Outcome:
         """Submit a job.

@@ -8,7 +8,8 @@ LIMIT=268435456
 {
   umask 027
   folder=${SPOOL%/*}
-  [ -d "$folder" ] || mkdir -m 750 "$folder"
+  # What is written there is for the folder's group to read.
+  [ -d "$folder" ] || mkdir -m 2750 "$folder"
   size=$(stat -c %s "$SPOOL" || echo 0)
   if [ "$size" -lt "$LIMIT" ]; then
     now=$(date +%s.%N)

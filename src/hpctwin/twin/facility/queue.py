@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from hpctwin.errors import QueueError
 from hpctwin.model.file_lock import FileLock
 from hpctwin.model.private_file import make_private
+from hpctwin.model.settings import first_fault
 from hpctwin.rms.gate import JobRequest
 
 __all__ = ["Queue", "QueuedJob", "Stage"]
@@ -235,7 +236,9 @@ class Queue:
         try:
             rows = self._db.execute(f"SELECT {columns} FROM jobs {where}", values).fetchall()
             return [_entry(*row) for row in rows]
-        except (sqlite3.Error, ValidationError, ValueError) as error:
+        except ValidationError as error:
+            raise QueueError(f"{self.path}: a job's request: {first_fault(error)}") from error
+        except (sqlite3.Error, ValueError) as error:
             raise QueueError(f"{self.path}: {error}") from error
 
 
