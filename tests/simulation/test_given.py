@@ -22,7 +22,7 @@ def test_a_path_is_read_and_a_number_is_so_many_nodes(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("nodes: [{name: a, count: 4}]\n")
     expected = simulate(JOBS, Cluster.uniform(nodes=4)).jobs["start_s"].to_list()
     for workload in (tmp_path / "jobs.parquet", str(tmp_path / "jobs.parquet"), JOBS):
-        for cluster in (4, np.int64(4), tmp_path / "c.yaml", str(tmp_path / "c.yaml")):
+        for cluster in (4, "4", np.int64(4), tmp_path / "c.yaml", str(tmp_path / "c.yaml")):
             assert simulate(workload, cluster).jobs["start_s"].to_list() == expected
             assert Simulation(workload, cluster).run().jobs["start_s"].to_list() == expected
             found = compare(workload, cluster, ["fcfs+easy"])["fcfs+easy"]

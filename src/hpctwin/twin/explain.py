@@ -9,7 +9,8 @@ from hpctwin.errors import HpctwinError
 from hpctwin.model import format_duration
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
-from hpctwin.twin.journal import Action, Journal
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal_tables import Action
 from hpctwin.twin.objective import METRICS, Objective
 from hpctwin.twin.standing import full_id, standing
 from hpctwin.twin.starting import when

@@ -20,7 +20,8 @@ from hpctwin.rms.records import Snapshot
 from hpctwin.twin.bus import Bus, Delivery
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Input, Journal
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal_tables import Input
 from hpctwin.twin.restore import apply_input, restored
 
 __all__ = ["RETRY_S", "Follower"]

@@ -15,7 +15,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,81 +27,12 @@ from hpctwin.model.private_file import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
+from hpctwin.twin.journal_tables import SCHEMA, TABLES, Action, Input
 
-__all__ = ["Action", "Input", "Journal"]
-
-SCHEMA = 1
+__all__ = ["Journal"]
 
 CHECKPOINT_CHARACTERS = 300_000
 """Some thousand events: as long to read and apply again as a checkpoint of thousands of jobs."""
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS settings (
-    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL, versions TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS inputs (
-    id INTEGER PRIMARY KEY, at_s REAL NOT NULL, kind TEXT NOT NULL, body BLOB NOT NULL);
-CREATE INDEX IF NOT EXISTS inputs_kind ON inputs (kind, id) WHERE kind IN ('checkpoint', 'decide');
-CREATE TABLE IF NOT EXISTS decisions (
-    id INTEGER PRIMARY KEY, input INTEGER NOT NULL, settings INTEGER NOT NULL, at_s REAL NOT NULL,
-    took_ms REAL NOT NULL, number INTEGER NOT NULL, time_s REAL NOT NULL, seq INTEGER NOT NULL,
-    state TEXT NOT NULL, seed INTEGER NOT NULL, policy TEXT NOT NULL, reason TEXT NOT NULL,
-    before TEXT NOT NULL, waiting INTEGER NOT NULL, free_nodes INTEGER NOT NULL,
-    candidates TEXT NOT NULL, starts TEXT NOT NULL, approval TEXT);
-CREATE INDEX IF NOT EXISTS decisions_pending ON decisions (approval) WHERE approval IS NOT NULL;
-CREATE TABLE IF NOT EXISTS actions (
-    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, kind TEXT NOT NULL, job TEXT NOT NULL,
-    at_s REAL NOT NULL, took_ms REAL, result TEXT, reason TEXT);
-CREATE INDEX IF NOT EXISTS actions_job ON actions (job);
-CREATE INDEX IF NOT EXISTS actions_decision ON actions (decision);
-CREATE TABLE IF NOT EXISTS forecasts (
-    id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, job TEXT NOT NULL, made_s REAL NOT NULL,
-    start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL, came_true_s REAL);
-CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
-CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
-"""
-
-
-@dataclass(frozen=True)
-class Input:
-    """Something that entered the core.
-
-    Args:
-        id: its place in the order.
-        at_s: when, by this machine's clock.
-        kind: ``event``, ``snapshot``, ``asked``, ``refused``, ``gap``, ``decide``, ``checkpoint``.
-        body: JSON text.
-    """
-
-    id: int
-    at_s: float
-    kind: str
-    body: str
-
-
-@dataclass(frozen=True)
-class Action:
-    """Something that the cluster was asked to do.
-
-    Args:
-        id: its number.
-        decision: that of the decision that it comes from.
-        kind: ``start``, ``set_priority`` and the like.
-        job: the job's id.
-        at_s: when it was sent, seconds since the epoch.
-        took_ms: until the answer came, ms; None while there is none.
-        result: ``done``, ``refused`` or ``unknown``; None while nothing is known.
-        reason: why not, in the resource manager's words.
-    """
-
-    id: int
-    decision: int
-    kind: str
-    job: str
-    at_s: float
-    took_ms: float | None
-    result: str | None
-    reason: str | None
 
 
 class Journal:
@@ -131,7 +62,7 @@ class Journal:
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 # All tables at once, so that a reader never sees some of them.
                 self._db.executescript(
-                    f"BEGIN IMMEDIATE; {_TABLES}"
+                    f"BEGIN IMMEDIATE; {TABLES}"
                     f"INSERT OR IGNORE INTO meta VALUES ('schema', '{SCHEMA}'); COMMIT;"
                 )
             elif not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hpctwin.errors import ContradictionError
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Record, Snapshot
+from hpctwin.twin.difference import jobs_differ, nodes_differ
 
 __all__ = ["Applied", "Mirror", "Taken"]
 
@@ -177,21 +178,10 @@ class Mirror:
 
     def difference(self, snapshot: Snapshot) -> list[str]:
         """What the mirror and a snapshot disagree on, one sentence each; empty if nothing."""
-        theirs = {job.spec.id: job for job in snapshot.jobs}
-        words = [f"job {i} is only in the mirror" for i in self.jobs if i not in theirs]
-        words += [f"job {i} is only in the snapshot" for i in theirs if i not in self.jobs]
-        for job_id, job in theirs.items():
-            mine = self.jobs.get(job_id)
-            if mine is not None and mine != job:
-                words.append(f"job {job_id}: {_first_difference(mine, job)}")
-        for node in snapshot.nodes:
-            own = self.nodes.get(node.name)
-            if own is None or _as_it_is(own) != _as_it_is(node):
-                known = _as_it_is(own) if own else "known"
-                words.append(f"node {node.name} is {_as_it_is(node)}, not {known}")
-        mine_names, their_names = set(self.reservations), {r.name for r in snapshot.reservations}
-        words += [f"reservation {n!r} is in one of them only" for n in mine_names ^ their_names]
-        return words
+        words = jobs_differ(self.jobs, {job.spec.id: job for job in snapshot.jobs})
+        words += nodes_differ(self.nodes, snapshot.nodes)
+        mine, theirs = set(self.reservations), {r.name for r in snapshot.reservations}
+        return words + [f"reservation {n!r} is in one of them only" for n in mine ^ theirs]
 
     # --- one event -------------------------------------------------------------------------------
 
@@ -393,20 +383,3 @@ class Mirror:
 def _digest(record: Record) -> int:
     text = f"{type(record).__name__}{record.model_dump_json()}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest())
-
-
-def _as_it_is(node: NodeRecord) -> str:
-    """A node's state in words; since when it is in it, sources know more or less exactly."""
-    power = node.power
-    if power is None:
-        return node.state
-    return f"{node.state} and {power.state}" + (f" ({power.depth})" if power.depth else "")
-
-
-def _first_difference(mine: JobRecord, theirs: JobRecord) -> str:
-    pairs: Iterable[tuple[str, Any, Any]] = [
-        *((f, getattr(mine.spec, f), getattr(theirs.spec, f)) for f in JobSpec.model_fields),
-        *((f, getattr(mine, f), getattr(theirs, f)) for f in JobRecord.model_fields if f != "spec"),
-    ]
-    field, a, b = next((f, a, b) for f, a, b in pairs if a != b)
-    return f"{field} is {b!r}, not {a!r}"

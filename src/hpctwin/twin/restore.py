@@ -14,7 +14,8 @@ from hpctwin.rms.records import Snapshot
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Input, Journal
+from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal_tables import Input
 
 __all__ = ["apply_input", "restored"]
 

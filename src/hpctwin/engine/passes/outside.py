@@ -13,10 +13,11 @@ import numpy.typing as npt
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays, Int, record_type
+from hpctwin.engine.layout import Arrays, record_type
 from hpctwin.engine.order import heap_order, pop_order
 from hpctwin.engine.passes import Pass, kept_of
 from hpctwin.engine.plan import fits_plan, plan_build
+from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.transitions import start_now
