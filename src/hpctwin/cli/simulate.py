@@ -152,10 +152,15 @@ def simulate_command(
     if stream:
         from hpctwin.cli.stream import simulate_streamed
 
-        plain = {"energy": energy == EnergyOptions(power=energy.power), "by": by is None}
-        plain |= {"fairness": not fairness, "plot": plot is None, "explain": not explain}
-        plain["how the trace is read"] = reading == TraceOptions()
-        return simulate_streamed(trace, machine, policy, run, plain=plain, out=out, json=json)
+        others = {
+            "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain, "--reward": reward,
+            "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
+            "--from and --until": part != WindowOptions(),
+            "options of energy but --power": energy != EnergyOptions(power=energy.power),
+            "options of how the trace is read": reading != TraceOptions(),
+        }  # fmt: skip
+        asked = [name for name, value in others.items() if value]
+        return simulate_streamed(trace, machine, policy, run, others=asked, out=out, json=json)
     workload = reading.read(trace)
     window = part.cut(workload)
     workload = workload if window is None else window.workload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ def simulate_streamed(
     policy: Policy,
     run: RunOptions,
     *,
-    plain: Mapping[str, bool],
+    others: Sequence[str],
     out: Path | None,
     json: bool,
 ) -> int:
@@ -30,7 +30,7 @@ def simulate_streamed(
 
     Args:
         trace, machine, policy, run, out, json: as of `simulate_command`.
-        plain: whether nothing was asked for by other options, by what they are about.
+        others: other options that were given.
 
     Raises:
         ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
@@ -44,11 +44,10 @@ def simulate_streamed(
 
     if out is None:
         raise ConfigError("--stream needs --out FOLDER, where the jobs are written part by part")
-    for about, is_plain in plain.items():
-        if not is_plain:
-            raise ConfigError(
-                f"--stream does not go with options of {about}: they look at all jobs at once"
-            )
+    if others:
+        raise ConfigError(
+            f"--stream does not go with {', '.join(others)}: jobs are never all there at once"
+        )
     nothing = Workload.build(submit_s=[], runtime_s=[], nodes=[], name=trace.name)
     own = trace / "workload.parquet"
     imported = own.is_file()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from hpctwin.errors import OutputError
-from hpctwin.model.files import write_atomically
+from hpctwin.model.files import check_folder, write_atomically
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,10 +19,10 @@ class Parts:
     """Folders of Parquet files below one: ``TABLE/part-000000.parquet`` and so on; a context manager.
 
     Args:
-        folder: it; made if it is not there.
+        folder: it; made by `begin` if it is not there.
 
     Raises:
-        OutputError: it has parts already, or cannot be made.
+        OutputError: it has parts already, or could not be made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,10 +30,7 @@ class Parts:
         there = next(folder.glob("*/part-*.parquet"), None)
         if there is not None:
             raise OutputError(there, "it is of another run; take another folder, or remove it")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OutputError(folder, error.strerror or str(error)) from error
+        check_folder(folder)
         self.written: dict[str, int] = {}
         self._thread = ThreadPoolExecutor(1, "hpctwin-parts")
         self._last: Future[None] | None = None
@@ -43,6 +40,17 @@ class Parts:
 
     def __exit__(self, *_: object) -> None:
         self._thread.shutdown()
+
+    def begin(self) -> None:
+        """Make the folder.
+
+        Raises:
+            OutputError: it cannot be made.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(self.folder, error.strerror or str(error)) from error
 
     def write(self, **tables: pl.DataFrame) -> None:
         """Write the next part of some tables; at once if nothing is being written, else after that.

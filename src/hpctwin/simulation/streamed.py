@@ -158,6 +158,7 @@ class _Stream:
         self.done = 0
 
     def run(self, progress: Callable[[int, int | None], None] | None) -> StreamedResult:
+        self.parts.begin()
         standing = "cut off"
         error: BaseException | None = None
         try:

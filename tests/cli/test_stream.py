@@ -1,0 +1,69 @@
+"""``hpctwin simulate --stream``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from hpctwin import generate, simulate
+from tests.cli.test_cli import run
+
+NODES = 32
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.parquet"
+    generate("poisson", jobs=200, nodes=NODES, seed=1).to_frame().write_parquet(path)
+    return path
+
+
+def test_parts_and_figures_are_those_of_the_whole_trace(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run("simulate", trace, "--stream", "-n", NODES, "-o", "wfp", "--out", out, "--json") == 0
+    expected = simulate(trace, NODES, "wfp+easy")
+    figures = json.loads(capsys.readouterr().out)
+    assert figures == json.loads((out / "summary.json").read_text())
+    for name in ("jobs", "instants", "makespan_s", "max_wait_s", "max_queue_length"):
+        assert figures[name] == expected.summary()[name]
+    ends = pl.read_parquet(out / "jobs" / "*.parquet").sort("job_id")["end_ms"]
+    assert ends.to_list() == (expected.jobs.sort("job_id")["end_s"] * 1000).to_list()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["-n", "32"], "--stream needs --out FOLDER"),
+        (["--out", "run"], "give --nodes N"),
+        (
+            ["-n", "32", "--out", "run", "--by", "user", "--fairness"],
+            "not go with --by, --fairness",
+        ),
+        (["-n", "32", "--out", "run", "-b", "pushdown"], "backfill 'pushdown' keeps lists of all"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_told_and_leaves_no_folder(
+    trace: Path,
+    arguments: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    assert run("simulate", trace, "--stream", *arguments) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert not Path("run").exists()
+
+
+def test_a_log_of_another_format_is_named_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log.swf"
+    log.write_text("1 0 -1 5 1 -1 -1 1 5 -1 1 -1 -1 -1 -1 -1 -1 -1\n")
+    assert run("simulate", log, "--stream", "-n", 4, "--out", tmp_path / "run") == 1
+    assert "only Parquet is read piece by piece" in " ".join(capsys.readouterr().err.split())
