@@ -114,6 +114,29 @@ class Room:
             found = self._eligible[key] = np.array(fine, bool)[self.group]
         return found
 
+    def room_for(
+        self,
+        spec: JobSpec,
+        among: npt.NDArray[np.bool_] | None = None,
+        *,
+        empty: bool = False,
+    ) -> FloatArray:
+        """For how many of a job's tasks, or its whole nodes, each node has room [nodes]; see `place`."""
+        there = self.eligible(spec) if among is None else self.eligible(spec) & among
+        if not empty:
+            there = there & self.up & ~self.alone
+            if not spec.shares:
+                there &= self.jobs == 0
+        tasks, most = (spec.tasks, spec.tasks_per_node) if spec.tasks else (spec.nodes, 1)
+        free = self.whole if empty or not spec.shares else self.free
+        fits = np.where(there, np.float64(min(tasks, most or tasks)), 0.0)
+        if spec.tasks:
+            for column, name in enumerate(AMOUNTS):
+                asked = getattr(spec, f"{name}_per_task")
+                if asked > 0:
+                    np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
+        return np.maximum(fits, 0.0)
+
     def place(
         self,
         spec: JobSpec,
@@ -128,22 +151,9 @@ class Room:
             among: only these nodes [nodes].
             empty: as if all nodes were up and empty.
         """
-        there = self.eligible(spec) if among is None else self.eligible(spec) & among
-        if not empty:
-            there = there & self.up & ~self.alone
-            if not spec.shares:
-                there &= self.jobs == 0
-        tasks, most = (spec.tasks, spec.tasks_per_node) if spec.tasks else (spec.nodes, 1)
-        free = self.whole if empty or not spec.shares else self.free
-        fits = np.full(len(there), tasks, np.float64)
-        if spec.tasks:
-            for column, name in enumerate(AMOUNTS):
-                asked = getattr(spec, f"{name}_per_task")
-                if asked > 0:
-                    np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
-        if most:
-            np.minimum(fits, most, out=fits)
-        nodes = np.flatnonzero(there & (fits > 0))
+        fits = self.room_for(spec, among, empty=empty)
+        tasks = spec.tasks or spec.nodes
+        nodes = np.flatnonzero(fits)
         if fits[nodes].sum() < tasks or len(nodes) < spec.nodes:
             return None
         found: list[tuple[int, int]] = []

@@ -1,0 +1,281 @@
+"""300 jobs that share nodes, on a real Slurm with `cons_tres` of 8 emulated nodes.
+
+    python benchmarks/slurm_shared.py run FOLDER [builtin.1] [builtin.2] [backfill.1] [backfill.2] [lease.1]
+    python benchmarks/slurm_shared.py tell FOLDER
+
+- run: the same submissions twice under each scheduler, and once under leases of a twin; what became of them
+  is written to FOLDER. Some seven minutes each. Needs root and Slurm's daemons (Debian: slurmctld slurmd
+  slurm-client munge).
+- tell: start times against ours, beside the real one's own spread; the nodes it chose against rules of
+  choice.
+
+The jobs ask in all of Slurm's ways: tasks, CPUs by task, memory by CPU, node and GPU, GPUs by task, node
+and job, a number of nodes, tasks by node, nodes for themselves. Nodes have 8 cores, 16 GB and 2 GPUs.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.rms.beside_slurm import Beside, running
+from tests.rms.slurm_cluster import QUICK, SlurmCluster
+
+from hpctwin import Cluster, Workload, simulate
+from hpctwin.rms.records import JobSpec
+from hpctwin.rms.room import Room
+from hpctwin.rms.slurm.sharing import Sharing, Sizes, parts_held, tasks_asked
+
+JOBS = 300
+NODES, CORES, GPUS, MEMORY_MB = 8, 8, 2, 16384
+MACHINE: dict[str, Any] = {
+    "nodes": NODES, "cpus": CORES, "select": "CR_Core_Memory", "memory": MEMORY_MB, "gpus": GPUS,
+    "parameters": f"{QUICK},bf_resolution=1",
+    "node": f"Sockets=2 CoresPerSocket={CORES // 2} ThreadsPerCore=1", "more": ("MinJobAge=7200",),
+}  # fmt: skip
+SIZES = Sizes(CORES, GPUS, 1, frozenset({"a"}))
+SHARING = Sharing(False, True, {"main": SIZES}, frozenset(f"n{i + 1}" for i in range(NODES)))
+
+
+def submissions(seed: int) -> list[tuple[float, int, float, list[str]]]:
+    """When, minutes asked for, seconds it runs, and what else is asked for."""
+    rng = np.random.default_rng(seed)
+    found = []
+    at = 0.0
+    for _ in range(JOBS):
+        at += rng.exponential(0.7)
+        n, c = int(rng.choice([1, 1, 2, 3, 4, 6])), int(rng.choice([1, 1, 2]))
+        some = str(int(rng.choice([200, 500, 1000, 2000])))
+        ways = (
+            ["-n", str(n), "-c", str(c), f"--mem-per-cpu={some}"],
+            ["-n", str(n), "-c", str(c), f"--mem-per-cpu={some}"],
+            ["-N1", "-n", str(n), f"--mem={4 * int(some)}"],
+            ["-N2", "-n", str(2 * n), f"--mem={some}"],
+            ["-n", str(4 * n), f"--mem-per-cpu={some}"],
+            ["-n", str(2 * n), "--ntasks-per-node=2", f"--mem-per-cpu={some}"],
+            ["-N1", "-n1", "-c", str(c), "--gres=gpu:1", f"--mem={some}"],
+            ["-n", str(min(n, 4)), "--gpus-per-task=1", f"--mem-per-cpu={some}"],
+            ["-N1", "-n1", "--gpus=2", f"--mem-per-gpu={some}"],
+            ["-N1", "--exclusive", f"--mem={some}"],
+        )
+        way = ways[
+            int(rng.choice(len(ways), p=[0.2, 0.15, 0.15, 0.1, 0.1, 0.1, 0.08, 0.05, 0.04, 0.03]))
+        ]
+        minutes = int(rng.integers(1, 4))
+        found.append((at, minutes, round(minutes * 60 * rng.uniform(0.05, 0.3), 1), way))
+    return found
+
+
+def submitted(slurm: SlurmCluster, seed: int) -> list[dict[str, Any]]:
+    """What became of the jobs; rows of ``squeue --json``, with the seconds that each asked to run."""
+    begin, runs = time.time(), {}
+    for at, minutes, runs_s, way in submissions(seed):
+        time.sleep(max(0.0, begin + at - time.time()))
+        runs[int(slurm.submit_tasks(minutes, runs_s, *way))] = runs_s
+    slurm.wait(lambda: not slurm.say("squeue", "-h", "-t", "PD,R,CG").strip(), 1800)
+    rows = json.loads(slurm.say("squeue", "-t", "all", "--json"))["jobs"]
+    return [{**row, "runs_s": runs[row["job_id"]]} for row in rows if row["job_id"] in runs]
+
+
+def run(folder: Path, name: str) -> None:
+    """One run, such as ``builtin.1``, ``backfill.2`` or ``lease.1``."""
+    scheduler = name.partition(".")[0]
+    with tempfile.TemporaryDirectory() as place:
+        leased = scheduler == "lease"
+        by = "backfill" if leased else scheduler
+        with running(Path(place), rule=leased, scheduler=by, **MACHINE) as slurm:
+            twin = Beside(slurm, manager={"poll_every": 1}) if leased else None
+            try:
+                if twin is not None:
+                    twin.begin()
+                rows = submitted(slurm, 1)
+            finally:
+                if twin is not None:
+                    twin.end()
+                    journal = sqlite3.connect(Path(place) / "journal.sqlite")
+                    said = journal.execute("SELECT result, reason FROM actions").fetchall()
+                    (folder / "lease.actions.json").write_text(json.dumps(said))
+    (folder / f"{name}.json").write_text(json.dumps(rows))
+    print(f"{name}: {len(rows)} jobs", flush=True)
+
+
+def specs(rows: list[dict[str, Any]]) -> list[JobSpec]:
+    found = []
+    for row in rows:
+        asked = tasks_asked([row], SHARING, SIZES, [])
+        found.append(
+            JobSpec(
+                id=str(row["job_id"]), submit_s=row["submit_time"], walltime_s=60 * row["time_limit"],
+                **asked,
+            )
+        )  # fmt: skip
+    return found
+
+
+def starts(rows: list[dict[str, Any]]) -> np.ndarray:
+    """Seconds since the first submission, by order of submission."""
+    zero = min(row["submit_time"] for row in rows)
+    return np.array([row["start_time"] - zero for row in rows], float)
+
+
+def ours(rows: list[dict[str, Any]], policy: str) -> np.ndarray:
+    asked = specs(rows)
+    zero = min(spec.submit_s for spec in asked)
+    chunks = (
+        "tasks",
+        "cores_per_task",
+        "memory_gb_per_task",
+        "gpus_per_task",
+        "tasks_per_node",
+        "exclusive",
+    )
+    workload = Workload.build(
+        job_id=[row["job_id"] for row in rows],
+        submit_s=[spec.submit_s - zero for spec in asked],
+        runtime_s=[max(1, row["end_time"] - row["start_time"]) for row in rows],
+        walltime_s=[spec.walltime_s for spec in asked],
+        nodes=[spec.nodes for spec in asked],
+        chunks={name: [float(getattr(spec, name)) for spec in asked] for name in chunks},
+    )
+    group = {
+        "name": "a",
+        "count": NODES,
+        "cores": CORES,
+        "gpus": GPUS,
+        "memory_gb": MEMORY_MB / 1024,
+    }
+    result = simulate(workload, Cluster.model_validate({"nodes": [group]}), policy)
+    jobs = result.jobs.sort("job_id")
+    assert jobs["start_s"].null_count() == 0, jobs.filter(jobs["start_s"].is_null())
+    return jobs["start_s"].to_numpy()
+
+
+def differ(one: np.ndarray, other: np.ndarray) -> str:
+    size = np.abs(one - other)
+    return (
+        f"median {np.median(size):.1f} s, p95 {np.quantile(size, 0.95):.1f} s, mean wait differs by "
+        f"{abs(one.mean() - other.mean()):.1f} s"
+    )
+
+
+def order_of(rule: str, free: np.ndarray, room: np.ndarray, spec: JobSpec) -> list[int]:
+    """Nodes in the order in which a rule goes through them.
+
+    `tightest run` is what cons_tres does by default: of the runs of neighbouring nodes with room it takes the
+    one with the fewest CPUs free that suffices (else the largest); in it, if one node can have all, that with
+    the fewest free, else one after the other.
+    """
+    nodes = np.flatnonzero(room)
+    cpus = free[:, 0]
+    if rule == "first-fit":
+        return nodes.tolist()
+    if rule == "most packed":
+        return sorted(nodes.tolist(), key=lambda i: (cpus[i], i))
+    if rule == "least loaded":
+        return sorted(nodes.tolist(), key=lambda i: (-cpus[i], i))
+    runs = [run.tolist() for run in np.split(nodes, np.flatnonzero(np.diff(nodes) > 1) + 1)]
+    found: list[int] = []
+    while runs:
+        left = spec.tasks - sum(int(room[i]) for i in found)
+
+        def worth(run: list[int], left: int = left, had: int = len(found)) -> tuple[bool, float]:
+            enough = room[run].sum() >= left and len(run) >= spec.nodes - had
+            return (False, cpus[run].sum()) if enough else (True, -cpus[run].sum())
+
+        best = min(runs, key=worth)
+        runs.remove(best)
+        alone = [i for i in best if room[i] >= left and spec.nodes - len(found) <= 1]
+        found += [min(alone, key=lambda i: (cpus[i], i))] if alone else best
+    return found
+
+
+def chosen(rule: str, free: np.ndarray, room: np.ndarray, spec: JobSpec) -> set[int]:
+    left, found = spec.tasks, set[int]()
+    for node in order_of(rule, free, room, spec):
+        if left > 0:
+            found.add(node)
+            left -= min(int(room[node]), left - max(0, spec.nodes - len(found)))
+    return found
+
+
+def same_nodes(rows: list[dict[str, Any]], rule: str) -> tuple[int, int]:
+    """For how many starts, of those that are clear, a rule gives just the nodes that Slurm chose."""
+    asked = dict(zip([row["job_id"] for row in rows], specs(rows), strict=True))
+    held = {row["job_id"]: parts_held(row, SHARING) for row in rows}
+    whole = np.array([CORES, MEMORY_MB / 1024, GPUS], float)
+    clear = same = 0
+    for row in rows:
+        room = Room(Cluster.model_validate({"nodes": [{"name": "a", "count": NODES}]}))
+        room.free = np.tile(whole, (NODES, 1))
+        room.whole = room.free.copy()
+        for other in rows:
+            before = (other["start_time"], other["job_id"]) < (row["start_time"], row["job_id"])
+            if before and other["end_time"] > row["start_time"]:
+                parts = held[other["job_id"]]
+                nodes = [int(name[1:]) - 1 for name in parts]
+                amounts = np.array([(p.cores, p.memory_gb, p.gpus) for p in parts.values()])
+                room.hold(nodes, None if asked[other["job_id"]].exclusive else amounts)
+        spec = asked[row["job_id"]]
+        if room.place(spec) is None:
+            continue  # within the same second something ended
+        clear += 1
+        fits = room.room_for(spec)
+        real = {int(name[1:]) - 1 for name in held[row["job_id"]]}
+        same += chosen(rule, room.free, fits, spec) == real
+    return same, clear
+
+
+RULES = ("tightest run", "first-fit", "most packed", "least loaded")
+
+
+def tell(folder: Path) -> None:
+    for scheduler, policies in (
+        ("builtin", ("fcfs+none",)),
+        ("backfill", ("fcfs+conservative", "fcfs+easy")),
+    ):
+        first, second = (loaded(folder, f"{scheduler}.{number}") for number in (1, 2))
+        print(f"sched/{scheduler}: {len(first)} jobs, mean wait {waits(first).mean():.0f} s")
+        print(f"  the same submissions again: {differ(starts(first), starts(second))}")
+        for policy in policies:
+            for place in ("first-fit", "best-fit", "spread"):
+                said = differ(ours(first, f"{policy}@{place}"), starts(first))
+                print(f"  {policy}@{place}: {said}", flush=True)
+        for rule in RULES:
+            same, clear = same_nodes(first, rule)
+            print(f"  nodes by {rule}: {same} of {clear} the same", flush=True)
+    if (folder / "lease.1.json").exists():
+        rows = loaded(folder, "lease.1")
+        said = [result for result, _ in json.loads((folder / "lease.actions.json").read_text())]
+        print(
+            f"under leases: {len(rows)} jobs, mean wait {waits(rows).mean():.0f} s, {len(said)} admissions, "
+            f"{len(said) - said.count('done')} refused, "
+            f"{sum(row['job_state'] != 'COMPLETED' for row in rows)} not completed"
+        )
+
+
+def loaded(folder: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / f"{name}.json").read_text())
+    return sorted(found, key=lambda row: int(row["job_id"]))
+
+
+def waits(rows: list[dict[str, Any]]) -> np.ndarray:
+    return np.array([row["start_time"] - row["submit_time"] for row in rows], float)
+
+
+if __name__ == "__main__":
+    command, where, *rest = sys.argv[1:]
+    Path(where).mkdir(parents=True, exist_ok=True)
+    if command == "run":
+        for name in rest or ("builtin.1", "builtin.2", "backfill.1", "backfill.2", "lease.1"):
+            run(Path(where), name)
+    else:
+        tell(Path(where))

@@ -1,0 +1,63 @@
+"""A real Slurm whose jobs share nodes: our picture of it is whole, and none fits it that Slurm lets wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hpctwin import parse_policy
+from hpctwin.rms.slurm.manager import SlurmManager
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
+from tests.rms.beside_slurm import running, states
+
+SITES: dict[str, dict[str, Any]] = {
+    "cores, memory and GPUs": {
+        "select": "CR_Core_Memory", "gpus": 2, "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
+    },
+    "cores of two threads": {
+        "select": "CR_Core_Memory", "gpus": 2, "node": "Sockets=2 CoresPerSocket=2 ThreadsPerCore=2",
+    },
+    "cores set apart for the system": {
+        "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1 CoreSpecCount=2",
+    },
+    "memory by CPU where none is asked for": {
+        "select": "CR_Core_Memory", "more": ("DefMemPerCPU=900", "MaxMemPerCPU=1000"),
+    },
+}  # fmt: skip
+ASKED = (
+    ("-n3", "-c2", "--mem-per-cpu=100"), ("-N2", "-n4", "--mem=500"), ("-n1", "--gres=gpu:1", "--mem=100"),
+    ("-n5", "--mem=100"), ("-n2", "--gpus=2", "--mem=100"), ("-N1", "--exclusive", "--mem=100"),
+    ("-n3", "-c1", "--ntasks-per-node=2", "--mem-per-cpu=50"), ("-n2", "-c3", "--mem=10"), ("-n1", "--mem=0"),
+    ("-n4", "-N4", "--mem=50"), ("-n1",), ("-n9", "--mem-per-cpu=10"), ("-N1-2", "-n4", "--mem=10"), ("-n2",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, tmp_path: Any) -> None:
+    options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}
+    with running(tmp_path, **options) as slurm:
+        asked = [way for way in ASKED if options.get("gpus") or not any("g" in w for w in way[1:2])]
+        for way in asked:
+            slurm.submit_tasks(5, 300, *way)
+        # In order of submission: it has looked at all before the first for which there is no room.
+        slurm.wait(
+            lambda: any(said.startswith("PENDING Resources") for said in states(slurm).values()), 30
+        )
+        manager = SlurmManager("emul", conf=slurm.conf)
+        snapshot = manager.snapshot()
+        assert manager.found is not None
+        assert manager.found.unequal == {}
+        assert not snapshot.shared
+        for job in snapshot.jobs:
+            if job.parts:
+                spec = job.spec
+                for name in ("cores", "gpus"):
+                    held = sum(getattr(part, name) for part in job.parts)
+                    assert held == spec.tasks * getattr(spec, f"{name}_per_task"), spec
+        core = Core(CoreSettings(pool=("fcfs+none",)))
+        core.take_snapshot(snapshot)
+        present = core.present(snapshot.time_s, parse_policy("fcfs+none"))
+        assert present.starts() == []
+        assert {job.spec.id for job in snapshot.jobs if job.start_s is not None}
