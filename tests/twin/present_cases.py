@@ -62,6 +62,7 @@ def records_of(
                     account=_label(workload.account, row),
                     partition=_label(workload.partition, row),
                     qos=_label(workload.qos, row),
+                    features=_label(workload.features, row),
                     priority=float(workload.priority[row]),
                     **{name: float(v[row]) for name, v in workload.per_node.items()},
                     **{name: column[row].item() for name, column in workload.chunks.items()},

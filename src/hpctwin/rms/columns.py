@@ -17,7 +17,7 @@ __all__ = ["Columns", "SpecRows"]
 
 FloatArray = npt.NDArray[np.float64]
 
-LABELS = ("user", "account", "partition", "qos")
+LABELS = ("user", "account", "partition", "qos", "features")
 LONGEST = 19
 """Numbers of fewer digits fit into 64 bits."""
 _Row = tuple[Any, ...]
@@ -73,7 +73,7 @@ class SpecRows:
             rows.append(found[1])
         self._known = known
         if not rows:
-            return _columns([()] * 18)
+            return _columns([()] * 19)
         return _columns(list(zip(*rows, strict=True)))
 
 
@@ -82,8 +82,8 @@ def _row(spec: JobSpec) -> _Row:
     number = int(spec.id) if spec.id.isdigit() and len(spec.id) < LONGEST else None
     return (
         spec.id, number, spec.submit_s, spec.walltime_s, spec.priority, spec.nodes, spec.user, spec.account,
-        spec.partition, spec.qos, *needs, any(needs), spec.not_before_s, spec.resources or None,
-        spec.dependencies or None, _tasks(spec) if spec.tasks else None,
+        spec.partition, spec.qos, spec.features, *needs, any(needs), spec.not_before_s,
+        spec.resources or None, spec.dependencies or None, _tasks(spec) if spec.tasks else None,
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _tasks(spec: JobSpec) -> tuple[float, ...]:
 def _columns(fields: Sequence[tuple[Any, ...]]) -> Columns:
     ids, numbers, submit, walltime, priority, nodes, *rest = fields
     labels, per_node, (needs, not_before, resources, dependencies, tasks) = (
-        rest[:4], rest[4:7], rest[7:],
+        rest[:5], rest[5:8], rest[8:],
     )  # fmt: skip
     needed = zip(PER_NODE, per_node, strict=True) if any(needs) else ()
     return Columns(

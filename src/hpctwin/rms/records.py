@@ -78,6 +78,7 @@ class JobSpec(Record):
         user, account, partition, qos: labels, empty where there is none.
         priority: as the resource manager has it; larger is sooner.
         cores, gpus, memory_gb: needs per node, of jobs with whole nodes.
+        features: what its nodes must have besides; see `hpctwin.model.features`.
         tasks: how many parts it has that may share nodes with other jobs; 0 for whole nodes.
         cores_per_task, memory_gb_per_task, gpus_per_task: what each task needs, on one node.
         tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
@@ -104,6 +105,7 @@ class JobSpec(Record):
     cores: Amount = 0.0
     gpus: Amount = 0.0
     memory_gb: Amount = 0.0
+    features: Label = ""
     tasks: int = Field(default=0, ge=0, le=100_000_000)
     cores_per_task: Amount = 0.0
     memory_gb_per_task: Amount = 0.0

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import PER_NODE, Cluster, Partition
+from hpctwin.model.features import has_features
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart
 
 __all__ = ["Room", "Taken", "partition_of", "parts_of"]
@@ -97,7 +98,7 @@ class Room:
     def eligible(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
         """Which nodes a job may ever be on [nodes]."""
         needs = tuple(getattr(spec, name) for name in PER_NODE)
-        key = (spec.partition, *needs)
+        key = (spec.partition, spec.features, *needs)
         found = self._eligible.get(key)
         if found is None:
             partition = partition_of(self.machine, spec)
@@ -105,6 +106,7 @@ class Room:
             fine = [
                 partition is not None
                 and (partition.groups is None or group.name in partition.groups)
+                and (not spec.features or has_features(spec.features, group.features))
                 and all(
                     has is None or has >= asked
                     for asked, has in zip(needs, (getattr(group, n) for n in PER_NODE), strict=True)
@@ -170,7 +172,7 @@ class Room:
     def fits(self, spec: JobSpec) -> bool:
         """Whether a job finds room now."""
         key = (
-            spec.partition, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
+            spec.partition, spec.features, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
             *(getattr(spec, name) for name in PER_NODE),
             *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
         )  # fmt: skip

@@ -262,7 +262,7 @@ def _workload(
         account=labels["account"],
         partition=labels["partition"],
         qos=labels["qos"],
-        features=Category.unknown(size),
+        features=labels["features"],
         priority=columns.priority[order],
         per_node={name: values[order] for name, values in columns.per_node.items()},
         resources={name: amounts[order] for name, amounts in resources.items()},

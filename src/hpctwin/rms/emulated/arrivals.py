@@ -16,7 +16,7 @@ from hpctwin.rms.records import JobDependency, JobId, JobSpec, Label
 
 __all__ = ["Arrival", "arrivals", "waited_for"]
 
-_LABELS = ("user", "account", "partition", "qos")
+_LABELS = ("user", "account", "partition", "qos", "features")
 
 
 @dataclass(frozen=True)
