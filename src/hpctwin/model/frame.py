@@ -12,6 +12,8 @@ column                  meaning
 ``cores_per_task`` …    what each task asks: ``cores_per_task`` (default 1), ``memory_gb_per_task``,
                         ``gpus_per_task`` (default 0; parts of one too)
 ``tasks_per_node``      at most so many tasks of the job are on a node; 0: any number
+``request``             all of these as a user writes them: ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``,
+                        ``select=3:ncpus=8:ngpus=1 place=scatter`` (`hpctwin.model.requests`)
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
@@ -50,6 +52,7 @@ from hpctwin.model.dependencies import (
     chain_text,
     waiting_chain,
 )
+from hpctwin.model.requests import Request, parse_request
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
 
@@ -204,7 +207,13 @@ def _usage(frame: pl.DataFrame, ids: npt.NDArray[Any]) -> dict[str, Usage]:
 
 
 def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
-    """A frame in which jobs with tasks that leave ``nodes`` open ask for one, and truths are 0 and 1."""
+    """A frame in which jobs with tasks that leave ``nodes`` open ask for one, and truths are 0 and 1.
+
+    Raises:
+        WorkloadError: a request cannot be understood.
+    """
+    if "request" in frame.columns:
+        frame = _with_requests(frame)
     for name in ("exclusive", "fails"):
         if name in frame.columns and frame[name].dtype == pl.Boolean:
             frame = frame.with_columns(frame[name].cast(pl.Int64))
@@ -223,6 +232,36 @@ def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
     given = frame["nodes"].dtype
     least = pl.when(shares & pl.col("nodes").is_null()).then(pl.lit(1).cast(given))
     return frame.with_columns(nodes=least.otherwise(pl.col("nodes")))
+
+
+def _with_requests(frame: pl.DataFrame) -> pl.DataFrame:
+    """A frame with the columns that ``request`` stands for; what else it says goes before."""
+    texts = frame["request"].unique().drop_nulls().to_list()
+    rows = [{"request": text, **_columns_asked(parse_request(text))} for text in texts]
+    if not rows:
+        return frame.drop("request")
+    asked = pl.DataFrame(rows, infer_schema_length=None)
+    found = frame.join(asked, on="request", how="left", maintain_order="left", suffix="_asked")
+    for name in asked.columns[1:]:
+        other = f"{name}_asked"
+        if other in found.columns:
+            own = pl.col(name).cast(pl.String)
+            both = pl.coalesce(own, pl.col(other).cast(pl.String))
+            found = found.with_columns(both.alias(name)).drop(other)
+    return found.drop("request")
+
+
+def _columns_asked(request: Request) -> dict[str, Any]:
+    return {
+        "nodes": request.nodes,
+        "tasks": request.tasks,
+        "cores_per_task": request.cores,
+        "memory_gb_per_task": request.memory_gb,
+        "gpus_per_task": request.gpus,
+        "tasks_per_node": request.tasks_per_node,
+        "exclusive": request.exclusive,
+        "features": request.features,
+    }
 
 
 def _numbers(

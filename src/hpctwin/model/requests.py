@@ -1,0 +1,170 @@
+"""What jobs ask as users write it, for Slurm or PBS, brought to tasks; see `hpctwin.model.chunks`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hpctwin.errors import WorkloadError
+
+__all__ = ["Request", "parse_request"]
+
+_SHORT = {"N": "nodes", "n": "ntasks", "c": "cpus-per-task", "G": "gpus", "C": "constraint"}
+_KNOWN = (
+    "nodes", "ntasks", "cpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu", "gpus",
+    "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive",
+)  # fmt: skip
+_UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
+_PBS_UNITS = {"b": 1 / 1024**3, "kb": 1 / 1024**2, "mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one job asks.
+
+    Args:
+        nodes: so many at least; of whole nodes, just so many.
+        tasks: how many; 0: it asks for whole nodes.
+        cores, memory_gb, gpus: of each task.
+        tasks_per_node: at most; 0: any number.
+        exclusive: 1 if it shares its nodes with no other.
+        features: of its nodes; None for any.
+    """
+
+    nodes: int = 1
+    tasks: int = 0
+    cores: float = 1.0
+    memory_gb: float = 0.0
+    gpus: float = 0.0
+    tasks_per_node: int = 0
+    exclusive: int = 0
+    features: str | None = None
+
+
+def parse_request(text: str) -> Request:
+    """What text asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G`` or ``select=3:ncpus=8 place=scatter``.
+
+    Raises:
+        WorkloadError: it cannot be understood, or asks what tasks of one form cannot.
+    """
+    try:
+        words = shlex.split(text.removeprefix("-l ").replace(" -l ", " "))
+        return _pbs(words) if "select=" in text else _slurm(_options(words))
+    except ValueError as error:
+        raise WorkloadError(f"request {text!r}: {error}") from error
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if word.startswith("--"):
+            name, given, value = word[2:].partition("=")
+        elif re.fullmatch(r"-[A-Za-z].*", word) and word[1] in _SHORT:
+            name, value = _SHORT[word[1]], word[2:].removeprefix("=")
+            given = value
+        else:
+            raise ValueError(f"{word!r} is no option of Slurm's, nor select= of PBS")
+        if name not in _KNOWN:
+            raise ValueError(f"--{name} is not read; known are {', '.join(_KNOWN)}")
+        if not given and name != "exclusive":
+            if not left:
+                raise ValueError(f"--{name} has no value")
+            value = left.pop(0)
+        found[name] = value
+    return found
+
+
+def _slurm(asked: Mapping[str, str]) -> Request:
+    if asked.get("exclusive"):
+        raise ValueError(
+            f"--exclusive={asked['exclusive']} is not modelled; --exclusive shares with nobody"
+        )
+    nodes = _whole(asked, "nodes", 1)
+    per_node = _whole(asked, "ntasks-per-node", 0)
+    tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
+    cores = float(_whole(asked, "cpus-per-task", 1))
+    gpus_task = _gpus(asked.get("gpus-per-task", "0"))[0]
+    if "gpus" in asked:
+        gpus_task = _gpus(asked["gpus"])[0] / tasks
+    on_node, model = _gpus(asked.get("gpus-per-node", asked.get("gres", "gpu:0")))
+    model = model or _gpus(asked.get("gpus", asked.get("gpus-per-task", "0")))[1]
+    memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
+    memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+    alone = int("exclusive" in asked)
+    features = "&".join(filter(None, (asked.get("constraint"), model))) or None
+    if not on_node and "mem" not in asked:
+        return Request(nodes, tasks, cores, memory, gpus_task, per_node, alone, features)
+    # What is asked of each node makes one task of all that are on it.
+    if "nodes" not in asked and not per_node:
+        raise ValueError("what is asked of each node needs --nodes: say how many there are")
+    if "nodes" not in asked:
+        nodes = -(-tasks // per_node)
+    if tasks % nodes:
+        raise ValueError(f"{tasks} tasks are not as many on each of {nodes} nodes")
+    here = tasks // nodes
+    memory = _memory(asked["mem"], _UNITS) if "mem" in asked else here * memory
+    memory += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
+    gpus = on_node + here * gpus_task
+    return Request(nodes, nodes, here * cores, memory, gpus, 1, alone, features)
+
+
+def _pbs(words: list[str]) -> Request:
+    said = dict(word.partition("=")[::2] for word in words)
+    if unknown := set(said) - {"select", "place"}:
+        raise ValueError(f"{sorted(unknown)[0]!r} is not read; known are select and place")
+    place = set(said.get("place", "free").split(":"))
+    if unknown := place - {"free", "pack", "scatter", "excl", "exclhost", "shared"}:
+        raise ValueError(f"place={sorted(unknown)[0]} is not modelled")
+    chunks = [_chunk(text) for text in said["select"].split("+")]
+    exclusive = int(bool(place & {"excl", "exclhost"}))
+    if "pack" in place:
+        cores, memory, gpus = (sum(one[0] * one[i] for one in chunks) for i in (1, 2, 3))
+        return Request(1, 1, cores, memory, gpus, exclusive=exclusive)
+    if len(chunks) > 1:
+        raise ValueError("chunks of several kinds are modelled with place=pack only")
+    count, cores, memory, gpus = chunks[0]
+    return Request(1, count, cores, memory, gpus, int("scatter" in place), exclusive)
+
+
+def _chunk(text: str) -> tuple[int, float, float, float]:
+    """How many, and cores, memory and GPUs of each."""
+    first, *parts = text.split(":")
+    if "=" in first:
+        first, parts = "1", [first, *parts]
+    asked = dict(part.partition("=")[::2] for part in parts)
+    asked.pop("mpiprocs", None)
+    asked.pop("ompthreads", None)
+    if unknown := set(asked) - {"ncpus", "mem", "ngpus"}:
+        raise ValueError(
+            f"{sorted(unknown)[0]!r} of a chunk is not read; known are ncpus, mem, ngpus"
+        )
+    memory = _memory(asked.get("mem", "0b"), _PBS_UNITS)
+    return int(first), float(asked.get("ncpus", 1)), memory, float(asked.get("ngpus", 0))
+
+
+def _whole(asked: Mapping[str, str], name: str, default: int) -> int:
+    text = asked.get(name, str(default))
+    if not text.isdigit() or (not int(text) and name in asked):
+        raise ValueError(f"--{name} is {text!r}, it must be a whole number above 0")
+    return int(text)
+
+
+def _gpus(text: str) -> tuple[float, str | None]:
+    """How many, and their model."""
+    match = re.fullmatch(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)", text)
+    if not match:
+        raise ValueError(f"{text!r} is no number of GPUs; write 2, a100:2 or gpu:a100:2")
+    return float(match[2]), match[1]
+
+
+def _memory(text: str, units: Mapping[str, float]) -> float:
+    """In GB."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", text)
+    unit = match[2].lower() if match else "?"
+    if match is None or unit not in units:
+        raise ValueError(f"{text!r} is no amount of memory, such as 4000, 16G or 16gb")
+    return float(match[1]) * units[unit]

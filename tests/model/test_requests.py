@@ -1,0 +1,73 @@
+"""Requests as users write them, for Slurm and PBS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpctwin import Cluster, simulate
+from hpctwin.errors import WorkloadError
+from hpctwin.formats import read_workload
+from hpctwin.model.requests import Request, parse_request
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("-n 64 --mem-per-cpu=2G", Request(tasks=64, memory_gb=2)),
+        ("-N1 -n8", Request(1, 8)),
+        ("-N 2 --ntasks-per-node=4 -c 2", Request(2, 8, 2, tasks_per_node=4)),
+        ("-N 2 -n 8 -c 4 --mem=64G", Request(2, 2, 16, 64, 0, 1)),
+        (
+            "--nodes=2 --gres=gpu:a100:4 --mem-per-gpu=16G",
+            Request(2, 2, 1, 64, 4, 1, features="a100"),
+        ),
+        ("-n 4 --gpus=8 -C ib", Request(tasks=4, gpus=2, features="ib")),
+        ("-N 3 --exclusive", Request(3, 3, exclusive=1)),
+        ("--ntasks=2 --mem-per-cpu=4000", Request(tasks=2, memory_gb=4000 / 1024)),
+        ("select=3:ncpus=8:ngpus=1 place=scatter", Request(1, 3, 8, 0, 1, 1)),
+        ("-l select=2:ncpus=4:mem=8gb -l place=free:excl", Request(1, 2, 4, 8, exclusive=1)),
+        ("select=2:ncpus=4+ncpus=1:ngpus=1 place=pack", Request(1, 1, 9, 0, 1)),
+    ],
+)
+def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
+    assert parse_request(text) == asks
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-n 8 --mem=16G", "needs --nodes"),
+        ("-N 3 -n 8 --mem=16G", "8 tasks are not as many on each of 3 nodes"),
+        ("-n many", "'many', it must be a whole number"),
+        ("-N 0", "'0', it must be a whole number above 0"),
+        ("--mem-per-cpu=2X -n 1", "no amount of memory"),
+        ("--begin=now -n 1", "--begin is not read"),
+        ("8 nodes", "'8' is no option"),
+        ("-n", "--ntasks has no value"),
+        ("--exclusive=user -n 1", "--exclusive=user is not modelled"),
+        ("select=2:ncpus=4+1:ngpus=1", "place=pack only"),
+        ("select=1:host=n1", "'host' of a chunk is not read"),
+        ("select=2:ncpus=4 place=group=rack", "place=group=rack is not modelled"),
+        ("-n 'x", "No closing quotation"),
+    ],
+)
+def test_what_cannot_be_understood_is_told(text: str, why: str) -> None:
+    with pytest.raises(WorkloadError, match=why):
+        parse_request(text)
+
+
+def test_a_table_of_requests_is_read_and_simulated(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(
+        "submit_s,runtime_s,request\n"
+        "0,10,-n 4 -c 2\n"
+        "0,10,select=2:ncpus=8 place=scatter\n"
+        "0,10,--nodes=1 --gres=gpu:1\n"
+    )
+    jobs = read_workload(path)
+    assert jobs.chunks["tasks"].tolist() == [4, 2, 1]
+    assert jobs.chunks["cores_per_task"].tolist() == [2, 8, 1]
+    machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8, "gpus": 1}]})
+    assert simulate(jobs, machine, "fcfs+easy").jobs["start_s"].to_list() == [0, 10, 0]
