@@ -317,6 +317,7 @@ class Tried:
     short: Int  # so many tasks found no room; 0 if it may fit
     faults: Int  # of the clock, when it was last seen whether the nodes that are up could hold it
     held: Int  # 1: they could
+    waiting: Int  # so many of the kind wait
 
 
 class Sharing:

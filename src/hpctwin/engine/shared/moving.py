@@ -103,6 +103,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     state.end = begin + length
     state.first_node = -1
     sim.clock.starts += 1
+    sim.tried[job.kind].waiting -= 1
     for n in range(sim.sharing.chosen):
         add_part(j, sim.chosen[n], sim.given[n], sim)
         sim.sharing.turn = sim.chosen[n] + 1

@@ -2,23 +2,74 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.jit import jit
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.plan import plan_build
+from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.moving import start_shared, take_from_promises
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import forget_all
-from hpctwin.engine.shared.room import begin_pass, fits_over, resources_fit
+from hpctwin.engine.shared.room import begin_pass, fits_over, may_fit, resources_fit
+
+MANY_KINDS = 512
+"""Of more kinds of jobs than this it is not asked first whether one of any might start."""
+
+
+def shared_entered(j: int, sim: Arrays) -> None:
+    """One more of its kind waits."""
+    sim.tried[sim.job[j].kind].waiting += 1
+
+
+def shared_left(j: int, sim: Arrays) -> None:
+    """One less of its kind waits."""
+    sim.tried[sim.job[j].kind].waiting -= 1
+
+
+ENTERED = Kernel(shared_entered, types.void(int64, SIM))
+LEFT = Kernel(shared_left, types.void(int64, SIM))
+
+
+@jit
+def count_waiting(sim: Arrays) -> None:
+    """How many of each kind wait; anew where the queue was put in order anew, or made elsewhere."""
+    kinds = len(sim.tried)
+    total = 0
+    for kind in range(kinds if kinds <= MANY_KINDS else 0):
+        total += sim.tried[kind].waiting
+    if kinds > MANY_KINDS or total == sim.clock.queued:
+        return
+    for kind in range(kinds):
+        sim.tried[kind].waiting = 0
+    for i in range(sim.clock.queued):
+        sim.tried[sim.job[sim.queue[i]].kind].waiting += 1
+
+
+@jit
+def any_may_fit(sim: Arrays) -> bool:
+    """Whether a job of any kind that waits might fit what is free now; so no pass need look at all jobs."""
+    kinds = len(sim.tried)
+    if kinds > MANY_KINDS:
+        return True
+    for kind in range(kinds):
+        if sim.tried[kind].waiting > 0 and may_fit(kind, sim):
+            return True
+    return False
+
+
+@jit
+def nth(i: int, sim: Arrays) -> int:
+    """The job at a place of the order; see `jobs_in_order`."""
+    return sim.queue[i] if sim.rules.order_changes == 0 else sim.later[i]
 
 
 @jit
 def jobs_in_order(sim: Arrays) -> int:
-    """Put all that wait into ``sim.later``, in the ordering's order; how many."""
+    """Have `nth` give all that wait, in the ordering's order; how many."""
     reckon_fairshare(sim)
     if sim.rules.order_changes == 0:
-        for i in range(sim.clock.queued):
-            sim.later[i] = sim.queue[i]
         return sim.clock.queued
     size = order_queue(sim)
     for n in range(size, 0, -1):
@@ -31,6 +82,7 @@ def begin_anew(sim: Arrays) -> None:
     """A pass begins in which nothing is promised yet."""
     begin_pass(sim)
     forget_all(sim)
+    count_waiting(sim)
     if sim.asks.width > 0:
         plan_build(sim)
 

@@ -18,7 +18,7 @@ from hpctwin.engine.shared.moving import (
     take_from_promises,
     take_resources,
 )
-from hpctwin.engine.shared.pass_common import jobs_in_order
+from hpctwin.engine.shared.pass_common import ENTERED, jobs_in_order, nth
 from hpctwin.engine.shared.promises import (
     choose_promised,
     forget_all,
@@ -135,7 +135,7 @@ def shared_conservative(sim: Arrays) -> None:
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
     for i in range(jobs_in_order(sim)):
-        j = sim.later[i]
+        j = nth(i, sim)
         if not keep_or_promise(j, compress, sim):
             continue
         own = held_by(sim.kept)[j]
@@ -152,6 +152,12 @@ def shared_conservative(sim: Arrays) -> None:
             sim.clock.timer = min(sim.clock.timer, own.start)
 
 
+def leaves_queue(j: int, sim: Arrays) -> None:
+    """A job goes from the queue without having started."""
+    lose_promise(j, sim)
+    sim.tried[sim.job[j].kind].waiting -= 1
+
+
 def keep_promises(sim: Arrays) -> None:
     """What waiting jobs are promised is on the nodes already."""
 
@@ -165,7 +171,8 @@ PASS = Pass(
     Kernel(shared_conservative, types.void(SIM)),
     kept=Held,
     begin=begin,
-    left=Kernel(lose_promise, types.void(int64, SIM)),
+    entered=ENTERED,
+    left=Kernel(leaves_queue, types.void(int64, SIM)),
     reserved=Kernel(keep_promises, types.void(SIM)),
     gave_back=GAVE_BACK,
 )

@@ -9,7 +9,15 @@ from hpctwin.engine.layout import Arrays
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.moving import GAVE_BACK
-from hpctwin.engine.shared.pass_common import begin_anew, jobs_in_order, start_if_it_fits
+from hpctwin.engine.shared.pass_common import (
+    ENTERED,
+    LEFT,
+    any_may_fit,
+    begin_anew,
+    jobs_in_order,
+    nth,
+    start_if_it_fits,
+)
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
 
 __all__ = ["PASS"]
@@ -18,10 +26,15 @@ __all__ = ["PASS"]
 def shared_first_fit(sim: Arrays) -> None:
     """Everyone that fits starts, in order."""
     begin_anew(sim)
+    if not any_may_fit(sim):
+        return
     for i in range(jobs_in_order(sim)):
-        j = sim.later[i]
-        if may_fit(j, sim) and not is_skipped_shared(j, sim):
-            start_if_it_fits(j, sim)
+        j = nth(i, sim)
+        if may_fit(sim.job[j].kind, sim) and not is_skipped_shared(j, sim):
+            if start_if_it_fits(j, sim) and not any_may_fit(sim):
+                return
 
 
-PASS = Pass(Kernel(shared_first_fit, types.void(SIM)), gave_back=GAVE_BACK)
+PASS = Pass(
+    Kernel(shared_first_fit, types.void(SIM)), entered=ENTERED, left=LEFT, gave_back=GAVE_BACK
+)

@@ -10,7 +10,15 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.passes.none import block, is_blocked
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.moving import GAVE_BACK
-from hpctwin.engine.shared.pass_common import begin_anew, jobs_in_order, start_if_it_fits
+from hpctwin.engine.shared.pass_common import (
+    ENTERED,
+    LEFT,
+    any_may_fit,
+    begin_anew,
+    jobs_in_order,
+    nth,
+    start_if_it_fits,
+)
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
 
 __all__ = ["PASS"]
@@ -21,13 +29,23 @@ def shared_none(sim: Arrays) -> None:
     begin_anew(sim)
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
+    if not any_may_fit(sim):
+        return
     for i in range(jobs_in_order(sim)):
-        j = sim.later[i]
+        j = nth(i, sim)
         if is_skipped_shared(j, sim):
             continue
-        starts = not is_blocked(j, sim) and may_fit(j, sim) and start_if_it_fits(j, sim)
+        starts = (
+            not is_blocked(j, sim) and may_fit(sim.job[j].kind, sim) and start_if_it_fits(j, sim)
+        )
         if not starts and not block(j, sim):
             return
 
 
-PASS = Pass(Kernel(shared_none, types.void(SIM)), gave_back=GAVE_BACK, in_order=True)
+PASS = Pass(
+    Kernel(shared_none, types.void(SIM)),
+    entered=ENTERED,
+    left=LEFT,
+    gave_back=GAVE_BACK,
+    in_order=True,
+)

@@ -170,13 +170,12 @@ def fits_empty(kind: int, sim: Arrays) -> bool:
 
 
 @jit
-def may_fit(j: int, sim: Arrays) -> bool:
-    """Whether a job fits what is free now, promises and maintenance apart.
+def may_fit(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job fits what is free now, promises and maintenance apart.
 
-    A kind of job that was found not to fit is looked at again only when nodes that got something back since
+    One that was found not to fit is looked at again only when nodes that got something back since
     could hold as many tasks as were missing.
     """
-    kind = sim.job[j].kind
     shape = sim.shape[kind]
     tried = sim.tried[kind]
     freed = sim.sharing.freed
