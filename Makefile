@@ -9,6 +9,9 @@ SHARED := ../shared
 export HPCTWIN_TRACES ?= $(if $(wildcard $(SHARED)/data),$(abspath $(SHARED)/data))
 export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/golden))
 
+# What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test lint unit bounds bench properties docs clean
 
 run: $(VENV)/run
@@ -28,10 +31,13 @@ unit: $(VENV)/dev
 	$(BIN)/hpctwin warmup
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
-# The engine once more, its power states too, with array bounds checked at each access.
+# The engine once more, its power states too, with array bounds checked at each access; without what never
+# runs the engine.
+NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
+	tests/energy/test_platform.py
 bounds: $(VENV)/dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py

@@ -28,6 +28,7 @@ __all__ = [
     "clusters",
     "crowded_workloads",
     "expectations",
+    "numbers",
     "orders",
     "rules",
     "shared_clusters",
@@ -53,6 +54,12 @@ ORDERS = {
     "requeued_first": lambda now, job: -job.requeues,
 }
 """Orderings whose scores are exact: ties are not decided by rounding."""
+
+
+def numbers(draw: st.DrawFn, count: int, least: int, most: int) -> np.ndarray:
+    """Whole numbers, least first; one choice to Hypothesis, which takes a millisecond for each of a list."""
+    found = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), np.uint8)
+    return least + found.astype(np.int64) % (most - least + 1)
 
 
 def times(longest: int = 50) -> st.SearchStrategy[int]:

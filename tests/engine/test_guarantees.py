@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload, parse_policy, simulate
 from hpctwin.engine import layout
 from hpctwin.engine.passes import kept_of
+from tests.strategies import numbers
 
 NODES = 8
 POLICIES = [
@@ -26,16 +27,15 @@ POLICIES = [
 def workloads(draw: st.DrawFn, size: int = 25) -> Workload:
     """Jobs with many ties, zero-length and full-machine jobs, and runs past the walltime."""
     jobs = draw(st.integers(1, size))
-    small = st.integers(0, 12)
 
-    def column(values: st.SearchStrategy[int]) -> list[int]:
-        return draw(st.lists(values, min_size=jobs, max_size=jobs))
+    def column(least: int, most: int) -> np.ndarray:
+        return numbers(draw, jobs, least, most)
 
     return Workload.build(
-        submit_s=column(small),
-        runtime_s=column(small),
-        walltime_s=column(st.integers(1, 12)),
-        nodes=column(st.integers(1, NODES)),
+        submit_s=column(0, 12),
+        runtime_s=column(0, 12),
+        walltime_s=column(1, 12),
+        nodes=column(1, NODES),
     )
 
 

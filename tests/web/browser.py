@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +40,17 @@ class Watched:
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("request", self._request)
+
+    def wait(self, reached: Callable[[], bool]) -> None:
+        """Until something is so."""
+        until = time.monotonic() + 120
+        while not reached():
+            assert time.monotonic() < until, self.page.inner_text("body")
+            self.page.wait_for_timeout(20)
+
+    def says(self, selector: str, text: str) -> bool:
+        """Whether a part of the page has a text in it."""
+        return text in self.page.inner_text(selector)
 
     def _console(self, message: Any) -> None:
         if message.type in ("error", "warning"):
