@@ -16,10 +16,12 @@ from hpctwin.policies import Policy, make_policy
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated import EmulatedCluster
 from hpctwin.rms.records import JobSpec, NodePower
+from hpctwin.twin.asking import answer, picture
 from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
+from hpctwin.twin.standing import Standing
 from tests import strategies
 from tests.energy.powered import NODES, platforms, power_policies, uniform
 from tests.examples import examples
@@ -273,3 +275,15 @@ def test_a_twin_that_acts_refuses_by_name_what_only_the_cluster_can_do(
         TwinConfig.of({**content, "act": {"mode": "act"}})
     if "orders" not in pool[0]:
         assert TwinConfig.of(content).core.pool == tuple(pool)
+
+
+def test_who_asks_when_is_told_that_nodes_must_be_switched_on_first() -> None:
+    cluster = asleep()
+    cluster.take_scheduling()
+    cluster.submit(job(1, 3), 50)
+    core = Core(CoreSettings(pool=("fcfs+easy~psus:10",)))
+    core.take_snapshot(cluster.snapshot())
+    stands = Standing(core, cluster.now_s, core.policy, False, {"not_read": []})
+    when = answer(picture(stands, "a test"), "1").when
+    assert (when.state, when.start_s) == ("waits", 27)
+    assert "4 nodes are free, none of them switched on: it starts when enough are." in when.lines

@@ -311,14 +311,6 @@ class Journal:
             "SELECT id, at_s FROM decisions WHERE approval=? ORDER BY id", state
         ).fetchall()
 
-    def job_decisions(self, job: str, limit: int = 5) -> list[int]:
-        """Ids of the last decisions that would start a job."""
-        rows = self._run(
-            "SELECT DISTINCT decision FROM actions WHERE job=? ORDER BY decision DESC LIMIT ?",
-            job, limit,
-        )  # fmt: skip
-        return [row[0] for row in rows.fetchall()]
-
     def last_choice(self) -> int | None:
         """Id of the last decision in which one policy was better than the others."""
         row = self._one("SELECT max(id) FROM decisions WHERE reason='lowest score'")
