@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hpctwin import Simulation
+from hpctwin import Simulation, compare
 from hpctwin.errors import ConfigError
 from hpctwin.model import CapWindow, PowerCap
 from hpctwin.policies import BACKFILLS, PLACEMENTS, make_policy
@@ -53,8 +53,19 @@ def saved(simulation: Simulation, times: Times) -> Simulation:
         for time in times[:2]:
             simulation.advance(time)
             simulation.save(Path(folder) / "simulation")
-            simulation = Simulation.load(Path(folder) / "simulation")
+            # Functions of one's own are not in the file.
+            simulation = Simulation.load(Path(folder) / "simulation", policy=simulation.policy)
     return run_through(simulation)
+
+
+def narrow_first(now: float, job: Any) -> float:
+    """An ordering of one's own."""
+    return float(job.nodes)
+
+
+def highest_first(now: float, job: Any, node: Any) -> float:
+    """A placement of one's own."""
+    return -float(node.number)
 
 
 INTERRUPTIONS: list[Callable[[Simulation, Times], Simulation]] = [in_parts, in_steps, forked, saved]
@@ -98,16 +109,42 @@ def test_interrupted_or_not_it_is_as_the_reference_has_it(kind: str, data: st.Da
 @settings(max_examples=examples(40))
 @given(data=st.data())
 def test_interrupted_it_is_as_without(backfill: str, data: st.DataObject) -> None:
-    """Every backfill with every placement, also those that the reference does not know."""
+    """Every backfill with every placement, also those that the reference does not know, and own functions."""
     kind = data.draw(st.sampled_from(KINDS))
     case = data.draw(cases(kind))
     cap = data.draw(caps(kind))
-    case["placement"] = data.draw(st.sampled_from(sorted(PLACEMENTS)))
+    case["placement"] = data.draw(st.sampled_from([*sorted(PLACEMENTS), highest_first]))
+    case["order"] = data.draw(st.sampled_from([case["order"], narrow_first]))
     how, times = data.draw(interruptions(), label="interruption")
     found = [possible(case, {"backfill": backfill}, cap) for _ in range(2)]
     assert outcome(run_through(found[0]).result().energy) == outcome(
         how(found[1], times).result().energy
     )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(15))
+@given(data=st.data())
+def test_compared_at_once_policies_are_as_each_alone(kind: str, data: st.DataObject) -> None:
+    """Orderings and placements of one's own among them, with power, failures, maintenance and partitions."""
+    case = data.draw(cases(kind))
+    alone: dict[str, Simulation] = {}
+    for _ in range(data.draw(st.integers(2, 3))):
+        case["placement"] = data.draw(st.sampled_from([*sorted(PLACEMENTS), highest_first]))
+        order = data.draw(st.sampled_from([case["order"], narrow_first]))
+        backfill = data.draw(st.sampled_from(sorted(BACKFILLS)))
+        one = possible({**case, "order": order}, {"backfill": backfill}, None)
+        alone[one.policy.name] = run_through(one)
+    first = next(iter(alone.values()))
+    together = compare(
+        first.workload,
+        first.cluster,
+        [one.policy for one in alone.values()],
+        overrun=case["overrun"],
+        expected_s=None if case["expected_ms"] is None else [m / 1000 for m in case["expected_ms"]],
+    )
+    for name, one in alone.items():
+        assert together[name].jobs.equals(one.result().jobs)
 
 
 def possible(case: dict[str, Any], policy: dict[str, Any], cap: PowerCap | None) -> Simulation:
