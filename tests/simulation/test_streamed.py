@@ -107,6 +107,16 @@ def test_a_stream_on_nodes_with_power_states_is_job_by_job_as_in_memory(
 NODES = 8
 
 
+def test_failures_that_are_drawn_as_time_goes_on_are_those_of_a_run_in_memory() -> None:
+    failures = {"mtbf": "2d", "mttr": "5h", "seed": 3, "then": "requeue"}
+    machine = Cluster.model_validate(
+        {"nodes": [{"name": "g", "count": NODES}], "failures": failures}
+    )
+    workload = generate("poisson", jobs=150, nodes=NODES, load=0.7, seed=3)
+    assert len(Simulation(workload, machine, "wfp+easy").run().lost) > 5
+    compared(workload, machine, "wfp+easy", batch=40)
+
+
 def jobs_of(first: int, count: int, **more: Any) -> pl.DataFrame:
     """A table of jobs that are submitted one a second."""
     rows = range(first, first + count)
