@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,6 +43,8 @@ class EnergyOptions:
     """What is known of the price then: its own past, a forecast with a mean error, such as 5%, or oracle."""
     weather: Annotated[str | None, Parameter(group="Energy")] = None
     """Wet-bulb temperature, °C, or a CSV file of weather: the summary tells what cooling took."""
+    cooling_fmu: Annotated[Path | None, Parameter(group="Energy")] = None
+    """YAML that maps an FMU of the plant (docs/systems.md), in place of the machine's cooling."""
     spars_out: Annotated[Path | None, Parameter(group="Energy")] = None
     """Folder for SPARS's CSV files."""
 
@@ -61,7 +64,9 @@ class EnergyOptions:
                         f"{name} needs a machine of which it is known what its nodes draw: give --cluster "
                         "with 'modes' in each node group (docs/energy.md)"
                     )
-        if self.weather is not None and cluster.cooling is None:
+        if self.cooling_fmu is not None and self.weather is None:
+            raise ConfigError("--cooling-fmu needs --weather: what the plant stands in")
+        if self.weather is not None and cluster.cooling is None and self.cooling_fmu is None:
             raise ConfigError(
                 f"--weather: nothing is known of how cluster {cluster.name!r} is cooled; give 'cooling' in "
                 "its file (docs/systems.md)"
@@ -103,12 +108,14 @@ class EnergyOptions:
 
         if self.weather is None or not isinstance(energy, ComponentEnergy):
             return None
-        try:
-            return energy.cooled(float(self.weather), begin_s=begin_s)
-        except ValueError as error:
-            if isinstance(error, ConfigError):
-                raise
-        return energy.cooled(self.weather, begin_s=begin_s)
+        wet_bulb: float | str = self.weather
+        with suppress(ValueError):
+            wet_bulb = float(self.weather)
+        if self.cooling_fmu is not None:
+            from hpctwin.energy.fmu import Fmu
+
+            return energy.cooled_by(Fmu.from_yaml(self.cooling_fmu), wet_bulb, begin_s=begin_s)
+        return energy.cooled(wet_bulb, begin_s=begin_s)
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""

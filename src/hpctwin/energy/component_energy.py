@@ -16,6 +16,7 @@ import polars as pl
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.cooling import cool
 from hpctwin.energy.feeding import PARTS, Draw, Stretches, feed, together
+from hpctwin.energy.fmu import Fmu, run_fmu
 from hpctwin.energy.job_power import Pieces, job_power
 from hpctwin.energy.rating import fed_w
 from hpctwin.energy.series import Series
@@ -229,16 +230,17 @@ class ComponentEnergy(Energy):
         edges = self._edges(step_s, begin_s)
         return _power_table(edges[:-1], self.draw.means(edges))
 
-    def cdus_over_time(self, step_s: float) -> pl.DataFrame:
+    def cdus_over_time(self, step_s: float, *, begin_s: float = 0.0) -> pl.DataFrame:
         """Mean power taken by all that each coolant distribution unit cools, in each step, W.
 
         Args:
             step_s: as of `over_time`.
+            begin_s: as of `over_time`.
 
         Returns:
             ``time_s`` and a column ``cdu_0_w``, … for each unit.
         """
-        edges = self._edges(step_s)
+        edges = self._edges(step_s, begin_s)
         found = {f"cdu_{unit}_w": watts for unit, watts in enumerate(self.draw.cdu_means(edges))}
         return pl.DataFrame({"time_s": edges[:-1], **found})
 
@@ -269,6 +271,26 @@ class ComponentEnergy(Energy):
         else:
             wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
         table = cool(plant, np.diff(edges), total, total - power["pumps_w"].to_numpy(), wet)
+        return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
+
+    def cooled_by(
+        self, plant: Fmu, wet_bulb: float | str | Path, *, begin_s: float = 0.0
+    ) -> pl.DataFrame:
+        """As `cooled`, by a plant of the user's own, in its steps; see `hpctwin.energy.fmu`.
+
+        Raises:
+            ConfigError: the FMU or the weather cannot be used.
+        """
+        edges = self._edges(plant.step, begin_s)
+        power = self.over_time(plant.step, begin_s=begin_s)
+        if isinstance(wet_bulb, int | float):
+            wet = np.full(len(power), float(wet_bulb))
+        else:
+            wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
+        pumps = power["pumps_w"].to_numpy()
+        cdus = self.cdus_over_time(plant.step, begin_s=begin_s).drop("time_s").to_numpy().T
+        each = cdus - pumps / max(len(cdus), 1)
+        table = run_fmu(plant, each, power["total_w"].to_numpy(), pumps, wet)
         return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
     def _edges(self, step_s: float, begin_s: float = 0.0) -> FloatArray:

@@ -150,12 +150,15 @@ def cooling_figures(cooled: pl.DataFrame, step_s: FloatArray) -> dict[str, float
     """Energy of the plant, PUE, temperatures and water, of a table as of `cool`."""
     plant = (cooled["pump_w"] + cooled["fan_w"] + cooled["air_w"]).to_numpy()
     facility = (cooled["heat_w"] + cooled["air_heat_w"]).to_numpy() + plant
+    water = {}
+    if "water_kg_s" in cooled.columns:
+        water["cooling_water_kg"] = float(cooled["water_kg_s"].to_numpy() @ step_s)
     return {
         "cooling_energy_j": float(plant @ step_s),
         "pue": float(facility @ step_s) / float((facility / cooled["pue"].to_numpy()) @ step_s),
         "return_mean_c": float(cooled["return_c"].to_numpy() @ step_s / step_s.sum()),
         "return_max_c": float(cooled["return_c"].to_numpy().max()),
-        "cooling_water_kg": float(cooled["water_kg_s"].to_numpy() @ step_s),
+        **water,
     }
 
 
