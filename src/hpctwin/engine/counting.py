@@ -6,7 +6,7 @@ free now, and what the head leaves spare when it starts. A resource costs a look
 
 from __future__ import annotations
 
-from numba import types
+from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
@@ -25,7 +25,7 @@ from hpctwin.engine.race import (
     shift_labels,
     withdraw,
 )
-from hpctwin.engine.rows import SIM, call
+from hpctwin.engine.rows import SIM, call_with_job
 from hpctwin.engine.skipping import at_limit, is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
@@ -109,28 +109,27 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
 
 
 @jit
-def run_counted(sim: Arrays) -> None:
-    """A pass where counting decides, by what its `Pass` says of the others."""
-    call(sim.hooks.run_counted, sim)
+def run_counted(others: int, sim: Arrays) -> None:
+    """A pass where counting decides, given what becomes of the others once one job does not fit."""
+    call_with_job(sim.hooks.run_counted, others, sim)
 
 
-def pass_counted(sim: Arrays) -> None:
+def pass_counted(others: int, sim: Arrays) -> None:
     """As `run_counted`; compiled once for all passes."""
     if is_sorted(sim):
-        pass_sorted(sim)
+        pass_sorted(others, sim)
     elif may_start(sim):
         reckon_fairshare(sim)
-        pass_scored(sim)
+        pass_scored(others, sim)
 
 
-COUNTED = Kernel(pass_counted, types.void(SIM))
+COUNTED = Kernel(pass_counted, types.void(int64, SIM))
 
 
 @jit
-def pass_sorted(sim: Arrays) -> None:
+def pass_sorted(others: int, sim: Arrays) -> None:
     """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk."""
     now = sim.clock.now
-    others = sim.rules.others
     shadow = NEVER
     spare = NEVER
     head = False
@@ -215,13 +214,12 @@ def pass_raced(sim: Arrays) -> None:
 
 
 @jit
-def pass_scored(sim: Arrays) -> None:
+def pass_scored(others: int, sim: Arrays) -> None:
     """A pass where counting alone decides.
 
     EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
     """
     now = sim.clock.now
-    others = sim.rules.others
     n = order_queue(sim)
     sorted_already = sim.rules.order_changes == 0
     first = 0

@@ -75,7 +75,7 @@ def hooks(
             ("advance", inner_advance.address),
             ("run_pass", found.kernel.address),
             ("run_race", race.address if races else 0),
-            ("run_counted", 0 if found.others is None else counting.COUNTED.address),
+            ("run_counted", 0 if found.gave_back else counting.COUNTED.address),
             ("start", 0 if found.gave_back else transitions.START.address),
             ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
             ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
@@ -131,7 +131,7 @@ def _of_pass(one: Pass) -> list[Kernel]:
     kernels = (
         None if shared else transitions.START,
         plan.BUILD_PLAN,
-        None if one.others is None else counting.COUNTED,
+        None if shared else counting.COUNTED,
         one.kernel, one.entered, one.left, one.reserved, one.gave_back,
     )  # fmt: skip
     return [kernel for kernel in kernels if kernel is not None]

@@ -89,7 +89,7 @@ def pass_easy(sim: Arrays) -> None:
     reservations = settings(sim.numbers)[0].reservations
     # Nodes that are switched off can be had later, which is in the plan only.
     if reservations == 1 and sim.clock.unpowered == 0 and amounts_decide(sim):
-        run_counted(sim)
+        run_counted(HEAD_IS_PROTECTED, sim)
     elif may_start(sim):
         reckon_fairshare(sim)
         pass_planned(reservations, sim)

@@ -43,7 +43,7 @@ def pass_planned(sim: Arrays) -> None:
 def pass_first_fit(sim: Arrays) -> None:
     """Everyone that fits starts, in order."""
     if amounts_decide(sim):
-        run_counted(sim)
+        run_counted(ANYONE_PASSES, sim)
     elif may_start(sim):
         reckon_fairshare(sim)
         pass_planned(sim)

@@ -68,7 +68,7 @@ def pass_planned(sim: Arrays) -> None:
 def pass_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
     if amounts_decide(sim):
-        run_counted(sim)
+        run_counted(NOBODY_PASSES, sim)
     elif may_start(sim):
         reckon_fairshare(sim)
         pass_planned(sim)
