@@ -136,6 +136,21 @@ def test_begin_starts_those_that_fit_in_the_order_given_and_tells_the_others() -
     assert simulation.column("start").tolist() == [-1, 0, 0]
 
 
+def test_many_beginnings_in_one_instant_find_room_for_where_jobs_ran() -> None:
+    size = 400
+    workload = Workload.build(
+        submit_s=[0.0] * size, runtime_s=[9.0] * size, nodes=[1 + row % 3 for row in range(size)]
+    )
+    simulation = Simulation(workload, Cluster.uniform(1000), "fcfs", "outside", track_nodes=True)
+    simulation.advance(instants=1)
+    for job in range(size, 0, -1):
+        assert simulation.begin([job]) == []
+    simulation.advance()
+    node_map = simulation.result().node_map
+    assert node_map is not None
+    assert node_map["count"].sum() == int(workload.nodes.sum())
+
+
 def test_a_fork_begins_its_own_jobs_and_a_saved_simulation_goes_on(tmp_path: Path) -> None:
     workload = Workload.build(submit_s=[0, 0], runtime_s=[9, 9], nodes=[10, 10])
     simulation = outside(workload)

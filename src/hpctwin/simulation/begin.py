@@ -48,6 +48,9 @@ def begin(
     if not given:
         return []
     simulation.decided()
+    if simulation.tracked:
+        # Before a pass that comes without an instant, the engine does not look for room for where jobs run.
+        simulation.make_room()
     name_jobs(simulation.state, rows)
     advance(instants=0)
     started = simulation.column("phase")[rows] != layout.WAITING
