@@ -96,6 +96,28 @@ def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: s
     assert simulated(workload, policy, 10**6, stops)[0] == found
 
 
+@pytest.mark.parametrize("backfill", BACKFILLS)
+@pytest.mark.parametrize("order", ["fcfs", "wfp", "fairshare"])
+def test_who_asks_for_more_nodes_than_are_up_is_passed_over(order: str, backfill: str) -> None:
+    # Jobs of 30 nodes cannot start while 3 of 32 are down: they must not become the head either.
+    workload = crowded(5)
+    cluster = Cluster.model_validate(
+        {
+            "nodes": [{"name": "all", "count": 32}],
+            "failures": {
+                "outages": [{"node": n, "start": 300, "duration": 9000} for n in (1, 2, 7)]
+            },
+        }
+    )
+    found = []
+    for waiting in (20, 10**6):
+        with racing(waiting):
+            simulation = Simulation(workload, cluster, make_policy(order, backfill))
+            simulation.advance()
+        found.append(simulation.state["state"]["start"].tolist())
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_overdue_jobs_and_maintenance_are_gone_through_in_between(seed: int) -> None:
     workload = crowded(seed)

@@ -18,7 +18,6 @@ from hpctwin.engine.order import (
     reckon_fairshare,
 )
 from hpctwin.engine.race import (
-    ANY_WIDTH,
     first_fitting,
     play_user,
     ready,
@@ -180,10 +179,12 @@ def pass_raced(sim: Arrays) -> None:
     shadow = NEVER
     spare = NEVER
     head = others == ANYONE_PASSES
+    # Who asks for more nodes than are up is passed over, as in `skipping.is_skipped`.
+    up = sim.amount[0] - sim.stock[0].down
     while sim.racer[1].nodes <= sim.stock[0].free:
         free = sim.stock[0].free
         if not head:
-            leaf = first_fitting(ANY_WIDTH, ANY_WIDTH, NEVER, sim)
+            leaf = first_fitting(up, up, NEVER, sim)
         else:
             leaf = first_fitting(free, spare, shadow - now, sim)
         if leaf == 0:

@@ -35,7 +35,6 @@ from hpctwin.engine.order import before, drop_started, heap_order, pop_order, sc
 from hpctwin.engine.skipping import at_limit
 
 WIDEST: Any = np.int64(2**31 - 1)
-ANY_WIDTH = WIDEST - 1
 NO_LABEL = SEVERAL = -1
 LONGEST_LINE: Any = np.int64(2**36)  # ms
 SHORTEST_LINE = 2
