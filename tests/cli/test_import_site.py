@@ -120,4 +120,5 @@ def test_what_cannot_be_imported_is_refused_in_words(
 
 def test_a_folder_that_is_no_import_is_refused_by_name(tmp_path, capsys):
     assert run("simulate", tmp_path) == 2
-    assert "there is no policy.yaml in it; expected a trace, or a folder" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "there is no policy.yaml in it; expected a trace, a folder that hpctwin import" in told
