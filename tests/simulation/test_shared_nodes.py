@@ -232,6 +232,11 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
     [
         ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
         ({"cores": 8}, "fcfs+pack", "backfill 'pack' plans whole ones; take none, first-fit"),
+        (
+            {"cores": 8},
+            "fcfs+conservative@fragmentation",
+            "does not go with backfill 'conservative'",
+        ),
         ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
     ],

@@ -120,6 +120,14 @@ SHARED = (
         ),
     ),
     Refusal(
+        "fragmentation under conservative",
+        lambda c, p: p.placement.name == "fragmentation" and p.backfill == "conservative",
+        lambda c, p: (
+            "placement 'fragmentation' does not go with backfill 'conservative': what is promised was not "
+            "always chosen by the written rule; take none, first-fit or easy"
+        ),
+    ),
+    Refusal(
         "switches that are not known",
         lambda c, p: p.placement.name == "fewest-switches" and not c.switches,
         lambda c, p: (
