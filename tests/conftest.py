@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests.examples import BOUNDS, examples
 
@@ -26,6 +27,16 @@ hypothesis.settings.register_profile(
     "bounds", hypothesis.settings.get_profile("fixed"), max_examples=examples(100)
 )
 hypothesis.settings.load_profile("bounds" if BOUNDS else "fixed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Examples of numbers are not taken from the modules that happen to be imported, if they are to be the same.
+
+    Hypothesis tries constants of the sources it finds loaded, so what a test tries would depend on which ran
+    before it in its process.
+    """
+    if config.getoption("--hypothesis-profile", None) is None:
+        providers.is_local_module_file = lambda path: False
 
 
 def _folder(variable: str, remedy: str) -> Path:

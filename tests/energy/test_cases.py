@@ -65,6 +65,25 @@ def test_the_manager_does_not_wake_before_it_must() -> None:
     assert woken == [(193_000, 200_000)] * 2
 
 
+def test_a_node_asleep_that_may_go_deeper_is_not_put_to_sleep_again_while_jobs_wait() -> None:
+    # Node 3 goes to sleep at 10, as the only one that can be spared, and node 2 at 30; they would go deeper
+    # at once, if job 3 did not wait.
+    modes = {"base": {"power_w": 200, "idle_w": 100}}
+    group = {"name": "g", "count": 3, "modes": modes, "mode": "base"}
+    machine = Cluster.model_validate(
+        {"nodes": [{**group, "sleep": [sleep("a", 0, 0), sleep("b", 0, 0)]}]}
+    )
+    workload = jobs((0, 100, 1), (0, 20, 1), (1, 10, 3))
+    simulation = powered_simulation(
+        workload, machine, "fcfs", "none", power=PowerPolicy("psas-ipm", 10, deeper_s=(0,))
+    )
+    assert simulation.advance(instants=1000) == "done"
+    energy = simulation.result().energy
+    assert energy is not None
+    assert energy.jobs.sort("job_id")["start_s"].to_list() == [0, 0, 100]
+    assert energy.state_s()["sleeping:a"] == 90 + 70
+
+
 def test_the_manager_leaves_on_what_could_not_be_back_in_time() -> None:
     # Off and on take 11 s; job 2 needs all nodes at 20, so those idle since 0 stay on at 10.
     workload = jobs((0, 20, 2), (5, 10, 4))

@@ -214,10 +214,11 @@ def next_due(sim: Arrays) -> int:
 def last_over(chosen: int, p: int, sim: Arrays) -> int:
     """The last node of a pool whose timeout is over; -1 if there is none."""
     pool = sim.pool[p]
+    state = IDLE if chosen == IDLE_OVER else ASLEEP
     place = last_in(chosen, pool.first, pool.last, sim)
     while place >= 0:
         node = sim.by_pool[place]
-        if due(node, sim) <= sim.clock.now:
+        if sim.node[node].power == state and due(node, sim) <= sim.clock.now:
             return node
         # It has changed since.
         put(chosen, node, False, sim)
