@@ -30,7 +30,7 @@ hypothesis.settings.load_profile("bounds" if BOUNDS else "fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Examples of numbers are not taken from the modules that happen to be imported, if they are to be the same.
+    """Where examples are to be the same, none are taken from the modules that happen to be imported.
 
     Hypothesis tries constants of the sources it finds loaded, so what a test tries would depend on which ran
     before it in its process.
