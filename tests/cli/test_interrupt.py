@@ -9,11 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numba import int64
 
 from hpctwin import Cluster, Simulation, Workload, generate, write_workload
+from hpctwin.engine import linking
+from hpctwin.engine.jit import Kernel, jit
 
 AT_MOST_S = 10.0
 """Computing, far more than the second it takes; without being heard it would be minutes."""
@@ -82,6 +86,55 @@ def test_a_command_ends_soon_after_ctrl_c_while_the_engine_is_compiled(tmp_path:
     assert {path.name for path in tmp_path.iterdir()} == {"stderr", "trace.swf", "cache"}
     # It did not go on to the end: of all that is needed, the last is not there.
     assert not list(cache.rglob("*pass_conservative*.nbc"))
+
+
+class InterruptedWhenDropped:
+    """Ctrl-C comes where Python drops what is raised, as in the callbacks that compiling makes."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def four_times() -> Kernel:
+    """A kernel of one part, neither of them compiled yet."""
+
+    @jit
+    def twice(value: int) -> int:
+        return 2 * value
+
+    def whole(value: int) -> int:
+        return twice(twice(value))
+
+    return Kernel(whole, int64(int64))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("at", [1, 2])
+def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpctwin.engine.jit.CACHE_DIR", None)
+    begun: list[str] = []
+    before = linking.JITCodeLibrary.enable_object_caching
+
+    def caching(library: Any) -> None:
+        begun.append(library.name)
+        if len(begun) == at:
+            InterruptedWhenDropped()
+        before(library)
+
+    monkeypatch.setattr(linking.JITCodeLibrary, "enable_object_caching", caching)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            four_times().compiled()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    # The kernel, and the part that it is made of: the first is told before the second is begun.
+    assert len(begun) == at
+    monkeypatch.undo()
+    assert four_times()(3) == 12
 
 
 @pytest.mark.traces

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numba
 
 from hpctwin.engine.failed import why_not_compiled
+from hpctwin.engine.interrupts import interrupts_noted
 from hpctwin.engine.linking import KernelCompiler, PartCompiler
 from hpctwin.errors import PolicyError
 
@@ -180,7 +181,8 @@ def _loaded(dispatcher: Any, signature: Any) -> Any:
     As Numba loads it, but without preparing for compiling first, which takes ten times as long.
     """
     load = getattr(dispatcher._cache, "_load_overload", None)
-    kept = None if load is None else load(signature, dispatcher.targetctx)
+    with interrupts_noted():
+        kept = None if load is None else load(signature, dispatcher.targetctx)
     if kept is None:
         return None
     dispatcher.add_overload(kept)
@@ -189,7 +191,7 @@ def _loaded(dispatcher: Any, signature: Any) -> Any:
 
 
 def _compiled(dispatcher: Any, signature: Any) -> Any:
-    with _no_garbage():
+    with _no_garbage(), interrupts_noted():
         dispatcher.compile(signature)
     dispatcher.disable_compile()
     return dispatcher

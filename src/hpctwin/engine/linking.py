@@ -13,6 +13,8 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
+from hpctwin.engine.interrupts import end_if_interrupted
+
 __all__ = ["KernelCompiler", "PartCompiler"]
 
 
@@ -68,6 +70,7 @@ class _Whole(JITCodeLibrary):
 def _compiler(library: type[Any]) -> type[Compiler]:
     class Chosen(Compiler):
         def compile_extra(self, function: Callable[..., Any]) -> Any:
+            end_if_interrupted()
             made = library(self.state.targetctx.codegen(), function.__qualname__)
             made.enable_object_caching()
             self.state.library = made
