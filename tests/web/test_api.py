@@ -14,7 +14,7 @@ from hpctwin.web.access import Access
 from hpctwin.web.gate import LARGEST_BODY
 from tests.web.page import ACTS, bearer
 
-LOOKED_AT = ("state", "jobs", "nodes", "bars", "decisions", "accuracy")
+LOOKED_AT = ("state", "jobs", "nodes", "bars", "lines", "timeline", "decisions", "accuracy")
 
 
 def test_all_that_is_looked_at_answers_in_its_own_schema(make: Any) -> None:

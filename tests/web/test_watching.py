@@ -77,7 +77,7 @@ def test_power_is_what_computing_and_idle_nodes_draw_by_the_machines_description
     make: Any,
 ) -> None:
     page = make()
-    assert page.source.head().power_w is None
+    assert page.source.head().energy is None
     mirror = page.source.core.mirror
     group = mirror.machine.nodes[0].model_dump() | {
         "modes": {"base": {"power_w": 200.0, "idle_w": 50.0}}
@@ -87,7 +87,8 @@ def test_power_is_what_computing_and_idle_nodes_draw_by_the_machines_description
     page.source.version += 1
     busy = len({name for job in mirror.jobs.values() for name in job.node_names})
     assert busy
-    assert page.source.head().power_w == 200 * busy + 50 * (len(mirror.nodes) - busy)
+    energy = page.source.head().energy
+    assert energy.power_w == 200 * busy + 50 * (len(mirror.nodes) - busy)
 
 
 def test_the_terminal_shows_what_the_page_does(make: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from pathlib import Path
@@ -24,6 +25,7 @@ def serve_command(
     journal: tuple[Path, ...] = (),
     host: str = "127.0.0.1",
     port: int = 8642,
+    weather: str | None = None,
     tokens: Path | None = None,
     no_token: Annotated[bool, Flag] = False,
     certificate: Path | None = None,
@@ -42,6 +44,8 @@ def serve_command(
         journal: a journal, without its YAML file.
         host: address to listen on; beyond loopback it needs tokens, and TLS or a proxy.
         port: to listen on.
+        weather: wet-bulb temperature, °C, or a CSV file of weather: a live page tells the PUE, where the
+            cluster's description has a cooling plant.
         tokens: file with a line for each token: NAME ROLE SECRET; ROLE is read-only or operator. Or the
             same in the environment variable HPCTWIN_TOKENS. Else one is made up and shown.
         no_token: on loopback only: let every user of this host look.
@@ -65,7 +69,7 @@ def serve_command(
         host, port, tokens, no_token, certificate, key, behind_proxy, tuple(allow_host)
     )
     access = access_of(listening)
-    parts = _parts(runs, config, journal)
+    parts = _parts(runs, config, journal, _weather(weather))
     with socket_at(host, port) as listens:
         name = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls else "http"
@@ -79,7 +83,10 @@ def serve_command(
 
 
 def _parts(
-    runs: tuple[Path, ...], config: tuple[Path, ...], journal: tuple[Path, ...]
+    runs: tuple[Path, ...],
+    config: tuple[Path, ...],
+    journal: tuple[Path, ...],
+    weather: float | str | None,
 ) -> dict[str, Part]:
     """All that is to be shown, by names that may stand in an address."""
     import re
@@ -99,13 +106,26 @@ def _parts(
         add(folder.resolve().name, run_part(folder))
     for path in config:
         where, kill_switch = _twin(path, None)
-        add(path.stem, twin_part(where, kill_switch))
+        add(path.stem, twin_part(where, kill_switch, weather))
     for path in journal:
-        add(path.stem, twin_part(path))
+        add(path.stem, twin_part(path, None, weather))
     if not parts:
         named = os.environ.get("HPCTWIN_CONFIG")
-        add("twin", twin_part(*_twin(Path(named) if named else None, None)))
+        add("twin", twin_part(*_twin(Path(named) if named else None, None), weather))
     return parts
+
+
+def _weather(given: str | None) -> float | str | None:
+    """A temperature, or a file that is there."""
+    if given is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return float(given)
+    if not Path(given).is_file():
+        from hpctwin.errors import ConfigError
+
+        raise ConfigError(f"--weather {given}: it is neither a temperature in °C nor a file")
+    return given
 
 
 def mcp_command(

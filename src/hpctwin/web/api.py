@@ -29,6 +29,7 @@ from hpctwin.web.views import (
     Head,
     JobView,
     KillSwitch,
+    LinesView,
     NodeView,
     Told,
     WhatIfAnswer,
@@ -105,6 +106,11 @@ def _looking(app: FastAPI, source: Source, live: Live) -> None:
     def bars() -> Response:
         """What ran in the last day, runs, and will run: a Gantt chart."""
         return Response(source.bars(), media_type=JSON)
+
+    @app.get("/api/v1/lines", tags=["look"])
+    def lines(bins: Annotated[int, Query(ge=1, le=2000)] = 400) -> LinesView:
+        """Nodes in use, and as far as known power, PUE, carbon and price, over time: past and forecast."""
+        return source.lines(bins)
 
     @app.get("/api/v1/decisions", tags=["look"])
     def decisions(

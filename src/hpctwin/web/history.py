@@ -6,10 +6,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobRecord
 
 __all__ = ["History", "Ran"]
+
+FloatArray = npt.NDArray[np.float64]
 
 MOST = 100_000
 """So many are kept."""
@@ -25,12 +30,15 @@ class Ran:
         job: its id.
         start_s, end_s: from when to when.
         node_names: the nodes.
+        amounts: cores, memory and GPUs that it held of each [nodes, 3]; None where it had them whole, or that
+            was not told.
     """
 
     job: str
     start_s: float
     end_s: float
     node_names: tuple[str, ...]
+    amounts: FloatArray | None = None
 
 
 class History:
@@ -38,12 +46,15 @@ class History:
 
     def __init__(self) -> None:
         self.ran: deque[Ran] = deque(maxlen=MOST)
-        self._runs: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._runs: dict[str, tuple[float, tuple[str, ...], FloatArray | None]] = {}
 
     def take(self, event: ev.Event) -> None:
         """Take in an event."""
         if isinstance(event, ev.JobStarted):
-            self._runs[event.job_id] = (event.time_s, event.node_names)
+            parts = [(part.cores, part.memory_gb, part.gpus) for part in event.parts]
+            self._runs[event.job_id] = (
+                event.time_s, event.node_names, np.array(parts) if parts else None
+            )  # fmt: skip
         elif isinstance(event, ev.JobEnded | ev.JobRequeued):
             self._over(event.job_id, event.time_s)
 
@@ -59,9 +70,9 @@ class History:
             self._over(job_id, time_s)
         for job_id, job in jobs.items():
             if job.start_s is not None:
-                self._runs[job_id] = (job.start_s, job.node_names)
+                self._runs[job_id] = (job.start_s, job.node_names, job.amounts)
 
     def _over(self, job_id: str, end_s: float) -> None:
         found = self._runs.pop(job_id, None)
         if found is not None and found[1]:
-            self.ran.append(Ran(job_id, found[0], end_s, found[1]))
+            self.ran.append(Ran(job_id, found[0], end_s, *found[1:]))

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from hpctwin.web.live import Live
 from hpctwin.web.source import Source
+from hpctwin.web.telling import nodes_by_state, queue_by_reason
 
 __all__ = ["exposition"]
 
@@ -43,17 +44,23 @@ class _Collector:
             "jobs_waiting": ("jobs that wait", float(head.waiting)),
             "viewers": ("listeners to live updates", float(self._live.listeners)),
         }
-        if head.power_w is not None:
-            says = "what the nodes draw by the machine's description"
-            gauges["power_watts"] = (says, head.power_w)
+        if (energy := head.energy) is not None:
+            for name, says, value in (
+                ("power_watts", "what the machine draws by its description", energy.power_w),
+                ("pue_ratio", "power usage effectiveness", energy.pue),
+                ("carbon_grams_per_hour", "emitted by what the machine draws", energy.carbon_per_h),
+                ("price_per_hour", "of the electricity that the machine draws", energy.price_per_h),
+            ):
+                if value is not None:
+                    gauges[name] = (says, value)
         if head.cycle_ms is not None:
             gauges["cycle_seconds"] = ("how long the last decision took", head.cycle_ms / 1000)
         for name, (says, value) in gauges.items():
             yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
-        yield _labelled("hpctwin_nodes", "nodes, by what they do", "state",
-                        self._source.nodes_by_state())  # fmt: skip
-        yield _labelled("hpctwin_queue_jobs", "jobs that wait, by why", "reason",
-                        self._source.queue_by_reason())  # fmt: skip
+        with self._source.looking() as stands:
+            nodes, reasons = nodes_by_state(stands), queue_by_reason(stands)
+        yield _labelled("hpctwin_nodes", "nodes, by what they do", "state", nodes)
+        yield _labelled("hpctwin_queue_jobs", "jobs that wait, by why", "reason", reasons)
         yield _labelled("hpctwin_policy_in_force", "1 for what jobs start by", "policy",
                         {head.policy: 1})  # fmt: skip
         chosen = CounterMetricFamily(

@@ -279,7 +279,10 @@ class _Moment:
             time_s = np.concatenate([[first - 1.0], time_s, [max(last, time_s[-1]) + 1.0]])
             level = np.concatenate([[0.0], level, level[-1:]])
             mean, peak = binned(time_s, level, edges)
-            lines.append(Line(name=name, unit=of, mean=tuple(mean), peak=tuple(peak), most=most))
+            least = float(column == "pue")
+            lines.append(
+                Line(name=name, unit=of, mean=tuple(mean), peak=tuple(peak), most=most, least=least)
+            )
         return LinesView(edges_s=tuple(edges.tolist()), lines=tuple(lines))
 
     def find(self, find: str, state: str | None) -> RunJobs:

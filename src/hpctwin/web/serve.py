@@ -76,12 +76,15 @@ def access_of(listening: Listening) -> Access:
     return Access(tokens, frozenset() if everywhere else frozenset(hosts))
 
 
-def twin_part(journal: Path, kill_switch: Path | None = None) -> Part:
+def twin_part(
+    journal: Path, kill_switch: Path | None = None, weather: float | str | None = None
+) -> Part:
     """The page of a live cluster.
 
     Args:
         journal: of its twin.
         kill_switch: the twin's, if it is known.
+        weather: wet-bulb temperature, °C, or a file of weather, by which cooling is told.
 
     Raises:
         HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
@@ -91,7 +94,7 @@ def twin_part(journal: Path, kill_switch: Path | None = None) -> Part:
     from hpctwin.web.live import Live
     from hpctwin.web.source import Source
 
-    source = Source(journal)
+    source = Source(journal, weather)
     live = Live(source)
     return Part(application(source, live=live, kill_switch=kill_switch), live, source.shown)
 

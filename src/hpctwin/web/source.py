@@ -15,10 +15,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import TypeAdapter
 
-from hpctwin.energy.states import node_watts
-from hpctwin.engine.layout import COMPUTING, IDLE
+from hpctwin.energy import Series
+from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.accuracy import Accuracy, accuracy
 from hpctwin.twin.core import Core
@@ -28,17 +29,28 @@ from hpctwin.twin.repeat import restored_core
 from hpctwin.twin.restore import apply_input
 from hpctwin.twin.standing import Standing, full_id, standing_of
 from hpctwin.twin.starting import when
+from hpctwin.web.course import PAST_S, Stretch, course, lanes_of
+from hpctwin.web.drawn import Weather, energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.history import History
-from hpctwin.web.telling import PAST_S, bars, decision_view, job_views, node_views, timeline
+from hpctwin.web.telling import (
+    bars,
+    decision_view,
+    held_line,
+    job_views,
+    node_views,
+    timeline,
+)
 from hpctwin.web.timeline import Timeline
 from hpctwin.web.views import (
     Bar,
     Change,
     DecisionView,
+    EnergyView,
     FigureView,
     Head,
     JobView,
     LaneGroup,
+    LinesView,
     NodeView,
     Shown,
     TimelineView,
@@ -66,13 +78,15 @@ class Source:
 
     Args:
         path: the twin's journal.
+        weather: wet-bulb temperature, °C, or a file of weather, by which cooling is told.
 
     Raises:
         HpctwinError: there is no such journal, or no snapshot of the cluster in it yet.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, weather: Weather = None) -> None:
         self.path = path
+        self.weather = weather
         self.version = 0
         self.fault: str | None = None
         self._lock = threading.RLock()
@@ -83,6 +97,7 @@ class Source:
         self._alive = False
         self._snapshots = 0
         self._counted = 0
+        self._untold = ""
         self._by_policy: Counter[str] = Counter()
         self.core: Core
         self.history = History()
@@ -180,7 +195,7 @@ class Source:
             core, status = stands.core, stands.status
             jobs = core.mirror.jobs
             running = sum(job.start_s is not None for job in jobs.values())
-            decided = self._decided
+            decided, energy = self._decided, self.energy()
             return Head(
                 version=self.version,
                 cluster=core.mirror.cluster,
@@ -198,7 +213,7 @@ class Source:
                 waiting=len(jobs) - running,
                 decision=None if decided is None else decided["id"],
                 cycle_ms=None if decided is None else decided["took_ms"],
-                power_w=self._kept("power", lambda _: self.power_w()),
+                energy=energy,
                 not_read=tuple(status.get("not_read", ())),
                 pool=tuple(policy.name for policy in core.pool),
             )
@@ -226,6 +241,8 @@ class Source:
             found.insert(0, "the twin does not run")
         if self.fault:
             found.insert(0, self.fault)
+        if self._untold:
+            found.append(self._untold)
         return tuple(found)
 
     def jobs(self) -> bytes:
@@ -246,36 +263,122 @@ class Source:
         return self._kept("bars", lambda _: _BARS.dump_json(self._bars()))
 
     def _bars(self) -> list[Bar]:
-        return self._kept("list", lambda stands: bars(stands, self.history))
+        return self._kept("list", lambda stands: bars(stands.core.mirror.machine, self._course()))
+
+    def _course(self) -> list[Stretch]:
+        return self._kept("course", lambda stands: course(stands, self.history))
+
+    @property
+    def _span_s(self) -> tuple[float, float]:
+        """From when to when there is something to show."""
+        stands = self._stands
+        all_of_it = self._course()
+        first = min((one.start_s for one in all_of_it), default=stands.now_s)
+        last = max((one.end_s for one in all_of_it), default=stands.now_s)
+        now_s = stands.now_s
+        return max(min(first, now_s - 60), now_s - PAST_S), max(last, now_s + 60)
 
     def timeline(self) -> Timeline:
         """The same, as a browser draws it."""
-        nodes = len(self.core.mirror.nodes)
-        return self._kept("timeline", lambda _: timeline(self._bars(), nodes))
+        return self._kept("timeline", lambda _: timeline(self._bars(), self._lanes))
+
+    @property
+    def _groups(self) -> tuple[LaneGroup, ...]:
+        machine = self._stands.core.mirror.machine
+        return tuple(
+            LaneGroup(name=group.name, nodes=group.count, lanes=lanes)
+            for group, lanes in zip(machine.nodes, lanes_of(machine, self._course()), strict=True)
+        )
+
+    @property
+    def _lanes(self) -> int:
+        return sum(group.nodes * group.lanes for group in self._groups)
 
     def timeline_view(self) -> TimelineView:
         """What it spans."""
         with self.looking() as stands:
-            line, now_s = self.timeline(), stands.now_s
-            first, last = line.span_s if len(line.job) else (now_s, now_s)
-            groups = stands.core.mirror.machine.nodes
+            from_s, to_s = self._span_s
+            shared = any(one.amounts is not None for one in self._course())
             return TimelineView(
                 version=self.version,
-                of="node",
-                lanes=line.lanes,
-                groups=tuple(
-                    LaneGroup(name=group.name, nodes=group.count, lanes=1) for group in groups
-                ),
-                from_s=max(min(first, now_s - 60), now_s - PAST_S),
-                to_s=max(last, now_s + 60),
-                now_s=now_s,
+                of="core" if shared else "node",
+                lanes=self._lanes,
+                groups=self._groups,
+                from_s=from_s,
+                to_s=to_s,
+                now_s=stands.now_s,
                 placed=True,
             )
 
     def lane_name(self, lane: int) -> str:
-        """The node of that number."""
+        """The node of a lane."""
         with self.looking() as stands:
-            return next(itertools.islice(stands.core.mirror.nodes, lane, None), "")
+            before = 0
+            for group in self._groups:
+                if lane < group.nodes * group.lanes:
+                    at = before + lane // group.lanes
+                    return next(itertools.islice(stands.core.mirror.nodes, at, None), "")
+                before += group.nodes
+                lane -= group.nodes * group.lanes
+        return ""
+
+    def energy(self) -> EnergyView | None:
+        """What the machine draws and has used; None if its description does not say that."""
+
+        def of(stands: Standing) -> EnergyView | None:
+            accounts = self._energy()
+            if accounts is None:
+                return None
+            now_s = stands.now_s - self._span_s[0]
+            return self._with_weather(
+                lambda weather: energy_view(accounts, now_s, self._rates(), weather)
+            )
+
+        return self._kept("drawn", of)
+
+    def _with_weather(self, told: Callable[[Weather], T]) -> T:
+        """With what is known of cooling; without it from when the weather cannot be used."""
+        try:
+            return told(self.weather)
+        except HpctwinError as error:
+            self._untold = f"cooling is not shown: {error}"
+            self.weather = None
+        return told(None)
+
+    def _energy(self) -> ComponentEnergy | None:
+        mirror = self._stands.core.mirror
+        if not mirror.machine.has_power:
+            return None
+        nodes = list(mirror.nodes.values())
+        return self._kept(
+            "energy", lambda _: energy_of(mirror.machine, self._course(), nodes, self._span_s)
+        )
+
+    def _rates(self) -> dict[str, Series]:
+        try:
+            return rates_of(self._stands.core.mirror.machine, self._span_s[0])
+        except HpctwinError as error:
+            self._untold = f"price and carbon are not shown: {error}"
+            return {}
+
+    def lines(self, bins: int) -> LinesView:
+        """Nodes in use and power over time, past and to come.
+
+        Args:
+            bins: so many, 1 or more.
+        """
+        with self.looking() as stands:
+            from_s, to_s = self._span_s
+            edges = np.linspace(0.0, to_s - from_s, bins + 1)
+            told = [held_line(stands.core.mirror.machine, self._course(), from_s + edges)]
+            energy = self._energy()
+            if energy is not None:
+                told += self._with_weather(
+                    lambda weather: power_lines(energy, edges, self._rates(), weather)
+                )
+            return LinesView(
+                edges_s=tuple((from_s + edges).tolist()), now_s=stands.now_s, lines=tuple(told)
+            )
 
     def _kept(self, name: str, make: Callable[[Standing], T]) -> T:
         with self.looking() as stands:
@@ -337,47 +440,6 @@ class Source:
         """How many of the journal's decisions chose which policy."""
         with self.looking():
             return dict(self._by_policy)
-
-    def power_w(self) -> float | None:
-        """What the nodes draw by the machine's description; None if it does not say that.
-
-        Nodes with jobs count as computing, others as idle, those that are down as nothing.
-        """
-        with self.looking() as stands:
-            mirror = stands.core.mirror
-            if not mirror.machine.has_power:
-                return None
-            watts = node_watts(mirror.machine)
-            used = {name for job in mirror.jobs.values() for name in job.node_names}
-            return float(
-                sum(
-                    watts[COMPUTING if name in used else IDLE, number]
-                    for number, (name, node) in enumerate(mirror.nodes.items())
-                    if node.state != "down"
-                )
-            )
-
-    def nodes_by_state(self) -> dict[str, int]:
-        """How many nodes are free, busy, drained (with or without a job) and down."""
-        found = {"free": 0, "busy": 0, "drained": 0, "down": 0}
-        with self.looking() as stands:
-            mirror = stands.core.mirror
-            used = {name for job in mirror.jobs.values() for name in job.node_names}
-            for name, node in mirror.nodes.items():
-                what = node.state if node.state != "up" else "busy" if name in used else "free"
-                found[what] += 1
-        return found
-
-    def queue_by_reason(self) -> dict[str, int]:
-        """How many jobs wait, by why."""
-        found: dict[str, int] = {}
-        with self.looking() as stands:
-            for job in stands.core.mirror.jobs.values():
-                if job.start_s is None:
-                    spec = job.spec
-                    reason = "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
-                    found[reason] = found.get(reason, 0) + 1
-        return found
 
     def what_if(self, change: Change) -> WhatIfAnswer:
         """Both futures.

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from hpctwin.model import format_duration
+from hpctwin.metrics import binned
+from hpctwin.model import Cluster, format_duration
+from hpctwin.model.cluster import parse_nodes
 from hpctwin.rms.records import JobRecord, JobSpec
+from hpctwin.rms.room import AMOUNTS, Room
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.standing import Standing
 from hpctwin.twin.words import asked_text
-from hpctwin.web.history import History
-from hpctwin.web.rows import Rows, numbers_of, runs_of
+from hpctwin.web.course import FloatArray, Stretch, ends_s, lanes_of, rows_of
 from hpctwin.web.timeline import KINDS, Timeline
-from hpctwin.web.views import Bar, CandidateView, DecisionView, JobView, NodeView
+from hpctwin.web.views import Bar, CandidateView, DecisionView, JobView, Line, NodeView
 
-__all__ = ["PAST_S", "bars", "decision_view", "job_views", "node_views", "timeline"]
-
-PAST_S = 86_400.0
-"""So far back history goes."""
-
-
-def _ends_s(job: JobRecord, start_s: float) -> float:
-    return start_s + job.spec.walltime_s
+__all__ = [
+    "bars",
+    "decision_view",
+    "held_line",
+    "job_views",
+    "node_views",
+    "nodes_by_state",
+    "places",
+    "queue_by_reason",
+    "timeline",
+]
 
 
 def job_views(stands: Standing) -> list[JobView]:
@@ -56,7 +61,7 @@ def _job_view(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool])
         submit_s=spec.submit_s,
         state="waiting" if job.start_s is None else "running",
         start_s=start_s,
-        end_s=None if start_s is None else _ends_s(job, start_s),
+        end_s=None if start_s is None else ends_s(job, start_s),
         low_s=None if said is None else said.low_s,
         high_s=None if said is None else said.high_s,
         calibrated=said is not None and said.calibrated,
@@ -85,66 +90,110 @@ def _why(job: JobRecord, stands: Standing, fits: Callable[[JobSpec], bool]) -> s
 def node_views(stands: Standing) -> list[NodeView]:
     """All nodes, in the order of their numbers."""
     mirror = stands.core.mirror
-    on: dict[str, list[JobRecord]] = {}
-    for job in mirror.jobs.values():
+    nodes = list(mirror.nodes.values())
+    on: list[list[JobRecord]] = [[] for _ in nodes]
+    number = {node.name: i for i, node in enumerate(nodes)}
+    jobs = [job for job in mirror.jobs.values() if job.start_s is not None]
+    for job in jobs:
         for name in job.node_names:
-            on.setdefault(name, []).append(job)
-    groups = [group.name for group in mirror.machine.nodes for _ in range(group.count)]
+            on[number[name]].append(job)
+    room = Room.of(mirror.machine, [node.state for node in nodes], jobs, number)
+    known = np.isfinite(room.whole) & (room.whole > 0)
+    held = 1 - np.divide(room.free, room.whole, out=np.ones_like(room.free), where=known)
+    held[room.alone] = 1.0
     return [
         NodeView(
             name=node.name,
-            group=group,
+            place=place,
             state=node.state,
-            jobs=tuple(job.spec.id for job in on.get(node.name, ())),
-            until_s=max(
-                (_ends_s(j, j.start_s or 0.0) for j in on.get(node.name, ())), default=None
-            ),
+            power="" if node.power is None else node.power.state.replace("_", " "),
+            jobs=tuple(job.spec.id for job in here),
+            until_s=max((ends_s(job, job.start_s or 0.0) for job in here), default=None),
+            load={
+                name: round(min(1.0, max(0.0, share)), 4)
+                for name, share, told in zip(AMOUNTS, shares, tells, strict=True)
+                if told
+            },
         )
-        for node, group in zip(mirror.nodes.values(), groups, strict=True)
+        for node, place, here, shares, tells in zip(
+            nodes, places(mirror.machine), on, held.tolist(), known.tolist(), strict=True
+        )
     ]
 
 
-def bars(stands: Standing, history: History) -> list[Bar]:
-    """What ran within `PAST_S`, what runs up to its limit, and what is forecast, on which nodes."""
-    mirror, now_s = stands.core.mirror, stands.now_s
-    number = {name: i for i, name in enumerate(mirror.nodes)}
-    bars = [
-        Bar(
-            job=one.job,
-            kind="ran",
-            start_s=one.start_s,
-            end_s=one.end_s,
-            rows=runs_of(numbers_of(one.node_names, number)),
-        )
-        for one in history.ran
-        if one.end_s > now_s - PAST_S
-    ]
-    free = {i: 0.0 for i, node in enumerate(mirror.nodes.values()) if node.state == "up"}
-    waiting = []
-    for job in mirror.jobs.values():
-        if job.start_s is None:
-            said = stands.forecasts.get(job.spec.id)
-            if said is not None and said.start_s is not None:
-                waiting.append((max(said.start_s, now_s), job))
+def places(machine: Cluster) -> list[str]:
+    """Where each node stands: its switch, where these are described; else its rack; else its node group."""
+    if machine.switches:
+        at = {
+            node: switch.name
+            for switch in machine.switches
+            if switch.nodes is not None
+            for node in parse_nodes(switch.nodes, machine.node_count)
+        }
+        return [at[node] for node in range(machine.node_count)]
+    found: list[str] = []
+    for group in machine.nodes:
+        if group.racks is None:
+            found += [group.name] * group.count
             continue
-        here = numbers_of(job.node_names, number)
-        ends_s = max(now_s, _ends_s(job, job.start_s))
-        bars.append(
-            Bar(
-                job=job.spec.id,
-                kind="runs",
-                start_s=job.start_s,
-                end_s=ends_s,
-                rows=runs_of(here),
-            )
-        )
-        free.update({i: max(free[i], ends_s) for i in here if i in free})
-    rows = Rows(free)
-    for start_s, job in sorted(waiting, key=lambda one: one[0]):
-        end_s = _ends_s(job, start_s)
-        where = rows.place(start_s, end_s, job.spec.nodes)
-        bars.append(Bar(job=job.spec.id, kind="forecast", start_s=start_s, end_s=end_s, rows=where))
-    return bars
+        racks = group.racks
+        there = sorted(set(range(racks.cdus * racks.racks_per_cdu)) - set(racks.missing))
+        each = racks.chassis_per_rack * racks.nodes_per_chassis
+        found += [f"{group.name}, rack {there[node // each]}" for node in range(group.count)]
+    return found
+
+
+def nodes_by_state(stands: Standing) -> dict[str, int]:
+    """How many nodes are free, busy, drained (with or without a job) and down."""
+    found = {"free": 0, "busy": 0, "drained": 0, "down": 0}
+    mirror = stands.core.mirror
+    used = {name for job in mirror.jobs.values() for name in job.node_names}
+    for name, node in mirror.nodes.items():
+        what = node.state if node.state != "up" else "busy" if name in used else "free"
+        found[what] += 1
+    return found
+
+
+def queue_by_reason(stands: Standing) -> dict[str, int]:
+    """How many jobs wait, by why."""
+    found: dict[str, int] = {}
+    for job in stands.core.mirror.jobs.values():
+        if job.start_s is None:
+            spec = job.spec
+            reason = "hold" if spec.held else spec.reason.partition(":")[0] or "turn"
+            found[reason] = found.get(reason, 0) + 1
+    return found
+
+
+def bars(machine: Cluster, stretches: Sequence[Stretch]) -> list[Bar]:
+    """Stretches of jobs on the lanes of a Gantt chart."""
+    return [
+        Bar(job=one.job, kind=one.kind, start_s=one.start_s, end_s=one.end_s, rows=rows)
+        for one, rows in zip(stretches, rows_of(machine, stretches), strict=True)
+    ]
+
+
+def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArray) -> Line:
+    """Nodes in use over time, or cores where jobs hold parts of nodes."""
+    shared = any(one.amounts is not None for one in stretches)
+    lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
+    held = [
+        lanes[one.nodes].sum() if one.amounts is None else one.amounts[:, 0].sum()
+        for one in stretches
+    ]
+    span = np.clip([(one.start_s, one.end_s) for one in stretches], edges_s[0], edges_s[-1])
+    times = np.concatenate([edges_s[:1], *span.reshape(-1, 2).T, edges_s[-1:]])
+    change = np.concatenate([[0.0], held, np.negative(held), [0.0]])
+    order = np.argsort(times, kind="stable")
+    mean, peak = binned(times[order], np.cumsum(change[order]), edges_s)
+    unit = "cores" if shared else "nodes"
+    return Line(
+        name=f"{unit} in use",
+        unit=unit,
+        mean=tuple(mean),
+        peak=tuple(peak),
+        most=float(lanes.sum()),
+    )
 
 
 def timeline(bars: list[Bar], lanes: int) -> Timeline:

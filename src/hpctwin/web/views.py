@@ -15,6 +15,7 @@ __all__ = [
     "CandidateView",
     "Change",
     "DecisionView",
+    "EnergyView",
     "FigureView",
     "Future",
     "Head",
@@ -48,6 +49,23 @@ class Asked(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class EnergyView(View):
+    """What the machine draws by its description, before cooling, and what it has used so far.
+
+    Jobs use their nodes fully. Prices and emissions are told where the description has them.
+    """
+
+    power_w: float
+    past_s: float = Field(description="so long is what was used of")
+    energy_j: float
+    pue: float | None = Field(description="power usage effectiveness; none without weather")
+    price: float | None = Field(None, description="of what was used, in `price_unit`")
+    price_per_h: float | None = Field(None, description="at present")
+    price_unit: str = ""
+    carbon: float | None = Field(None, description="emitted by what was used, g")
+    carbon_per_h: float | None = Field(None, description="at present, g/h")
+
+
 class Head(View):
     """How the cluster and its twin stand. ``version`` grows whenever anything has changed."""
 
@@ -69,8 +87,8 @@ class Head(View):
     waiting: int
     decision: int | None = Field(description="number of the last decision")
     cycle_ms: float | None = Field(description="how long the last decision took")
-    power_w: float | None = Field(
-        description="what the nodes draw by the machine's description; none if it does not say that"
+    energy: EnergyView | None = Field(
+        description="none if the machine's description does not say what nodes draw"
     )
     not_read: tuple[str, ...] = Field(description="what the mirror leaves out")
     pool: tuple[str, ...] = Field(description="policies that are compared")
@@ -101,9 +119,11 @@ class NodeView(View):
     """A node."""
 
     name: str
-    group: str
+    place: str = Field(description="its switch, else its rack, else its node group")
     state: str
+    power: str = Field(description="whether it is on, asleep, or switched; empty if not known")
     jobs: tuple[str, ...]
+    load: dict[str, float] = Field(description="shares of cores, memory_gb and gpus that are held")
     until_s: float | None = Field(description="when its last job ends at its limit")
 
 
@@ -115,7 +135,7 @@ class Bar(View):
     start_s: float
     end_s: float
     rows: tuple[tuple[int, int], ...] = Field(
-        description="runs of node numbers: first, count; where a job to come will lie is a guess"
+        description="lanes as of the timeline: first, count; where a job to come will lie is a guess"
     )
 
 
@@ -299,12 +319,14 @@ class Line(View):
     most: float | None = Field(
         description="what there is of it, if that is known and does not change"
     )
+    least: float = Field(0.0, description="an axis begins there")
 
 
 class LinesView(View):
     """Figures over time."""
 
     edges_s: tuple[float, ...] = Field(description="of the bins")
+    now_s: float | None = Field(None, description="the present; after it is forecast")
     lines: tuple[Line, ...]
 
 

@@ -17,6 +17,7 @@ export class Lines {
   /** @param told edges of the bins, and lines; see LinesView. */
   set(told) {
     this.edges = told.edges_s;
+    this.now = told.now_s;
     if (this.charts.length !== told.lines.length) {
       this.charts = told.lines.map(() => element("canvas", "", { tabindex: "0", role: "img", class: "line" }));
       for (const canvas of this.charts) {
@@ -50,23 +51,26 @@ export class Lines {
   }
 
   draw() {
-    this.charts.forEach((canvas, i) => this.chart(canvas, this.lines[i]));
+    this.due ??= requestAnimationFrame(() => {
+      this.due = null;
+      this.charts.forEach((canvas, i) => this.chart(canvas, this.lines[i]));
+    });
   }
 
-  chart(canvas, { name, unit, mean, peak, most }) {
+  chart(canvas, { name, unit, mean, peak, most, least }) {
     const { context, width, height } = prepared(canvas);
     const colours = theme(), { edges } = this, from = edges[0], to = edges.at(-1);
-    const high = Math.max(most ?? 0, ...peak) || 1, deep = height - AXIS;
+    const high = Math.max(most ?? 0, ...peak, least + 1e-9) || 1, deep = height - AXIS;
     const x = (time) => ((time - from) / (to - from)) * width;
-    const y = (value) => TOP + (1 - value / high) * (deep - TOP);
+    const y = (value) => TOP + (1 - Math.max(0, value - least) / (high - least)) * (deep - TOP);
     const steps = (values) => {
       context.beginPath();
-      context.moveTo(x(from), y(0));
+      context.moveTo(x(from), y(least));
       values.forEach((value, k) => {
         context.lineTo(x(edges[k]), y(value));
         context.lineTo(x(edges[k + 1]), y(value));
       });
-      context.lineTo(x(to), y(0));
+      context.lineTo(x(to), y(least));
     };
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.28;
@@ -78,6 +82,11 @@ export class Lines {
     steps(mean);
     context.stroke();
     if (most) dashed(context, y(most), width, colours);
+    if (this.now !== null) {
+      context.fillStyle = colours.bad;
+      context.fillRect(x(this.now) - 1, TOP, 2, deep - TOP);
+      context.fillText("now", Math.min(x(this.now) + 4, width - 26), TOP + 10);
+    }
     if (this.bin !== null) {
       context.fillStyle = colours.text;
       context.fillRect(x((edges[this.bin] + edges[this.bin + 1]) / 2) - 0.5, TOP, 1, deep - TOP);
@@ -85,7 +94,7 @@ export class Lines {
     axis(context, from, to, width, deep, colours);
     context.font = "12px system-ui, sans-serif";
     context.fillStyle = colours.text;
-    context.fillText(`${name}, up to ${amount(high, unit)}`, 4, 12);
+    context.fillText(`${name}, ${least ? `from ${amount(least, unit)} ` : ""}up to ${amount(high, unit)}`, 4, 12);
   }
 }
 
@@ -99,10 +108,11 @@ function dashed(context, at, width, colours) {
   context.setLineDash([]);
 }
 
-const LARGER = [[1e6, "M"], [1e3, "k"]];
+const LARGER = [[1e9, "G"], [1e6, "M"], [1e3, "k"]], SCALED = ["W", "Wh", "g", "g/h"], TONNE = 1e6;
 
-function amount(value, unit) {
-  if (unit !== "W") return unit ? `${number(value)} ${unit}` : number(value);
+export function amount(value, unit) {
+  if (!SCALED.includes(unit)) return unit && unit !== "/h" ? `${number(value)} ${unit}` : `${number(value)}${unit}`;
+  if (unit.startsWith("g") && value >= TONNE) return `${number(value / TONNE)} t${unit.slice(1)}`;
   const [by, prefix] = LARGER.find(([size]) => value >= size) ?? [1, ""];
-  return `${number(value / by)} ${prefix}W`;
+  return `${number(value / by)} ${prefix}${unit}`;
 }

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { follow, themed } from "./frame.js";
 import { Gantt } from "./gantt.js";
+import { amount, Lines } from "./lines.js";
 import { fetched } from "./pictures.js";
 import { Nodes } from "./nodes.js";
 import { Scores } from "./scores.js";
@@ -10,10 +11,11 @@ import { WhatIf } from "./whatif.js";
 import { clock, element, number, replace, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
-const MOST_ROWS = 500;
+const MOST_ROWS = 500, REST = 2;
 
 const gantt = new Gantt(at("gantt"), at("gantt-said"));
-const nodes = new Nodes(at("nodes"), at("nodes-said"));
+const nodes = new Nodes(at("nodes"), at("nodes-said"), at("by"));
+const lines = new Lines(at("lines"), at("lines-said"));
 const scores = new Scores(at("scores"), at("scores-said"));
 new WhatIf(at("whatif"));
 let head = null, jobs = [], decision = null, filling = false, again = false;
@@ -25,7 +27,7 @@ function showHead() {
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],
-    ...(head.power_w === null ? [] : [["power", `${number(head.power_w / 1000)} kW`]]),
+    ...drawn(head.energy),
     ["a decision takes", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {
@@ -37,6 +39,20 @@ function showHead() {
   at("trouble").hidden = !head.trouble.length;
   replace(at("pool"), head.pool.map((name) => element("option", "", { value: name })));
   replace(at("not-read"), head.not_read.map((text) => element("li", `Not in the picture: ${text}`)));
+}
+
+/** What is drawn now, as pairs; and in words what was used so far. */
+function drawn(energy) {
+  if (!energy) return [];
+  const cost = (value) => `${number(value)}${energy.price_unit && ` ${energy.price_unit}`}`;
+  const used = [amount(energy.energy_j / 3600, "Wh"), ...(energy.price === null ? [] : [`at a price of ${cost(energy.price)}`]),
+    ...(energy.carbon === null ? [] : [`${amount(energy.carbon, "g")} of CO₂`])];
+  at("used").textContent = `In the last ${span(energy.past_s)}: ${used.join(", ")}.`;
+  return [
+    ["power", amount(energy.power_w, "W")], ...(energy.pue === null ? [] : [["PUE", number(energy.pue)]]),
+    ...(energy.carbon_per_h === null ? [] : [["carbon", `${amount(energy.carbon_per_h, "g")}/h`]]),
+    ...(energy.price_per_h === null ? [] : [["price", `${cost(energy.price_per_h)}/h`]]),
+  ];
 }
 
 function showQueue() {
@@ -129,16 +145,22 @@ async function fill() {
   try {
     while (again) {
       again = false;
-      const [all, grid, facts] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("timeline")]);
+      const begin = performance.now();
+      const bins = Math.max(60, Math.min(600, Math.round(at("lines").clientWidth / 2)));
+      const [all, grid, facts, told] = await Promise.all([api.get("jobs"), api.get("nodes"), api.get("timeline"), api.get(`lines?bins=${bins}`)]);
       jobs = all;
       showQueue();
       nodes.set(grid);
+      at("lane").textContent = facts.of;
       gantt.set(fetched, facts);
+      lines.set(told);
       if (head.decision !== decision) {
         decision = head.decision;
         await showDecisions();
         await showAccuracy();
       }
+      // A large cluster that changes all the time leaves the browser, and the server, most of theirs.
+      await new Promise((done) => { setTimeout(done, REST * (performance.now() - begin)); });
     }
   } catch (error) {
     at("standing").textContent = error.message;
@@ -149,7 +171,7 @@ async function fill() {
 }
 
 at("find").addEventListener("input", showQueue);
-themed(() => [gantt, nodes, scores]);
+themed(() => [gantt, nodes, scores, lines]);
 api.begin();
 follow(() => api.events("events"), (told) => {
   head = told;

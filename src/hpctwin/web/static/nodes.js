@@ -1,16 +1,23 @@
-// All nodes as a grid of cells.
+// All nodes as cells, by where they stand: each filled as far as it is held, in the colour of its job.
 
 import { clock, colour, prepared, theme } from "./words.js";
 
+const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 3, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
+
 export class Nodes {
-  constructor(canvas, said) {
+  /** @param said element that names the node pointed at. @param by choice of what a cell is filled by. */
+  constructor(canvas, said, by) {
     this.canvas = canvas;
     this.said = said;
+    this.by = by;
     this.nodes = [];
+    this.places = [];
+    this.cells = [];
     this.at = -1;
     canvas.addEventListener("keydown", (event) => this.key(event));
-    canvas.addEventListener("pointermove", (event) => this.name(this.find(event)));
-    new ResizeObserver(() => this.draw()).observe(canvas);
+    canvas.addEventListener("pointermove", (event) => this.name(this.find(event.offsetX, event.offsetY)));
+    by.addEventListener("change", () => this.draw());
+    new ResizeObserver(() => this.lay()).observe(canvas);
   }
 
   set(nodes) {
@@ -18,24 +25,53 @@ export class Nodes {
     const busy = nodes.filter((node) => node.jobs.length).length;
     const away = nodes.filter((node) => node.state !== "up").length;
     this.canvas.setAttribute("aria-label", `${nodes.length} nodes: ${busy} with jobs, ${away} drained or down`);
+    const known = new Set(nodes.flatMap((node) => Object.keys(node.load)));
+    for (const one of this.by.options) one.hidden = one.value !== "" && !known.has(one.value);
+    this.by.parentElement.hidden = known.size < 1;
+    const order = new Map();
+    nodes.forEach((node, i) => order.set(node.place, [...(order.get(node.place) ?? []), i]));
+    this.places = [...order];
+    this.lay();
+  }
+
+  /** The largest cells with which all places find room, one block beside the other. */
+  lay() {
+    const width = this.canvas.clientWidth;
+    if (!width || !this.nodes.length) return;
+    const most = Math.max(...this.places.map(([, numbers]) => numbers.length));
+    let found = null, tall = SHORT;
+    for (let size = LARGEST; !found || (found.deep > tall && size > 1); size -= size > 8 ? 2 : 0.5) {
+      if (size < LEAST) tall = TALL;
+      found = this.blocks(size, width, most);
+    }
+    const height = `${Math.max(SHORT, Math.ceil(found.deep))}px`;
+    if (this.canvas.style.height !== height) this.canvas.style.height = height;
+    Object.assign(this, found);
     this.draw();
   }
 
-  get columns() {
-    const { clientWidth: width, clientHeight: height } = this.canvas;
-    let columns = Math.ceil(Math.sqrt((this.nodes.length * width) / Math.max(1, height))) || 1;
-    while (Math.ceil(this.nodes.length / columns) * (width / columns) > height) columns += 1;
-    return columns;
+  blocks(size, width, most) {
+    const columns = Math.max(1, Math.min(Math.floor((width - 2) / size), Math.ceil(Math.sqrt(most * (this.places.length > 1 ? 1 : width / SHORT)))));
+    const cells = new Array(this.nodes.length), labels = [];
+    const named = this.places.length > 1, top = named ? LABEL : 0;
+    let x = 0, y = 0, row = 0;
+    for (const [place, numbers] of this.places) {
+      const wide = Math.min(columns, numbers.length) * size, deep = Math.ceil(numbers.length / columns) * size + top;
+      if (x > 0 && x + wide > width) {
+        x = 0;
+        y += row + GAP / 2;
+        row = 0;
+      }
+      if (named) labels.push({ place, x, y, wide: Math.max(wide, LEAST_LABEL) });
+      numbers.forEach((number, i) => { cells[number] = { x: x + (i % columns) * size, y: y + top + Math.floor(i / columns) * size }; });
+      x += Math.max(wide, named ? LEAST_LABEL : 0) + GAP;
+      row = Math.max(row, deep);
+    }
+    return { size, columns, cells, labels, deep: y + row };
   }
 
-  get cell() {
-    return Math.min(64, this.canvas.clientWidth / this.columns);
-  }
-
-  find(event) {
-    const column = Math.floor(event.offsetX / this.cell);
-    if (column >= this.columns) return -1;
-    return Math.floor(event.offsetY / this.cell) * this.columns + column;
+  find(x, y) {
+    return this.cells.findIndex((cell) => x >= cell.x && x < cell.x + this.size && y >= cell.y && y < cell.y + this.size);
   }
 
   key(event) {
@@ -54,22 +90,41 @@ export class Nodes {
     this.draw();
   }
 
+  /** How far a node's cell is filled: by what is chosen, else by what it is fullest of. */
+  held(node) {
+    const shares = this.by.value ? [node.load[this.by.value] ?? 0] : Object.values(node.load);
+    if (!this.by.value && !shares.length) return node.jobs.length ? 1 : 0;
+    return Math.max(...shares);
+  }
+
   draw() {
+    this.due ??= requestAnimationFrame(() => {
+      this.due = null;
+      this.paint();
+    });
+  }
+
+  paint() {
     const { context } = prepared(this.canvas);
-    const colours = theme();
-    const { columns, cell } = this;
-    const gap = cell > 6 ? 1 : 0;
+    const colours = theme(), gap = this.size > 6 ? 1 : 0, size = Math.max(1, this.size - 2 * gap);
+    context.font = "11px system-ui, sans-serif";
+    context.fillStyle = colours.dim;
+    for (const { place, x, y, wide } of this.labels ?? []) context.fillText(cut(context, place, wide), x, y + 10);
     this.nodes.forEach((node, i) => {
-      const x = (i % columns) * cell + gap, y = Math.floor(i / columns) * cell + gap, size = Math.max(1, cell - 2 * gap);
-      if (node.jobs.length) {
-        context.fillStyle = colour(node.jobs[0]);
-        context.fillRect(x, y, size, size);
-      } else if (size > 3) {
+      if (!this.cells[i]) return;
+      const x = this.cells[i].x + gap, y = this.cells[i].y + gap;
+      if (size > 3) {
         context.strokeStyle = colours.line;
         context.lineWidth = 1;
         context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
       }
+      const deep = this.held(node) * size;
+      if (node.jobs.length && deep > 0) {
+        context.fillStyle = colour(node.jobs[0]);
+        context.fillRect(x, y + size - Math.max(1, deep), size, Math.max(1, deep));
+      }
       if (node.state !== "up") mark(context, node.state, x, y, size, colours);
+      else if (node.power && node.power !== "on") asleep(context, node.power, x, y, size, colours);
       if (i === this.at) {
         context.strokeStyle = colours.text;
         context.lineWidth = 3;
@@ -77,6 +132,13 @@ export class Nodes {
       }
     });
   }
+}
+
+function cut(context, text, wide) {
+  if (context.measureText(text).width <= wide) return text;
+  let kept = text;
+  while (kept && context.measureText(`…${kept}`).width > wide) kept = kept.slice(1);
+  return `…${kept}`;
 }
 
 function mark(context, state, x, y, size, colours) {
@@ -92,7 +154,20 @@ function mark(context, state, x, y, size, colours) {
   context.stroke();
 }
 
+/** A dot where a node sleeps, a ring where it is switched. */
+function asleep(context, power, x, y, size, colours) {
+  context.strokeStyle = context.fillStyle = colours.dim;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.arc(x + size / 2, y + size / 2, Math.max(0.8, size / 5), 0, 2 * Math.PI);
+  if (power === "asleep") context.fill();
+  else context.stroke();
+}
+
+const NAMES = { cores: "of its cores", memory_gb: "of its memory", gpus: "of its GPUs" };
+
 function describe(node) {
   const jobs = node.jobs.length ? `job ${node.jobs.join(", ")} until ${clock(node.until_s)} at the longest` : "no job";
-  return `${node.name} (${node.group}): ${node.state}, ${jobs}.`;
+  const load = Object.entries(node.load).filter(() => node.jobs.length).map(([name, share]) => `, ${Math.round(100 * share)} % ${NAMES[name]}`).join("");
+  return `${node.name} (${node.place}): ${node.state}${node.power && node.power !== "on" ? `, ${node.power}` : ""}, ${jobs}${load}.`;
 }
