@@ -335,6 +335,16 @@ def test_lines_in_order_are_never_read_one_by_one(
     assert len(read(tmp_path, "; head", line(run=1.5), spread, "", line(job=3) + " q {1,2}")) == 3
 
 
+def test_decimals_after_thousands_of_whole_numbers_are_read_at_once_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swf, "parse_lines", None)
+    lines = [line(job=j) for j in range(2000)]
+    w = read(tmp_path, *lines, line(job=2000, run="12.25"), line(job=2001, cpu="1e3"))
+    assert w.runtime_ms.tolist() == [10_000] * 2000 + [12_250, 10_000]
+    assert set(w.notes.counts) == set()
+
+
 def test_the_room_names_its_formats() -> None:
     assert formats.FORMATS == (
         "batsim",

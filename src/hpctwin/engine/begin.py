@@ -288,7 +288,8 @@ def _begin_waiting(arrived: int, sim: Sim) -> None:
 def _begin_chains(arrived: int, sim: Sim) -> None:
     """How long the chains are that wait for each job, among those submitted."""
     job, chain = sim["job"], sim["state"]["chain"]
-    by_level = np.argsort(job["level"][:arrived], kind="stable")
-    for row in by_level.tolist():
+    waiting = np.flatnonzero(job["waits_to"][:arrived] > job["waits_from"][:arrived])
+    # By level, so that a job's own chain is known before it is handed on.
+    for row in waiting[np.argsort(job["level"][waiting], kind="stable")].tolist():
         for on in sim["waits"][job["waits_from"][row] : job["waits_to"][row]].tolist():
             chain[on] = max(chain[on], chain[row] + job["expected"][row])

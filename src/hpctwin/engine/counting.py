@@ -2,6 +2,10 @@
 
 What is free of nodes and of each shared resource then only grows, so the plan is two amounts of each: what is
 free now, and what the head leaves spare when it starts. A resource costs a look at what each job asks of it.
+
+Where the queue is kept in order, what a walk along it looks at lies beside it in one piece (`Ahead`),
+copied once for each job. As long as nothing comes free, a walk goes on where the last one ended: who
+could not start, cannot.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
 NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED = ZERO, ONE, ONE + ONE
+
+STARTED = ZERO  # instead of its nodes: a job is in the queue no more
 
 
 @jit
@@ -126,37 +132,130 @@ COUNTED = Kernel(pass_counted, types.void(int64, SIM))
 
 
 @jit
+def look_ahead(sim: Arrays) -> None:
+    """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
+    walk = sim.walk
+    if walk.valid == 0:
+        walk.valid = 1
+        walk.known = 0
+        walk.fewest = NEVER
+        walk.settled = 0
+    for i in range(walk.known, sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        sim.ahead[i].nodes = job.nodes
+        sim.ahead[i].expected = job.expected
+        walk.fewest = min(walk.fewest, job.nodes)
+    walk.known = sim.clock.queued
+
+
+@jit
+def is_settled(sim: Arrays) -> bool:
+    """Whether nobody of those that the last walk has seen can start, as nothing came free since."""
+    walk = sim.walk
+    return (
+        walk.settled == 1
+        and walk.free == sim.stock[0].free
+        and walk.down == sim.stock[0].down
+        and walk.running == sim.clock.running
+        and walk.starts == sim.clock.starts
+    )
+
+
+@jit
+def settle_walk(seen: int, head: bool, shadow: int, spare: int, sim: Arrays) -> None:
+    """Remember what a walk found out, where the next may go on from it."""
+    walk = sim.walk
+    # What is short of resources, and who is at a limit, is not remembered.
+    walk.settled = 1 if sim.asks.width == 0 and sim.user_running.width == 0 else 0
+    walk.seen = seen
+    walk.head = 1 if head else 0
+    walk.shadow = shadow
+    walk.spare = spare
+    walk.free = sim.stock[0].free
+    walk.down = sim.stock[0].down
+    walk.running = sim.clock.running
+    walk.starts = sim.clock.starts
+
+
+@jit
+def close_gaps(kept: int, sim: Arrays) -> None:
+    """Take who started out of the queue, of which the first ``kept`` still wait."""
+    walk = sim.walk
+    for i in range(kept, sim.clock.queued):
+        if sim.ahead[i].nodes != STARTED:
+            sim.queue[kept] = sim.queue[i]
+            sim.ahead[kept].nodes = sim.ahead[i].nodes
+            sim.ahead[kept].expected = sim.ahead[i].expected
+            kept += 1
+    sim.clock.queued = kept
+    walk.known = kept
+    walk.fewest = NEVER
+    for i in range(kept):
+        walk.fewest = min(walk.fewest, sim.ahead[i].nodes)
+
+
+@jit
+def next_passing(i: int, free: int, spare: int, length: int, sim: Arrays) -> int:
+    """The first place in the queue, from one on, of a job that may pass the head, as `first_fitting`."""
+    n = sim.clock.queued
+    while i < n:
+        ahead = sim.ahead[i]
+        if ahead.nodes <= free and (ahead.nodes <= spare or ahead.expected <= length):
+            break
+        i += 1
+    return i
+
+
+@jit
 def pass_sorted(others: int, sim: Arrays) -> None:
-    """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk."""
+    """As `pass_scored`, for a queue that is kept in the order of jobs and candidates: one walk.
+
+    Who could not start, cannot until something comes free: then only those that came since are looked at.
+    """
+    look_ahead(sim)
     now = sim.clock.now
+    walk = sim.walk
     shadow = NEVER
     spare = NEVER
     head = False
-    for i in range(sim.clock.queued):
-        free = sim.stock[0].free
-        if free <= 0:
-            return
+    i = 0
+    if is_settled(sim):
+        i = walk.seen
+        head = walk.head == 1
+        shadow = walk.shadow
+        spare = walk.spare
+    n = sim.clock.queued
+    gap = n
+    started = sim.clock.starts
+    free = sim.stock[0].free
+    while i < n and free >= walk.fewest and not (head and others == NOBODY_PASSES):
+        if head or others == ANYONE_PASSES:
+            i = next_passing(i, free, spare, shadow - now, sim)
+            if i == n:
+                break
         j = sim.queue[i]
-        nodes = sim.job[j].nodes
-        if nodes <= free and not lacks(j, sim):
-            ends = now + sim.job[j].expected
-            if ends > shadow and (nodes > spare or lacks_later(j, sim)):
-                continue
-            if is_skipped(j, sim):
-                continue
-            sim.take[0] = nodes
+        ahead = sim.ahead[i]
+        if ahead.nodes > free or lacks(j, sim):
+            if not head and others != ANYONE_PASSES and not is_skipped(j, sim):
+                head = True
+                if others == HEAD_IS_PROTECTED:
+                    shadow, spare = reservation_of(j, sim)
+        elif now + ahead.expected > shadow and lacks_later(j, sim):
+            pass
+        elif not is_skipped(j, sim):
+            sim.take[0] = ahead.nodes
             start_job(j, sim)
+            free = sim.stock[0].free
             # Later, if its nodes are not on yet.
-            if sim.state[j].start + sim.job[j].expected > shadow:
-                spare -= nodes
+            if sim.state[j].start + ahead.expected > shadow:
+                spare -= ahead.nodes
                 add_asked(j, TAKE, sim)
-        elif not head and others != ANYONE_PASSES:
-            if is_skipped(j, sim):
-                continue
-            if others == NOBODY_PASSES:
-                return
-            head = True
-            shadow, spare = reservation_of(j, sim)
+            ahead.nodes = STARTED
+            gap = min(gap, i)
+        i += 1
+    settle_walk(i - (sim.clock.starts - started), head, shadow, spare, sim)
+    if gap < n:
+        close_gaps(gap, sim)
 
 
 def pass_raced(sim: Arrays) -> None:

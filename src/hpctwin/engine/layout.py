@@ -172,6 +172,30 @@ class Race:
     back: Int  # so many users may start jobs again since the last pass
 
 
+class Ahead:
+    """What a walk along the queue looks at of a job first."""
+
+    nodes: Int
+    expected: Int
+
+
+class Walk:
+    """The last walk along a sorted queue; see `counting`."""
+
+    valid: Int  # 1: the queue has only grown since, at its end
+    known: Int  # so many of the queue, the first, are in `Scratch.ahead`
+    fewest: Int  # none of them asks for fewer nodes
+    settled: Int  # 1: as long as nothing comes free,
+    seen: Int  # … so many of the queue, the first, cannot start
+    head: Int  # 1: one of them is the head job,
+    shadow: Int  # … which starts then,
+    spare: Int  # … with so many nodes to spare
+    free: Int  # what there was then: nodes,
+    down: Int
+    running: Int  # … jobs
+    starts: Int
+
+
 class Spare:
     """Idle nodes: how many of a group there are to switch off, and how many of a pool may be."""
 
@@ -333,6 +357,8 @@ class Scratch:
     path: Table[Int]
     user_leaves: Grid[Int]  # [users, 2] the first and the last in the tournament as it was built
     back: Table[Int]  # users who may start jobs again
+    walk: Walk
+    ahead: Table[Ahead]
     standing: Standing
     chain: Table[Row]  # see `standing`; empty where reservations do not outlive a pass
     stay: Table[Stay]

@@ -71,6 +71,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.clock.outages_done = 0
     fork.clock.cancels_done = 0
     fork.race.valid = 0
+    fork.walk.valid = 0
     fork.standing.valid = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]

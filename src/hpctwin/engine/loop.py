@@ -119,8 +119,9 @@ def schedule(sim: Arrays) -> None:
             drop_started(sim)
         return
     tidy_queue(sim)
+    waiting = sim.clock.queued
     call(sim.hooks.run_pass, sim)
-    if sim.clock.starts > started:
+    if sim.clock.queued + sim.clock.starts - started > waiting:
         drop_started(sim)
 
 
@@ -190,6 +191,7 @@ def reorder(address: int) -> None:
     for i in range(waiting):
         sim.later[i] = sim.queue[i]
     sim.clock.queued = 0
+    sim.walk.valid = 0
     for i in range(waiting):
         enqueue(sim.later[i], sim)
     # Some passes compare those that wait with those that run.

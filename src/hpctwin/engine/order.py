@@ -14,6 +14,8 @@ from hpctwin.engine.rows import call_with_job, scored_by
 def decayed(label: int, sim: Arrays) -> float:
     """Node-ms that a label has used, decayed to now; exact while its nodes do not change."""
     usage = sim.usage[label]
+    if usage.at == sim.clock.now:
+        return usage.used
     rate = sim.rules.decay
     steady = usage.nodes / rate
     return (usage.used - steady) * math.exp(-rate * (sim.clock.now - usage.at)) + steady
@@ -165,6 +167,9 @@ def put_in_order(n: int, sim: Arrays) -> None:
     """Put the job at place ``n`` of the queue where it belongs among those before it."""
     j = sim.queue[n]
     own = sim.state[j].key
+    if n == 0 or not before(own, j, sim.state[sim.queue[n - 1]].key, sim.queue[n - 1], sim):
+        return
+    sim.walk.valid = 0
     low = 0
     high = n
     while low < high:
@@ -182,6 +187,7 @@ def put_in_order(n: int, sim: Arrays) -> None:
 @jit
 def dequeue(j: int, sim: Arrays) -> None:
     """Take one job out of the queue."""
+    sim.walk.valid = 0
     i = 0
     while sim.queue[i] != j:
         i += 1
@@ -205,6 +211,7 @@ def leave(j: int, sim: Arrays) -> None:
 def drop_started(sim: Arrays) -> None:
     """Take all jobs that no longer wait out of the queue."""
     race = sim.race
+    sim.walk.valid = 0
     kept = 0
     unsorted = 0
     for i in range(sim.clock.queued):

@@ -222,6 +222,8 @@ class Sim:
             "path": (128,),
             "user_leaves": (self["user_running"].shape[1], 2),
             "back": (64,),
+            "walk": (1,),
+            "ahead": (jobs,),
             "standing": (1,),
             "chain": (stands // 2 + 1,),
             "stay": (stands // 4,),
@@ -240,7 +242,7 @@ class Sim:
         """The tournament of those that wait, and the plan that is kept, are of things as they were."""
         if self._scratch is not None:
             piece, memory = self._scratch
-            for name in ("race", "standing"):
+            for name in ("race", "walk", "standing"):
                 piece.seen(memory, name).fill(0)
 
     @property

@@ -21,6 +21,8 @@ PER_NODE = ("cores", "gpus", "memory_gb")
 
 UNKNOWN = -1
 
+_DENSE = 4
+
 
 @dataclass(frozen=True, eq=False)
 class Category:
@@ -44,6 +46,10 @@ class Category:
         """Collect labels; None, NaN and -1 are unknown. Labels are ordered as numbers if they are."""
         import polars as pl
 
+        if isinstance(values, np.ndarray) and values.dtype.kind == "i" and len(values):
+            low, high = int(values.min()), int(values.max())
+            if high - low < _DENSE * len(values):
+                return cls._of_dense(values.astype(np.int64), low, high)
         series = pl.Series(values)
         if series.dtype.is_numeric():
             series = series.cast(pl.Int64, strict=False)
@@ -56,6 +62,16 @@ class Category:
             distinct, pl.Series(range(len(distinct)), dtype=pl.Int32), default=UNKNOWN
         ).cast(pl.Int32)
         return cls(codes.fill_null(UNKNOWN).to_numpy(), tuple(str(v) for v in distinct))
+
+    @classmethod
+    def _of_dense(cls, numbers: npt.NDArray[np.int64], low: int, high: int) -> Category:
+        """Collect whole numbers between two that are not far apart: by a table of all there could be."""
+        there = np.zeros(high - low + 1, np.bool_)
+        there[numbers - low] = True
+        if low <= UNKNOWN <= high:
+            there[UNKNOWN - low] = False
+        codes = np.where(there, np.cumsum(there) - 1, UNKNOWN).astype(np.int32)
+        return cls(codes[numbers - low], tuple(map(str, (np.flatnonzero(there) + low).tolist())))
 
     def take(self, index: npt.NDArray[Any]) -> Category:
         """The rows at ``index``, with the same labels."""
