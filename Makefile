@@ -12,12 +12,15 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint unit bounds bench properties docs clean
+.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
 
-test: lint unit bounds
+# Linting takes one core and compiling the other.
+test: $(VENV)/dev
+	$(MAKE) -j2 -O lint compiled bounds-compiled
+	$(MAKE) -k unit bounds
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check
@@ -25,18 +28,22 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# The engine is compiled beforehand: else each of pytest's processes would compile it for itself. Beside a
-# cluster or a twin, tests wait more than they compute: one process more than this needs at least two cores.
-unit: $(VENV)/dev
+# Beforehand: else each of pytest's processes would compile the engine for itself.
+compiled: $(VENV)/dev
 	$(BIN)/hpctwin warmup
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal
+
+bounds-compiled: compiled
+	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
+
+# Beside a cluster or a twin, tests wait more than they compute: more processes than this needs at least cores.
+unit: compiled
+	$(BIN)/python -m pytest -q -n 4 --dist worksteal
 
 # The engine once more, its power states too, with array bounds checked at each access; without what never
 # runs the engine.
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
 	tests/energy/test_platform.py
-bounds: $(VENV)/dev
-	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
+bounds: bounds-compiled
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev

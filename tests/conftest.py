@@ -9,7 +9,7 @@ import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
 
-from tests.examples import BOUNDS, examples
+from tests.examples import examples
 
 # Compiling and a busy machine make single examples slow without anything being wrong.
 hypothesis.settings.register_profile(
@@ -20,13 +20,12 @@ hypothesis.settings.register_profile(
 )
 # The same examples in each run: what fails, fails for all. benchmarks/properties.py looks for others.
 hypothesis.settings.register_profile(
-    "fixed", hypothesis.settings.get_profile("random"), derandomize=True
+    "fixed",
+    hypothesis.settings.get_profile("random"),
+    derandomize=True,
+    max_examples=examples(100),
 )
-# With bounds checked each path counts, and not each case: those are for the run without.
-hypothesis.settings.register_profile(
-    "bounds", hypothesis.settings.get_profile("fixed"), max_examples=examples(100)
-)
-hypothesis.settings.load_profile("bounds" if BOUNDS else "fixed")
+hypothesis.settings.load_profile("fixed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +36,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.getoption("--hypothesis-profile", None) is None:
         providers.is_local_module_file = lambda path: False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that wait for services and clocks come first, so that others compute meanwhile."""
+    items.sort(key=lambda item: item.path.parent.name not in ("twin", "rms", "facility"))
 
 
 def _folder(variable: str, remedy: str) -> Path:

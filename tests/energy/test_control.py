@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,27 @@ def after_ten_seconds(view: PowerView) -> Orders:
         on=view.nodes("sleeping") if view.waiting else [],
         again_s=min(left, default=None),
     )
+
+
+def never(view: PowerView) -> Orders:
+    """All nodes are off, and stay off."""
+    return Orders(off=view.nodes("idle"))
+
+
+def never_and_asked_each_minute(view: PowerView) -> Orders:
+    return Orders(off=view.nodes("idle"), again_s=view.now_s + 60)
+
+
+@pytest.mark.parametrize("control", [never, never_and_asked_each_minute])
+@pytest.mark.parametrize("backfill", ["none", "easy", "conservative"])
+def test_who_waits_for_nodes_that_no_function_wakes_is_told_and_the_run_ends(
+    backfill: str, control: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hpctwin.simulation.control.QUIET_S", 3600.0)
+    # Conservative promises nodes that could be on by then, again and again.
+    workload = Workload.build(submit_s=[0, 60], runtime_s=[5, 5], nodes=[1, 2])
+    with pytest.raises(SimulationError, match=r"2 jobs wait at .* switches no node on"):
+        energy_of(workload, uniform(), "fcfs", backfill, power=ORDERS, control=control)
 
 
 @pytest.mark.parametrize("backfill", ["none", "easy"])

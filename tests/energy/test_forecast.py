@@ -15,6 +15,7 @@ from hpctwin.cli import main
 from hpctwin.energy import Series, cheapest_begins
 from hpctwin.energy.forecast import begins_by_forecast, erring, from_past, parse_forecast, saving
 from hpctwin.errors import ConfigError
+from tests.examples import examples
 
 HOUR = 3600.0
 DAYS = 12
@@ -32,7 +33,7 @@ def some_jobs(seed: int, jobs: int = 40) -> tuple[np.ndarray, np.ndarray, np.nda
     return submit, rng.uniform(60, 20 * HOUR, jobs), rng.choice([0.0, 2.5 * HOUR, 24 * HOUR], jobs)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 10_000), st.sampled_from(["past", "5%"]))
 def test_jobs_begin_within_their_bounds_and_never_cheaper_than_the_oracle(
     seed: int, text: str
@@ -51,7 +52,7 @@ def test_jobs_begin_within_their_bounds_and_never_cheaper_than_the_oracle(
     )
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 10_000))
 def test_with_a_forecast_that_does_not_err_jobs_cost_what_the_oracle_s_do(seed: int) -> None:
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
@@ -61,7 +62,7 @@ def test_with_a_forecast_that_does_not_err_jobs_cost_what_the_oracle_s_do(seed: 
     np.testing.assert_allclose(ours, best, rtol=1e-9)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(0, 10_000), st.integers(24, 8 * 24))
 def test_what_comes_later_changes_nothing_that_was_decided_before(seed: int, hour: int) -> None:
     series, (submit, length, wait) = drawn(seed), some_jobs(seed)
@@ -84,7 +85,7 @@ def test_a_forecaster_s_error_is_what_was_asked_for_and_none_in_the_present() ->
     assert errors[:, 1].mean() < 0.03
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(st.integers(1, 3599))
 def test_a_series_of_which_time_zero_cuts_a_step_is_followed_as_well(cut: int) -> None:
     series = Series.hourly(drawn(5).per_kwh, "g")

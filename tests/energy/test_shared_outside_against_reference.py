@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Workload
+from hpctwin.energy import Orders
 from hpctwin.errors import ConfigError
 from hpctwin.model import CapWindow, Cluster, PowerCap
 from hpctwin.policies import PowerPolicy
@@ -19,7 +20,6 @@ from tests.energy.test_outside_against_reference import (
     after_ten_seconds,
     compared,
     every_seven_seconds,
-    greedy,
     platforms,
 )
 from tests.examples import examples
@@ -96,7 +96,12 @@ def test_caps_by_the_time_of_day_and_with_lower_modes(
     compared(workload, platform, power, backfill, cap=cap, cluster=MACHINE)
 
 
-@pytest.mark.parametrize("control", [greedy, after_ten_seconds, every_seven_seconds])
+def off_at_once(view: Any) -> Orders:
+    """Off when nobody waits; on everything for who waits, as not every node is for everybody."""
+    return Orders(on=view.nodes("sleeping")) if view.waiting else Orders(off=view.nodes("idle"))
+
+
+@pytest.mark.parametrize("control", [off_at_once, after_ten_seconds, every_seven_seconds])
 @settings(max_examples=examples(20))
 @given(workload=WORKLOADS, platform=platforms(), backfill=st.sampled_from(BACKFILLS))
 def test_control_functions(

@@ -22,6 +22,7 @@ from hpctwin.facility import (
 )
 from hpctwin.model import Category
 from tests import strategies as drawn
+from tests.examples import examples
 from tests.simulation.test_open import exact
 
 ANY_STRATEGY = (
@@ -50,7 +51,7 @@ def used_at_most(result: FacilityResult) -> None:
         assert (started["eligible_s"] >= started["submit_s"]).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), strategy=st.sampled_from(ANY_STRATEGY))
 def test_one_cluster_in_a_facility_is_that_cluster_alone(
     data: st.DataObject, strategy: str
@@ -67,7 +68,7 @@ def test_one_cluster_in_a_facility_is_that_cluster_alone(
     assert (found.filter(~ran)["cluster"].is_null()).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), strategy=st.sampled_from(ANY_STRATEGY))
 def test_every_job_runs_once_at_one_cluster_whatever_is_moved_staged_or_limited(
     data: st.DataObject, strategy: str
@@ -109,7 +110,7 @@ def test_every_job_runs_once_at_one_cluster_whatever_is_moved_staged_or_limited(
     used_at_most(result)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(workload=drawn.simple_workloads(nodes=8, max_jobs=30))
 def test_sgs_t_forecasts_the_last_jobs_turnaround_exactly(workload: Workload) -> None:
     workload = exact(workload)
@@ -125,7 +126,7 @@ def test_sgs_t_forecasts_the_last_jobs_turnaround_exactly(workload: Workload) ->
     assert last["oracle"]["cluster"] == last["walltime"]["cluster"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     workload=drawn.simple_workloads(nodes=4, max_jobs=30),
     knows=st.sampled_from(("oracle", "walltime")),

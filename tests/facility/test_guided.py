@@ -19,6 +19,7 @@ from hpctwin.facility.state import FacilityState
 from hpctwin.facility.tree import Tree
 from hpctwin.model import Category
 from tests import strategies as drawn
+from tests.examples import examples
 from tests.facility.test_facility import facility, jobs
 
 HOURLY = tuple(float(100 + 10 * hour) for hour in range(24))
@@ -124,7 +125,7 @@ def total(state: FacilityState, rows: list[int], where: tuple[int, ...]) -> int:
     return ends
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(workload=drawn.simple_workloads(nodes=4, max_jobs=14), size=st.integers(1, 4))
 def test_the_tree_finds_the_best_of_all_combinations(workload: Workload, size: int) -> None:
     several = facility(

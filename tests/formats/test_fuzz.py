@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hpctwin.errors import HpctwinError
 from hpctwin.formats import FORMATS, read_workload, write_workload
 from hpctwin.model import Category, Workload
+from tests.examples import examples
 
 WHOLE = Workload.build(
     submit_s=range(20),
@@ -79,7 +80,7 @@ def written(folder: Path, name: str, kind: str) -> bytes:
 
 @pytest.mark.parametrize(("name", "kind"), KINDS)
 @pytest.mark.parametrize("skip_invalid", [False, True])
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(damage=DAMAGE)
 def test_damage_never_raises_anything_else(
     folder: Path,
@@ -100,7 +101,7 @@ def test_damage_never_raises_anything_else(
             read_workload(path, format=kind, skip_invalid=skip_invalid)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(content=st.binary(max_size=200), kind=st.sampled_from(FORMATS))
 def test_noise_never_raises_anything_else(folder: Path, content: bytes, kind: str) -> None:
     path = folder / "noise"

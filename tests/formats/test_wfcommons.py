@@ -16,6 +16,7 @@ from hpctwin.errors import HpctwinError, TraceError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.metrics import dependency_violations
 from hpctwin.model import DependencyKind, Workload
+from tests.examples import examples
 from tests.formats.test_fuzz import DAMAGE, damaged
 
 
@@ -182,7 +183,7 @@ def test_it_is_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skip_invalid", [False, True])
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(damage=DAMAGE)
 def test_damage_never_raises_anything_else(
     tmp_path_factory: pytest.TempPathFactory,

@@ -24,6 +24,7 @@ from hpctwin.rms.records import JobSpec, NodeReservation
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from tests import strategies
+from tests.examples import examples
 
 NODES = 6
 DEEDS = [
@@ -87,7 +88,7 @@ def lives(draw: st.DrawFn) -> tuple[EmulatedCluster, list[ev.Event], Mirror]:
     return cluster, events, mirror
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(lives())
 def test_its_events_lead_a_mirror_to_its_snapshot_and_are_numbered_without_gaps(life) -> None:
     cluster, events, mirror = life
@@ -104,14 +105,14 @@ def _past_reservation(cluster: EmulatedCluster, mirror: Mirror) -> bool:
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(lives())
 def test_what_it_tells_survives_json_and_validation(life) -> None:
     for event in life[1]:
         assert ev.parse_event(ev.event_json(event)) == event
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(lives())
 def test_no_node_is_held_twice_no_job_ends_twice_and_all_come_to_their_end(life) -> None:
     cluster, events, _ = life

@@ -18,7 +18,7 @@ from hpctwin.rms.records import JobDependency, NodeReservation, Snapshot
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
 from tests import strategies
-from tests.examples import each
+from tests.examples import each, examples
 from tests.rms.emulated_cases import EPOCH_S, run_out, spec, started
 
 ENDS = {"exit", "walltime", "cancelled", "node_failure", "deleted"}
@@ -39,7 +39,7 @@ def test_alone_it_starts_the_four_phase_jobs_exactly_when_a_simulation_does(seed
     assert {job: round(s - EPOCH_S, 3) for job, s in started(cluster).items()} == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 @each("shared", (False, True))
 def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(shared, data) -> None:
@@ -156,7 +156,7 @@ def nobody_shares_a_node(snapshot: Snapshot) -> None:
     Snapshot.model_validate_json(snapshot.model_dump_json())
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_each_job_starts_once_per_requeue_and_ends_once(data) -> None:
     cluster, _, _ = live(data, data.draw(faults()))
@@ -182,7 +182,7 @@ def test_each_job_starts_once_per_requeue_and_ends_once(data) -> None:
     assert cluster.submitted == cluster.ended + len(cluster.jobs)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_its_events_lead_from_one_snapshot_to_the_next_without_gaps(data) -> None:
     cluster, first, events = live(data, data.draw(faults()))
@@ -201,7 +201,7 @@ def test_its_events_lead_from_one_snapshot_to_the_next_without_gaps(data) -> Non
     assert mirror.digest == Mirror(cluster.snapshot()).digest
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_a_bus_that_duplicates_reorders_and_delays_ends_in_the_same_state(data) -> None:
     wrong = Faults(
@@ -219,7 +219,7 @@ def test_a_bus_that_duplicates_reorders_and_delays_ends_in_the_same_state(data) 
     assert mirror.difference(snapshot) == []
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_the_same_seed_gives_the_same_events(data) -> None:
     machine = data.draw(strategies.clusters())

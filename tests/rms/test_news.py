@@ -20,6 +20,7 @@ from hpctwin.rms.polling import Poller
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.rms.slurm.news import SlurmNews
 from hpctwin.twin.mirror import Mirror
+from tests.examples import examples
 from tests.rms.recorded import PBS
 
 NODES = 4
@@ -143,7 +144,7 @@ def test_what_is_pushed_while_a_look_runs_is_told_before_the_look_is_done() -> N
 KINDS = st.sampled_from(["submit", "submit", "start", "start", "end", "back", "delete", "node"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(KINDS, max_size=40), data=st.data())
 def test_after_a_look_the_mirror_is_the_truth_whatever_was_lost_doubled_or_late(
     steps: list[str], data: st.DataObject
@@ -263,7 +264,7 @@ def test_before_the_first_look_a_submission_only_asks_for_one() -> None:
     assert not any(isinstance(n, JobSeen) for n in pbs_news(None))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.text(max_size=200)
     | st.recursive(

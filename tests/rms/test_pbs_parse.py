@@ -21,6 +21,7 @@ from hpctwin.rms.pbs.request import (
     parse_select,
     vnodes,
 )
+from tests.examples import examples
 from tests.rms.recorded import PBS
 
 NOW_S = 1_795_246_410.0
@@ -222,7 +223,7 @@ def test_values_of_pbs() -> None:
     )  # fmt: skip
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataObject) -> None:
     which = data.draw(st.sampled_from(["qstat.json", "pbsnodes.json"]))
@@ -243,7 +244,7 @@ def test_damaged_output_is_read_or_refused_and_no_job_is_invented(data: st.DataO
         assert len(set(job.node_names)) == len(job.node_names)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
 def test_any_bytes_are_an_object_or_a_named_error(text: bytes) -> None:
     with contextlib.suppress(FormatError):

@@ -109,7 +109,7 @@ def test_interrupted_or_not_it_is_as_the_reference_has_it(kind: str, data: st.Da
 
 
 @pytest.mark.parametrize("backfill", OWN_BACKFILLS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data())
 def test_interrupted_it_is_as_without(backfill: str, data: st.DataObject) -> None:
     """Every backfill with every placement, also those that the reference does not know, and own functions."""

@@ -16,6 +16,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation import Moment, explain
 from tests.engine.test_adaptive_guarantees import CLUSTER, workloads
+from tests.examples import examples
 
 OK = DependencyKind.AFTEROK
 
@@ -76,7 +77,7 @@ def test_a_job_held_for_ever_has_a_story_without_end() -> None:
 @pytest.mark.parametrize(
     "policy", ["adaptive+pack", "pas+pushdown:interval=1s,promotion=1s", "fcfs+easy", "wfp+none"]
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(workload=workloads(), pick=st.integers(0, 19))
 def test_every_story_adds_up_to_what_happened(policy: str, workload: Workload, pick: int) -> None:
     row = pick % len(workload)

@@ -12,6 +12,7 @@ from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
+from tests.examples import examples
 
 POLICIES = (
     "fcfs+easy", "sjf+easy:2", "wfp+easy/sjf", "fcfs+none", "fcfs+first-fit", "fcfs+conservative",
@@ -35,7 +36,7 @@ def exact(workload: Workload) -> Workload:
     return workload.replace(runtime_ms=runtime, walltime_ms=runtime)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), policy=st.sampled_from(POLICIES))
 def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
     data: st.DataObject, policy: str
@@ -56,7 +57,7 @@ def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
     assert simulation.result().lost.equals(alone.lost)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), policy=st.sampled_from(POLICIES))
 def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject, policy: str) -> None:
     """Runtimes known, or walltimes exact, and nobody later: then the forecast is exact."""
@@ -85,7 +86,7 @@ def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject, polic
         assert (start, end) == (round(1000 * job["start_s"]), round(1000 * job["end_s"]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), policy=st.sampled_from(POLICIES))
 def test_a_limit_on_starts_only_hides_later_ones(data: st.DataObject, policy: str) -> None:
     cluster = data.draw(strategies.clusters())

@@ -18,6 +18,7 @@ from hpctwin.formats.datasets.making import made_jobs, node_of
 from hpctwin.model.usage import Usage
 from hpctwin.simulation import Result, replay, window
 from hpctwin.simulation.replayed import numbers_of
+from tests.examples import examples
 
 NODES = 16
 
@@ -76,7 +77,7 @@ def test_a_replay_has_the_starts_ends_and_energy_of_the_run_that_was_recorded(
         np.testing.assert_allclose(one[name], other[name], rtol=1e-9, atol=1e-6)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["fcfs", "fcfs+easy", "sjf+easy", "wfp+easy"]),

@@ -20,6 +20,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
 from hpctwin.twin.emulated import emulated_cluster
 from tests import strategies
+from tests.examples import examples
 
 NODES = 8
 
@@ -56,7 +57,7 @@ ALL = CoreSettings(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(workloads())
 def test_the_same_inputs_give_the_same_decisions_bit_for_bit(workload) -> None:
     assert decisions(workload, Core(ALL)) == decisions(workload, Core(ALL))
@@ -69,7 +70,7 @@ def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.Mo
         assert decisions(workload, Core(ALL, threads), 32) == decisions(workload, Core(ALL), 32)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(workloads(), st.integers(0, 40))
 def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
     core = Core(ALL)
@@ -97,14 +98,14 @@ def test_a_core_restored_from_json_goes_on_the_same(workload, when) -> None:
     assert all(one == another for one, another in made)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(workloads())
 def test_what_it_starts_the_cluster_never_refuses(workload) -> None:
     # `drive` raises if it does.
     decisions(workload, Core(CoreSettings()))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(data=st.data())
 def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(
     data: st.DataObject,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hpctwin.web import timeline
 from hpctwin.web.timeline import COLOURS, RAN, Timeline, Window, colours_of
+from tests.examples import examples
 
 BOXES = st.lists(
     st.tuples(st.integers(0, 500), st.integers(0, 90), st.integers(0, 11), st.integers(1, 6)),
@@ -54,7 +55,7 @@ WINDOWS = (
 
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_each_pixel_tells_the_share_that_jobs_cover_and_who_covers_most(
     boxes: list[tuple[int, int, int, int]], window: Window
 ) -> None:
@@ -79,7 +80,7 @@ def test_each_pixel_tells_the_share_that_jobs_cover_and_who_covers_most(
 
 
 @given(boxes=BOXES, window=st.sampled_from(WINDOWS))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_boxes_that_touch_the_window_are_sent_as_they_are(
     boxes: list[tuple[int, int, int, int]], window: Window
 ) -> None:

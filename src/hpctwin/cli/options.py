@@ -74,6 +74,8 @@ class TraceOptions:
     """Of a data set: measured power of nodes, where there is one; use of their components; or neither."""
     only: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
     """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
+    columns: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
+    """Of CSV or Parquet: what its columns are, as submit=Submit,walltime=limit_min*60, or YAML."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:
         """Read a trace with these options.
@@ -84,6 +86,7 @@ class TraceOptions:
                 could not be simulated stay too, as far as they can be told.
         """
         from hpctwin.formats import SwfRules, read_workload
+        from hpctwin.formats.mapped import columns_of
         from hpctwin.model import parse_duration_s
 
         path = within(path, "workload.parquet") or path
@@ -108,6 +111,7 @@ class TraceOptions:
             timezone=self.timezone,
             use=self.use,
             only=self.only,
+            columns=columns_of(self.columns) if self.columns else None,
         )
 
 

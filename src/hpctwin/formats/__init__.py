@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from hpctwin.formats.datasets import DataSet
     from hpctwin.formats.datasets.declared import Use
+    from hpctwin.formats.mapped import Columns
     from hpctwin.model import Workload
 
 __all__ = [
@@ -70,6 +71,7 @@ def read_workload(
     timezone: str | None = None,
     use: Use = "measured",
     only: Sequence[str] = (),
+    columns: Columns | None = None,
 ) -> Workload:
     """Read a workload; its name is the file's, its notes tell what was changed or left out.
 
@@ -84,14 +86,20 @@ def read_workload(
             ``Europe/Berlin``; UTC, or the data set's own, if left out.
         use: for data sets: what is read of how much jobs used; see `datasets.USES`.
         only: for data sets: which rows, as ``column=value,value``.
+        columns: for CSV and Parquet that are not in our own columns: which of theirs is what.
 
     Raises:
         TraceError: the file cannot be read as what it claims to be; the message says what was
             found, where (line and field where known), and what was expected.
         UnknownNameError: there is no such format.
-        ConfigError: ``flops_per_s`` is not above 0, or ``only`` is given for what is no data set.
+        ConfigError: ``flops_per_s`` is not above 0, ``only`` is given for what is no data set, or ``columns``
+            do not fit the file.
     """
     path = Path(path)
+    if columns is not None:
+        from hpctwin.formats.mapped import read_mapped
+
+        return read_mapped(path, columns, timezone=timezone, skip_invalid=skip_invalid)
     published = dataset_of(path, format)
     if published is not None:
         from hpctwin.formats.datasets import read_dataset

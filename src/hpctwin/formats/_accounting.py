@@ -202,12 +202,12 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     frame = tally.drop(
         frame, state == "waiting", "record left out: the job had not started when it was recorded"
     )
+    span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
+    frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
     never = (state == "cancelled") & (
         pl.col("start").is_null() | (pl.col("runtime").fill_null(0) <= 0)
     )
     frame = tally.drop(frame, never, "record left out: the job was cancelled before it started")
-    span = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0)
-    frame = frame.with_columns(runtime=pl.col("runtime").fill_null(span))
     limit = pl.max_horizontal("walltime", "runtime")
     running = state == "running"
     tally.add(

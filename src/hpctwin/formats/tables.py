@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import io
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from hpctwin.model.chunks import CHUNKS, WHOLE_CHUNKS
 from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
 __all__ = [
+    "Cells",
     "checked_piece",
+    "read_cells",
     "read_csv",
     "read_parquet",
     "whole_or_text",
@@ -71,11 +74,11 @@ _OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 @dataclass(frozen=True)
-class _Table:
+class Cells:
     """Rows of text or typed values, and the line of each where the file has lines; or rows before them."""
 
     frame: pl.DataFrame
-    line: tuple[int, ...] | None
+    line: Sequence[int] | None
     skipped: tuple[str, ...] = ()
     before: int = 0
 
@@ -94,7 +97,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
     if table is not None:
-        table = _Table(with_least_nodes(table.frame), None)
+        table = Cells(with_least_nodes(table.frame), None)
     if table is not None and not _faults(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -113,14 +116,37 @@ def read_parquet(path: str | Path, *, skip_invalid: bool = False) -> Workload:
             not fit, or a row is malformed.
     """
     path = Path(path)
+    frame = _parquet(path, read_bytes(path))
+    return _checked(path, Cells(frame, None), skip_invalid)
+
+
+def read_cells(path: Path, *, skip_invalid: bool = False) -> Cells:
+    """A table as it is in a file: CSV, all of it text, or Parquet.
+
+    Args:
+        path: the file.
+        skip_invalid: leave rows of CSV out that have more or fewer cells than the header.
+
+    Raises:
+        TraceError: it is neither, or rows differ in length.
+    """
     content = read_bytes(path)
+    if content.startswith(_PARQUET_MAGIC):
+        return Cells(_parquet(path, content), None)
+    text = decode(path, content)
+    cells = _csv_at_once(text)
+    if cells is None:
+        return _csv_by_rows(path, text, skip_invalid)
+    return dataclasses.replace(cells, line=range(2, len(cells.frame) + 2))
+
+
+def _parquet(path: Path, content: bytes) -> pl.DataFrame:
     if not (content.startswith(_PARQUET_MAGIC) and content.endswith(_PARQUET_MAGIC)):
         raise TraceError(path, "not a Parquet file, or cut off")
     try:
-        frame = pl.read_parquet(io.BytesIO(content))
+        return pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise TraceError(path, f"a corrupt Parquet file ({error})") from error
-    return _checked(path, _Table(frame, None), skip_invalid)
 
 
 def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
@@ -134,7 +160,7 @@ def checked_piece(path: Path, frame: pl.DataFrame, before: int) -> Workload:
     Raises:
         TraceError: a column is missing, or a row is malformed.
     """
-    table = _Table(frame.drop("depends", strict=False), None, before=before)
+    table = Cells(frame.drop("depends", strict=False), None, before=before)
     return _checked(path, table, skip_invalid=False)
 
 
@@ -181,7 +207,7 @@ def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:
     )
 
 
-def _csv_at_once(text: str) -> _Table | None:
+def _csv_at_once(text: str) -> Cells | None:
     """The rows as text; None if rows differ in length or nothing sure can be said."""
     header, _, body = text.partition("\n")
     columns = header.rstrip("\r").split(",")
@@ -197,10 +223,10 @@ def _csv_at_once(text: str) -> _Table | None:
         frame = pl.read_csv(text.encode(), infer_schema=False, quote_char=None, null_values="")
     except (pl.exceptions.PolarsError, OSError):  # OSError: it takes the bytes for compressed ones
         return None
-    return _Table(frame, None)
+    return Cells(frame, None)
 
 
-def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> _Table:
+def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> Cells:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows: list[list[str | None]] = []
     lines: list[int] = []
@@ -230,10 +256,10 @@ def _csv_by_rows(path: Path, text: str, skip_invalid: bool) -> _Table:
     if twice:
         raise TraceError(path, "two columns have this name", line=1, field=twice[0])
     frame = pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
-    return _Table(frame, tuple(lines), tuple(skipped))
+    return Cells(frame, tuple(lines), tuple(skipped))
 
 
-def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
+def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
     """The workload without rows that are malformed.
 
     Raises:
@@ -246,7 +272,8 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
             raise TraceError(
                 path,
                 f"the column is missing; required are {', '.join(_REQUIRED)}, found "
-                f"{', '.join(table.frame.columns)[:200]}{_perhaps(name, table.frame.columns)}",
+                f"{', '.join(table.frame.columns)[:200]}{_perhaps(name, table.frame.columns)}; a mapping "
+                "(--columns) reads tables of other columns",
                 field=name,
             )
     _check_types(path, table.frame)
@@ -260,7 +287,7 @@ def _checked(path: Path, table: _Table, skip_invalid: bool) -> Workload:
             raise error
         messages.append(str(error))
     good = ~pl.Series(range(len(table.frame)), dtype=pl.Int64).is_in(list(faults))
-    return _workload(path, _Table(table.frame.filter(good), None, (*table.skipped, *messages)))
+    return _workload(path, Cells(table.frame.filter(good), None, (*table.skipped, *messages)))
 
 
 def _check_types(path: Path, frame: pl.DataFrame) -> None:
@@ -315,7 +342,7 @@ def _faults(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
     return faults
 
 
-def _workload(path: Path, table: _Table) -> Workload:
+def _workload(path: Path, table: Cells) -> Workload:
     frame = table.frame
     missing = [name for name in _REQUIRED if name not in frame.columns]
     if missing:

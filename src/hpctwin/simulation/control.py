@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from hpctwin.energy.control import Control, Orders, PowerView
-from hpctwin.engine.layout import GIVE_UP
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.base import SimulationBase
@@ -19,6 +18,9 @@ from hpctwin.simulation.outside import switch
 __all__ = ["advance_controlled"]
 
 Outcome = Literal["done", "reached", "stepped"]
+
+QUIET_S = 10 * 86_400.0
+"""So long jobs wait, with nothing left to happen, for a control function to switch a node."""
 
 
 def advance_controlled(
@@ -52,13 +54,15 @@ def advance_controlled(
         outcome = advance(min(times, default=None), instants=1)
         if simulation.done:
             return "done"
-        if outcome == "stepped":
+        if outcome == "stepped" and not _only_timers_left(simulation):
             _note(simulation, last_s=simulation.now_s)
         asks = again_s is not None and simulation.now_s >= again_s
         if outcome == "reached" and not asks:
             return "reached"
         if outcome == "done" and not _goes_on_to_ask(simulation, until_s):
             return "done"
+        if simulation.now_s - simulation.outside.last_s > QUIET_S:
+            _give_up(simulation)
         _note(simulation, again_s=_ask(simulation, control))
         if left is not None:
             left -= 1
@@ -69,19 +73,32 @@ def _note(simulation: SimulationBase, **what: Any) -> None:
     simulation.outside = dataclasses.replace(simulation.outside, **what)
 
 
+def _only_timers_left(simulation: SimulationBase) -> bool:
+    """Whether nobody runs, comes or goes any more, and no node is being switched."""
+    clock = simulation.state.clock
+    return clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0
+
+
 def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
     """Put the clock to when the function wants to be asked, as nothing else is left to happen."""
-    waiting = simulation.snapshot()["waiting"]
-    again_s, quiet_s = simulation.outside.again_s, simulation.now_s - simulation.outside.last_s
-    if waiting and (again_s is None or quiet_s * MS_PER_S > GIVE_UP):
-        raise SimulationError(
-            f"{len(waiting)} jobs wait at {simulation.now_s:g} s, nothing is left to happen, and the "
-            "control function switches no node on"
-        )
+    waiting = bool(simulation.snapshot()["waiting"])
+    again_s = simulation.outside.again_s
+    if waiting and again_s is None:
+        _give_up(simulation)
     if not waiting or again_s is None or (until_s is not None and again_s > until_s):
         return False
     simulation.state.clock.now = to_ms(again_s)
     return True
+
+
+def _give_up(simulation: SimulationBase) -> None:
+    """Say so where jobs wait; where none do, nodes may be switched for ever."""
+    waiting = len(simulation.snapshot()["waiting"])
+    if waiting:
+        raise SimulationError(
+            f"{waiting} jobs wait at {simulation.now_s:g} s, nothing is left to happen, and the "
+            "control function switches no node on"
+        )
 
 
 def _ask(simulation: SimulationBase, control: Control) -> float | None:
