@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin.report import write_report
+from hpctwin.report.html import write_page
 from tests.report.report_runs import NODES, entries, no_entry
 from tests.report.test_plots import workload
 
@@ -114,7 +115,7 @@ def test_the_same_runs_give_the_same_file(page: str, tmp_path: Path) -> None:
 def test_a_report_replaces_the_one_before_and_leaves_nothing_beside(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("old", encoding="utf-8")
-    write_report(str(path), title="new", entries=entries()[:1])
+    write_page(str(path), "new", ["<p>all of it</p>"])
     assert "<title>new</title>" in path.read_text(encoding="utf-8")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -123,5 +124,5 @@ def test_a_report_that_cannot_be_moved_leaves_nothing_behind(tmp_path: Path) -> 
     taken = tmp_path / "report.html"
     taken.mkdir()
     with pytest.raises(OSError, match=r"report\.html"):
-        write_report(taken, title="x", entries=entries()[:1])
+        write_page(taken, "x", [])
     assert list(tmp_path.iterdir()) == [taken]

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from hpctwin.report import ReportedRun
+    from hpctwin.report.deciding import Decided
 
 __all__ = ["report_command"]
 
@@ -22,8 +23,10 @@ def report_command(
 ) -> int:
     """Report on finished runs beside each other: one HTML file that needs nothing else, figures as files.
 
+    Of a twin's journal it tells which policy ruled when, the scores of all, and how forecasts came true.
+
     Args:
-        runs: folders that `hpctwin simulate --out` has written, or folders of such folders.
+        runs: folders that `hpctwin simulate --out` has written, or of such folders; journals of twins.
         html: file for figures, tables, definitions, and how the runs were made.
         figures: folder for each figure as a file.
         format: of these.
@@ -31,25 +34,91 @@ def report_command(
     """
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
+    from hpctwin.report.deciding import decided_figures
     from hpctwin.report.figures import report_figures, write_figures
     from hpctwin.report.html import write_reported
 
     if not runs:
-        raise ConfigError("name the folders of runs, as hpctwin simulate --out has written them")
+        raise ConfigError(
+            "name the folders of runs, as hpctwin simulate --out has written them, or journals of twins"
+        )
     if html is None and figures is None:
         raise ConfigError("name what to write: --html FILE or --figures FOLDER")
     check_outputs(folders=[figures], files=[html])
-    entries = _read(runs)
+    twins = [_decided(path) for path in runs if path.is_file()]
+    entries = _read(tuple(path for path in runs if not path.is_file()))
     starts = {entry.manifest.get("start_epoch_s") for entry in entries}
-    drawn = report_figures(entries, start_epoch_s=starts.pop() if len(starts) == 1 else None)
+    drawn = decided_figures(twins)
+    if entries:
+        epoch_s = starts.pop() if len(starts) == 1 else None
+        drawn = [*report_figures(entries, start_epoch_s=epoch_s), *drawn]
     if figures is not None:
         write_figures(figures, drawn, f".{format}")
         print(f"{figures}: {len(drawn)} figures")
     if html is not None:
-        named = title or ", ".join(dict.fromkeys(entry.manifest["workload"] for entry in entries))
-        write_reported(html, title=named, entries=entries, drawn=drawn)
+        names = [*(entry.manifest["workload"] for entry in entries), *(one.label for one in twins)]
+        write_reported(
+            html,
+            title=title or ", ".join(dict.fromkeys(names)),
+            entries=entries,
+            drawn=drawn,
+            tables={f"Policies of {one.label}": one.tables() for one in twins},
+        )
         print(f"report: {html}")
     return 0
+
+
+def _decided(path: Path) -> Decided:
+    """What a journal tells of its twin's decisions."""
+    import shlex
+    import sys
+    from contextlib import closing
+
+    import polars as pl
+
+    from hpctwin.errors import ConfigError
+    from hpctwin.report.deciding import Decided
+    from hpctwin.twin.accuracy import accuracy
+    from hpctwin.twin.journal import Journal
+
+    with closing(Journal(path, read_only=True)) as journal:
+        numbers = reversed(journal.decision_ids(2**62))
+        decisions = [one for one in map(journal.read_decision, numbers) if one is not None]
+        if not decisions:
+            raise ConfigError(f"{path}: its twin has not decided anything yet")
+        said = journal.read_latest("status")
+        rows = [row for row in accuracy(journal.read_forecasts()) if row.forecasts]
+        settings, versions = journal.read_settings(decisions[-1]["settings"])
+    status = {} if said is None else said[1]
+    last_s = decisions[-1]["time_s"]
+    columns = {
+        "time_s": pl.Float64,
+        "policy": pl.String,
+        "waiting": pl.Int64,
+        "took_ms": pl.Float64,
+    }
+    scores = [
+        (one["time_s"], candidate.policy, candidate.score)
+        for one in decisions
+        if len(one["candidates"]) > 1
+        for candidate in one["candidates"]
+    ]
+    return Decided(
+        label=str(path),
+        decisions=pl.DataFrame(
+            [[one[name] for name in columns] for one in decisions], columns, orient="row"
+        ),
+        scores=pl.DataFrame(
+            scores, {"time_s": pl.Float64, "policy": pl.String, "score": pl.Float64}, orient="row"
+        ),
+        until_s=max(last_s, status.get("time_s") or last_s),
+        accuracy=[row.texts() for row in rows],
+        made=[
+            ("command", shlex.join(["hpctwin", *sys.argv[1:]])),
+            ("versions", ", ".join(f"{name} {text}" for name, text in versions.items())),
+            ("candidates", ", ".join(map(str, settings.get("core", {}).get("pool", ())))),
+        ],
+    )
 
 
 def _read(runs: tuple[Path, ...]) -> list[ReportedRun]:

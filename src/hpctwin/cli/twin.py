@@ -204,7 +204,6 @@ def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
     from rich.table import Table
 
     from hpctwin.cli.output import print_json
-    from hpctwin.model import format_duration
     from hpctwin.twin.accuracy import accuracy as measured
 
     with _journal(config) as journal:
@@ -213,25 +212,11 @@ def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
         print_json([asdict(row) for row in rows])
         return 0
 
-    def text(value: float | None) -> str:
-        return "–" if value is None else format_duration(round(value))
-
     table = Table(title="Forecasts of start times that came true, by the wait forecast")
     for column in ("wait", "forecasts", "median error", "p90 error", "bias", "in interval"):
         table.add_column(column, justify="right" if column != "wait" else "left")
     for row in rows:
-        held = "–" if row.covered is None else f"{row.covered:.0%} of {row.promised:.0%}"
-        bias = (
-            "–" if row.bias_s is None else ("−" if row.bias_s < 0 else "+") + text(abs(row.bias_s))
-        )
-        table.add_row(
-            row.label,
-            str(row.forecasts),
-            text(row.median_error_s),
-            text(row.p90_error_s),
-            bias,
-            held,
-        )
+        table.add_row(*row.texts())
     Console().print(table)
     return 0
 

@@ -13,10 +13,12 @@ from matplotlib.figure import Figure
 __all__ = ["image_tag"]
 
 _PNG_DPI = 120
+_LARGEST_SVG = 300_000
+"""A drawing of so many marks is smaller as an image."""
 
 
 def image_tag(figure: Figure, text: str) -> str:
-    """An ``<img>`` that holds the figure: as SVG or as PNG, whichever is smaller.
+    """An ``<img>`` that holds the figure: as SVG, which is sharp in print; as PNG where that would be large.
 
     Args:
         figure: to draw.
@@ -24,9 +26,9 @@ def image_tag(figure: Figure, text: str) -> str:
     """
     # A fixed salt and no date: the same figure gives the same bytes.
     with rc_context({"svg.hashsalt": "hpctwin", "svg.fonttype": "path"}):
-        svg = _saved(figure, "svg", metadata={"Date": None})
-    png = _saved(figure, "png", dpi=_PNG_DPI)
-    kind, content = ("svg+xml", svg) if len(svg) <= len(png) else ("png", png)
+        kind, content = "svg+xml", _saved(figure, "svg", metadata={"Date": None})
+    if len(content) > _LARGEST_SVG:
+        kind, content = "png", _saved(figure, "png", dpi=_PNG_DPI)
     data = base64.b64encode(content).decode("ascii")
     width, height = (round(inches * _PNG_DPI) for inches in figure.get_size_inches())
     return (

@@ -105,15 +105,21 @@ def write_report(
 
 
 def write_reported(
-    path: str | Path, *, title: str, entries: Sequence[ReportedRun], drawn: Sequence[Drawn]
+    path: str | Path,
+    *,
+    title: str,
+    entries: Sequence[ReportedRun],
+    drawn: Sequence[Drawn],
+    tables: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:
     """Write a report of figures that are drawn already.
 
     Args:
         path: the file, which is replaced if it exists.
         title: heading.
-        entries: the runs; labels are distinct.
-        drawn: their `report_figures`.
+        entries: the runs, if any; labels are distinct.
+        drawn: their `report_figures`, and others.
+        tables: what else stands in a section, as HTML, by its heading.
 
     Raises:
         OutputError: the file cannot be written.
@@ -121,7 +127,8 @@ def write_reported(
     sizes = {entry.cluster.node_count for entry in entries if entry.cluster is not None}
     nodes = sizes.pop() if len(sizes) == 1 else None
     names = dict.fromkeys(str(entry.manifest.get("workload", "")) for entry in entries)
-    return write_page(path, title, _sections(title, entries, drawn, "", ", ".join(names), nodes))
+    sections = _sections(title, entries, drawn, "", ", ".join(names), nodes, tables)
+    return write_page(path, title, sections)
 
 
 def _sections(
@@ -131,11 +138,16 @@ def _sections(
     intro: str,
     workload_name: str,
     nodes: int | None,
+    tables: Mapping[str, Sequence[str]] | None = None,
 ) -> list[str]:
     summaries = {entry.label: entry.summary for entry in entries}
-    figures: dict[str, list[str]] = {"Results": _comparison(summaries)}
+    figures: dict[str, list[str]] = {"Results": _comparison(summaries)} if entries else {}
     for one in drawn:
         figures.setdefault(one.section, []).append(captioned(one.figure, one.caption))
+    for heading, content in (tables or {}).items():
+        figures.setdefault(heading, []).extend(content)
+    if not entries:
+        return [f"<h1>{escape(title)}</h1>", *(section(*one) for one in figures.items())]
     sections = [
         _heading(title, intro, workload_name, nodes, entries),
         *(section(heading, content) for heading, content in figures.items()),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.model import format_duration
 from hpctwin.twin.forecast import COVERAGE, WAITS_S, Forecast
 
 __all__ = ["Accuracy", "accuracy"]
@@ -34,6 +35,18 @@ class Accuracy:
     intervals: int
     covered: float | None
     promised: float = COVERAGE
+
+    def texts(self) -> tuple[str, ...]:
+        """For a table: class, forecasts, median and nine tenths of the error, bias, share in the interval."""
+
+        def text(value: float | None) -> str:
+            return "–" if value is None else format_duration(round(value))
+
+        held = "–" if self.covered is None else f"{self.covered:.0%} of {self.promised:.0%}"
+        sign = "" if self.bias_s is None else "−" if self.bias_s < 0 else "+"
+        bias = sign + text(None if self.bias_s is None else abs(self.bias_s))
+        errors = text(self.median_error_s), text(self.p90_error_s)
+        return (self.label, str(self.forecasts), *errors, bias, held)
 
 
 def accuracy(said: list[tuple[Forecast, float | None]]) -> list[Accuracy]:
