@@ -49,7 +49,6 @@ PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")
     for placement in PLACEMENTS
     for policy in ({"backfill": "easy"}, {"backfill": "conservative"})
-    if (placement, policy["backfill"]) != ("fragmentation", "conservative")  # refused
 ]
 
 
@@ -67,6 +66,22 @@ def test_each_placement_goes_through_nodes_as_the_rules_say(
     assert where_they_ran(simulation, reference) == {
         job.row: list(job.nodes) for job in reference if job.start_ms >= 0
     }
+
+
+@pytest.mark.parametrize("backfill", ["easy", "conservative"])
+def test_parts_of_gpus_that_are_not_modelled_strand_nothing(backfill: str) -> None:
+    cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 3, "cores": 8}]})
+    tasks = [1, 1, 1, 1, 3, 1]
+    workload = Workload.build(
+        submit_s=[0] * 6,
+        runtime_s=[1] * 6,
+        nodes=[1] * 6,
+        chunks={"tasks": tasks, "gpus_per_task": [0, 0, 0, 0, 0.25, 0]},
+    )
+    simulation, reference = compared(
+        workload, cluster, ORDERINGS["fcfs"], {"backfill": backfill}, placement="fragmentation"
+    )
+    assert where_they_ran(simulation, reference) == {job.row: list(job.nodes) for job in reference}
 
 
 def where_they_ran(simulation: Any, reference: Any) -> dict[int, list[int]]:

@@ -56,16 +56,73 @@ def used_at_most(result: FacilityResult) -> None:
 def test_one_cluster_in_a_facility_is_that_cluster_alone(
     data: st.DataObject, strategy: str
 ) -> None:
-    cluster = data.draw(drawn.clusters())
-    workload = data.draw(drawn.workloads(cluster, dependencies=False))
+    if data.draw(st.booleans()):
+        cluster = data.draw(drawn.shared_clusters())
+        workload = data.draw(drawn.shared_workloads(cluster, dependencies=False, max_jobs=15))
+    else:
+        cluster = data.draw(drawn.clusters())
+        workload = data.draw(drawn.workloads(cluster, dependencies=False))
     policy = data.draw(st.sampled_from(("fcfs+easy", "wfp+conservative", "sjf+first-fit")))
-    alone = Simulation(workload, cluster, policy=parse_policy(policy)).run().jobs
+    by_itself = Simulation(workload, cluster, policy=parse_policy(policy)).run()
+    alone = by_itself.jobs
     one = facility({"machine": cluster, "policy": policy, "power_w": 1})
-    found = simulate_facility(one, workload, strategy).jobs
+    result = simulate_facility(one, workload, strategy)
+    found = result.jobs
+    if by_itself.placements is not None:
+        (there,) = result.clusters.values()
+        assert there.placements is not None
+        assert there.placements.equals(by_itself.placements)
     ran = alone["state"] != "rejected"
     assert found.filter(ran).select(alone.columns).equals(alone.filter(ran))
     assert (found.filter(~ran)["state"] == "rejected").all()
     assert (found.filter(~ran)["cluster"].is_null()).all()
+
+
+@settings(max_examples=examples(30))
+@given(data=st.data(), strategy=st.sampled_from(ANY_STRATEGY))
+def test_jobs_that_share_nodes_run_once_wherever_they_are_sent_or_moved(
+    data: st.DataObject, strategy: str
+) -> None:
+    workload = data.draw(drawn.crowded_workloads(max_jobs=20))
+    several = facility(
+        *(
+            {
+                "machine": {"nodes": [{"name": "n", "count": n, "cores": 8, "memory_gb": 16}]},
+                "policy": data.draw(st.sampled_from(("fcfs+easy", "fcfs+conservative@spread"))),
+                "power_w": 100,
+            }
+            for n in (3, 4)
+        )
+    )
+    options = {"move_every_s": data.draw(st.sampled_from((0, 7))), "move_gain_s": 1}
+    result = FacilitySimulation(several, workload, parse_strategy(strategy, **options)).run()
+    assert set(result.jobs["state"]) <= {"completed", "walltime", "rejected"}
+    ran = result.jobs.filter(pl.col("start_s").is_not_null())
+    for one in result.clusters.values():
+        assert one.placements is not None
+        assert one.placements["job_id"].n_unique() == len(one.jobs)
+        for name, most in (("cores", 8), ("memory_gb", 16)):
+            changes = [
+                (time, node, sign * amount)
+                for *span, node, amount in one.placements.select(
+                    "end_s", "start_s", "node", name
+                ).rows()
+                for time, sign in zip(span, (-1, 1), strict=True)
+            ]
+            held = dict.fromkeys(range(one.cluster.node_count), 0.0)
+            for _, node, change in sorted(changes, key=lambda c: (c[0], c[2])):
+                held[node] += change
+                assert held[node] <= most
+    # A job counts with its share of the machine where it ran.
+    shares = dict(zip(workload.job_id.tolist(), np.maximum(
+        workload.chunks["tasks"] * workload.chunks["cores_per_task"] / 8,
+        workload.chunks["tasks"] * workload.chunks["memory_gb_per_task"] / 16,
+    ).tolist(), strict=True))  # fmt: skip
+    joules = sum(
+        100 * shares[job] * (end - start)
+        for job, start, end in ran.select("job_id", "start_s", "end_s").rows()
+    )
+    assert result.summary()["energy_j"] == pytest.approx(joules)
 
 
 @settings(max_examples=examples(60))

@@ -18,6 +18,10 @@ POLICIES = (
     "fcfs+easy", "sjf+easy:2", "wfp+easy/sjf", "fcfs+none", "fcfs+first-fit", "fcfs+conservative",
     "nodes - wait/walltime+conservative", "fairshare+easy", "fcfs+easy@spread", "sjf+easy@contiguous",
 )  # fmt: skip
+SHARED = (
+    "fcfs+easy", "sjf+easy:2", "fcfs+none", "fcfs+first-fit", "fcfs+conservative", "fairshare+easy",
+    "fcfs+easy@spread", "wfp+conservative@round-robin", "fcfs+easy@fragmentation",
+)  # fmt: skip
 NOBODY = np.zeros(0, np.int64)
 
 
@@ -36,13 +40,25 @@ def exact(workload: Workload) -> Workload:
     return workload.replace(runtime_ms=runtime, walltime_ms=runtime)
 
 
-@settings(max_examples=examples(60))
-@given(data=st.data(), policy=st.sampled_from(POLICIES))
+def drawn(
+    data: st.DataObject, *, outages: bool = True, **left_out: bool
+) -> tuple[Cluster, Workload, str]:
+    """A machine, jobs and a policy; nodes are shared or not."""
+    if data.draw(st.booleans()):
+        cluster = data.draw(strategies.shared_clusters(outages=outages))
+        jobs = strategies.shared_workloads(cluster, dependencies=False, max_jobs=20, **left_out)
+        return cluster, data.draw(jobs), data.draw(st.sampled_from(SHARED))
+    cluster = data.draw(strategies.clusters(outages=outages))
+    workload = data.draw(strategies.workloads(cluster, dependencies=False, **left_out))
+    return cluster, workload, data.draw(st.sampled_from(POLICIES))
+
+
+@settings(max_examples=examples(100))
+@given(data=st.data())
 def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
-    data: st.DataObject, policy: str
+    data: st.DataObject,
 ) -> None:
-    cluster = data.draw(strategies.clusters())
-    workload = data.draw(strategies.workloads(cluster, dependencies=False))
+    cluster, workload, policy = drawn(data)
     simulation = opened(workload, cluster, policy)
     for row, submit in enumerate(workload.submit_ms.tolist()):
         if data.draw(st.booleans()):  # looking ahead leaves no trace
@@ -55,14 +71,15 @@ def test_jobs_that_are_told_to_arrive_fare_as_if_they_came_by_themselves(
     alone = Simulation(workload, cluster, policy=parse_policy(policy)).run()
     assert simulation.result().jobs.equals(alone.jobs)
     assert simulation.result().lost.equals(alone.lost)
+    if alone.placements is not None:
+        assert simulation.result().placements.equals(alone.placements)
 
 
-@settings(max_examples=examples(60))
-@given(data=st.data(), policy=st.sampled_from(POLICIES))
-def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject, policy: str) -> None:
+@settings(max_examples=examples(100))
+@given(data=st.data())
+def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject) -> None:
     """Runtimes known, or walltimes exact, and nobody later: then the forecast is exact."""
-    cluster = data.draw(strategies.clusters(outages=False))
-    workload = data.draw(strategies.workloads(cluster, dependencies=False, cancellations=False))
+    cluster, workload, policy = drawn(data, outages=False, cancellations=False)
     knows = data.draw(st.sampled_from(("oracle", "walltime")))
     if knows == "walltime":
         workload = exact(workload)
@@ -86,11 +103,10 @@ def test_the_forecast_of_the_last_job_is_what_happens(data: st.DataObject, polic
         assert (start, end) == (round(1000 * job["start_s"]), round(1000 * job["end_s"]))
 
 
-@settings(max_examples=examples(40))
-@given(data=st.data(), policy=st.sampled_from(POLICIES))
-def test_a_limit_on_starts_only_hides_later_ones(data: st.DataObject, policy: str) -> None:
-    cluster = data.draw(strategies.clusters())
-    workload = data.draw(strategies.workloads(cluster, dependencies=False))
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_a_limit_on_starts_only_hides_later_ones(data: st.DataObject) -> None:
+    cluster, workload, policy = drawn(data)
     simulation = opened(workload, cluster, policy)
     for row, submit in enumerate(workload.submit_ms.tolist()):
         look = np.array([row])

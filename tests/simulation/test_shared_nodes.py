@@ -15,7 +15,6 @@ from hpctwin import Cluster, Simulation, Workload
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.simulation import explain
-from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
 from tests.examples import each, examples
 from tests.reference import Pass, simulate_reference
@@ -232,11 +231,6 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
     [
         ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
         ({"cores": 8}, "fcfs+pack", "backfill 'pack' plans whole ones; take none, first-fit"),
-        (
-            {"cores": 8},
-            "fcfs+conservative@fragmentation",
-            "does not go with backfill 'conservative'",
-        ),
         ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
     ],
@@ -255,7 +249,5 @@ def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
     with pytest.raises(ConfigError, match="told in whole nodes only"):
         explain(Simulation(workload, cluster, "fcfs+easy"), 1)
-    with pytest.raises(ConfigError, match="no forecasts for single jobs where nodes are shared"):
-        OpenSimulation(Simulation(workload, cluster, "fcfs+easy"))
     with pytest.raises(ConfigError, match="backfill 'pack' plans whole ones"):
         Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pack")

@@ -162,9 +162,10 @@ def simulate(
     console = Console()
     _show({chosen.name: result}, console)
     if by is not None:
+        from hpctwin.metrics import breakdown
         from hpctwin.report.accessor import breakdown_table
 
-        console.print(breakdown_table(result.jobs, by))
+        console.print(breakdown_table(breakdown(result.jobs, by), by))
     return 0
 
 

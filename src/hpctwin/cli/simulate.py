@@ -327,7 +327,7 @@ def _show(
     console = Console()
     console.print(summary_table(summary))
     if by is not None:
-        console.print(breakdown_table(result.jobs, by))
+        console.print(breakdown_table(result.breakdown(by), by))
 
 
 def _draws(plot: Path | None, *words: str) -> bool:
@@ -357,9 +357,7 @@ def _figure(result: Result, plot: Path) -> Figure:
 
 
 def _by(result: Result, by: By) -> list[dict[str, Any]]:
-    from hpctwin.metrics import breakdown
-
-    rows = breakdown(result.jobs, by).to_dicts()
+    rows = result.breakdown(by).to_dicts()
     if result.energy is not None and by in ("user", "account", "partition"):
         joules = {row[by]: row["energy_j"] for row in result.energy.by(by).iter_rows(named=True)}
         for row in rows:

@@ -22,6 +22,7 @@ from hpctwin.engine.layout import (
     STEPPED,
     UNSUBMITTED,
     WAITING,
+    ZERO,
     Arrays,
 )
 from hpctwin.engine.loop import records_have_room
@@ -62,6 +63,70 @@ def forget_job(j: int, sim: Arrays) -> None:
 
 
 @jit
+def parts_held(sim: Arrays) -> int:
+    """On how many shared nodes running jobs are, each job counted for itself."""
+    held = ZERO
+    for i in range(sim.clock.running):
+        row = sim.state[sim.run[i].job].first_node
+        while row >= 0:
+            held += 1
+            row = sim.part[row].next
+    return held
+
+
+@jit
+def copy_shared(sim: Arrays, fork: Arrays) -> None:
+    """Copy what is held and promised of shared nodes; who has ended there stays behind."""
+    copy_table(fork.share, sim.share)
+    copy_table(fork.left, sim.left)
+    copy_table(fork.most_cores, sim.most_cores)
+    copy_table(fork.tried, sim.tried)
+    copy_table(fork.freed, sim.freed)
+    copy_table(fork.sharing, sim.sharing)
+    for row in range(sim.sharing.promises):
+        copy_row(fork.promise, sim.promise, row)
+        copy_row(fork.promise_left, sim.promise_left, row)
+    for node in range(len(fork.share)):
+        fork.share[node].part = -1
+    last = ZERO
+    for i in range(sim.clock.running):
+        j = sim.run[i].job
+        row = sim.state[j].first_node
+        fork.state[j].first_node = -1 if row < 0 else last
+        while row >= 0:
+            following = sim.part[row].next
+            put_part(last, row, sim, fork)
+            fork.part[last].next = -1 if following < 0 else last + 1
+            row = following
+            last += 1
+    fork.sharing.parts = last
+
+
+@jit
+def put_part(to: int, row: int, sim: Arrays, fork: Arrays) -> None:
+    """Copy a part to another row, before the others on its node."""
+    own = fork.part[to]
+    origin = sim.part[row]
+    share = fork.share[origin.node]
+    own.job = origin.job
+    own.start = origin.start
+    own.node = origin.node
+    own.tasks = origin.tasks
+    own.kind = origin.kind
+    own.before = -1
+    own.after = share.part
+    if share.part >= 0:
+        fork.part[share.part].before = to
+    share.part = to
+
+
+@jit
+def shared_have_room(sim: Arrays, fork: Arrays) -> bool:
+    """Whether a fork has room for what is held and promised of shared nodes."""
+    return parts_held(sim) <= len(fork.part) and sim.sharing.promises <= len(fork.promise)
+
+
+@jit
 def copy_live(sim: Arrays, fork: Arrays) -> None:
     """Copy the state of the machine, and of the jobs that wait or run."""
     copy_table(fork.clock, sim.clock)
@@ -96,6 +161,8 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     copy_table(fork.index, sim.index)
     copy_table(fork.tally, sim.tally)
     copy_table(fork.own, sim.own)
+    if len(sim.share) > 0:
+        copy_shared(sim, fork)
 
 
 @jit
@@ -184,6 +251,8 @@ def _look_ahead(
     code = go_on(advance, sim, now - 1, -1)
     if code != DONE and code != REACHED:
         return code
+    if len(sim.share) > 0 and not shared_have_room(sim, fork):
+        return -NEED_ROOM
     begin_fork(now, coming, ends_known, sim, fork)
     for i in range(watched.shape[0]):
         j = watched[i]

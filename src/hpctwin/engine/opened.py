@@ -12,7 +12,7 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
-from hpctwin.engine.state import new_sim
+from hpctwin.engine.state import make_parts, new_sim
 
 __all__ = [
     "arrive_at",
@@ -21,6 +21,7 @@ __all__ = [
     "expect",
     "forecast_arrays",
     "like",
+    "more_ahead",
     "stand_by",
 ]
 
@@ -99,10 +100,33 @@ def forecast_arrays(
     )
     ahead.own("job", "fact", "asks", "by_submit")
     nodes = len(ahead["node"])
+    running = ahead.jobs if len(ahead["share"]) else nodes
     ahead.reshape(
-        lost=np.zeros(nodes, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
+        lost=np.zeros(running, LAYOUT["lost"][0]), segment=np.zeros(2 * nodes, LAYOUT["segment"][0])
     )
     return ahead
+
+
+def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
+    """Room for a forecast that found too little: for the present, and at least twice as much as before.
+
+    Args:
+        sim: the simulation.
+        ahead: arrays of `forecast_arrays`.
+        coming: rows of the jobs that come.
+    """
+    clock = sim.clock
+    waiting = [sim["queue"][: clock.queued], sim["by_submit"][clock.arrived : clock.arrival_end]]
+    if len(sim["share"]):
+        there = np.concatenate([sim["run"]["job"][: clock.running], *waiting])
+        kind = np.concatenate([sim["job"]["kind"][there], ahead["job"]["kind"][coming]])
+        parts = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[kind].sum())
+        promises = max(
+            int(sim["sharing"]["promises"][0]), min(parts, int(sim["rules"]["promises"][0]))
+        )
+        make_parts(ahead, parts + len(ahead["part"]), promises)
+    rows = 8 * (int(clock.running) + sum(map(len, waiting))) + 256
+    ahead.make_room(max(rows, 2 * ahead.plan_rows))
 
 
 def expect(sim: Sim, rows: IntArray | int | slice, runtime_ms: IntArray | int) -> None:

@@ -14,7 +14,15 @@ from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
 
-__all__ = ["choose_pass", "index_nodes", "more_log", "more_outages", "more_room", "new_sim"]
+__all__ = [
+    "choose_pass",
+    "index_nodes",
+    "make_parts",
+    "more_log",
+    "more_outages",
+    "more_room",
+    "new_sim",
+]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -218,10 +226,17 @@ def _more_parts(sim: Sim) -> None:
         return
     waiting = sim["job"]["kind"][sim["queue"][: sim["clock"]["queued"][0]]]
     asked = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[waiting].sum())
-    parts = int(sim["sharing"]["parts"][0]) + asked
+    make_parts(
+        sim,
+        int(sim["sharing"]["parts"][0]) + asked,
+        min(asked, int(sim["rules"]["promises"][0])),
+    )
+
+
+def make_parts(sim: Sim, parts: int, promises: int) -> None:
+    """Room for so many parts and promises on shared nodes, twice that where there is too little."""
     if parts > len(sim["part"]):
         sim.reshape(part=_grown(sim["part"], parts))
-    promises = min(asked, int(sim["rules"]["promises"][0]))
     if promises > len(sim["promise"]):
         table = _grown(sim["promise"], promises)
         left = np.zeros((len(table), AMOUNTS), np.int64)

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
 from hpctwin.model import Category, Workload, to_ms
+from hpctwin.model.chunks import totals_asked
+from hpctwin.simulation.sharing import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]
 
@@ -28,6 +30,7 @@ class FacilityJobs:
         on: the workload as each cluster sees it: runtimes and walltimes by its factors.
         allowed: whether a kind of job, and what it asks for, is allowed at a cluster [C, jobs].
         factor: of each kind at each cluster [C, kinds].
+        counted: how many nodes each job counts as at each cluster; see `counted_nodes` [C, jobs].
         staging_ms: from cluster to cluster, ms [C, C].
     """
 
@@ -38,6 +41,7 @@ class FacilityJobs:
     on: tuple[Workload, ...]
     allowed: npt.NDArray[np.bool_]
     factor: npt.NDArray[np.float64]
+    counted: npt.NDArray[np.float64]
     staging_ms: IntArray
 
 
@@ -82,6 +86,9 @@ def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
         on=tuple(on),
         allowed=allowed,
         factor=factor,
+        counted=np.array(
+            [counted_nodes(seen, c.cluster) for seen, c in zip(on, facility.clusters, strict=True)]
+        ),
         staging_ms=np.array(
             [[to_ms(facility.staging_s(a, b)) for b in names] for a in names], np.int64
         ),
@@ -112,7 +119,7 @@ def _fits(kind: Kind, workload: Workload) -> npt.NDArray[np.bool_]:
             known = np.array([name in wanted for name in column.labels] + [False])
             fits &= known[column.codes]
     if kind.gpus is not None:
-        asked = np.asarray(workload.per_node.get("gpus", np.zeros(len(workload)))) > 0
+        asked = totals_asked(workload.chunks, workload.per_node, workload.nodes)["gpus"] > 0
         fits &= asked == kind.gpus
     return fits
 

@@ -103,7 +103,7 @@ class PlacementForecast:
     others_s: float = 0.0
 
 
-def energy_j(cluster: FacilityCluster, nodes: int, seconds: float) -> float:
+def energy_j(cluster: FacilityCluster, nodes: float, seconds: float) -> float:
     """Energy of nodes in use, J."""
     return cluster.node_w * nodes * seconds
 
@@ -162,23 +162,24 @@ def _wait(cluster: FacilityCluster, job: PlacementForecast, state: View) -> floa
 
 
 def _energy(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
-    return energy_j(cluster, _nodes(job, state), _run_s(job))
+    return energy_j(cluster, _nodes(cluster, job, state), _run_s(job))
 
 
 def _cost(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
-    return price(cluster, _nodes(job, state), *_span_s(job), state.workload.start_epoch_s)
+    return price(cluster, _nodes(cluster, job, state), *_span_s(job), state.workload.start_epoch_s)
 
 
 def _carbon(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
-    return carbon_g(cluster, _nodes(job, state), *_span_s(job), state.workload.start_epoch_s)
+    nodes = _nodes(cluster, job, state)
+    return carbon_g(cluster, nodes, *_span_s(job), state.workload.start_epoch_s)
 
 
 def _total(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
     return _turnaround(cluster, job, state) + job.others_s
 
 
-def _nodes(job: PlacementForecast, state: View) -> int:
-    return int(state.workload.nodes[job.row])
+def _nodes(cluster: FacilityCluster, job: PlacementForecast, state: View) -> float:
+    return float(state.jobs.counted[state.facility.names.index(cluster.name), job.row])
 
 
 def _span_s(job: PlacementForecast) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from hpctwin.metrics import resample, series, served, with_job_metrics
 from hpctwin.model import Workload
 from hpctwin.model.columns import known_seconds
 from hpctwin.simulation.result import Result, job_frame
+from hpctwin.simulation.sharing import counted_nodes
 
 if TYPE_CHECKING:
     from hpctwin.facility.config import Facility
@@ -54,7 +55,7 @@ class FacilityResult:
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/facility.md."""
-        ran = served(with_job_metrics(self.jobs))
+        ran = served(with_job_metrics(self.jobs.with_columns(counted=self._counted)))
         decision = self.jobs["decision_ms"].drop_nulls()
         known = pl.col("origin").is_not_null() & (pl.col("origin") != pl.col("cluster"))
         missed = (ran["end_s"] - ran["forecast_end_s"]).abs()
@@ -97,7 +98,9 @@ class FacilityResult:
         tables = []
         for name, result in self.clusters.items():
             until = float(last) if isinstance(last, (int, float)) else None
-            steps = series(result.jobs, result.lost, result.capacity, until_s=until)
+            # Where nodes are shared, cores are counted.
+            held = result.in_cores or result
+            steps = series(held.jobs, held.lost, held.capacity, until_s=until)
             weeks = resample(steps, WEEK_S).select("time_s", "span_s", "utilization")
             came = result.jobs.group_by(
                 week=(pl.col("submit_s") / WEEK_S).floor().cast(pl.Int64)
@@ -131,6 +134,16 @@ class FacilityResult:
         of = {name: self.weeks.filter(pl.col("cluster") == name) for name in self.clusters}
         return {name: _weighted(w["utilization"], w["span_s"]) for name, w in of.items()}
 
+    @property
+    def _counted(self) -> pl.Series:
+        """How many nodes each job counted as where it ran [jobs]."""
+        found = self.jobs["nodes"].to_numpy().astype(np.float64)
+        for cluster in self.facility.clusters:
+            here = (self.jobs["cluster"] == cluster.name).fill_null(False).to_numpy()
+            if here.any():
+                found[here] = counted_nodes(self.workload, cluster.cluster)[here]
+        return pl.Series(found)
+
     def _energy_j(self, ran: pl.DataFrame) -> float:
         """What nodes drew: all of it where power states are simulated, else while they were in use."""
         known = {name: one.energy for name, one in self.clusters.items() if one.energy is not None}
@@ -145,7 +158,7 @@ class FacilityResult:
         total = 0.0
         for cluster in self.facility.clusters:
             here = ran.filter(pl.col("cluster") == cluster.name)
-            spans = [here[name].to_numpy() for name in ("nodes", "start_s", "end_s")]
+            spans = [here[name].to_numpy() for name in ("counted", "start_s", "end_s")]
             total += float(of(cluster, *spans, self.workload.start_epoch_s))
         return total
 

@@ -209,8 +209,8 @@ class FacilityState:
 
     def load(self, cluster: int, row: int) -> float:
         """Seconds that a cluster would have work for on all its nodes, with a job added."""
-        seen = self.jobs.on[cluster]
-        own = int(seen.nodes[row]) * int(seen.walltime_ms[row]) / 1000
+        walltime_ms = int(self.jobs.on[cluster].walltime_ms[row])
+        own = float(self.jobs.counted[cluster, row]) * walltime_ms / 1000
         return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
 
     def least_runtime_ms(self, row: int, cluster: int) -> int:

@@ -199,7 +199,7 @@ class Peer(Strategy):
                 if here == there or cluster.queued or not other.queued:
                     continue
                 for row in other.waiting().tolist():
-                    if cluster.free_nodes() < state.workload.nodes[row]:
+                    if not (cluster.may_start(row) and state.allowed[here, row]):
                         continue
-                    if state.allowed[here, row] and state.starts_at_once(row, here):
+                    if state.starts_at_once(row, here):
                         state.move(row, here)

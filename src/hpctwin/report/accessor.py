@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
-from hpctwin.metrics import breakdown
 from hpctwin.report.columns import format_metric, metric_name
 
 if TYPE_CHECKING:
@@ -96,9 +95,8 @@ def report_results(
     )
 
 
-def breakdown_table(jobs: pl.DataFrame, by: By) -> Table:
-    """A table of a result's figures by class of jobs."""
-    found = breakdown(jobs, by)
+def breakdown_table(found: pl.DataFrame, by: By) -> Table:
+    """A table of figures by class of jobs, as of `hpctwin.metrics.breakdown`."""
     table = Table(box=box.SIMPLE_HEAD, title=f"by {by}")
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)

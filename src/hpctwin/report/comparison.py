@@ -208,12 +208,13 @@ def _radar(ax: Axes, summaries: Mapping[str, Summary], columns: Sequence[Column]
 
 @styled
 def plot_wait_by_size(
-    jobs: Mapping[str, pl.DataFrame], *, title: str = "Mean wait by job size"
+    jobs: Mapping[str, pl.DataFrame], *, of: str = "nodes", title: str = "Mean wait by job size"
 ) -> Figure:
     """Draw the mean wait of each size class.
 
     Args:
         jobs: results' jobs by label, one or more, of the same workload.
+        of: what their column ``nodes`` counts.
         title: above the figure.
 
     Returns:
@@ -245,7 +246,7 @@ def plot_wait_by_size(
     # Names of wide classes are long: they stand aslant where they would run into each other.
     aslant: dict[str, Any] = {"rotation": 30, "ha": "right"} if sum(map(len, bins)) > 60 else {}
     ax.set_xticks(range(len(bins)), bins, **aslant)
-    ax.set_xlabel("nodes requested")
+    ax.set_xlabel(f"{of} requested")
     ax.set_ylabel("mean wait")
     _legend_or_note(figure, bool(ax.lines), len(jobs))
     return figure

@@ -89,6 +89,8 @@ def write_figures(folder: Path, drawn: Sequence[Drawn], suffix: str) -> None:
 
 def _policies(entries: Sequence[ReportedRun]) -> list[Drawn]:
     jobs = {entry.label: entry.jobs for entry in entries}
+    of = "cores" if any(entry.of == "core" for entry in entries) else "nodes"
+    sized = {entry.label: entry.sized for entry in entries}
     summaries: Mapping[str, Summary] = {entry.label: entry.summary for entry in entries}
     section = "Results"
     found = []
@@ -108,9 +110,12 @@ def _policies(entries: Sequence[ReportedRun]) -> list[Drawn]:
         *found,
         Drawn(section, "wait-cdf", "Jobs that waited at most so long", plot_wait_cdf(jobs)),
         Drawn(
-            section, "wait-by-size", "Who waits: narrow jobs or wide ones", plot_wait_by_size(jobs)
+            section,
+            "wait-by-size",
+            "Who waits: narrow jobs or wide ones",
+            plot_wait_by_size(sized, of=of),
         ),
-        Drawn(section, "wait-heat", heat, plot_wait_heat(jobs)),
+        Drawn(section, "wait-heat", heat, plot_wait_heat(sized, of=of)),
     ]
 
 

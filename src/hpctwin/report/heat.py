@@ -27,12 +27,16 @@ _WAITS_S = (60.0, 7 * 86400.0)
 
 @styled
 def plot_wait_heat(
-    jobs: Mapping[str, pl.DataFrame], *, title: str = "Mean wait by size and walltime"
+    jobs: Mapping[str, pl.DataFrame],
+    *,
+    of: str = "nodes",
+    title: str = "Mean wait by size and walltime",
 ) -> Figure:
     """Draw the mean wait of each class of nodes and walltime, with how many jobs are in it.
 
     Args:
         jobs: results' jobs by label, one or more, of the same workload. Jobs that started and ended count.
+        of: what their column ``nodes`` counts.
         title: above the figure.
 
     Returns:
@@ -65,7 +69,7 @@ def plot_wait_heat(
         ax.set_yticks(np.arange(len(names) + 1) + 0.5, [*names, "longer"])
     for ax in panels.flat[len(ran) :]:
         ax.set_visible(False)
-    figure.supxlabel("nodes requested", fontsize=9.5)
+    figure.supxlabel(f"{of} requested", fontsize=9.5)
     figure.supylabel("requested walltime", fontsize=9.5)
     if drawn is not None:
         bar = figure.colorbar(drawn, ax=panels, label="mean wait (beyond the ends: as the ends)")

@@ -11,7 +11,7 @@ import polars as pl
 from hpctwin.energy.outputs import node_log, power_changes
 from hpctwin.metrics import Summary
 from hpctwin.model import Cluster
-from hpctwin.simulation.shared_figures import core_map
+from hpctwin.simulation.shared_figures import core_map, cores_held
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Result
@@ -70,6 +70,11 @@ class ReportedRun:
     def of(self) -> str:
         """What `lanes` numbers: nodes, or where they are shared cores through all nodes."""
         return "node" if self.placements is None else "core"
+
+    @property
+    def sized(self) -> pl.DataFrame:
+        """The jobs; where they share nodes with the cores that they held, whole ones, as ``nodes``."""
+        return self.jobs if self.placements is None else cores_held(self.jobs, self.placements)
 
     @cached_property
     def lanes(self) -> pl.DataFrame | None:

@@ -17,6 +17,7 @@ from hpctwin.engine.opened import (
     expect,
     forecast_arrays,
     like,
+    more_ahead,
     stand_by,
 )
 from hpctwin.errors import SimulationError, WorkloadError
@@ -24,6 +25,7 @@ from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.advance import not_a_number
 from hpctwin.simulation.refusals import check_forecasts
 from hpctwin.simulation.result import Result
+from hpctwin.simulation.sharing import counted_nodes
 from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["OpenSimulation"]
@@ -59,12 +61,13 @@ class OpenSimulation:
                 f"workload {workload.name!r}: jobs that depend on each other cannot be given to a "
                 "simulation one by one"
             )
-        check_forecasts(simulation.cluster, simulation.policy, workload)
+        check_forecasts(simulation.cluster, simulation.policy)
         self.simulation = simulation
         self.size = len(workload)
         self._cancel = simulation.state["job"]["cancel"].copy()
         self._submit = simulation.state["job"]["submit"].copy()
         close_arrivals(simulation.state)
+        self._width = counted_nodes(workload, simulation.cluster)
         self.oracle = runtime_ms is None
         # What is expected of a job's length does not depend on where it runs.
         simulation.know_facts()
@@ -103,14 +106,17 @@ class OpenSimulation:
         rows = sim["queue"][: clock.queued]
         if clock.arrival_end > clock.arrived:
             rows = np.concatenate([rows, self.on_their_way()])
-        total = int(job["nodes"][rows] @ job["expected"][rows])
+        total = float(self._width[rows] @ job["expected"][rows])
         run = sim["run"][: clock.running]
-        total += int(job["nodes"][run["job"]] @ np.maximum(run["planned"] - now_ms, 0))
+        total += float(self._width[run["job"]] @ np.maximum(run["planned"] - now_ms, 0))
         return total / MS_PER_S
 
-    def free_nodes(self) -> int:
-        """Nodes that are idle and up."""
-        return self.simulation.free_nodes()
+    def may_start(self, row: int) -> bool:
+        """Whether as many nodes are free as a job asks for; where they are shared only a forecast tells."""
+        simulation = self.simulation
+        return simulation.workload.shares_nodes or (
+            simulation.free_nodes() >= int(simulation.workload.nodes[row])
+        )
 
     def rejects(self) -> npt.NDArray[np.bool_]:
         """Whether each job can never run here [jobs]."""
@@ -240,9 +246,7 @@ class OpenSimulation:
                     f"a forecast on cluster {self.simulation.cluster.name!r} stopped: "
                     f"{not_a_number(self.simulation.policy, self._ahead)} gave something that is not a number"
                 )
-            # Enough for the present, and at least twice as many as before.
-            rows = 8 * (int(self.simulation.state.clock.running) + self.queued) + 256
-            self._ahead.make_room(max(rows, 2 * self._ahead.plan_rows))
+            more_ahead(self.simulation.state, self._ahead, coming)
         self.simulation.engine_s += time.perf_counter() - begin
         return found
 

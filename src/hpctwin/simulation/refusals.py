@@ -120,14 +120,6 @@ SHARED = (
         ),
     ),
     Refusal(
-        "fragmentation under conservative",
-        lambda c, p: p.placement.name == "fragmentation" and p.backfill == "conservative",
-        lambda c, p: (
-            "placement 'fragmentation' does not go with backfill 'conservative': what is promised was not "
-            "always chosen by the written rule; take none, first-fit or easy"
-        ),
-    ),
-    Refusal(
         "switches that are not known",
         lambda c, p: p.placement.name == "fewest-switches" and not c.switches,
         lambda c, p: (
@@ -215,17 +207,12 @@ def check_explained(cluster: Cluster, workload: Workload) -> None:
         )
 
 
-def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+def check_forecasts(cluster: Cluster, policy: Policy) -> None:
     """Whether forecasts can be made for a machine under a policy.
 
     Raises:
         ConfigError: they cannot.
     """
-    if workload.shares_nodes:
-        raise ConfigError(
-            f"cluster {cluster.name!r}: there are no forecasts for single jobs where nodes are shared, and "
-            f"jobs of {workload.name!r} ask for tasks; simulate the whole workload"
-        )
     for refusal in _NO_FORECAST:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))

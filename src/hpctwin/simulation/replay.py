@@ -17,7 +17,9 @@ from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.replayed import Held, energy_of, held_nodes
+from hpctwin.simulation.replayed_shared import Shared, held_parts, shared_energy
 from hpctwin.simulation.result import Result, job_frame, no_lost
+from hpctwin.simulation.sharing import amounts_asked, amounts_of_pools
 
 __all__ = ["Replay", "replay"]
 
@@ -34,7 +36,9 @@ class Replay:
         result: as of a simulation.
         conflicts: what could not have been so on this cluster: ``time_s``, ``job_id``, ``what`` (``nodes``, a
             resource, ``submit``, ``dependency``, or ``recorded nodes`` that another job had), ``asked``,
-            ``free``; by time.
+            ``free``; by time. Where jobs share nodes, ``cores``, ``memory_gb`` and ``gpus`` of all nodes in
+            the place of ``nodes``, and ``room``: of the tasks asked only so many found any on a node, as
+            jobs lie on the lowest with room.
         without_start: jobs of which no start is recorded; they stay pending.
     """
 
@@ -53,7 +57,7 @@ def replay(
 
     Jobs run their runtime from there, however much the cluster has; walltimes do not end them. Where it is
     known what nodes draw, they draw it on the nodes that are recorded, else on the lowest that were free;
-    a node that another job has is not taken again.
+    a node that another job has is not taken again. Of jobs that share nodes it is always told where they lay.
 
     Args:
         workload: the trace.
@@ -72,7 +76,8 @@ def replay(
             f"workload {workload.name!r} has no recorded start times, so there is nothing to replay"
         )
     without_start = int((~known).sum())
-    lowered = lower(workload, cluster, tracked=bool(cluster.failures.outages))
+    shares = workload.shares_nodes
+    lowered = lower(workload, cluster, tracked=shares or bool(cluster.failures.outages))
     cut = _LATEST if until_s is None else round(until_s * MS_PER_S)
     known = known & (start < cut)
     start = np.where(known, start, -1)
@@ -88,11 +93,16 @@ def replay(
         requeues=np.zeros(len(workload), np.int64),
     )
     capacity = capacity_over_time(lowered, recorded_outages(cluster))
-    energy, node_map, taken = None, None, []
-    if cluster.has_power and not workload.shares_nodes:
-        left = np.minimum(end, cut)
+    energy, node_map, shared, taken = None, None, None, []
+    left = np.minimum(end, cut)
+    total = int(left.max()) if until_s is None else cut
+    if shares:
+        shared = held_parts(workload, cluster, lowered, start, left, over)
+        taken = _without_room(workload, start, shared)
+        if cluster.has_power:
+            energy = shared_energy(frame, workload, cluster, shared, left, total)
+    elif cluster.has_power:
         held = held_nodes(workload, start, left, cluster.node_count)
-        total = int(left.max()) if until_s is None else cut
         energy, node_map = energy_of(frame, workload, cluster, held, left, total)
         taken = _taken(workload, start, held)
     result = Result(
@@ -106,8 +116,17 @@ def replay(
         engine_s=0.0,
         instants=0,
         energy=energy,
+        placements=None if shared is None else shared.placements,
+        capacity_cores=None
+        if shared is None
+        else capacity_over_time(
+            lowered, recorded_outages(cluster), amounts_of_pools(shared.known)["cores"]
+        ),
     )
-    tables = [_capacity(frame, cluster.node_count, capacity, "nodes")]
+    if shared is None:
+        tables = [_capacity(frame, cluster.node_count, capacity, "nodes")]
+    else:
+        tables = _amounts(frame, workload, cluster, shared)
     tables += [
         _capacity(
             frame.with_columns(pl.Series("nodes", workload.resources[name])).filter(
@@ -139,6 +158,37 @@ def _capacity(
         pl.col("nodes").cast(pl.Float64).alias("asked"),
         pl.col("free_nodes").cast(pl.Float64).alias("free"),
     )
+
+
+def _amounts(
+    frame: pl.DataFrame, workload: Workload, cluster: Cluster, shared: Shared
+) -> list[pl.DataFrame]:
+    """Where jobs ask for more cores, memory or GPUs together than all nodes that are up have."""
+    worth, asked = amounts_of_pools(shared.known), amounts_asked(workload)
+    found = []
+    pool = shared.known["pool_of"]
+    for name, each in worth.items():
+        if any(getattr(group, name) is not None for group in cluster.nodes):
+            there = capacity_over_time(shared.known, recorded_outages(cluster), each)
+            jobs = frame.with_columns(pl.Series("nodes", asked[name])).filter(pl.col("nodes") > 0)
+            over = _capacity(jobs, int(each[pool].sum()), there, name)
+            unit = 1024 if name == "memory_gb" else 1000
+            found.append(over.with_columns(pl.col("asked", "free") / unit))
+    return found
+
+
+def _without_room(workload: Workload, start: IntArray, shared: Shared) -> list[pl.DataFrame]:
+    """Jobs whose tasks did not all find room on nodes."""
+    rows = np.array(list(shared.found), np.int64)
+    tasks = shared.known["shape"]["tasks"][shared.known["job"]["kind"][rows]]
+    what = np.where(shared.recorded[rows], "recorded nodes", "room")
+    return [
+        _times(workload, rows, start[rows], "room", start[rows]).with_columns(
+            what=pl.Series(what, dtype=pl.String),
+            asked=pl.Series(tasks.astype(np.float64)),
+            free=pl.Series([float(shared.found[row]) for row in rows.tolist()], dtype=pl.Float64),
+        )
+    ]
 
 
 def _taken(workload: Workload, start: IntArray, held: Held) -> list[pl.DataFrame]:

@@ -22,12 +22,12 @@ from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
 from hpctwin.simulation.rejected import why_rejected
-from hpctwin.simulation.shared_figures import InCores, in_cores
+from hpctwin.simulation.shared_figures import InCores, cores_held, in_cores
 from hpctwin.simulation.shared_use import fragmentation, node_use
-from hpctwin.simulation.sharing import cores_of_pools, placements, shares_held
+from hpctwin.simulation.sharing import amounts_of_pools, placements, shares_held
 
 if TYPE_CHECKING:
-    from hpctwin.metrics import Accounts, AccountsBy
+    from hpctwin.metrics import Accounts, AccountsBy, By
 
 __all__ = ["Result", "job_frame", "make_result", "no_lost"]
 
@@ -145,6 +145,25 @@ class Result:
             ),
         )
 
+    def breakdown(self, by: By) -> pl.DataFrame:
+        """Figures by class of jobs; see `hpctwin.metrics.breakdown`.
+
+        Where jobs share nodes, sizes are the cores that they held, and ``core_hours`` is in the place of
+        ``node_hours``.
+
+        Args:
+            by: ``size``, ``walltime``, ``user``, ``account``, ``partition`` or ``state``.
+
+        Raises:
+            UnknownNameError: it is another.
+        """
+        from hpctwin.metrics import breakdown
+
+        if self.placements is None:
+            return breakdown(self.jobs, by)
+        sized = cores_held(self.jobs, self.placements)
+        return breakdown(sized, by).rename({"node_hours": "core_hours"})
+
     def node_use(self, steps: int = 200) -> pl.DataFrame:
         """The mean share of each amount that is held of each node, in steps; see `shared_use.node_use`.
 
@@ -224,7 +243,9 @@ def make_result(simulation: SimulationBase) -> Result:
         instants=int(sim.clock.instants),
         energy=energy,
         placements=placed,
-        capacity_cores=capacity_over_time(sim, simulation.outages_so_far(), cores_of_pools(sim))
+        capacity_cores=capacity_over_time(
+            sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
+        )
         if shared
         else None,
     )

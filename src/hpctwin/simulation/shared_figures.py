@@ -12,7 +12,7 @@ from hpctwin.metrics import series, summarize
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.chunks import totals_asked
 
-__all__ = ["InCores", "core_map", "in_cores"]
+__all__ = ["InCores", "core_map", "cores_held", "in_cores"]
 
 _MILLI = 1000
 
@@ -116,6 +116,13 @@ def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
          "first_node": pl.Int64, "count": pl.Int64},
         orient="row",
     )  # fmt: skip
+
+
+def cores_held(jobs: pl.DataFrame, placements: pl.DataFrame) -> pl.DataFrame:
+    """Jobs with the cores that they held, rounded up, as ``nodes``; if they never ran it stays."""
+    held = placements.group_by("job_id", "start_s").agg(held=pl.col("cores").sum().ceil())
+    found = jobs.join(held, on=["job_id", "start_s"], how="left", maintain_order="left")
+    return found.with_columns(nodes=pl.coalesce("held", "nodes").cast(pl.Int64)).drop("held")
 
 
 def in_cores(

@@ -18,9 +18,12 @@ from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
 
 __all__ = [
-    "cores_of_pools",
+    "amounts_asked",
+    "amounts_of_pools",
+    "counted_nodes",
     "held_amounts",
     "most_promises",
+    "placement_table",
     "placements",
     "shared_facts",
     "shared_known",
@@ -32,8 +35,11 @@ __all__ = [
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-ENOUGH = 2**40
-"""Of what is not modelled; and to be alone on a node."""
+ENOUGH = 10**12
+"""Of what is not modelled: a whole number of GPUs."""
+
+ALONE = 2**40
+"""As much as `engine.shared.room.ALL`."""
 
 TYPICAL = 64
 """So many kinds of jobs say what of a node's GPUs cannot be used."""
@@ -56,9 +62,8 @@ def shared_known(
     whole = _whole(cluster)
     kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T)
     shape = records("shape", len(first), **{name: values[first] for name, values in asks.items()})
-    shares = _shares(workload, whole, cluster.node_count)
     shape["popularity"] = np.bincount(kind, minlength=len(first))
-    shape["charge"] = shares.max(axis=1)[first] * cluster.node_count
+    shape["charge"] = counted_nodes(workload, cluster)[first]
     eligible = known["eligible"][known["job"]["kind"][first]]
     job = known["job"].copy()
     job["kind"] = kind
@@ -124,7 +129,7 @@ def _whole(cluster: Cluster) -> IntArray:
             stated = any(getattr(other, name) is not None for other in cluster.nodes)
             missing = 0 if stated else ENOUGH
             row.append(missing if has is None else int(np.floor(has * units + 1e-6 * units)))
-        rows += [[*row, ENOUGH]] * group.count
+        rows += [[*row, ALONE]] * group.count
     return np.array(rows, np.int64)
 
 
@@ -170,6 +175,15 @@ def _shares(workload: Workload, whole: IntArray, nodes: int) -> FloatArray:
         there = int(whole[:, column].sum()) / units
         columns.append(totals[name] / there if 0 < there < ENOUGH / units else np.zeros(len(tasks)))
     return np.column_stack(columns)
+
+
+def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
+    """How many nodes each job counts as: with tasks, by the largest of its shares of the machine [jobs]."""
+    if not workload.shares_nodes:
+        return workload.nodes.astype(np.float64)
+    shares = _shares(workload, _whole(cluster), cluster.node_count)
+    counted: FloatArray = shares.max(axis=1) * cluster.node_count
+    return counted
 
 
 def shared_facts(
@@ -231,11 +245,19 @@ def taken_by(sim: Sim, row: int) -> list[tuple[int, int]]:
     return found
 
 
-def cores_of_pools(sim: Sim) -> IntArray:
-    """Thousandths of cores of a node of each pool [pools]."""
-    first = np.unique(sim["pool_of"], return_index=True)[1]
-    cores: IntArray = sim["whole"][first, 0]
-    return cores
+def amounts_of_pools(known: Any) -> dict[str, IntArray]:
+    """What a node of each pool has, in the engine's units (thousandths of cores and GPUs, MB) [pools]."""
+    first = np.unique(known["pool_of"], return_index=True)[1]
+    return {name: known["whole"][first, column] for column, name in enumerate(_UNITS)}
+
+
+def amounts_asked(workload: Workload) -> dict[str, IntArray]:
+    """What all tasks, or nodes, of each job ask together, in the engine's units [jobs]."""
+    totals = totals_asked(workload.chunks, workload.per_node, workload.nodes)
+    return {
+        name: np.ceil(totals[name] * units - 1e-6 * units).astype(np.int64)
+        for name, units in _UNITS.items()
+    }
 
 
 def placements(workload: Workload, sim: Sim, *, now: bool = False) -> pl.DataFrame:
@@ -263,18 +285,32 @@ def placements(workload: Workload, sim: Sim, *, now: bool = False) -> pl.DataFra
     ends = {(j, s): e for j, s, e in lost.tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
-    exclusive = sim["shape"]["exclusive"][part["kind"]] != 0
+    return placement_table(workload.job_id[job], part, end, sim)
+
+
+def placement_table(
+    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any
+) -> pl.DataFrame:
+    """The table of `placements`.
+
+    Args:
+        job_id: of each row [rows].
+        part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
+        end: ms; -1 while the job runs [rows].
+        known: what the engine knows of jobs and nodes.
+    """
+    exclusive = known["shape"]["exclusive"][part["kind"]] != 0
     columns = {}
     for column, (name, units) in enumerate(_UNITS.items()):
-        whole = sim["whole"][part["node"], column]
-        amount = np.where(exclusive, whole, part["tasks"] * sim["needs"][part["kind"], column])
-        known = pl.Series(amount / units)
-        columns[name] = known.set(pl.Series(exclusive & (whole == ENOUGH)), None)
+        whole = known["whole"][part["node"], column]
+        amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
+        held = pl.Series(amount / units)
+        columns[name] = held.set(pl.Series(exclusive & (whole == ENOUGH)), None)
     return pl.DataFrame(
         {
-            "job_id": workload.job_id[job],
+            "job_id": job_id,
             "node": part["node"].astype(np.int64),
-            "start_s": start / MS_PER_S,
+            "start_s": part["start"] / MS_PER_S,
             "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
             **columns,
         }
