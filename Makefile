@@ -17,9 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
 
-# Linting takes one core and compiling the other.
+# Linting and compiling take a core each.
 test: $(VENV)/dev
-	$(MAKE) -j2 -O lint compiled bounds-compiled
+	$(MAKE) -j3 -O lint compiled bounds-compiled
 	$(MAKE) -k unit bounds
 
 lint: $(VENV)/dev
@@ -32,7 +32,7 @@ lint: $(VENV)/dev
 compiled: $(VENV)/dev
 	$(BIN)/hpctwin warmup
 
-bounds-compiled: compiled
+bounds-compiled: $(VENV)/dev
 	NUMBA_BOUNDSCHECK=1 $(BIN)/hpctwin warmup
 
 # Beside a cluster or a twin, tests wait more than they compute: more processes than this needs at least cores.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
+    from hpctwin.metrics import By
     from hpctwin.model import Workload
     from hpctwin.rms.importing import Imported
+    from hpctwin.sweep.assumptions import Checked
 
 __all__ = ["import_app"]
 
@@ -32,6 +34,7 @@ def slurm(
     folder: str = "",
     anonymise: Flag = False,
     salt: Path | None = None,
+    check: Flag = False,
     json: Flag = False,
 ) -> int:
     """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
@@ -49,9 +52,13 @@ def slurm(
         anonymise: other names for users, accounts, partitions, QOS, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
+        check: simulate the past that was read, and say how far starts are from the recorded ones, and which
+            assumption costs most; fidelity.json and report.html have it too.
         json: print what was read and left out as JSON.
     """
-    return _import("slurm", live, source, out, since, timezone, folder, anonymise, salt, json)
+    return _import(
+        "slurm", live, source, out, since, timezone, folder, anonymise, salt, check, json
+    )
 
 
 @import_app.command
@@ -63,6 +70,7 @@ def pbs(
     folder: str = "",
     anonymise: Flag = False,
     salt: Path | None = None,
+    check: Flag = False,
     json: Flag = False,
 ) -> int:
     """Read a PBS site: pbsnodes -av, qmgr -c 'print server', sched_config, accounting logs.
@@ -78,9 +86,11 @@ def pbs(
         anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
+        check: simulate the past that was read, and say how far starts are from the recorded ones, and which
+            assumption costs most; fidelity.json and report.html have it too.
         json: print what was read and left out as JSON.
     """
-    return _import("pbs", live, source, out, None, None, folder, anonymise, salt, json)
+    return _import("pbs", live, source, out, None, None, folder, anonymise, salt, check, json)
 
 
 def _import(
@@ -93,6 +103,7 @@ def _import(
     folder: str,
     anonymise: bool,
     salt: Path | None,
+    check: bool,
     json: bool,
 ) -> int:
     import tempfile
@@ -119,12 +130,14 @@ def _import(
     if key is not None:
         made = pseudonyms(made, key)
     _check_policy(made)
-    workload = _write(made, out)
-    told = _told(made, workload, out)
+    workload = _workload(made)
+    checked = _checked(made, workload) if check else None
+    _write(made, workload, checked, out)
+    told = _told(made, workload, checked, out)
     if json:
         print_json(told)
     else:
-        _print(told)
+        _print(told, checked)
     return 0
 
 
@@ -171,16 +184,44 @@ def _check_policy(made: Imported) -> None:
         made.site.policy = f"fcfs+{backfill}"
 
 
-def _write(made: Imported, out: Path) -> Workload | None:
-    """Write the four files; the workload, if there are jobs."""
+def _workload(made: Imported) -> Workload | None:
+    """The jobs, if there are any."""
+    from hpctwin.formats._accounting import workload_of
+
+    return workload_of(made.jobs, made.site.cluster.name, made.tally) if len(made.jobs) else None
+
+
+def _checked(made: Imported, workload: Workload | None) -> Checked:
+    """The past simulated, and laid beside what was recorded.
+
+    Raises:
+        WorkloadError: there are no jobs, or none has a recorded start.
+    """
+    import sys
+
+    from hpctwin.errors import WorkloadError
+    from hpctwin.sweep.assumptions import check_past
+
+    if workload is None:
+        raise WorkloadError(
+            "--check compares with recorded starts, and there is no accounting in it"
+        )
+
+    def told(what: str) -> None:
+        print(f"hpctwin: trying {what}", file=sys.stderr, flush=True)
+
+    return check_past(workload, made.site.cluster, made.site.policy, progress=told)
+
+
+def _write(made: Imported, workload: Workload | None, checked: Checked | None, out: Path) -> None:
+    """Write the files: the workload if there are jobs, fidelity if the past was simulated."""
     import yaml
 
-    from hpctwin.formats._accounting import workload_of
+    from hpctwin.cli.output import as_json
     from hpctwin.formats.tables import write_parquet
     from hpctwin.model import write_atomically, write_folder
 
     site = made.site
-    workload = workload_of(made.jobs, site.cluster.name, made.tally) if len(made.jobs) else None
     head = f"# Made by hpctwin import {site.manager}; report.html says what was taken over.\n"
     with write_folder(out) as new:
         content = site.cluster.model_dump(mode="json", exclude_defaults=True)
@@ -190,11 +231,15 @@ def _write(made: Imported, out: Path) -> Workload | None:
                 file.write(text.encode())
         if workload is not None:
             write_parquet(workload, new / "workload.parquet")
-        _write_report(made, workload, new / "report.html")
-    return workload
+        if checked is not None:
+            with write_atomically(new / "fidelity.json") as file:
+                file.write(as_json(_fidelity(checked)).encode())
+        _write_report(made, workload, checked, new / "report.html")
 
 
-def _write_report(made: Imported, workload: Workload | None, path: Path) -> None:
+def _write_report(
+    made: Imported, workload: Workload | None, checked: Checked | None, path: Path
+) -> None:
     from hpctwin.report.site import write_site_report
     from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
 
@@ -210,6 +255,7 @@ def _write_report(made: Imported, workload: Workload | None, path: Path) -> None
         workload=workload,
         notes=[*made.site.notes, *made.tally.remarks],
         tables={
+            **({} if checked is None else _fidelity_tables(checked)),
             "Not taken over": (head, rows(NOT_MODELLED)),
             "Taken over": (("setting", "value", "became", "where"), rows(TAKEN)),
             "Accounting: left out": (("what", "how often"), list(out.items())),
@@ -231,7 +277,9 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
     return out, {why: n for why, n in counts.items() if why not in out}
 
 
-def _told(made: Imported, workload: Workload | None, out: Path) -> dict[str, Any]:
+def _told(
+    made: Imported, workload: Workload | None, checked: Checked | None, out: Path
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
@@ -255,10 +303,79 @@ def _told(made: Imported, workload: Workload | None, out: Path) -> dict[str, Any
             "no_bearing": sum(s.became == NO_BEARING for s in settings),
         },
         "notes": [*made.site.notes, *made.tally.remarks],
+        **({} if checked is None else {"fidelity": _fidelity(checked)}),
     }
 
 
-def _print(told: dict[str, Any]) -> None:
+_CLASSES: tuple[By, ...] = ("size", "partition", "user")
+_HEAD = ("", "jobs", "wait, recorded", "simulated", "median error", "p95", "within 1 min", "1 h")
+
+
+def _fidelity(checked: Checked) -> dict[str, Any]:
+    taken = checked.taken
+    return {
+        **taken.figures(),
+        "not_compared": taken.without,
+        **{f"by_{by}": taken.by(by).to_dicts() for by in _CLASSES},
+        "assumptions": checked.instead.to_dicts(),
+        "not_tried": list(checked.refused),
+    }
+
+
+def _fidelity_tables(checked: Checked) -> dict[str, Any]:
+    """As tables of texts: a head and rows, by title."""
+    taken = checked.taken
+    tables = {"Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])}
+    for by in _CLASSES:
+        rows = (
+            taken.by(by)
+            .sort("jobs", descending=True, maintain_order=True)
+            .head(12)
+            .iter_rows(named=True)
+        )
+        found = [_row(one["bin"], one) for one in rows]
+        if len(found) > 1:
+            tables[f"By {by}" if by != "user" else "By user, those with most jobs"] = (_HEAD, found)
+    tables["With another assumption in its place, the largest gain first"] = (
+        ("assumption", "taken", "instead", *_HEAD[3:]),
+        [
+            (one["assumption"], one["taken"], one["instead"], *_row("", one)[3:])
+            for one in checked.instead.iter_rows(named=True)
+        ],
+    )
+    return tables
+
+
+def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
+    from hpctwin.model import format_duration
+
+    waits = ("recorded_wait_s", "simulated_wait_s", "median_error_s", "p95_error_s")
+    return (
+        name,
+        f"{figures['jobs']:,}",
+        *(format_duration(figures[one]) for one in waits),
+        *(f"{figures[one]:.0%}" for one in ("within_1min", "within_1h")),
+    )
+
+
+def _print_fidelity(checked: Checked) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for title, (head, rows) in _fidelity_tables(checked).items():
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for number, name in enumerate(head):
+            is_number = rows and rows[0][number][:1].isdigit()
+            table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for refused in checked.refused:
+        console.print(f"not tried: {refused}")
+
+
+def _print(told: dict[str, Any], checked: Checked | None) -> None:
     print(
         f"{told['cluster']}: {told['nodes']:,} nodes in {told['node_groups']} groups, "
         f"{told['partitions']} partitions, {told['jobs']:,} jobs"
@@ -278,7 +395,10 @@ def _print(told: dict[str, Any]) -> None:
         print(f"  {one['name']}={one['value']}: {one['why']}")
     for note in told["notes"]:
         print(note)
+    if checked is not None:
+        _print_fidelity(checked)
     jobs = "workload.parquet, " if told["jobs"] else ""
+    jobs += "fidelity.json, " if checked is not None else ""
     print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
     if jobs:
         print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")

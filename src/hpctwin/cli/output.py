@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [
+    "as_json",
     "check_outputs",
     "need_jobs",
     "note_doomed",
@@ -58,9 +59,14 @@ def check_outputs(
                 raise ConfigError(f"{file} is what is read; write to another file")
 
 
+def as_json(value: Any) -> str:
+    """One JSON document."""
+    return json.dumps(value, indent=2, default=str)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    print(json.dumps(value, indent=2, default=str))
+    print(as_json(value))
 
 
 def note_reading(workload: Workload) -> None:

@@ -12,7 +12,7 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs import with_job_metrics
 from hpctwin.model.units import format_duration
 
-__all__ = ["By", "breakdown"]
+__all__ = ["By", "breakdown", "classed"]
 
 By = Literal["size", "walltime", "user", "account", "partition", "state"]
 """What jobs can be told apart by."""
@@ -43,25 +43,7 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
         UnknownNameError: ``by`` is none of the above.
         ConfigError: ``edges`` do not rise, or were given for labels.
     """
-    if by not in get_args(By):
-        raise UnknownNameError("breakdown", by, get_args(By))
-    measured = with_job_metrics(jobs)
-    if by in ("size", "walltime"):
-        column = "nodes" if by == "size" else "walltime_s"
-        ends = _checked(edges) if edges is not None else _default_edges(by, measured[column])
-        names = _size_names(ends) if by == "size" else _walltime_names(ends)
-        # The class is the number of edges below the value.
-        order = pl.Series(ends, dtype=pl.Float64).search_sorted(
-            measured[column].cast(pl.Float64), side="left"
-        )
-        label = pl.Series(names, dtype=pl.String).gather(order)
-        measured = measured.with_columns(_order=order.cast(pl.Int64), bin=label)
-    else:
-        if edges is not None:
-            raise ConfigError(f"edges are for size and walltime, not for {by}")
-        measured = measured.with_columns(
-            _order=pl.lit(0, pl.Int64), bin=pl.col(by).cast(pl.String).fill_null("unknown")
-        )
+    measured = classed(with_job_metrics(jobs), by, edges)
     ran = measured["run_s"].is_not_null()
     statistics = measured.with_columns(
         # The wait of a job that still runs is known, but its other metrics are not.
@@ -82,6 +64,35 @@ def breakdown(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) 
         .sort(["_order", "node_hours", "bin"], descending=[False, True, False])
         .drop("_order")
     )
+
+
+def classed(jobs: pl.DataFrame, by: By, edges: Sequence[float] | None = None) -> pl.DataFrame:
+    """Jobs with the class that each is of, ``bin``, and where that stands among the others, ``_order``.
+
+    Args:
+        jobs: a result's.
+        by: as of `breakdown`.
+        edges: as there.
+
+    Raises:
+        UnknownNameError, ConfigError: as `breakdown`.
+    """
+    if by not in get_args(By):
+        raise UnknownNameError("breakdown", by, get_args(By))
+    if by in ("size", "walltime"):
+        column = "nodes" if by == "size" else "walltime_s"
+        ends = _checked(edges) if edges is not None else _default_edges(by, jobs[column])
+        names = _size_names(ends) if by == "size" else _walltime_names(ends)
+        # The class is the number of edges below the value.
+        order = pl.Series(ends, dtype=pl.Float64).search_sorted(
+            jobs[column].cast(pl.Float64), side="left"
+        )
+        names_of = pl.Series(names, dtype=pl.String).gather(order)
+        return jobs.with_columns(_order=order.cast(pl.Int64), bin=names_of)
+    if edges is not None:
+        raise ConfigError(f"edges are for size and walltime, not for {by}")
+    label = pl.col(by).cast(pl.String) if by in jobs.columns else pl.lit(None, pl.String)
+    return jobs.with_columns(_order=pl.lit(0, pl.Int64), bin=label.fill_null("unknown"))
 
 
 def _checked(edges: Sequence[float]) -> list[float]:

@@ -76,7 +76,7 @@ def _note(simulation: SimulationBase, **what: Any) -> None:
 def _only_timers_left(simulation: SimulationBase) -> bool:
     """Whether nobody runs, comes or goes any more, and no node is being switched."""
     clock = simulation.state.clock
-    return clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0
+    return bool(clock.only_outages_since >= 0 and clock.running == 0 and clock.switching == 0)
 
 
 def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:

@@ -1,0 +1,139 @@
+"""What a simulation of a site's past takes for granted, and what each of it costs in fidelity.
+
+Each assumption is put out of force alone: the same past is simulated with something else in its place, and
+the errors of the starts are compared. Where they fall, the assumption was wrong by that much or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from hpctwin.errors import HpctwinError
+from hpctwin.metrics.fidelity import Fidelity, fidelity
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.simulation import simulate
+
+__all__ = ["Checked", "check_past"]
+
+BACKFILLS = ("none", "first-fit", "easy", "conservative")
+ORDERINGS = ("fcfs", "sjf", "largest", "wfp", "priority")
+_SHARES_OF_NODES = (0.95, 0.9)
+_SETTLED = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """How far a simulation is from the past it is of.
+
+    Args:
+        taken: as it was asked for.
+        instead: a row for each assumption that something else was tried in place of: ``assumption``,
+            ``taken``, ``instead``, figures as of `Fidelity.figures`, and ``gain_s``, by how much the median
+            error fell (below zero: rose); the largest gain first.
+        refused: what could not be tried, and why.
+    """
+
+    taken: Fidelity
+    instead: pl.DataFrame
+    refused: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    assumption: str
+    taken: str
+    instead: str
+    run: Callable[[], Fidelity]
+
+
+def check_past(
+    workload: Workload,
+    cluster: Cluster,
+    policy: Policy | str,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Checked:
+    """Simulate a past and lay it beside what was recorded; then again, with other assumptions one by one.
+
+    Args:
+        workload: the jobs, with the starts that were recorded.
+        cluster: the machine.
+        policy: under which it is simulated.
+        progress: called with what is tried next.
+
+    Raises:
+        WorkloadError: no job has a recorded start.
+        ConfigError, PolicyError: they do not go together.
+    """
+    policy = parse_policy(policy) if isinstance(policy, str) else policy
+    taken = fidelity(workload, simulate(workload, cluster, policy).jobs)
+    before = taken.figures()["median_error_s"]
+    rows, refused = [], []
+    for trial in _trials(workload, cluster, policy, taken):
+        if progress is not None:
+            progress(f"{trial.assumption}: {trial.instead}")
+        try:
+            figures = trial.run().figures()
+        except HpctwinError as error:
+            refused.append(f"{trial.assumption}, {trial.instead}: {error}")
+            continue
+        said = {name: getattr(trial, name) for name in ("assumption", "taken", "instead")}
+        rows.append({**said, **figures, "gain_s": before - (figures["median_error_s"] or 0.0)})
+    table = pl.DataFrame(rows).sort("gain_s", descending=True, maintain_order=True)
+    return Checked(taken, table, tuple(refused))
+
+
+def _trials(
+    workload: Workload, cluster: Cluster, policy: Policy, taken: Fidelity
+) -> Iterator[_Trial]:
+    def run(workload: Workload, cluster: Cluster, policy: Policy | str) -> Callable[[], Fidelity]:
+        return lambda: fidelity(workload, simulate(workload, cluster, policy).jobs)
+
+    order, _, rest = policy.name.partition("+")
+    backfill, sign, placement = rest.partition("@")
+    for other in BACKFILLS:
+        if other != policy.backfill:
+            name = f"{order}+{other}{sign}{placement}"
+            yield _Trial("backfill", backfill, other, run(workload, cluster, name))
+    for other in ORDERINGS:
+        if other != order and (other != "priority" or len(np.unique(workload.priority)) > 1):
+            yield _Trial("ordering", order, other, run(workload, cluster, f"{other}+{rest}"))
+    if (workload.walltime_ms != workload.runtime_ms).any():
+        exact = workload.replace(walltime_ms=np.maximum(workload.runtime_ms, 1))
+        yield _Trial("planned with", "walltimes", "run times", run(exact, cluster, policy))
+    for share in _SHARES_OF_NODES:
+        fewer = _fewer(cluster, share)
+        if fewer.node_count < cluster.node_count:
+            before, after = (f"{machine.node_count:,}" for machine in (cluster, fewer))
+            yield _Trial("nodes up", before, after, run(workload, fewer, policy))
+    delay = taken.jobs["error_s"].median()
+    if isinstance(delay, float) and delay < 0:
+        yield _Trial("starts take", "0 s", f"{-delay:,.0f} s", lambda: _shifted(taken, -delay))
+    what = f"not its first {_SETTLED:.0%}"
+    yield _Trial("of the past", "all", what, lambda: _settled(taken))
+
+
+def _fewer(cluster: Cluster, share: float) -> Cluster:
+    """The machine with a share of the nodes of each group."""
+    groups = [
+        group.model_copy(update={"count": max(1, round(share * group.count))})
+        for group in cluster.nodes
+    ]
+    return cluster.model_copy(update={"nodes": tuple(groups)})
+
+
+def _shifted(taken: Fidelity, by_s: float) -> Fidelity:
+    jobs = taken.jobs.with_columns(
+        pl.col("error_s") + by_s, simulated_wait_s=pl.col("simulated_wait_s") + by_s
+    )
+    return Fidelity(jobs, taken.without)
+
+
+def _settled(taken: Fidelity) -> Fidelity:
+    first = int(_SETTLED * len(taken.jobs))
+    return Fidelity(taken.jobs.sort("submit_s", maintain_order=True).slice(first), taken.without)

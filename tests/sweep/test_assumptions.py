@@ -1,0 +1,78 @@
+"""Simulations of a past beside what was recorded, and what each assumption costs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpctwin import Cluster, Workload, generate, simulate
+from hpctwin.errors import WorkloadError
+from hpctwin.metrics.fidelity import fidelity
+from hpctwin.sweep.assumptions import check_past
+
+MACHINE = Cluster.uniform(16)
+
+
+def past(policy: str, machine: Cluster = MACHINE, late_s: float = 0.0) -> Workload:
+    """Jobs with the starts that a policy gave them."""
+    workload = generate("poisson", jobs=250, nodes=14, load=1.1, seed=3)
+    jobs = simulate(workload, machine, policy).jobs
+    assert jobs["job_id"].to_list() == workload.job_id.tolist()
+    starts = np.rint(1000 * (jobs["start_s"].to_numpy() + late_s)).astype(np.int64)
+    return workload.replace(recorded_start_ms=starts)
+
+
+def test_a_past_that_the_policy_made_is_met_exactly_and_nothing_gains() -> None:
+    found = check_past(past("wfp+easy"), MACHINE, "wfp+easy")
+    figures = found.taken.figures()
+    assert (figures["jobs"], figures["median_error_s"], figures["p95_error_s"]) == (250, 0, 0)
+    assert figures["within_1min"] == 1
+    assert (found.instead["gain_s"] <= 0).all()
+    assert not found.refused
+
+
+@pytest.mark.parametrize(
+    ("policy", "assumption", "instead"),
+    [("sjf+easy", "ordering", "sjf"), ("fcfs+none", "backfill", "none")],
+)
+def test_what_was_wrongly_assumed_is_what_gains_most(
+    policy: str, assumption: str, instead: str
+) -> None:
+    found = check_past(past(policy), MACHINE, "fcfs+easy")
+    first = found.instead.row(0, named=True)
+    assert (first["assumption"], first["instead"]) == (assumption, instead)
+    assert first["median_error_s"] == first["p95_error_s"] == 0
+    assert first["gain_s"] == found.taken.figures()["median_error_s"] > 0
+
+
+def test_nodes_that_were_down_are_noticed() -> None:
+    found = check_past(past("fcfs+easy", Cluster.uniform(14)), Cluster.uniform(16), "fcfs+easy")
+    first = found.instead.row(0, named=True)
+    assert (first["assumption"], first["taken"], first["instead"]) == ("nodes up", "16", "14")
+
+
+def test_starts_that_take_their_time_are_noticed() -> None:
+    found = check_past(past("fcfs+easy", late_s=90.0), MACHINE, "fcfs+easy")
+    first = found.instead.row(0, named=True)
+    assert (first["assumption"], first["instead"]) == ("starts take", "90 s")
+    assert found.taken.figures()["later_s"] == -90
+
+
+def test_classes_hold_all_jobs_and_their_errors() -> None:
+    workload = past("sjf+easy")
+    found = fidelity(workload, simulate(workload, MACHINE, "fcfs+easy").jobs)
+    by_size = found.by("size")
+    assert by_size["jobs"].sum() == len(found.jobs) == 250
+    whole = (by_size["later_s"] * by_size["jobs"]).sum() / 250
+    assert whole == pytest.approx(found.figures()["later_s"])
+
+
+def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_refused() -> None:
+    workload = past("fcfs+easy")
+    starts = workload.recorded_start_ms.copy()
+    starts[:20] = -1
+    result = simulate(workload, MACHINE, "fcfs+easy").jobs
+    found = fidelity(workload.replace(recorded_start_ms=starts), result)
+    assert (found.without, len(found.jobs)) == (20, 230)
+    with pytest.raises(WorkloadError, match=r"no job of .* has a recorded start"):
+        fidelity(workload.replace(recorded_start_ms=np.full(250, -1)), result)
