@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart, NodePower, NodeRecord, Snapshot
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.mirror import Mirror
 from hpctwin.twin.standing import Standing
@@ -21,6 +23,8 @@ from hpctwin.web.course import Stretch, course, lanes_of, rows_of
 from hpctwin.web.drawn import energy_of, energy_view, power_lines, rates_of
 from hpctwin.web.history import History
 from hpctwin.web.telling import bars, held_line, node_views, places, timeline
+from hpctwin.web.views import Change
+from hpctwin.web.whatif import prepare
 
 IDLE, FULL, ASLEEP = np.array([50, 50, 50, 80, 80]), np.array([200, 200, 200, 300, 300]), 5.0
 WAY = {"time": 1, "power_w": 9}
@@ -230,3 +234,21 @@ def test_a_price_that_cannot_be_read_is_told_and_the_rest_is_shown(make: Any) ->
     told = page.source.lines(50)
     assert [line.name for line in told.lines] == ["nodes in use", "power drawn"]
     assert math.isclose(told.edges_s[-1], page.source.timeline_view().to_s)
+
+
+def test_a_what_if_of_shared_nodes_shows_jobs_on_their_cores() -> None:
+    core = Core(CoreSettings(pool=("fcfs+easy",)))
+    snapshot = standing(SHARED, {}).core.mirror.snapshot()
+    core.take_snapshot(snapshot)
+    answer = prepare(core, 1000.0, "fcfs+easy", Change()).answer()
+    held = {bar.job: sum(count for _, count in bar.rows) for bar in answer.as_is.bars}
+    assert held == {"3": 4, "4": 8}
+    assert answer.as_is.lanes == 28
+    assert answer.as_is.starts == {bar.job: bar.start_s for bar in answer.as_is.bars}
+    on: dict[int, list[tuple[float, float]]] = {}
+    for bar in answer.as_is.bars:
+        for first, count in bar.rows:
+            for lane in range(first, first + count):
+                on.setdefault(lane, []).append((bar.start_s, bar.end_s))
+    for spans in on.values():
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))

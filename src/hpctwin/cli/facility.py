@@ -132,7 +132,8 @@ def simulate(
         overrun: whether a walltime ends a job.
         seed: of everything drawn.
         by: break the figures down by size, walltime, user, account, partition or state.
-        out: folder for jobs.parquet, weeks.parquet and summary.json.
+        out: folder for jobs.parquet, weeks.parquet and summary.json, and for a folder of each cluster, as
+            hpctwin serve and hpctwin report read it.
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summary as JSON.
     """
@@ -150,7 +151,7 @@ def simulate(
     simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
     with progress_bar(f"{workload.name} under {chosen.name}") as progress:
         result = simulation.run(progress)
-    _write({chosen.name: result}, out, plot)
+    _write({chosen.name: result}, out, plot, facility, trace)
     summary = result.summary()
     if json:
         if by is not None:
@@ -202,7 +203,7 @@ def compare(
         overrun: whether a walltime ends a job.
         seed: of everything drawn.
         threads: strategies simulated at once; decisions then take longer by the clock.
-        out: folder for a folder per strategy with jobs.parquet, weeks.parquet and summary.json.
+        out: folder for a folder per strategy, each as of `hpctwin facility simulate`.
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summaries as JSON.
     """
@@ -234,7 +235,7 @@ def compare(
         results = compare_strategies(
             place, workload, chosen, seed=seed, overrun=overrun, threads=threads, progress=one_more
         )
-    _write(results, out, plot)
+    _write(results, out, plot, facility, trace)
     if json:
         print_json([result.summary() for result in results.values()])
         return 0
@@ -252,11 +253,14 @@ def _show(results: dict[str, FacilityResult], console: Any) -> None:
         console.print(f"{nowhere:,} jobs can run at no cluster and were rejected")
 
 
-def _write(results: dict[str, FacilityResult], out: Path | None, plot: Path | None) -> None:
+def _write(
+    results: dict[str, FacilityResult], out: Path | None, plot: Path | None, *inputs: Path
+) -> None:
     import json
     import re
 
     from hpctwin.model import write_atomically, write_folder
+    from hpctwin.report.folder import write_run
 
     if plot is not None:
         from hpctwin.report.facility import plot_weeks
@@ -276,3 +280,6 @@ def _write(results: dict[str, FacilityResult], out: Path | None, plot: Path | No
             about = {**result.summary(), "facility": result.facility.model_dump(mode="json")}
             with write_atomically(folder / "summary.json") as file:
                 file.write(json.dumps(about, indent=2, default=str).encode())
+            for cluster, own_result in result.clusters.items():
+                of = re.sub(r"[^A-Za-z0-9._+-]+", "_", cluster).strip("_.") or "cluster"
+                write_run(own_result, folder / of, {"strategy": name}, inputs=inputs)

@@ -21,6 +21,7 @@ from hpctwin.model import Cluster, write_atomically, write_folder
 from hpctwin.report.run import ReportedRun
 
 if TYPE_CHECKING:
+    from hpctwin.energy import Energy
     from hpctwin.simulation import Result
 
 __all__ = ["VERSIONS", "is_run", "read_run", "runs_in", "write_run"]
@@ -88,7 +89,7 @@ def write_run(
 def _tables(result: Result) -> dict[str, pl.DataFrame]:
     energy = result.energy
     there = {
-        "jobs": result.jobs if energy is None else energy.jobs,
+        "jobs": result.jobs if energy is None else _with_energy(result.jobs, energy),
         "series": result.series,
         "node_map": result.node_map,
         "placements": result.placements,
@@ -96,6 +97,12 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         **({} if energy is None else energy_tables(energy)),
     }
     return {name: table for name, table in there.items() if table is not None}
+
+
+def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
+    """The jobs with ``energy_j``; of a facility's cluster, those that were there in the end."""
+    used = energy.jobs.select("job_id", "energy_j")
+    return jobs.join(used, on="job_id", how="left", maintain_order="left")
 
 
 def read_run(folder: Path, label: str | None = None) -> ReportedRun:
@@ -133,14 +140,15 @@ def is_run(folder: Path) -> bool:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder, if it is a run's; else those in it that are, by name.
+    """The folder, if it is a run's; else those in it, or in a folder of it, that are, by name.
 
     Raises:
         ConfigError: there is none.
     """
     if is_run(folder):
         return [folder]
-    found = sorted(one for one in folder.glob("*") if is_run(one)) if folder.is_dir() else []
+    within = [*folder.glob("*"), *folder.glob("*/*")] if folder.is_dir() else []
+    found = sorted(filter(is_run, within))
     if not found:
         why = "there is no run in it" if folder.is_dir() else "there is no such folder"
         raise ConfigError(

@@ -42,7 +42,7 @@ def asked_text(spec: JobSpec) -> str:
     if not spec.tasks:
         return count(spec.nodes, "node")
     each = [
-        f"{amount:g} {unit}{'' if amount == 1 or unit == 'GB' else 's'}"
+        f"{amount:.4g} {unit}{'' if amount == 1 or unit == 'GB' else 's'}"
         for amount, unit in (
             (spec.cores_per_task, "core"),
             (spec.gpus_per_task, "GPU"),

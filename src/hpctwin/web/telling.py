@@ -185,7 +185,9 @@ def held_line(machine: Cluster, stretches: Sequence[Stretch], edges_s: FloatArra
     times = np.concatenate([edges_s[:1], *span.reshape(-1, 2).T, edges_s[-1:]])
     change = np.concatenate([[0.0], held, np.negative(held), [0.0]])
     order = np.argsort(times, kind="stable")
-    mean, peak = binned(times[order], np.cumsum(change[order]), edges_s)
+    # Until a forecast is made anew, a job to come may overlap one that stays up to its limit.
+    level = np.minimum(np.cumsum(change[order]), lanes.sum())
+    mean, peak = binned(times[order], level, edges_s)
     unit = "cores" if shared else "nodes"
     return Line(
         name=f"{unit} in use",

@@ -253,6 +253,7 @@ class Future(View):
     units: dict[str, str]
     never: int = Field(description="waiting jobs that would never start")
     starts: dict[str, float] = Field(description="when waiting jobs start, seconds since the epoch")
+    lanes: int = Field(description="of the bars: a node each, or where nodes are shared a core")
     bars: tuple[Bar, ...]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,13 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation, Snapshot
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.shared_figures import core_map
 from hpctwin.twin.ahead import Past, outlook_of
 from hpctwin.twin.core import Core
 from hpctwin.twin.objective import METRICS
 from hpctwin.twin.present import Present
-from hpctwin.web.rows import Rows, numbers_of
+from hpctwin.web.rows import Rows, Runs, numbers_of
 from hpctwin.web.views import Bar, Change, Future, WhatIfAnswer
 
 __all__ = ["PRETEND", "Asking", "prepare"]
@@ -206,27 +209,53 @@ def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
     outlook = outlook_of(now, simulation, Past.none(), None)
     metrics = {name: metric.of(outlook) for name, metric in METRICS.items()}
     rows = now.waiting[np.argsort(start[now.waiting], kind="stable")]
-    place = _places(snapshot, now_s)
-    starts, bars, never = {}, [], 0
-    counts = simulation.workload.nodes
-    for row in rows.tolist():
-        if start[row] < 0:
-            never += 1
-            continue
-        start_s, end_s = float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S
-        starts[now.ids[row]] = start_s
-        where = place.place(start_s, end_s, int(counts[row]))
-        bars.append(
-            Bar(job=now.ids[row], kind="forecast", start_s=start_s, end_s=end_s, rows=where)
-        )
+    started = rows[start[rows] >= 0]
+    spans = {
+        int(row): (float(start[row]) / MS_PER_S, float(end[row]) / MS_PER_S) for row in started
+    }
+    shared = simulation.workload.shares_nodes
+    where = _lanes(simulation, now) if shared else _guessed(simulation, snapshot, now_s, spans)
     return Future(
         policy=simulation.policy.name,
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
         units={name: metric.unit for name, metric in METRICS.items()},
-        never=never,
-        starts=starts,
-        bars=tuple(bars),
+        never=len(rows) - len(started),
+        starts={now.ids[row]: span[0] for row, span in spans.items()},
+        lanes=sum(
+            group.count * (max(1, round(group.cores or 0)) if shared else 1)
+            for group in snapshot.machine.nodes
+        ),
+        bars=tuple(
+            Bar(job=now.ids[row], kind="forecast", start_s=span[0], end_s=span[1], rows=where[row])
+            for row, span in spans.items()
+        ),
     )
+
+
+def _guessed(
+    simulation: Simulation,
+    snapshot: Snapshot,
+    now_s: float,
+    spans: Mapping[int, tuple[float, float]],
+) -> dict[int, Runs]:
+    """Nodes of each job that starts, where they are only counted."""
+    place, counts = _places(snapshot, now_s), simulation.workload.nodes
+    return {row: place.place(*span, int(counts[row])) for row, span in spans.items()}
+
+
+def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
+    """Cores of each job that starts, where they share nodes."""
+    placements = simulation.result().placements
+    assert placements is not None
+    number = {job: row for row, job in enumerate(simulation.workload.job_id.tolist())}
+    waits = set(now.waiting.tolist())
+    found: dict[int, list[tuple[int, int]]] = {row: [] for row in waits}
+    for job, first, count in (
+        core_map(simulation.cluster, placements).select("job_id", "first_node", "count").iter_rows()
+    ):
+        if number[job] in waits:
+            found[number[job]].append((first, count))
+    return {row: tuple(rows) for row, rows in found.items()}
 
 
 def _places(snapshot: Snapshot, now_s: float) -> Rows:

@@ -69,7 +69,7 @@ export class WhatIf {
     shown.hidden = false;
     const end = Math.max(...[...before.bars, ...after.bars].map((bar) => bar.end_s), answer.time_s + 60);
     [before, after].forEach((future, i) => {
-      this.charts[i].set(given(future.bars), { lanes: answer.nodes[i], from_s: answer.time_s, to_s: end, now_s: answer.time_s });
+      this.charts[i].set(given(future.bars), { lanes: future.lanes, of: future.lanes > answer.nodes[i] ? "core" : "node", from_s: answer.time_s, to_s: end, now_s: answer.time_s });
       this.charts[i].look(answer.time_s, end);
       const never = future.never ? `; ${future.never} jobs would never start` : "";
       document.getElementById(["f-as-is", "f-changed"][i]).textContent = `${["As it is", "Changed"][i]}: ${future.policy}, ${answer.nodes[i]} nodes${never}`;
