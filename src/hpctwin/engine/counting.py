@@ -29,7 +29,7 @@ from hpctwin.engine.race import (
     withdraw,
 )
 from hpctwin.engine.rows import SIM, call_with_job
-from hpctwin.engine.skipping import at_limit, is_skipped, may_start
+from hpctwin.engine.skipping import at_limit, is_skipped
 from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
@@ -121,9 +121,10 @@ def run_counted(others: int, sim: Arrays) -> None:
 
 def pass_counted(others: int, sim: Arrays) -> None:
     """As `run_counted`; compiled once for all passes."""
+    look_ahead(sim)
     if is_sorted(sim):
         pass_sorted(others, sim)
-    elif may_start(sim):
+    elif sim.walk.fewest <= sim.stock[0].free:
         reckon_fairshare(sim)
         pass_scored(others, sim)
 
@@ -212,7 +213,6 @@ def pass_sorted(others: int, sim: Arrays) -> None:
 
     Who could not start, cannot until something comes free: then only those that came since are looked at.
     """
-    look_ahead(sim)
     now = sim.clock.now
     walk = sim.walk
     shadow = NEVER

@@ -6,7 +6,7 @@ import math
 
 from hpctwin.engine.abi import JobView
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import WAITING, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.rows import call_with_job, scored_by
 
 
@@ -211,13 +211,23 @@ def leave(j: int, sim: Arrays) -> None:
 def drop_started(sim: Arrays) -> None:
     """Take all jobs that no longer wait out of the queue."""
     race = sim.race
-    sim.walk.valid = 0
+    walk = sim.walk
+    known = walk.known if walk.valid == 1 else 0
+    walk.known = 0
+    walk.fewest = NEVER
+    walk.settled = 0
     kept = 0
     unsorted = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         if sim.state[j].phase == WAITING:
             sim.queue[kept] = j
+            if i < known:
+                ahead = sim.ahead[i]
+                sim.ahead[kept].nodes = ahead.nodes
+                sim.ahead[kept].expected = ahead.expected
+                walk.fewest = min(walk.fewest, ahead.nodes)
+                walk.known = kept + 1
             kept += 1
             if i >= sim.clock.queued - race.unsorted:
                 unsorted += 1
