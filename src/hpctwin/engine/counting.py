@@ -13,9 +13,10 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, WAITING, ZERO, Arrays
 from hpctwin.engine.order import (
     drop_started,
+    look_ahead,
     order_candidates,
     order_queue,
     pop_order,
@@ -29,7 +30,7 @@ from hpctwin.engine.race import (
     withdraw,
 )
 from hpctwin.engine.rows import SIM, call_with_job
-from hpctwin.engine.skipping import at_limit, is_skipped
+from hpctwin.engine.skipping import at_limit, is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
@@ -121,32 +122,14 @@ def run_counted(others: int, sim: Arrays) -> None:
 
 def pass_counted(others: int, sim: Arrays) -> None:
     """As `run_counted`; compiled once for all passes."""
-    look_ahead(sim)
     if is_sorted(sim):
         pass_sorted(others, sim)
-    elif sim.walk.fewest <= sim.stock[0].free:
+    elif may_start(sim):
         reckon_fairshare(sim)
         pass_scored(others, sim)
 
 
 COUNTED = Kernel(pass_counted, types.void(int64, SIM))
-
-
-@jit
-def look_ahead(sim: Arrays) -> None:
-    """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
-    walk = sim.walk
-    if walk.valid == 0:
-        walk.valid = 1
-        walk.known = 0
-        walk.fewest = NEVER
-        walk.settled = 0
-    for i in range(walk.known, sim.clock.queued):
-        job = sim.job[sim.queue[i]]
-        sim.ahead[i].nodes = job.nodes
-        sim.ahead[i].expected = job.expected
-        walk.fewest = min(walk.fewest, job.nodes)
-    walk.known = sim.clock.queued
 
 
 @jit
@@ -213,6 +196,7 @@ def pass_sorted(others: int, sim: Arrays) -> None:
 
     Who could not start, cannot until something comes free: then only those that came since are looked at.
     """
+    look_ahead(sim)
     now = sim.clock.now
     walk = sim.walk
     shadow = NEVER
@@ -293,6 +277,10 @@ def pass_raced(sim: Arrays) -> None:
         if nodes > free:
             if others == NOBODY_PASSES:
                 return
+            if sim.rules.own_candidates == 1:
+                look_ahead(sim)
+                pass_head(j, sim)
+                return
             head = True
             shadow, spare = reservation_of(j, sim)
             continue
@@ -319,19 +307,15 @@ def pass_scored(others: int, sim: Arrays) -> None:
 
     EASY's plan is then two numbers: when the head job starts, and how many nodes are spare then.
     """
-    now = sim.clock.now
-    n = order_queue(sim)
-    sorted_already = sim.rules.order_changes == 0
-    first = 0
+    changes = sim.rules.order_changes == 1
+    n = sim.clock.queued
+    if changes:
+        order_queue(sim)
     head = -1
-    sim.take[0] = 0
-    while first < n and sim.stock[0].free > 0:
-        if sorted_already:
-            j = sim.order[first].job
-            first += 1
-        else:
-            j = pop_order(n, sim)
-            n -= 1
+    i = 0
+    while i < n and sim.stock[0].free > 0:
+        j = pop_order(n - i, sim) if changes else sim.queue[i]
+        i += 1
         if is_skipped(j, sim):
             continue
         if sim.job[j].nodes > sim.stock[0].free or lacks(j, sim):
@@ -341,22 +325,29 @@ def pass_scored(others: int, sim: Arrays) -> None:
             break
         sim.take[0] = sim.job[j].nodes
         start_job(j, sim)
-    if head < 0 or others != HEAD_IS_PROTECTED or sim.stock[0].free <= 0:
-        return
+    if head >= 0 and others == HEAD_IS_PROTECTED:
+        pass_head(head, sim)
+
+
+@jit
+def pass_head(head: int, sim: Arrays) -> None:
+    """Let those start that delay the head job not, in the candidates' order."""
+    now = sim.clock.now
     shadow, spare = reservation_of(head, sim)
     later = ZERO
     free = sim.stock[0].free
-    for i in range(first, n):
-        j = sim.order[i].job
-        nodes = sim.job[j].nodes
-        if nodes > free or lacks(j, sim):
-            continue
-        if now + sim.job[j].expected <= shadow or (nodes <= spare and not lacks_later(j, sim)):
+    i = next_passing(ZERO, free, spare, shadow - now, sim)
+    while i < sim.clock.queued:
+        j = sim.queue[i]
+        delays = now + sim.ahead[i].expected > shadow
+        waits = j != head and sim.state[j].phase == WAITING
+        if waits and not lacks(j, sim) and not (delays and lacks_later(j, sim)):
             sim.later[later] = j
             later += 1
+        i = next_passing(i + 1, free, spare, shadow - now, sim)
     order_candidates(later, sim)
-    for i in range(later):
-        j = pop_order(later - i, sim)
+    for m in range(later, 0, -1):
+        j = pop_order(m, sim)
         nodes = sim.job[j].nodes
         if nodes > sim.stock[0].free or lacks(j, sim) or is_skipped(j, sim):
             continue
@@ -367,5 +358,3 @@ def pass_scored(others: int, sim: Arrays) -> None:
         if sim.state[j].start + sim.job[j].expected > shadow:
             spare -= nodes
             add_asked(j, TAKE, sim)
-        if sim.stock[0].free <= 0:
-            return

@@ -237,6 +237,23 @@ def drop_started(sim: Arrays) -> None:
 
 
 @jit
+def look_ahead(sim: Arrays) -> None:
+    """Copy what a walk looks at first of all that wait; of those that were copied before, it is there."""
+    walk = sim.walk
+    if walk.valid == 0:
+        walk.valid = 1
+        walk.known = 0
+        walk.fewest = NEVER
+        walk.settled = 0
+    for i in range(walk.known, sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        sim.ahead[i].nodes = job.nodes
+        sim.ahead[i].expected = job.expected
+        walk.fewest = min(walk.fewest, job.nodes)
+    walk.known = sim.clock.queued
+
+
+@jit
 def tidy_queue(sim: Arrays) -> None:
     """Make the queue what it is said to be: those that wait, in order where the ordering does not change."""
     if sim.race.gone > 0:

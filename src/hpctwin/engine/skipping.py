@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
+from hpctwin.engine.order import look_ahead
 
 
 @jit
@@ -29,6 +30,9 @@ def is_skipped(j: int, sim: Arrays) -> bool:
 @jit
 def may_start(sim: Arrays) -> bool:
     """Whether any waiting job is narrow enough for what is free now."""
+    if sim.rules.pools == 1:
+        look_ahead(sim)
+        return sim.walk.fewest <= sim.stock[0].free
     free = 0
     for p in range(sim.rules.pools):
         if sim.stock[p].free > 0:

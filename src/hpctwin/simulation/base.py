@@ -360,7 +360,6 @@ class SimulationBase:
             self._sim.jobs >= self._race_from(order)
             and (order.power > 0 or not order.changes)
             and not order.chain
-            and self.policy.candidates is None
             and found.others is not None
             and self.policy.setting("reservations") in (None, 1)
             and not self.cluster.has_power

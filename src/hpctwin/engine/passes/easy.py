@@ -30,6 +30,9 @@ settings = view(Numbers)
 @jit
 def open_partitions(sim: Arrays) -> int:
     """How many partitions have jobs waiting; each has all its reservations left."""
+    if len(sim.handed_out) == 1:
+        sim.handed_out[0] = 0
+        return 1
     found = 0
     for q in range(len(sim.handed_out)):
         sim.handed_out[q] = -1
@@ -50,11 +53,15 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
     still_open = open_partitions(sim)
     if reservations == 0:
         still_open = 0
-    n = order_queue(sim)
+    changes = sim.rules.order_changes == 1
+    n = sim.clock.queued
+    if changes:
+        order_queue(sim)
     later = ZERO
-    while n > 0 and still_open > 0:
-        j = pop_order(n, sim)
-        n -= 1
+    first = 0
+    while first < n and still_open > 0:
+        j = pop_order(n - first, sim) if changes else sim.queue[first]
+        first += 1
         q = sim.partition[sim.job[j].kind]
         if sim.handed_out[q] >= reservations:
             sim.later[later] = j
@@ -68,13 +75,19 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
             sim.handed_out[q] += 1
             if sim.handed_out[q] == reservations:
                 still_open -= 1
-    for i in range(n):
-        sim.later[later] = sim.order[i].job
-        later += 1
     kept = 0
     for i in range(later):
         if fits_at_once(sim.later[i], sim):
             sim.later[kept] = sim.later[i]
+            kept += 1
+    one_pool = sim.rules.pools == 1
+    for i in range(n - first):
+        j = sim.order[i].job if changes else sim.queue[first + i]
+        # That is all, for most, and sooner told.
+        if one_pool and sim.job[j].nodes > sim.stock[0].free:
+            continue
+        if fits_at_once(j, sim):
+            sim.later[kept] = j
             kept += 1
     order_candidates(kept, sim)
     for m in range(kept, 0, -1):
