@@ -35,6 +35,9 @@ CHANGING = {
 STEADY = {
     name: BUILT_IN[name] for name in ("fcfs", "lcfs", "sjf", "smallest", "largest", "priority")
 }
+POLICIES = (
+    "wfp+easy", "sjf+easy", "fcfs+first-fit", "fairshare+none", "wfp+easy/sjf", "fcfs+easy/wfp",
+)  # fmt: skip
 
 
 @contextmanager
@@ -177,8 +180,10 @@ def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.
     options["placement"] = rules["placement"].replace("_", "-")
     options["expected_ms"] = data.draw(strategies.expectations(workload))
     order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "multifactor"]))
+    candidates = data.draw(st.sampled_from([None, "smallest", "wfp"]))
+    backfill = {"backfill": "easy", "candidates": candidates}
     with racing(1):
-        compared(workload, cluster, ORDERINGS[order], {"backfill": "easy"}, **options)
+        compared(workload, cluster, ORDERINGS[order], backfill, **options)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +210,7 @@ def test_how_scores_change_is_read_off_a_formula(text: str, power: float) -> Non
 
 
 @pytest.mark.parametrize("licences", [10_000, 40, 12])
-@pytest.mark.parametrize("policy", ["wfp+easy", "sjf+easy", "fcfs+first-fit", "fairshare+none"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_shared_resources_are_heeded_whether_they_are_short_or_not(
     policy: str, licences: int
 ) -> None:
@@ -224,7 +229,7 @@ def test_shared_resources_are_heeded_whether_they_are_short_or_not(
 
 
 @pytest.mark.parametrize("limit", [1, 3, 20])
-@pytest.mark.parametrize("policy", ["wfp+easy", "sjf+easy", "fcfs+first-fit", "fairshare+none"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_users_at_their_limit_take_no_part(policy: str, limit: int) -> None:
     workload = crowded(limit)
     cluster = {
