@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from hpctwin import read_cluster
+from hpctwin import Cluster, read_cluster, simulate
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError
 from hpctwin.formats import dataset_of, read_workload, write_workload
@@ -22,8 +22,8 @@ from hpctwin.model.racks import node_w
 
 JOBS = 40
 WITHOUT_SUBMISSION = {"lisa"}
-WITHOUT_LIMIT = {"adastra", "google2011", "lisa", "philly"}
-OF_ONE_NODE = {"lisa"}
+WITHOUT_LIMIT = {"adastra", "alibaba-gpu", "google2011", "lisa", "philly"}
+OF_ONE_NODE = {"alibaba-gpu", "lisa"}
 
 
 @pytest.fixture(scope="module", params=sorted(DATASETS))
@@ -379,3 +379,23 @@ def test_samples_over_time_go_into_csv_as_their_mean_and_it_is_told(tmp_path: Pa
     used = workload.usage["node_w"]
     means = [one.mean() for one in np.split(used.values, used.first[1:-1])]
     np.testing.assert_allclose(found, means)
+
+
+def test_alibaba_s_pods_ask_for_parts_of_gpus_of_some_models(tmp_path: Path) -> None:
+    pods = read_workload(write_sample(DATASETS["alibaba-gpu"], tmp_path, jobs=5)[0])
+    assert pods.chunks["gpus_per_task"].tolist() == [0.46] * 5
+    assert pods.chunks["cores_per_task"].tolist() == [8] * 5
+    assert pods.chunks["memory_gb_per_task"].tolist() == [16] * 5
+    machine = {"nodes": [
+        {"name": "a", "count": 9, "cores": 64, "memory_gb": 512, "gpus": 8, "features": ["P100"]},
+        {"name": "b", "count": 1, "cores": 64, "memory_gb": 512, "gpus": 2, "features": ["V100M32"]},
+    ]}  # fmt: skip
+    placed = simulate(pods, Cluster.model_validate(machine)).placements
+    assert placed is not None
+    assert set(placed["node"]) == {9}
+
+
+def test_alibaba_s_pods_that_never_ran_are_counted(traces: Path) -> None:
+    pods = read_workload(traces / "jobs_csv" / "alibaba_gpu_v2023_pod_list_default.csv")
+    assert len(pods) + sum(pods.notes.counts.values()) == 8152
+    assert len(pods) == 7255

@@ -31,7 +31,7 @@ RECORD: dict[str, pl.DataType] = {
     "memory_gb": pl.Float64(),
     "priority": pl.Float64(),
     "state": pl.Categorical(),
-    **{name: pl.Categorical() for name in LABELS},
+    **{name: pl.Categorical() for name in (*LABELS, "features")},
     "recorded_nodes": pl.String(),
     "row": pl.Int64(),
 }
@@ -185,7 +185,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
                 for name in ("nodes", "cores", "gpus", "memory_gb")
             ),
-            pl.col("priority", "state", *LABELS, "row").first(),
+            pl.col("priority", "state", *LABELS, "features", "row").first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
             .then(pl.col("recorded_nodes").str.join(","))
             .alias("recorded_nodes"),
@@ -308,7 +308,7 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         pl.col("runtime").alias("runtime_s"),
         pl.col("walltime").alias("walltime_s"),
         pl.col("nodes").cast(pl.Int64),
-        *(pl.col(name) for name in (*LABELS, "priority") if frame[name].count()),
+        *(pl.col(name) for name in (*LABELS, "features", "priority") if frame[name].count()),
         *(
             _per_node(name).fill_null(_least(name, each)).alias(f"{name}_per_{each}")
             for name in asked

@@ -7,7 +7,7 @@ from pathlib import Path
 from hpctwin.errors import UnknownNameError
 from hpctwin.formats.datasets.alcf import ALCF
 from hpctwin.formats.datasets.cineca import ADASTRA, MARCONI100
-from hpctwin.formats.datasets.clouds import GOOGLE, PHILLY
+from hpctwin.formats.datasets.clouds import ALIBABA_GPU, GOOGLE, PHILLY
 from hpctwin.formats.datasets.declared import Column, DataSet, File
 from hpctwin.formats.datasets.frontier import FRONTIER, FRONTIER_SWF
 from hpctwin.formats.datasets.fugaku import FUGAKU
@@ -26,8 +26,8 @@ __all__ = [
 DATASETS: dict[str, DataSet] = {
     one.name: one
     for one in (
-        ADASTRA, ALCF, BLUE_WATERS, EAGLE, FRONTIER, FRONTIER_SWF, FUGAKU, GOOGLE, KESTREL, LASSEN, LISA,
-        LUMOS, MARCONI100, PHILLY, SUPERCLOUD,
+        ADASTRA, ALCF, ALIBABA_GPU, BLUE_WATERS, EAGLE, FRONTIER, FRONTIER_SWF, FUGAKU, GOOGLE, KESTREL,
+        LASSEN, LISA, LUMOS, MARCONI100, PHILLY, SUPERCLOUD,
     )
 }  # fmt: skip
 """All of them, by name."""

@@ -1,4 +1,4 @@
-"""Traces of clouds: Microsoft's Philly and Google's cluster of 2011."""
+"""Traces of clouds: Microsoft's Philly, Google's cluster of 2011, Alibaba's GPU cluster of 2023."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hpctwin.errors import TraceError
 from hpctwin.formats._files import read_json
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
-__all__ = ["GOOGLE", "PHILLY"]
+__all__ = ["ALIBABA_GPU", "GOOGLE", "PHILLY"]
 
 _DATE = "%Y-%m-%d %H:%M:%S"
 _SMALL = 2
@@ -235,5 +235,64 @@ GOOGLE = DataSet(
         f"over {_CAPACITY:g}, which most machines have "
         "of the largest one's",
         "there are no limits: the run time is taken",
+    ),
+)
+
+_PODS = (
+    Column("name", "", "text", needed=True, made=pl.format("openb-pod-{}", "number")),
+    Column("cpu_milli", "thousandths of a core", needed=True, made=pl.lit(8000)),
+    Column("memory_mib", "MiB", made=pl.lit(16384)),
+    Column("num_gpu", "", needed=True, made=pl.lit(1)),
+    Column("gpu_milli", "thousandths of each GPU", needed=True, made=pl.lit(460)),
+    Column("gpu_spec", "models of GPUs that will do, A|B", "text", made=pl.lit("V100M16|V100M32")),
+    Column("qos", "LS, BE, Burstable or Guaranteed", "text", made=pl.lit("LS")),
+    Column(
+        "pod_phase",
+        "Running, Succeeded, Failed or Pending",
+        "text",
+        made=pl.when("failed").then(pl.lit("Failed")).otherwise(pl.lit("Succeeded")),
+    ),
+    Column("creation_time", "s", needed=True, made=pl.col("submit")),
+    Column("deletion_time", "s", needed=True, made=pl.col("end")),
+    Column("scheduled_time", "s; nothing if it never was", made=pl.col("start")),
+)
+
+
+def _pod_records(given: Given) -> pl.LazyFrame:
+    phase = {"Running": "completed", "Succeeded": "completed", "Failed": "failed"}
+    fields = {
+        "job_id": pl.col("name"),
+        "submit": pl.col("creation_time"),
+        "start": pl.col("scheduled_time"),
+        "end": pl.col("deletion_time"),
+        "nodes": pl.lit(1),
+        "cores": pl.col("cpu_milli") / 1000,
+        "memory_gb": pl.col("memory_mib") / 1024,
+        "gpus": pl.col("num_gpu") * pl.col("gpu_milli") / 1000,
+        "features": pl.col("gpu_spec"),
+        "qos": pl.col("qos"),
+        "state": pl.when(pl.col("scheduled_time").is_null())
+        .then(pl.lit("waiting"))
+        .otherwise(pl.col("pod_phase").replace_strict(phase, default="completed")),
+    }
+    return given.main.select(value.alias(name) for name, value in fields.items())
+
+
+ALIBABA_GPU = DataSet(
+    name="alibaba-gpu",
+    title="Alibaba's GPU cluster of 2023: 8,152 pods, many of a part of a GPU",
+    source="https://github.com/alibaba/clusterdata (cluster-trace-gpu-v2023)",
+    licence="none is given",
+    citation="Q. Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with "
+    "Fragmentation Gradient Descent, USENIX ATC 2023",
+    files=(File("openb_pod_list.csv", ("*openb_pod_list*.csv", "*pod_list*.csv"), _PODS),),
+    records=_pod_records,
+    shared=True,
+    rules=(
+        "a pod is a job of one task: its cores (whole ones if more than one), memory, and GPUs times their "
+        "thousandths; it may use nodes with one of the models of GPUs it asks for as a feature",
+        "it runs from when it was scheduled until it was deleted; one that never was scheduled is left out",
+        "there are no limits: the run time is taken",
+        "the machine is not read: give --cluster, with the models of GPUs as features of node groups",
     ),
 )
