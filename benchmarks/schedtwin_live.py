@@ -5,7 +5,7 @@
 
 Each run has a Slurm of its own: slurmctld and 32 slurmd, as shipped but for the scheduler named, all with
 `fast_clock.c`, so that every interval of Slurm's is compressed as the jobs are. The runs are stored for
-`hpctwin experiments schedtwin --collect`. Needs root, a C compiler and Slurm's daemons (Debian:
+`hpctwin experiment schedtwin --stored`. Needs root, a C compiler and Slurm's daemons (Debian:
 slurmctld slurmd slurm-client munge).
 """
 
@@ -185,7 +185,7 @@ def run(under: str, seed: int, compress: float, pool: list[str], out: Path, keep
             "slurm",
             "--compress",
             f"{compress:g}",
-            "--seed",
+            "--only-seed",
             str(seed),
             "--out",
             str(out),
@@ -198,7 +198,7 @@ def run(under: str, seed: int, compress: float, pool: list[str], out: Path, keep
             else:
                 words += ["--under", under]
             done = subprocess.run(
-                [sys.executable, "-m", "hpctwin", "experiments", "schedtwin", *words],
+                [sys.executable, "-m", "hpctwin", "experiment", "schedtwin", *words],
                 env=slurm.env, capture_output=True, text=True, check=False,
             )  # fmt: skip
             return f"{under} {seed}: {(done.stdout + done.stderr).strip()}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,3 +78,47 @@ def test_the_facility_page_shows_a_valid_facility(tmp_path: Path) -> None:
     path = tmp_path / "facility.yaml"
     path.write_text(text)
     assert Facility.from_yaml(path).names == ["polaris", "theta"]
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """What follows ``hpctwin`` in each command of a shell's text, without what only the shell reads."""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        words = shlex.split(line.removeprefix("$ "), comments=True)
+        command: list[str] = []
+        for word in [*words, ";"]:
+            if word in {"&&", "||", "|", "&", ";", ">", ">>", "<"}:
+                if command[:1] == ["hpctwin"]:
+                    yield command[1:]
+                command = []
+            else:
+                command.append(word)
+
+
+DOCUMENTED = [
+    pytest.param(command, id=f"{page.name}: {' '.join(command)}")
+    for page in [*PAGES, *sorted(ROOT.glob("contrib/**/README.md"))]
+    for block in re.findall(r"```(?:sh|console)\n(.*?)```", page.read_text(), re.DOTALL)
+    for command in command_lines(block)
+]
+
+
+@pytest.mark.parametrize("command", DOCUMENTED)
+def test_commands_that_pages_show_are_such(command: list[str]) -> None:
+    from hpctwin.cli.app import app
+
+    app.parse_args(command, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize(
+    "unit", sorted(ROOT.glob("contrib/systemd/*.service")), ids=lambda p: p.name
+)
+def test_a_service_starts_a_command_that_there_is(unit: Path) -> None:
+    from hpctwin.cli.app import app
+
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    program, *words = shlex.split(parser["Service"]["ExecStart"])
+    assert program == "/opt/hpctwin/bin/hpctwin"
+    app.parse_args(words, exit_on_error=False, print_error=False)
+    assert parser["Install"]["WantedBy"] == "multi-user.target"

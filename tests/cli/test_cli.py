@@ -142,3 +142,68 @@ def test_policies_are_listed_and_checked(capsys: pytest.CaptureFixture[str]) -> 
     assert {"pack", "pushdown"} <= set(listed["backfill"])
     assert run("policy", "check", "wfp+easy/sjf") == 0
     assert "sjf: fine" in capsys.readouterr().out
+
+
+POWERED = """
+nodes:
+  - name: a
+    count: 32
+    modes: {normal: {power_w: 200, idle_w: 100}}
+    sleep: {power_w: 10, switch_off: {time: 30s, power_w: 100}, switch_on: {time: 60s, power_w: 150}}
+"""
+
+
+def test_simulate_answers_in_some_ten_lines_and_tells_all_if_asked(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = tmp_path / "machine.yaml"
+    machine.write_text(POWERED)
+    assert run("simulate", trace, "-M", machine, "-p", "sjf+easy~psus:5m", "--price", "0.25") == 0
+    told = capsys.readouterr().out
+    assert len(told.splitlines()) <= 14
+    assert "under sjf+easy~psus:5m" in told
+    assert "200: 200 completed" in told
+    assert "cost" in told
+    assert run("simulate", trace, "-M", machine, "--all") == 0
+    assert "per-processor bounded slowdown" in capsys.readouterr().out
+
+
+def test_a_flat_price_and_carbon_intensity_are_numbers(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = tmp_path / "machine.yaml"
+    machine.write_text(POWERED)
+    flat = ["--price", "0.25", "--carbon", "400", "--json"]
+    assert run("simulate", trace, "-M", machine, *flat) == 0
+    found = json.loads(capsys.readouterr().out)
+    kwh = found["total_energy_j"] / 3.6e6
+    assert found["cost_currency"] == pytest.approx(0.25 * kwh)
+    assert found["emissions_kg"] == pytest.approx(0.4 * kwh)
+    assert run("simulate", trace, "-M", machine, "--price", "-1") == 2
+    assert "--price is -1, it must be 0 or more" in capsys.readouterr().err
+
+
+def test_compare_takes_what_simulate_takes_and_shows_differences(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine, out = tmp_path / "machine.yaml", tmp_path / "runs"
+    machine.write_text(POWERED)
+    policies = ["-p", "fcfs+easy", "-p", "a-policy-that-is-not+easy"]
+    assert run("compare", trace, "-M", machine, *policies) == 2
+    policies = ["-p", "fcfs+easy", "-p", "sjf+easy:4/sjf~psus:5m"]
+    more = ["--price", "0.25", "--out", out, "--plot", tmp_path / "bars.png"]
+    capsys.readouterr()
+    assert run("compare", trace, "-M", machine, *policies, *more) == 0
+    told = capsys.readouterr().out
+    assert "against" in told
+    assert "sjf+easy:4/sjf~psus:5m" in told  # in a pipe, no name is folded
+    assert (tmp_path / "bars.png").stat().st_size > 1000
+    folders = sorted(folder.name for folder in out.iterdir())
+    assert folders == ["1-fcfs+easy", "2-sjf+easy_4_sjf~psus_5m"]
+    for folder, policy in zip(folders, ("fcfs+easy", "sjf+easy:4/sjf~psus:5m"), strict=True):
+        run("simulate", trace, "-M", machine, "-p", policy, "--price", "0.25", "--json")
+        alone = json.loads(capsys.readouterr().out)
+        same = json.loads((out / folder / "summary.json").read_text())
+        assert {k: v for k, v in alone.items() if k != "engine_s"} == {
+            k: v for k, v in same.items() if k != "engine_s"
+        }

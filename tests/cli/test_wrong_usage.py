@@ -46,11 +46,11 @@ def trace(tmp_path: Path) -> Path:
         (["-n", "32", "--power", "psus:20m,keep=3"], "not known what its nodes draw"),
         (["-n", "32", "--power", "psis:20m"], "unknown power policy 'psis'. Did you mean 'psus'?"),
         (["-n", "32", "--lower-modes"], "--lower-modes needs a machine of which it is known"),
-        (["-c", "{platform}", "--power", "psus"], "switches no node off without a timeout"),
-        (["-c", "{platform}", "--power", "psas-ipm"], "without a timeout"),
-        (["-c", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
-        (["-c", "{platform}", "--power", "orders:keep=3"], "keep and deeper need a timeout"),
-        (["-c", "{platform}", "--cap", "20"], "power '20' must be such as"),
+        (["-M", "{platform}", "--power", "psus"], "switches no node off without a timeout"),
+        (["-M", "{platform}", "--power", "psas-ipm"], "without a timeout"),
+        (["-M", "{platform}", "--power", "psus:timeuot=20m"], "Did you mean 'timeout'?"),
+        (["-M", "{platform}", "--power", "orders:keep=3"], "keep and deeper need a timeout"),
+        (["-M", "{platform}", "--cap", "20"], "power '20' must be such as"),
     ],
 )
 def test_wrong_options_of_simulate_are_told(
@@ -77,8 +77,8 @@ def test_wrong_options_of_simulate_are_told(
         (["workload", "filter", "{trace}", "{new}", "--after", "nan"], "not a duration"),
         (["workload", "describe", "{trace}", "-n", "0"], "Must be >= 1"),
         (["compare", "{trace}", "-n", "32", "--threads", "0"], "Must be >= 1"),
-        (["experiments", "pas", "--failures", "nan"], "--failures is 'nan'"),
-        (["experiments", "schedtwin", "--seeds", "0"], "Must be >= 1"),
+        (["experiment", "pas", "--failures", "nan"], "--failures is 'nan'"),
+        (["experiment", "schedtwin", "--seeds", "0"], "Must be >= 1"),
         (["simulate", "--jso", "{trace}"], "there is no option --jso"),
     ],
 )

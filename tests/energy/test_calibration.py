@@ -105,7 +105,7 @@ def test_power_of_surf_an_hour_ahead_is_forecast_within_1_3_percent_of_utilisati
     traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["experiments", "surf", "--data", str(traces), "--json"])
+        main(["experiment", "surf", "--data", str(traces), "--json"])
     assert ended.value.code == 0
     rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
     assert all(len(row["by_day_pct"]) == 7 for row in rows.values())
@@ -163,8 +163,13 @@ def test_calibrate_tells_errors_and_writes_forecasts(tmp_path: Path, capsys) -> 
             "row 11: times must ascend by equal steps",
         ),
         (lambda t: t.head(100), [], 2, "covers 3000 s; to forecast 1h ahead, more than 7200 s"),
-        (lambda t: t, ["--every", "10s"], 2, "--every is 10s, less than the 30 s between samples"),
-        (lambda t: t, ["--window", "long"], 2, "'long' is not a duration"),
+        (
+            lambda t: t,
+            ["--refit-every", "10s"],
+            2,
+            "--refit-every is 10s, less than the 30 s between samples",
+        ),
+        (lambda t: t, ["--past", "long"], 2, "'long' is not a duration"),
     ],
 )
 def test_what_cannot_be_calibrated_on_is_said(

@@ -351,7 +351,7 @@ def test_simulate_tells_and_writes_what_a_machine_of_components_takes(capsys, tm
     (tmp_path / "t.csv").write_text("submit_s,runtime_s,nodes,use_cpu,use_gpu\n0,3600,9472,1,0.5\n")
     with pytest.raises(SystemExit) as ended:
         main(
-            ["simulate", str(tmp_path / "t.csv"), "-c", "frontier", "--json",
+            ["simulate", str(tmp_path / "t.csv"), "-M", "frontier", "--json",
              "--out", str(tmp_path / "out"), "--plot", str(tmp_path / "power.png")]
         )  # fmt: skip
     assert ended.value.code == 0

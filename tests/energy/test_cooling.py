@@ -156,7 +156,7 @@ def test_simulate_tells_what_cooling_took(
         (tmp_path / "w.csv").write_text("time,wet_bulb_c\n0,15\n3600,15\n")
         with pytest.raises(SystemExit) as ended:
             main(
-                [*run, "-c", "frontier", "--weather", weather, "--out", str(tmp_path / "out"),
+                [*run, "-M", "frontier", "--weather", weather, "--out", str(tmp_path / "out"),
                  "--plot", str(tmp_path / "cooling.png")]
             )  # fmt: skip
         assert ended.value.code == 0
@@ -169,11 +169,11 @@ def test_simulate_tells_what_cooling_took(
         it_j = summary["total_energy_j"] - summary["machine_pumps_energy_j"]
         assert summary["pue"] == pytest.approx((summary["total_energy_j"] + plant_j) / it_j)
     with pytest.raises(SystemExit) as ended:
-        main([*run, "-c", "lassen", "--weather", "15"])
+        main([*run, "-M", "lassen", "--weather", "15"])
     assert ended.value.code == 2
     assert "nothing is known of how cluster 'lassen' is cooled" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
-        main([*run, "-c", "frontier", "--weather", "warm"])
+        main([*run, "-M", "frontier", "--weather", "warm"])
     assert ended.value.code == 2
     assert "warm: cannot be read as CSV" in capsys.readouterr().err
 

@@ -224,13 +224,13 @@ def test_a_machine_has_its_price_and_its_carbon(
     ("arguments", "says"),
     [
         (["-n", "4", "--power", "psas-ipm:5m"], "'modes'"),
-        (["-c", "P", "--power", "psas"], "psas-ipm"),
-        (["-c", "P", "--power", "none:5m"], "'none' has no settings"),
-        (["-c", "P", "--power", "psus:-5"], "timeout"),
-        (["-c", "P", "-n", "5"], "not both"),
-        (["-c", "P", "--may-wait", "1h"], "--price"),
-        (["-c", "P", "--power", "spars-auto:5m"], "--backfill none"),
-        (["-c", "none.yaml"], "none.yaml"),
+        (["-M", "P", "--power", "psas"], "psas-ipm"),
+        (["-M", "P", "--power", "none:5m"], "'none' has no settings"),
+        (["-M", "P", "--power", "psus:-5"], "timeout"),
+        (["-M", "P", "-n", "5"], "not both"),
+        (["-M", "P", "--may-wait", "1h"], "--price"),
+        (["-M", "P", "--power", "spars-auto:5m"], "--backfill none"),
+        (["-M", "none.yaml"], "none.yaml"),
     ],
 )
 def test_wrong_options_are_told_without_a_traceback(

@@ -127,18 +127,18 @@ def test_from_a_run_to_its_accounts_to_a_rewarded_run(
     Path(cluster).write_text(
         "name: small\nnodes:\n  - {name: node, count: 4, components: {cpu: {idle_w: 100, max_w: 400}}}\n"
     )
-    run(["simulate", trace, "-c", cluster, "--accounts", accounts, "--json"])
+    run(["simulate", trace, "-M", cluster, "--accounts", accounts, "--json"])
     capsys.readouterr()
     run(["accounts", accounts, accounts, "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["total"]["jobs"] == 80
     assert [row["name"] for row in told["accounts"]] == ["greedy", "thrifty"]
-    run(["simulate", trace, "-c", cluster, "--reward", f"low-power:{accounts}", "--json"])
+    run(["simulate", trace, "-M", cluster, "--reward", f"low-power:{accounts}", "--json"])
     assert json.loads(capsys.readouterr().out)["policy"] == "priority+easy"
-    run(["incentives", trace, "-c", cluster, "-i", "low-power", "--json"])
+    run(["incentives", trace, "-M", cluster, "-i", "low-power", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert [row["incentive"] for row in told["incentives"]] == ["plain", "low-power"]
-    run(["incentives", trace, "-c", cluster, "-i", "low-power", "--cheat", "greedy"])
+    run(["incentives", trace, "-M", cluster, "-i", "low-power", "--cheat", "greedy"])
     assert "idle: each job is followed" in capsys.readouterr().out
 
 

@@ -113,7 +113,7 @@ def test_what_pfm_predicts_makes_the_jobs_that_complete_wait_less_than_under_fcf
 
 def test_the_command_gives_a_row_per_method_and_seed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["experiments", "pas", "--seeds", "2", "--jobs", "200", "--json"])
+        main(["experiment", "pas", "--seeds", "2", "--jobs", "200", "--json"])
     assert not ended.value.code
     rows = json.loads(capsys.readouterr().out)
     assert [(row["seed"], row["method"]) for row in rows] == [
@@ -127,6 +127,6 @@ def test_an_unknown_method_is_named_with_those_there_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["experiments", "pas", "--method", "pbs"])
+        main(["experiment", "pas", "--method", "pbs"])
     assert ended.value.code == 2
     assert "pas-published" in capsys.readouterr().err

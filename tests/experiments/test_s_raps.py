@@ -45,9 +45,9 @@ def test_the_command_draws_the_figure_and_writes_a_table_of_each_policy(
 ) -> None:
     figure, out = tmp_path / "figure.png", tmp_path / "tables"
     part = ["--from", "6h", "--until", "12h", "--step", "5m", "--json"]
-    files = ["--figure", str(figure), "--out", str(out), "-p", "replay", "-p", "sjf+easy"]
+    files = ["--plot", str(figure), "--out", str(out), "-p", "replay", "-p", "sjf+easy"]
     with pytest.raises(SystemExit) as end:
-        main(["experiments", "s-raps", str(sample), *part, *files])
+        main(["experiment", "s-raps", str(sample), *part, *files])
     assert not end.value.code
     rows = json.loads(capsys.readouterr().out)
     assert [row["policy"] for row in rows] == ["replay", "sjf+easy"]

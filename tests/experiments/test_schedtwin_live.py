@@ -206,8 +206,8 @@ def test_runs_are_stored_and_collected_beside_the_emulated_ones(
     assert found.rows[-1].max_wait_s == pytest.approx(own.max_wait_s)
 
     figure = tmp_path / "figure.svg"
-    words = ["experiments", "schedtwin", "--collect", tmp_path]
-    assert command(*words, "--figure", figure) == 0
+    words = ["experiment", "schedtwin", "--stored", tmp_path]
+    assert command(*words, "--plot", figure) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "slurm: mean over 2 workloads" in said
     assert "emulated: mean over 2 workloads" in said
@@ -226,13 +226,13 @@ def test_runs_are_stored_and_collected_beside_the_emulated_ones(
 def test_a_folder_without_runs_or_with_something_else_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["experiments", "schedtwin", "--collect", tmp_path]
+    words = ["experiment", "schedtwin", "--stored", tmp_path]
     assert command(*words) == 2
     assert "no runs in it" in capsys.readouterr().err
     (tmp_path / "slurm-own-0.json").write_text("{}")
     assert command(*words) == 2
     assert "not a run of this experiment" in capsys.readouterr().err
-    assert command("experiments", "schedtwin", "--on", "lsf") == 2
+    assert command("experiment", "schedtwin", "--on", "lsf") == 2
     assert "slurm" in capsys.readouterr().err
 
 

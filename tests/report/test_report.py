@@ -64,7 +64,7 @@ def test_the_page_has_figures_definitions_and_how_each_run_was_made(
     runs: Path, tmp_path: Path
 ) -> None:
     page, figures = tmp_path / "report.html", tmp_path / "figures"
-    assert report(runs, "--html", page, "--figures", figures, "--format", "svg") == 0
+    assert report(runs, "--html", page, "--figures", figures, "--figure-format", "svg") == 0
     names = {path.stem for path in figures.iterdir()}
     assert names == {
         "bars", "kiviat", "wait-cdf", "wait-by-size", "wait-heat", "utilization", "queue",
@@ -102,7 +102,7 @@ def test_wrong_usage_is_told_without_a_traceback(
         ((), "name the folders of runs"),
         ((runs,), "--html FILE or --figures FOLDER"),
         ((tmp_path / "no", "--html", tmp_path / "x.html"), "there is no such folder"),
-        ((runs, "--figures", tmp_path / "f", "--format", "gif"), "gif"),
+        ((runs, "--figures", tmp_path / "f", "--figure-format", "gif"), "gif"),
     ):
         assert report(*arguments) == 2, arguments
         assert says in capsys.readouterr().err

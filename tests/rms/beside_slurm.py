@@ -26,7 +26,7 @@ NOBODY = "65534"
 
 
 def made_rule(folder: Path, **options: Any) -> Path:
-    """The submit rule as `hpctwin rms slurm-rule` prints it, for a twin that works in a folder."""
+    """The submit rule as `hpctwin rms slurm rule` prints it, for a twin that works in a folder."""
     path = folder / "rule.lua"
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
@@ -36,7 +36,7 @@ def made_rule(folder: Path, **options: Any) -> Path:
 
 
 def made_events(folder: Path) -> Path:
-    """The event script as `hpctwin rms slurm-events` prints it."""
+    """The event script as `hpctwin rms slurm events` prints it."""
     path = folder / "events.sh"
     said = io.StringIO()
     with contextlib.redirect_stdout(said):

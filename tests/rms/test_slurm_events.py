@@ -84,7 +84,7 @@ def test_the_installed_script_has_its_folder_for_its_group_to_read(tmp_path: Pat
     try:
         to, spool = tmp_path / "hpctwin-events.sh", tmp_path / "var" / "events.jsonl"
         with pytest.raises(SystemExit) as stop:
-            main(["rms", "slurm-events", "--spool", str(spool), "--to", str(to), "--owner", ME])
+            main(["rms", "slurm", "events", "--spool", str(spool), "--out", str(to), "--owner", ME])
         assert stop.value.code in (0, None)
         assert stat.S_IMODE(to.stat().st_mode) == 0o755
         assert stat.S_IMODE(spool.parent.stat().st_mode) == 0o2750

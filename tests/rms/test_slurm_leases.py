@@ -335,7 +335,7 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
                 said = twin.command("when", *words)
                 assert said.returncode == 0, said.stderr
             said = subprocess.run(
-                [sys.executable, "-m", "hpctwin", "rms", "probe", "--conf", str(slurm.conf)],
+                [sys.executable, "-m", "hpctwin", "rms", "probe", "--manager-conf", str(slurm.conf)],
                 capture_output=True, text=True, check=True, env={**slurm.env, "COLUMNS": "200"},
             )  # fmt: skip
             assert "several jobs at once" in said.stdout

@@ -16,7 +16,7 @@ NOW_S = 1_764_000_000.0
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     with pytest.raises(SystemExit) as stop:
-        main(["rms", "slurm-rule", *map(str, words)])
+        main(["rms", "slurm", "rule", *map(str, words)])
     assert stop.value.code in (0, None), capsys.readouterr().err
     return capsys.readouterr().out
 
@@ -54,6 +54,6 @@ def test_a_first_lease_that_makes_no_sense_is_refused(
     capsys: pytest.CaptureFixture[str], lease: str
 ) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["rms", "slurm-rule", "--lease", lease])
+        main(["rms", "slurm", "rule", "--lease", lease])
     assert stop.value.code == 2
     assert lease.removesuffix("s") in capsys.readouterr().err or lease == "2h"

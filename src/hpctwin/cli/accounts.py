@@ -13,7 +13,7 @@ __all__ = ["accounts_command"]
 def accounts_command(
     *files: Path,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
-    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
     """Show what each user or account used, spent and waited; of several runs, added up.
 
@@ -22,10 +22,9 @@ def accounts_command(
         out: file for all of them added up, .json or .parquet.
         json: print them as JSON: by, total, accounts.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import check_outputs, print_json
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import read_accounts
     from hpctwin.model.units import format_duration
@@ -58,7 +57,7 @@ def accounts_command(
             "" if wait is None else format_duration(wait),
             "" if points is None or row["name"] == "all" else f"{points / 3600:,.0f}",
         )
-    Console().print(table)
+    screen().print(table)
     if accounts.total["energy_j"] is not None:
         print(
             "points: Fugaku points in node hours that a mean account would have drawn more (docs/accounts.md)"

@@ -22,7 +22,7 @@ app = App(
     help="A digital twin for HPC batch scheduling.",
     version=__version__,
     version_flags=["--version"],
-    default_parameter=Parameter(converter=read_value),
+    default_parameter=Parameter(converter=read_value, negative=()),
     suppress_keyboard_interrupt=False,
 )
 for name, target, summary in (
@@ -54,9 +54,14 @@ for name, target, summary in (
     ("serve", "serve:serve_command", "Serve the live twin's web page: dashboard, REST, metrics."),
     ("mcp", "serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "rms:rms_app", "Look at the resource manager; hooks and submit rules."),
-    ("experiments", "experiments:experiments_app", "Repeat the experiments of published papers."),
+    ("experiment", "experiments:experiments_app", "Repeat the experiments of published papers."),
     ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
+    (
+        "doctor",
+        "doctor:doctor_command",
+        "Look at what hpctwin stands on, for bug reports.",
+    ),
 ):
     app.command(f"hpctwin.cli.{target}", name=name, help=summary)
 

@@ -18,18 +18,19 @@ __all__ = ["calibrate_command"]
 
 def calibrate_command(
     measured: Path,
+    /,
     *,
-    power: str = "power_w",
-    time: str = "time_s",
-    use: tuple[str, ...] = (),
+    power_column: str = "power_w",
+    time_column: str = "time_s",
+    use_column: tuple[str, ...] = (),
     ahead: str = "1h",
-    window: str = "48h",
-    every: str = "10m",
+    past: str = "48h",
+    refit_every: str = "10m",
     residual: str = "10m",
     rolling: str = "1d",
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
-    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
     """Fit power to use on measured power, on the past only, and show how well it forecasts.
 
@@ -40,12 +41,12 @@ def calibrate_command(
     Args:
         measured: CSV or Parquet: times at equal steps, measured power, and columns of use in one unit, such
             as how many nodes are busy, or used at each of some levels.
-        power: the column of measured power, W.
-        time: the column of times, s.
-        use: columns of use; all others if left out.
+        power_column: the column of measured power, W.
+        time_column: the column of times, s.
+        use_column: a column of use; give it once per column. All others if left out.
         ahead: how long before a sample its forecast is made.
-        window: the line is fitted to so long a past.
-        every: how often it is fitted anew.
+        past: the line is fitted to so long a past.
+        refit_every: how often it is fitted anew.
         residual: by how much so long a past was above the line, that is added.
         rolling: errors are told for each time of this length.
         out: Parquet file for the forecasts of each model.
@@ -53,19 +54,18 @@ def calibrate_command(
         json: print the errors as JSON.
     """
     import numpy as np
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import check_outputs, print_json
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.energy.calibration import calibrate, mape_pct, rolling_mape_pct
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s, write_atomically
 
     check_outputs(measured, files=[out], figures=[plot])
-    table, step_s = _read(measured, time, power, use)
+    table, step_s = _read(measured, time_column, power_column, use_column)
     samples = {}
     for name, text in {
-        "ahead": ahead, "window": window, "every": every, "residual": residual, "rolling": rolling,
+        "ahead": ahead, "past": past, "refit-every": refit_every, "residual": residual, "rolling": rolling,
     }.items():  # fmt: skip
         samples[name] = round(parse_duration_s(text) / step_s)
         if samples[name] < 1:
@@ -76,11 +76,14 @@ def calibrate_command(
             f"{measured} covers {len(table) * step_s:g} s; to forecast {ahead} ahead, more than "
             f"{first * step_s:g} s are needed"
         )
-    watts = table[power].to_numpy()
+    watts = table[power_column].to_numpy()
     found = calibrate(
-        table.drop(time, power).to_numpy(),
+        table.drop(time_column, power_column).to_numpy(),
         watts,
-        **{name: samples[name] for name in ("ahead", "window", "every", "residual")},
+        ahead=samples["ahead"],
+        window=samples["past"],
+        every=samples["refit-every"],
+        residual=samples["residual"],
     )
     rows: list[dict[str, Any]] = [
         {"model": name, "mape_pct": mape_pct(forecast, watts, first), "rolling_pct": errors}
@@ -92,13 +95,15 @@ def calibrate_command(
     ]
     if out is not None:
         with write_atomically(out) as file:
-            table.select(time, power).with_columns(
+            table.select(time_column, power_column).with_columns(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
         from hpctwin.report.saving import save_figure
 
-        save_figure(_figure(table[time].to_numpy(), watts, found, samples["rolling"], first), plot)
+        save_figure(
+            _figure(table[time_column].to_numpy(), watts, found, samples["rolling"], first), plot
+        )
     if json:
         print_json(rows)
         return 0
@@ -108,7 +113,7 @@ def calibrate_command(
     for row in rows:
         by = " ".join(f"{error:.2f}" for error in row["rolling_pct"])
         shown.add_row(row["model"], f"{row['mape_pct']:.2f}", by)
-    Console().print(shown)
+    screen().print(shown)
     return 0
 
 

@@ -12,15 +12,20 @@ cluster_app = App(name="cluster", help="Check a cluster's YAML.")
 
 
 @cluster_app.command
-def check(path: Path) -> int:
+def check(path: Path, /, *, json: bool = False) -> int:
     """Check a cluster's YAML file and say what it describes.
 
     Args:
         path: the file.
+        json: print it as JSON, with all that was left out.
     """
+    from hpctwin.cli.output import print_json
     from hpctwin.formats.machines import read_cluster
 
     cluster = read_cluster(path)
+    if json:
+        print_json(cluster.model_dump(mode="json"))
+        return 0
     print(f"{path}: fine; {cluster.name} has {cluster.node_count:,} nodes")
     for group in cluster.nodes:
         print(f"  {group.name}: {group.count:,} nodes, speed {group.speed:g}")

@@ -1,4 +1,4 @@
-"""``hpctwin experiments cqsim-plus``."""
+"""``hpctwin experiment cqsim-plus``."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["cqsim_plus"]
 
 def cqsim_plus(
     *,
-    case: Annotated[tuple[str, ...], Parameter(name=["--case", "-c"])] = (),
+    case: tuple[str, ...] = (),
     strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"])] = (),
-    more: Annotated[bool, Parameter(negative=())] = False,
+    more: bool = False,
     seeds: Annotated[int, AT_LEAST_1] = 3,
     figures: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """CQSim+ (SIGSIM-PADS 2025): jobs among two clusters, beside its tables 1 to 5.
 
@@ -42,9 +42,7 @@ def cqsim_plus(
         figures: folder for figures like the paper's 5 to 8, and of the waits by bin.
         json: print one row per case, rule, strategy, knowledge and seed as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar, screen
     from hpctwin.errors import UnknownNameError
     from hpctwin.experiments.cqsim_plus import run_case, run_case_by_rule
     from hpctwin.experiments.cqsim_plus_cases import CASES, MORE
@@ -54,7 +52,7 @@ def cqsim_plus(
     for name in case:
         if name not in CASES:
             raise UnknownNameError("case", name, CASES)
-    console = Console(stderr=json)
+    console = screen(stderr=json)
     every: list[Row] = []
     for name in case or tuple(CASES):
         chosen = CASES[name].strategies()

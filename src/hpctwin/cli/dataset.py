@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from hpctwin.cli.numbers import AT_LEAST_1
 
@@ -17,20 +17,17 @@ __all__ = ["dataset_app"]
 
 dataset_app = App(name="dataset", help="Published data sets: what they are, and files of them.")
 
-Json = Annotated[bool, Parameter(negative=())]
-
 
 @dataset_app.command(name="list")
-def list_datasets(*, json: Json = False) -> int:
+def list_datasets(*, json: bool = False) -> int:
     """List the data sets that are read: simulate and others take their files and folders as traces.
 
     Args:
         json: print them as JSON.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.formats.datasets import DATASETS
 
     if json:
@@ -41,29 +38,28 @@ def list_datasets(*, json: Json = False) -> int:
         table.add_column(head)
     for one in DATASETS.values():
         table.add_row(one.name, one.system or "", one.title)
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
 @dataset_app.command
-def describe(name: str, *, json: Json = False) -> int:
+def describe(name: str, /, *, json: bool = False) -> int:
     """Say where a data set is from, its licence, its columns, and what is done with what is missing.
 
     Args:
         name: as `hpctwin dataset list` tells it.
         json: print it as JSON.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.formats.datasets import dataset
 
     found = dataset(name)
     if json:
         print_json(_about(found))
         return 0
-    console = Console(highlight=False, soft_wrap=True)
+    console = screen(highlight=False)
     console.print(f"[bold]{found.name}[/]  {found.title}", markup=True)
     for head in ("source", "licence", "citation", "system", "zone"):
         value = getattr(found, head)
@@ -85,10 +81,11 @@ def describe(name: str, *, json: Json = False) -> int:
 @dataset_app.command
 def check(
     path: Path,
+    /,
     *,
     name: str | None = None,
     timezone: str | None = None,
-    json: Json = False,
+    json: bool = False,
 ) -> int:
     """Tell which data set a file or folder is of, what its columns are, and whether it can be read.
 
@@ -138,6 +135,7 @@ def check(
 @dataset_app.command
 def sample(
     name: str,
+    /,
     *,
     out: Path,
     jobs: Annotated[int, AT_LEAST_1] = 100,

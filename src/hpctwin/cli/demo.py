@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +19,7 @@ def demo_command(
     *,
     seed: int = 0,
     speed: str | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """Run the live twin on an emulated cluster of 32 nodes, and compare it with static policies.
 
@@ -36,15 +34,13 @@ def demo_command(
     import tempfile
     from pathlib import Path
 
-    from rich.console import Console
-
     from hpctwin.cli.objective_table import objective_table
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.experiments import schedtwin
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.twin.config import CoreSettings
 
-    console = Console(stderr=json)
+    console = screen(stderr=json)
     pace = speed or (str(WATCHABLE_SPEED) if console.is_terminal else "max")
     console.print(
         f"An emulated cluster of {NODES} nodes, 150 jobs in four phases, the twin in charge "
@@ -67,7 +63,7 @@ def demo_command(
     console.print(objective_table(schedtwin.means(rows), published=False))
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
-    console.print("`hpctwin experiments schedtwin` repeats this over ten workloads.")
+    console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")
     return 0
 
 

@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 __all__ = ["backfill_of", "driven", "rewarded_jobs"]
 
 
-def backfill_of(scheduler: str | None, order: str | None, backfill: str | None) -> str | None:
+def backfill_of(
+    scheduler: str | None, policy: str | None, order: str | None, backfill: str | None
+) -> str | None:
     """The backfill: ``outside`` with a scheduler from outside, and only then.
 
     Args:
         scheduler: what --scheduler says.
+        policy: what --policy says.
         order: what --order says.
         backfill: what --backfill says.
 
@@ -31,8 +34,10 @@ def backfill_of(scheduler: str | None, order: str | None, backfill: str | None) 
                 f"--backfill {OUTSIDE}: nobody starts unless somebody outside says so; give --scheduler"
             )
         return backfill
-    if order is not None or backfill is not None:
-        raise ConfigError("--scheduler decides itself who starts; leave --order and --backfill out")
+    if (policy, order, backfill) != (None, None, None):
+        raise ConfigError(
+            "--scheduler decides itself who starts; leave --policy, --order and --backfill out"
+        )
     return OUTSIDE
 
 

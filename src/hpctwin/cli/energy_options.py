@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hpctwin.energy import Energy, Series
     from hpctwin.model import Cluster, Workload
+    from hpctwin.simulation import Result, Window
 
 __all__ = ["EnergyOptions"]
 
@@ -31,12 +32,12 @@ class EnergyOptions:
     """Power policy, such as psus:20m or psas-ipm:20m,keep=4, or a function in a file, my.py:my_control."""
     cap: Annotated[str | None, Parameter(group="Energy")] = None
     """Nodes never draw more together: 20kW, or 20kW,22:00-06:00=30kW with the time of day."""
-    lower_modes: Annotated[bool, Parameter(group="Energy", negative=())] = False
+    lower_modes: Annotated[bool, Parameter(group="Energy")] = False
     """Lower DVFS modes to fit under the cap."""
-    price: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of electricity prices over time, in place of the machine's: the summary tells the cost."""
-    carbon: Annotated[Path | None, Parameter(group="Energy")] = None
-    """CSV of carbon intensities over time, in place of the machine's: the summary tells the emissions."""
+    price: Annotated[str | None, Parameter(group="Energy")] = None
+    """Electricity's price a kWh, such as 0.25, or a CSV of prices over time, in place of the machine's."""
+    carbon: Annotated[str | None, Parameter(group="Energy")] = None
+    """Grams of CO2 a kWh, such as 380, or a CSV of them over time, in place of the machine's."""
     may_wait: Annotated[str | None, Parameter(group="Energy")] = None
     """Every job may begin so much later, such as 12h, where energy is cheaper (carbon, if no price)."""
     forecast: Annotated[str, Parameter(group="Energy")] = "past"
@@ -94,7 +95,7 @@ class EnergyOptions:
             ("price", self.price, cluster.price, ""),
             ("carbon", self.carbon, cluster.carbon, "g"),
         ):
-            what = own if given is None else given
+            what = own if given is None else _flat(name, given)
             if isinstance(what, float):
                 found[name] = Series.hourly([what], unit)
             elif what is not None:
@@ -116,6 +117,28 @@ class EnergyOptions:
 
             return energy.cooled_by(Fmu.from_yaml(self.cooling_fmu), wet_bulb, begin_s=begin_s)
         return energy.cooled(wet_bulb, begin_s=begin_s)
+
+    def summed(
+        self, result: Result, series: dict[str, Series], more: dict[str, Any], window: Window | None
+    ) -> tuple[dict[str, Any], pl.DataFrame | None]:
+        """All figures of a run, or of a window of it, and what cooling took over time, if it is asked for.
+
+        Args:
+            result: of the run.
+            series: price and carbon, of `series`.
+            more: further figures.
+            window: the part that was simulated, if not all.
+        """
+        if window is None:
+            summary = {**result.summary(), **costs(result.energy, series), **more}
+        else:
+            summary = {**window.summary(result, series), **more}
+        cooled = self.cooled(result.energy, 0.0 if window is None else window.begin_s)
+        if cooled is not None:
+            from hpctwin.energy.cooling import cooling_figures
+
+            summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
+        return summary, cooled
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""
@@ -163,6 +186,21 @@ class EnergyOptions:
             name: saving(begins, *jobs, workload.nodes.astype(np.float64), one)
             for name, begins in (("delay_saving", begin_s), ("delay_saving_oracle", known))
         }
+
+
+def _flat(name: str, text: str) -> float | Path:
+    """A number for all times, or a file.
+
+    Raises:
+        ConfigError: it is not a number that can be meant.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        return Path(text)
+    if not 0 <= value < float("inf"):
+        raise ConfigError(f"--{name} is {text}, it must be 0 or more for each kWh, or a CSV file")
+    return value
 
 
 def costs(energy: Energy | None, series: dict[str, Series]) -> dict[str, float]:

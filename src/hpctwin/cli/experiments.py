@@ -1,4 +1,4 @@
-"""``hpctwin experiments``: each paper's experiment, beside its published figures."""
+"""``hpctwin experiment``: each paper's experiment, beside its published figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["experiments_app"]
 
-experiments_app = App(name="experiments", help="Repeat the experiments of published papers.")
+experiments_app = App(name="experiment", help="Repeat the experiments of published papers.")
 experiments_app.command(
     "hpctwin.cli.cqsim_plus:cqsim_plus",
     name="cqsim-plus",
@@ -54,22 +54,22 @@ def schedtwin(
     nodes: Annotated[int | None, AT_LEAST_1] = None,
     on: Literal["slurm", "pbs"] | None = None,
     compress: float = 60.0,
-    seed: tuple[int, ...] = (),
+    only_seed: tuple[int, ...] = (),
     under: str = "own",
     twin: Path | None = None,
-    conf: Path | None = None,
-    folder: str = "",
+    manager_conf: Path | None = None,
+    commands: str = "",
     option: tuple[str, ...] = (),
     out: Path = Path("out/schedtwin"),
-    collect: Path | None = None,
+    stored: Path | None = None,
     late: str = "90s",
-    figure: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    plot: Path | None = None,
+    json: bool = False,
 ) -> int:
     """SchedTwin (arXiv 2512.18894): the twin against FCFS, SJF and WFP on the four-phase workload.
 
     With --on, the jobs are submitted to a real cluster of 32 nodes that has nothing else to do, and
-    the run is stored in --out; --collect makes the table of such runs beside the emulated one.
+    the run is stored in --out; --stored makes the table of such runs beside the emulated one.
 
     Args:
         seeds: how many workloads, with seeds 0, 1, ….
@@ -80,25 +80,24 @@ def schedtwin(
         nodes: of the cluster; 32, or what the trace says.
         on: slurm or pbs: run on the cluster that SLURM_CONF or PBS_CONF_FILE names.
         compress: there, the experiment takes this fraction of its time.
-        seed: there, only these workloads.
+        only_seed: there, only these workloads.
         under: there, a name for how the manager is configured.
         twin: there, the configuration of the twin that runs beside it and acts.
-        conf: there, SLURM_CONF or PBS_CONF_FILE, where it is not that of the environment.
-        folder: there, where the manager's commands are; found on the path if left out.
+        manager_conf: there, SLURM_CONF or PBS_CONF_FILE, where it is not that of the environment.
+        commands: there, where the manager's commands are; found on the path if left out.
         option: there, further options of sbatch or qsub.
         out: folder for the runs stored.
-        collect: a folder of stored runs: print their tables instead of running anything.
+        stored: a folder of stored runs: print their tables instead of running anything.
         late: there, runs in which a submission came later than that are left out.
-        figure: file for the Kiviat chart (.png, .svg, .pdf).
+        plot: file for the Kiviat chart (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
     from typing import get_args
 
     import numpy as np
-    from rich.console import Console
 
     from hpctwin.cli.objective_table import objective_table
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
     from hpctwin.errors import UnknownNameError
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.formats import read_workload
@@ -107,19 +106,19 @@ def schedtwin(
     from hpctwin.twin.config import PAPER_POOL, CoreSettings
     from hpctwin.twin.objective import Normalise
 
-    check_outputs(*filter(None, [trace]), figures=[figure])
+    check_outputs(*filter(None, [trace]), figures=[plot])
     if normalise not in get_args(Normalise):
         raise UnknownNameError("normalisation", normalise, get_args(Normalise))
-    if collect is not None or on is not None:
+    if stored is not None or on is not None:
         from hpctwin.cli import schedtwin_live
 
-        if collect is not None:
+        if stored is not None:
             late_s = parse_duration_s(late)
-            return schedtwin_live.collect(collect, late_s=late_s, figure=figure, json=json)
+            return schedtwin_live.collect(stored, late_s=late_s, plot=plot, json=json)
         assert on is not None
         return schedtwin_live.on_cluster(
-            on, seed or range(seeds), compress=compress, under=under, twin=twin, conf=conf,
-            folder=folder, options=option, out=out, json=json,
+            on, only_seed or range(seeds), compress=compress, under=under, twin=twin, conf=manager_conf,
+            folder=commands, options=option, out=out, json=json,
         )  # fmt: skip
     settings = CoreSettings.checked(
         {"pool": pool or PAPER_POOL, "objective": {"normalise": normalise}}, "--policy, --normalise"
@@ -142,12 +141,12 @@ def schedtwin(
         ):
             rows += one
             progress(len({row.seed for row in rows}) / len(numbers))
-    if figure is not None:
-        _figure(experiment.means(rows), figure)
+    if plot is not None:
+        _figure(experiment.means(rows), plot)
     if json:
         print_json([row.plain() for row in rows])
         return 0
-    console = Console()
+    console = screen()
     published = real is None and not pool
     how = {
         "mean": "each over its mean",
@@ -191,7 +190,7 @@ def _figure(rows: list[Row], path: Path) -> None:
 def theta_year(
     *,
     html: Path = Path("out/theta-year.html"),
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """Simulate a year of Theta (4,360 nodes) under a handful of policies and report.
 
@@ -202,9 +201,7 @@ def theta_year(
         html: file for the report.
         json: print the summaries as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
     from hpctwin.experiments import theta_year as experiment
     from hpctwin.model import write_folder
     from hpctwin.report import compare_table
@@ -213,7 +210,7 @@ def theta_year(
     check_outputs(folders=[html.parent])
     if html.is_dir():
         check_outputs(files=[html])
-    console = Console(stderr=json)
+    console = screen(stderr=json)
     workload, origin = experiment.workload()
     console.print(f"[bold]{origin}[/]: {len(workload):,} jobs on {experiment.NODES:,} nodes")
     console.print("the engine is compiled at its first use, once after installing …")
@@ -245,7 +242,7 @@ def theta_year(
 def surf(
     *,
     data: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.
 
@@ -254,10 +251,9 @@ def surf(
             HPCTWIN_TRACES if left out.
         json: print one row per method as JSON.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.experiments import surf as experiment
 
     rows = experiment.run(experiment.read_week(data))
@@ -276,7 +272,7 @@ def surf(
             f"{row.seconds:.2f}",
             " ".join(f"{error:.1f}" for error in row.by_day_pct),
         )
-    console = Console()
+    console = screen()
     console.print(table)
     published = ", ".join(f"{name} {error:g}" for name, error in experiment.PUBLISHED.items())
     console.print(f"published errors of power on this week: {published}")

@@ -9,6 +9,7 @@ __all__ = ["export_command"]
 
 def export_command(
     run: Path,
+    /,
     *,
     perfetto: Path | None = None,
     evalys: Path | None = None,

@@ -65,19 +65,24 @@ class StrategyOptions:
 
 Overrun = Annotated[Literal["terminate", "continue"], Parameter(group="Run")]
 Seed = Annotated[int, Parameter(group="Run")]
-Json = Annotated[bool, Parameter(group="Output", negative=())]
+Json = Annotated[bool, Parameter(group="Output")]
 
 
 @facility_app.command
-def check(path: Path) -> int:
+def check(path: Path, /, *, json: Json = False) -> int:
     """Check a facility's YAML file and say what it describes.
 
     Args:
         path: the file.
+        json: print it as JSON, with all that was left out.
     """
+    from hpctwin.cli.output import print_json
     from hpctwin.facility import Facility
 
     facility = Facility.from_yaml(path)
+    if json:
+        print_json(facility.model_dump(mode="json"))
+        return 0
     print(f"{path}: fine; {facility.name} has {len(facility.clusters)} clusters")
     kinds = [kind.name for kind in facility.kinds] + ["any"]
     for cluster in facility.clusters:
@@ -102,6 +107,7 @@ def schema() -> int:
 def simulate(
     facility: Path,
     trace: Trace,
+    /,
     *,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Strategy")] = "sgs-t",
     knowledge: Annotated[
@@ -137,9 +143,14 @@ def simulate(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summary as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import (
+        check_outputs,
+        need_jobs,
+        note_reading,
+        print_json,
+        progress_bar,
+        screen,
+    )
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
 
     check_outputs(trace, folders=[out], figures=[plot])
@@ -160,7 +171,7 @@ def simulate(
             summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary)
         return 0
-    console = Console()
+    console = screen()
     _show({chosen.name: result}, console)
     if by is not None:
         from hpctwin.metrics import breakdown
@@ -174,6 +185,7 @@ def simulate(
 def compare(
     facility: Path,
     trace: Trace,
+    /,
     *,
     strategy: Annotated[tuple[str, ...], Parameter(name=["--strategy", "-s"], group="Strategy")] = (
         "random",
@@ -207,9 +219,14 @@ def compare(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summaries as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import (
+        check_outputs,
+        need_jobs,
+        note_reading,
+        print_json,
+        progress_bar,
+        screen,
+    )
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
 
@@ -239,7 +256,7 @@ def compare(
     if json:
         print_json([result.summary() for result in results.values()])
         return 0
-    _show(results, Console())
+    _show(results, screen())
     return 0
 
 

@@ -15,18 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
 
-Json = Annotated[bool, Parameter(negative=())]
-
 
 def run_command(
     config: Path | None = None,
+    /,
     *,
-    until_empty: Annotated[bool, Parameter(negative=())] = False,
+    until_empty: bool = False,
     jobs: Annotated[int, Parameter(group="Demo")] = 40,
     speed: Annotated[float, Parameter(group="Demo")] = 600.0,
     seed: Annotated[int, Parameter(group="Demo")] = 0,
-    strategy: Annotated[str, Parameter(group="Demo")] = "sgs-t",
-    json: Json = False,
+    strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Demo")] = "sgs-t",
+    json: bool = False,
 ) -> int:
     """Place the jobs of a facility's queue at its clusters, live, until interrupted.
 
@@ -45,18 +44,17 @@ def run_command(
     import logging
     import tempfile
 
+    from hpctwin.cli.output import screen
     from hpctwin.twin.facility.config import LiveFacility
 
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
     if config is not None:
         return _run(LiveFacility.from_yaml(config), until_empty, [], json)
 
-    from rich.console import Console
-
     from hpctwin.twin.facility.demo import CLUSTERS, demo_facility, demo_requests
 
     sizes = ", ".join(f"{name}: {about['nodes']} nodes" for name, about in CLUSTERS.items())
-    Console(stderr=True).print(
+    screen(stderr=True).print(
         f"Two emulated clusters ({sizes}), {speed:g} times faster than life, {jobs} jobs to place."
     )
     with (
@@ -69,6 +67,7 @@ def run_command(
 def submit_command(
     config: Path,
     script: Path,
+    /,
     *,
     nodes: Annotated[int, AT_LEAST_1],
     walltime: str,
@@ -133,7 +132,7 @@ def submit_command(
     return 0
 
 
-def queue_command(config: Path, *, all: bool = False, json: Json = False) -> int:
+def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> int:
     """Show a facility's queue, and where its jobs went.
 
     Args:
@@ -142,10 +141,9 @@ def queue_command(config: Path, *, all: bool = False, json: Json = False) -> int
         json: print as JSON.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model import format_duration
 
     queue = _open_queue(config)
@@ -165,11 +163,11 @@ def queue_command(config: Path, *, all: bool = False, json: Json = False) -> int
             request.key, str(request.nodes), format_duration(request.walltime_s), entry.stage,
             entry.cluster or "", entry.job_id or "", entry.reason,
         )  # fmt: skip
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
-def withdraw_command(config: Path, key: str) -> int:
+def withdraw_command(config: Path, key: str, /) -> int:
     """Take a job back that no cluster was chosen for yet.
 
     Args:

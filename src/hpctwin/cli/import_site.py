@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By
@@ -18,24 +18,21 @@ __all__ = ["import_app"]
 
 import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
 
-From = Annotated[Path | None, Parameter(name="--from")]
-Flag = Annotated[bool, Parameter(negative=())]
-Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
-
 
 @import_app.command
 def slurm(
-    live: Live = None,
+    folder: Path | None = None,
+    /,
     *,
-    source: From = None,
+    live: bool = False,
     out: Path,
     since: str | None = None,
     timezone: str | None = None,
-    folder: str = "",
-    anonymise: Flag = False,
+    commands: str = "",
+    anonymise: bool = False,
     salt: Path | None = None,
-    check: Flag = False,
-    json: Flag = False,
+    check: bool = False,
+    json: bool = False,
 ) -> int:
     """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
 
@@ -43,12 +40,12 @@ def slurm(
     over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
 
     Args:
-        live: the word live asks the running Slurm instead of a folder.
-        source: folder with the files, whatever their names.
+        folder: folder with the files, whatever their names.
+        live: ask the running Slurm instead of a folder.
         out: folder for what is written.
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
-        folder: with live: where the resource manager's commands are; found on the path if left out.
+        commands: with live: where the resource manager's commands are; found on the path if left out.
         anonymise: other names for users, accounts, partitions, QOS, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
@@ -57,21 +54,22 @@ def slurm(
         json: print what was read and left out as JSON.
     """
     return _import(
-        "slurm", live, source, out, since, timezone, folder, anonymise, salt, check, json
+        "slurm", folder, live, out, since, timezone, commands, anonymise, salt, check, json
     )
 
 
 @import_app.command
 def pbs(
-    live: Live = None,
+    folder: Path | None = None,
+    /,
     *,
-    source: From = None,
+    live: bool = False,
     out: Path,
-    folder: str = "",
-    anonymise: Flag = False,
+    commands: str = "",
+    anonymise: bool = False,
     salt: Path | None = None,
-    check: Flag = False,
-    json: Flag = False,
+    check: bool = False,
+    json: bool = False,
 ) -> int:
     """Read a PBS site: pbsnodes -av, qmgr -c 'print server', sched_config, accounting logs.
 
@@ -79,10 +77,10 @@ def pbs(
     over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
 
     Args:
-        live: the word live asks the running PBS; --from may name the folder of its accounting logs besides.
-        source: folder with the files, whatever their names.
+        folder: folder with the files, whatever their names; with live, that of accounting logs.
+        live: ask the running PBS instead of a folder.
         out: folder for what is written.
-        folder: with live: where the resource manager's commands are; found on the path if left out.
+        commands: with live: where the resource manager's commands are; found on the path if left out.
         anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
         salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
             One that is used once and forgotten, if left out.
@@ -90,17 +88,17 @@ def pbs(
             assumption costs most; fidelity.json and report.html have it too.
         json: print what was read and left out as JSON.
     """
-    return _import("pbs", live, source, out, None, None, folder, anonymise, salt, check, json)
+    return _import("pbs", folder, live, out, None, None, commands, anonymise, salt, check, json)
 
 
 def _import(
     manager: str,
-    live: str | None,
     source: Path | None,
+    live: bool,
     out: Path,
     since: str | None,
     timezone: str | None,
-    folder: str,
+    commands: str,
     anonymise: bool,
     salt: Path | None,
     check: bool,
@@ -113,18 +111,20 @@ def _import(
     from hpctwin.rms.asking_site import asked
     from hpctwin.rms.importing import import_site, pseudonyms
 
-    if live is None and source is None:
-        raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
+    if not live and source is None:
+        raise ConfigError(
+            f"name the folder with the site's files, or give --live to ask the running {manager}"
+        )
     if salt is not None and not anonymise:
         raise ConfigError("--salt goes with --anonymise")
     check_outputs(folders=[out])
     key = _salt(salt) if anonymise else None
-    if live is None:
+    if not live:
         assert source is not None
         made = import_site(manager, source, timezone=timezone)
     else:
         with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
-            notes = asked(manager, Path(scratch), since=since, beside=source, commands_in=folder)
+            notes = asked(manager, Path(scratch), since=since, beside=source, commands_in=commands)
             made = import_site(manager, Path(scratch), timezone=timezone)
             made.site.notes += notes
     if key is not None:

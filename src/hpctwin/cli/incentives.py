@@ -1,4 +1,4 @@
-"""``hpctwin incentives`` and ``hpctwin experiments s-raps-incentives``."""
+"""``hpctwin incentives`` and ``hpctwin experiment s-raps-incentives``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["incentives_command", "s_raps_incentives"]
 
-Json = Annotated[bool, Parameter(group="Output", negative=())]
+Json = Annotated[bool, Parameter(group="Output")]
 Plot = Annotated[Path | None, Parameter(group="Output")]
 Names = Annotated[tuple[str, ...], Parameter(name=["--incentive", "-i"])]
 
 
 def incentives_command(
     trace: Trace,
+    /,
     *,
     incentive: Names = (),
-    by: Literal["account", "user"] = "account",
+    accounts_by: Literal["account", "user"] = "account",
     collect: str = "fcfs+easy",
     backfill: Annotated[str, Parameter(name=["--backfill", "-b"])] = "easy",
-    same: Annotated[bool, Parameter(negative=())] = False,
+    same: bool = False,
     budget: float | None = None,
     cheat: str | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
@@ -42,7 +43,7 @@ def incentives_command(
         trace: the trace, with accounts or users; for power, give --cluster.
         incentive: low-power, high-power, energy, edp, ed2p, fugaku-points or budget; all but the last if
             left out. Give it more than once for several.
-        by: whose accounts.
+        accounts_by: whose accounts.
         collect: the policy under which accounts are collected, or replay: as jobs really started.
         backfill: of the redeeming phase.
         same: all jobs collect and the same jobs redeem, as in the paper.
@@ -64,14 +65,14 @@ def incentives_command(
     workload = reading.read(trace)
     note_reading(workload)
     need_jobs(workload)
-    labels = workload.account if by == "account" else workload.user
+    labels = workload.account if accounts_by == "account" else workload.user
     if not labels.labels:
-        raise ConfigError(f"{trace} does not say whose jobs they are: it has no {by}s")
+        raise ConfigError(f"{trace} does not say whose jobs they are: it has no {accounts_by}s")
     cluster = machine.make(workload, trace)
     with progress_bar("collecting and redeeming") as progress:
         if cheat is not None:
             paid = [name for name in names if not INCENTIVES[name].budgeted]
-            rows = try_tricks(workload, cluster, paid, cheat, by=by, backfill=backfill)
+            rows = try_tricks(workload, cluster, paid, cheat, by=accounts_by, backfill=backfill)
             return _show_tricks(rows, cheat, json)
         done: list[str] = []
 
@@ -80,7 +81,7 @@ def incentives_command(
             progress(len(done) / (len(names) + 2))
 
         found = redeem(
-            workload, cluster, names, by=by, collect=collect, backfill=backfill, same=same,
+            workload, cluster, names, by=accounts_by, collect=collect, backfill=backfill, same=same,
             budgets=budget, progress=one_more, log=plot is not None,
         )  # fmt: skip
     return _show(found, plot, json)
@@ -120,10 +121,9 @@ def s_raps_incentives(
 
 
 def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model.units import format_duration
     from hpctwin.sweep.incentives import PLAIN
 
@@ -162,7 +162,7 @@ def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
             "" if row["energy_j"] is None else f"{row['energy_j'] / 3.6e9:,.1f}",
             "" if row["incentive"] == PLAIN else f"{row['sooner']} of {len(gains)}",
         )
-    Console().print(table)
+    screen().print(table)
     print(
         "low half, high half: mean wait of jobs whose accounts drew less, or more, per node than the\n"
         "median account when accounts were collected; --json tells of each account"
@@ -202,10 +202,9 @@ def _told(found: Redeemed, name: str) -> dict[str, Any]:
 
 
 def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model.units import format_duration
     from hpctwin.sweep.incentives import TRICKS
 
@@ -225,7 +224,7 @@ def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
             f"{row['node_hours']:,.1f}",
             "" if watts is None else f"{watts:,.0f}",
         )
-    console = Console()
+    console = screen()
     console.print(table)
     for name, trick in TRICKS.items():
         console.print(f"{name}: {trick.help}")

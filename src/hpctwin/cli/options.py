@@ -54,7 +54,7 @@ class TraceOptions:
 
     format: Annotated[str | None, Parameter(group="Trace")] = None
     """swf, spars, batsim, wfcommons, csv, parquet, sacct, pbs or a data set; the file tells if left out."""
-    skip_invalid: Annotated[bool, Parameter(group="Trace", negative=())] = False
+    skip_invalid: Annotated[bool, Parameter(group="Trace")] = False
     """Leave out malformed records, and say which."""
     no_walltime: Annotated[str, Parameter(group="Trace")] = "runtime"
     """Jobs without a requested time: 'runtime' takes the run time, 'drop' leaves them out, or a duration."""
@@ -72,7 +72,7 @@ class TraceOptions:
     """Where accounting or a data set wrote its times, such as Europe/Berlin; UTC, or its own, if left out."""
     use: Annotated[Literal["measured", "components", "none"], Parameter(group="Trace")] = "measured"
     """Of a data set: measured power of nodes, where there is one; use of their components; or neither."""
-    only: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
+    only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
     """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
     columns: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
     """Of CSV or Parquet: what its columns are, as submit=Submit,walltime=limit_min*60, or YAML."""
@@ -166,7 +166,7 @@ class ClusterOptions:
 
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"], group="Cluster")] = None
     """Equal nodes; what the trace says of its machine, or a data set's machine, if left out."""
-    cluster: Annotated[Path | None, Parameter(name=["--cluster", "-c"], group="Cluster")] = None
+    cluster: Annotated[Path | None, Parameter(name=["--cluster", "-M"], group="Cluster")] = None
     """The machine's file: our YAML, SPARS's platform.json, Batsim's XML; or a name of `system list`."""
 
     def make(self, workload: Workload, trace: Path | None = None) -> Cluster:

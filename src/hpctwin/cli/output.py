@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.console import Console
+
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
@@ -24,6 +26,7 @@ __all__ = [
     "note_rejected",
     "print_json",
     "progress_bar",
+    "screen",
 ]
 
 
@@ -62,6 +65,16 @@ def check_outputs(
 def as_json(value: Any) -> str:
     """One JSON document."""
     return json.dumps(value, indent=2, default=str)
+
+
+def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
+    """Where tables are printed: as wide as the terminal; in a pipe or a file, nothing is folded or cut."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=highlight)
+    if not console.is_terminal:
+        console.width = 100_000
+    return console
 
 
 def print_json(value: Any) -> None:

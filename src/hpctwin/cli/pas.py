@@ -1,4 +1,4 @@
-"""``hpctwin experiments pas``."""
+"""``hpctwin experiment pas``."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def pas(
     jobs: Annotated[int, AT_LEAST_1] = 5000,
     method: Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])] = (),
     failures: float = 0.0,
-    figure: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    plot: Path | None = None,
+    json: bool = False,
 ) -> int:
     """PAS: jobs that depend on each other and share four resources, beside its Table I.
 
@@ -38,15 +38,13 @@ def pas(
         jobs: of each workload.
         method: fcfs, sjf, pfm, pas-published, easy, adaptive; all if left out.
         failures: share of the jobs that fail, for what prediction is worth; 0 for none, as in the paper.
-        figure: file for a heat map of resources in use over time, of seed 0 (.png, .svg, .pdf).
+        plot: file for a heat map of resources in use over time, of seed 0 (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
     from hpctwin.experiments import pas as experiment
 
-    check_outputs(figures=[figure])
+    check_outputs(figures=[plot])
     rows: list[Row] = []
     with progress_bar("simulating") as progress:
         for own, results in experiment.run_seeds(
@@ -55,14 +53,14 @@ def pas(
             jobs=jobs,
             failures=failures,
         ):
-            if figure is not None and not rows:
-                _figure(results, figure)
+            if plot is not None and not rows:
+                _figure(results, plot)
             rows += own
             progress(len({row.seed for row in rows}) / seeds)
     if json:
         print_json([row.plain() for row in rows])
         return 0
-    console = Console()
+    console = screen()
     overall = experiment.means(rows)
     console.print(_table(overall))
     console.print(_use(overall))

@@ -20,8 +20,8 @@ policy_app = App(name="policy", help="List policies, check one's own.")
 @policy_app.command(name="list")
 def list_policies(
     *,
-    json: Annotated[bool, Option(negative=())] = False,
-    markdown: Annotated[bool, Option(negative=())] = False,
+    json: bool = False,
+    markdown: bool = False,
 ) -> int:
     """List the orderings, backfills, placements and power policies there are, with what can be set.
 
@@ -29,10 +29,9 @@ def list_policies(
         json: print them as JSON.
         markdown: print them as tables in Markdown.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.policies import REGISTRIES
 
     if json:
@@ -44,7 +43,7 @@ def list_policies(
     if markdown:
         print("\n\n".join(map(_markdown, REGISTRIES)))
         return 0
-    console = Console()
+    console = screen()
     for kind, registry in REGISTRIES.items():
         table = Table(kind, "", "settings", box=None, header_style="bold")
         for name, one in sorted(registry.entries().items()):
@@ -84,20 +83,28 @@ def _plain(one: Entry[Any]) -> dict[str, Any]:
 @policy_app.command
 def check(
     policy: Annotated[str, Option(allow_leading_hyphen=True, completer=complete_policy)],
+    /,
+    *,
+    json: bool = False,
 ) -> int:
     """Check a policy: that it can be found, compiled, and gives a number for every kind of job.
 
     Args:
         policy: ORDER+BACKFILL@PLACEMENT~POWER; the ordering a name, a formula, or a function in a file,
             my.py:my_order; the others names or functions.
+        json: print the policy as it was understood, and what was found, as JSON.
     """
+    from hpctwin.cli.output import print_json
     from hpctwin.policies import parse_policy
     from hpctwin.policies.check import check_ordering, check_placement
 
     found = parse_policy(policy)
-    for order in filter(None, (found.order, found.candidates)):
-        print(check_ordering(order))
+    said = [check_ordering(order) for order in (found.order, found.candidates) if order is not None]
     if found.placement.score is not None:
-        print(check_placement(found.placement.score))
+        said.append(check_placement(found.placement.score))
     found.compile()
+    if json:
+        print_json({"policy": found.name, "says": said})
+    else:
+        print("\n".join(said))
     return 0

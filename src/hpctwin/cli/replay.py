@@ -14,13 +14,14 @@ __all__ = ["replay_command"]
 
 def replay_command(
     trace: Trace,
+    /,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     conflicts: Annotated[Path | None, Parameter(group="Output")] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
-    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
     """Start every job when it really started, and say what could not have been so.
 
@@ -30,9 +31,7 @@ def replay_command(
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         json: print the summary as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
     from hpctwin.report.folder import write_run
@@ -61,7 +60,7 @@ def replay_command(
     if json:
         print_json(summary)
         return 0
-    console = Console()
+    console = screen()
     console.print(summary_table(figures))
     console.print(f"jobs without a recorded start: {found.without_start:,}")
     told = ", ".join(f"{count:,} × {kind}" for kind, count in by_kind.items()) or "none"

@@ -18,7 +18,7 @@ def report_command(
     *runs: Path,
     html: Annotated[Path | None, Parameter(group="Output")] = None,
     figures: Annotated[Path | None, Parameter(group="Output")] = None,
-    format: Annotated[Literal["pdf", "svg", "png"], Parameter(group="Output")] = "pdf",
+    figure_format: Annotated[Literal["pdf", "svg", "png"], Parameter(group="Output")] = "pdf",
     title: Annotated[str | None, Parameter(group="Output")] = None,
 ) -> int:
     """Report on finished runs beside each other: one HTML file that needs nothing else, figures as files.
@@ -29,7 +29,7 @@ def report_command(
         runs: folders that `hpctwin simulate --out` has written, or of such folders; journals of twins.
         html: file for figures, tables, definitions, and how the runs were made.
         figures: folder for each figure as a file.
-        format: of these.
+        figure_format: of these.
         title: heading.
     """
     from hpctwin.cli.output import check_outputs
@@ -53,7 +53,7 @@ def report_command(
         epoch_s = starts.pop() if len(starts) == 1 else None
         drawn = [*report_figures(entries, start_epoch_s=epoch_s), *drawn]
     if figures is not None:
-        write_figures(figures, drawn, f".{format}")
+        write_figures(figures, drawn, f".{figure_format}")
         print(f"{figures}: {len(drawn)} figures")
     if html is not None:
         names = [*(entry.manifest["workload"] for entry in entries), *(one.label for one in twins)]

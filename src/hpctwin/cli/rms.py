@@ -11,35 +11,32 @@ __all__ = ["rms_app"]
 
 rms_app = App(name="rms", help="Look at the resource manager; what a site puts into it.")
 
-Json = Annotated[bool, Parameter(negative=())]
-
 
 @rms_app.command
-def probe(*, folder: str = "", conf: Path | None = None, json: Json = False) -> int:
+def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = False) -> int:
     """Say what is here: manager, version, rights, what would work and what not.
 
     Only commands that read are run. Exit code 1 if no resource manager is found or none answers.
 
     Args:
-        folder: where the resource manager's commands are; the path is searched if left out.
-        conf: value of SLURM_CONF, where it is not the default.
+        commands: where the resource manager's commands are; the path is searched if left out.
+        manager_conf: value of SLURM_CONF, where it is not the default.
         json: print the findings as JSON.
     """
     from dataclasses import asdict
 
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.rms.managers import probe as look_around
 
-    found = look_around(folder, conf)
+    found = look_around(commands, manager_conf)
     if json:
         print_json([asdict(one) for one in found])
     elif not found:
         print(
             "No resource manager is here: neither squeue (Slurm) nor qstat and pbsnodes (PBS) are "
-            f"{'in ' + folder if folder else 'on the path'}."
+            f"{'in ' + commands if commands else 'on the path'}."
         )
     else:
         for one in found:
@@ -49,17 +46,18 @@ def probe(*, folder: str = "", conf: Path | None = None, json: Json = False) -> 
             for finding in one.findings:
                 works = {True: "yes", False: "no", None: "?"}[finding.works]
                 table.add_row(finding.what, works, finding.says)
-            Console().print(table)
+            screen().print(table)
     return 0 if any(one.version for one in found) else 1
 
 
 @rms_app.command
 def ship(
     spool: Path,
+    /,
     *,
     url: str | None = None,
     url_file: Path | None = None,
-    stream: str = "hpctwin:news",
+    stream_name: str = "hpctwin:news",
     password_env: str | None = None,
     place: Path | None = None,
 ) -> int:
@@ -72,7 +70,7 @@ def ship(
         url: of Redis; rediss:// for TLS; redis://localhost:6379/0 if neither it nor HPCTWIN_REDIS_URL is
             given. With a password in it, it is refused: everybody sees the command line.
         url_file: a file with the URL, readable by its owner only.
-        stream: name of the stream, as in the twin's configuration under manager.news.
+        stream_name: name of the stream, as in the twin's configuration under manager.news.
         password_env: environment variable that holds the password.
         place: where it is written down how far the file was sent, to be ended with .place; beside it if left
             out.
@@ -90,7 +88,7 @@ def ship(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    sent = send(Spool(spool, place), address, stream, stop, password_env=password_env)
+    sent = send(Spool(spool, place), address, stream_name, stop, password_env=password_env)
     print(f"{sent} lines sent")
     return 0
 
@@ -106,9 +104,9 @@ def install(
     heartbeat: Path = Path("/run/hpctwin/alive"),
     queue: tuple[str, ...] = (),
     lease: str = "20s",
-    user: str = "",
-    folder: str = "",
-    dry_run: Annotated[bool, Parameter(negative=())] = False,
+    owner: str = "",
+    commands: str = "",
+    dry_run: bool = False,
 ) -> int:
     """Put the hook into the PBS server on this machine. Needs a manager's rights (root on the server).
 
@@ -120,8 +118,8 @@ def install(
         heartbeat: file of the twin, manager.heartbeat of its configuration; its folder is made.
         queue: only jobs of this queue are the twin's; give it once per queue. All if left out.
         lease: a job just submitted waits so long for the twin's word.
-        user: whom the twin runs as; folders that are made are its group's to read and write.
-        folder: where qmgr is; found on the path if left out.
+        owner: whom the twin runs as; folders that are made are its group's to read and write.
+        commands: where qmgr is; found on the path if left out.
         dry_run: print the hook and the qmgr commands, and do nothing.
     """
     import tempfile
@@ -150,9 +148,9 @@ def install(
     with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
         try:
             hook_file = Path(scratch) / "hook.py"
-            commands = Commands(folder, timeout_s=60.0)
-            settings = replace(settings, express=preempting_priority(commands))
-            put_in(commands, settings, hook_file, print, user=user)
+            qmgr = Commands(commands, timeout_s=60.0)
+            settings = replace(settings, express=preempting_priority(qmgr))
+            put_in(qmgr, settings, hook_file, print, user=owner)
         except (CommandError, UnreachableError) as error:
             print(f"qmgr: {error}")
             return 1
@@ -161,11 +159,11 @@ def install(
 
 
 @pbs_app.command
-def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=())] = False) -> int:
+def uninstall(*, commands: str = "", dry_run: bool = False) -> int:
     """Take the hook out of the PBS server on this machine.
 
     Args:
-        folder: where qmgr is; found on the path if left out.
+        commands: where qmgr is; found on the path if left out.
         dry_run: print the qmgr command, and do nothing.
     """
     from hpctwin.errors import CommandError, UnreachableError
@@ -178,43 +176,47 @@ def uninstall(*, folder: str = "", dry_run: Annotated[bool, Parameter(negative=(
             print(f"qmgr -c '{command[-1]}'")
         return 0
     try:
-        take_out(Commands(folder, timeout_s=60.0), print)
+        take_out(Commands(commands, timeout_s=60.0), print)
     except (CommandError, UnreachableError) as error:
         print(f"qmgr: {error}")
         return 1
     return 0
 
 
-@rms_app.command(name="slurm-events")
-def slurm_events(
+slurm_app = App(name="slurm", help="The script and the submit rule beside slurm.conf.")
+rms_app.command(slurm_app)
+
+
+@slurm_app.command
+def events(
     *,
     spool: Path = Path("/var/spool/hpctwin/slurm-events.jsonl"),
-    to: Path | None = None,
+    out: Path | None = None,
     owner: str = "slurm",
 ) -> int:
     """Print the script that notes starts and ends of jobs, for PrologSlurmctld and JobCompLoc; or install it.
 
     Args:
         spool: the file that it writes.
-        to: write it there, executable, and make the spool's folder with mode 2750; as root.
+        out: write it there, executable, and make the spool's folder with mode 2750; as root.
         owner: whose the folder is to be: USER or USER:GROUP, the SlurmUser and the twin's group.
     """
     from hpctwin.rms.slurm.install import events_script, install_events
 
-    if to is None:
+    if out is None:
         print(events_script(spool), end="")
         return 0
-    install_events(to, spool, owner)
-    print(f"{to} is in place; it writes {spool}")
+    install_events(out, spool, owner)
+    print(f"{out} is in place; it writes {spool}")
     return 0
 
 
-@rms_app.command(name="slurm-rule")
-def slurm_rule(
+@slurm_app.command
+def rule(
     *,
     config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
     partition: tuple[str, ...] = (),
-    user: tuple[str, ...] = (),
+    free_user: tuple[str, ...] = (),
     free_qos: tuple[str, ...] = (),
     heartbeat: Path | None = None,
     spool: Path | None = None,
@@ -225,7 +227,8 @@ def slurm_rule(
     Args:
         config: the twin's YAML file: heartbeat, spool and lease are taken from there.
         partition: only jobs of this partition; give it once per partition. All if left out.
-        user: name or number of a user who may end leases of their own jobs, such as the twin's; root may.
+        free_user: name or number of a user who may end leases of their own jobs, such as the twin's; root
+            may.
         free_qos: jobs of this QOS get no first lease, as one that may preempt; give it once per QOS.
         heartbeat: the file of manager.heartbeat, as the controller's host sees it.
         spool: the file of manager.news, which is told of each submission.
@@ -245,13 +248,13 @@ def slurm_rule(
             raise ConfigError(f"{config}: manager: kind is {found.kind}, not slurm")
         settings = found
     noted = settings.news.spool if settings.news is not None else None
-    rule = Rule(
+    given = Rule(
         partitions=partition,
-        users=user,
+        users=free_user,
         free_qos=free_qos,
         heartbeat=heartbeat or settings.heartbeat or Rule.heartbeat,
         spool=spool or noted or Rule.spool,
         lease_s=settings.first_lease if lease is None else parse_duration_s(lease),
     )
-    print(rule_text(rule), end="")
+    print(rule_text(given), end="")
     return 0

@@ -1,4 +1,4 @@
-"""``hpctwin experiments s-raps``."""
+"""``hpctwin experiment s-raps``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ __all__ = ["s_raps"]
 
 def s_raps(
     trace: Trace,
+    /,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     part: WindowOptions = WindowOptions(),  # noqa: B008
@@ -24,9 +25,9 @@ def s_raps(
     policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
     weather: str | None = None,
     step: str = "1m",
-    figure: Path | None = None,
+    plot: Path | None = None,
     out: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """S-RAPS, figures 4 to 6: a part of a trace as it was, and under three policies.
 
@@ -36,7 +37,7 @@ def s_raps(
         weather: wet-bulb temperature, °C, or a CSV file of weather: PUE and temperatures, of machines with
             cooling.
         step: of what is told over time.
-        figure: file for the figure (.png, .svg, .pdf).
+        plot: file for the figure (.png, .svg, .pdf).
         out: folder for a table over time of each policy.
         json: print the statistics as JSON.
     """
@@ -45,7 +46,7 @@ def s_raps(
     from hpctwin.model import parse_duration_s, write_atomically, write_folder
     from hpctwin.simulation import window
 
-    check_outputs(trace, folders=[out], figures=[figure])
+    check_outputs(trace, folders=[out], figures=[plot])
     workload = reading.read(trace)
     need_jobs(workload)
     ends = workload.recorded_start_ms + workload.runtime_ms
@@ -71,7 +72,7 @@ def s_raps(
             step_s=parse_duration_s(step),
             progress=one_more,
         )
-    if figure is not None:
+    if plot is not None:
         from hpctwin.report.machine import plot_machine
         from hpctwin.report.saving import save_figure
 
@@ -80,7 +81,7 @@ def s_raps(
             title=f"{workload.name} on {cluster.name}",
             start_epoch_s=workload.start_epoch_s,
         )
-        save_figure(drawn, figure)
+        save_figure(drawn, plot)
     if out is not None:
         with write_folder(out) as new:
             for run in runs:
@@ -113,8 +114,9 @@ _ROWS = (
 
 
 def _show(runs: list[Run]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from hpctwin.cli.output import screen
 
     table = Table(box=None, pad_edge=False)
     table.add_column("")
@@ -125,4 +127,4 @@ def _show(runs: list[Run]) -> None:
         if any(value is not None for value in values):
             cells = ["" if value is None else format(factor * value, form) for value in values]
             table.add_row(label, *cells)
-    Console().print(table)
+    screen().print(table)

@@ -1,4 +1,4 @@
-"""``hpctwin experiments schedtwin --on slurm|pbs`` and ``--collect``: the experiment on a real cluster."""
+"""``hpctwin experiment schedtwin --on slurm|pbs`` and ``--stored``: the experiment on a real cluster."""
 
 from __future__ import annotations
 
@@ -61,15 +61,13 @@ def on_cluster(
     return 0
 
 
-def collect(folder: Path, *, late_s: float, figure: Path | None, json: bool) -> int:
+def collect(folder: Path, *, late_s: float, plot: Path | None, json: bool) -> int:
     """Print the table of each manager beside the emulated one, and draw the figure.
 
     A run in which a submission came later than `late_s` (of the experiment's time) is left out.
     """
-    from rich.console import Console
-
     from hpctwin.cli.objective_table import objective_table
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.experiments.schedtwin_live import collected, costs, stored
 
@@ -81,12 +79,12 @@ def collect(folder: Path, *, late_s: float, figure: Path | None, json: bool) -> 
         "emulated": [row for one in experiment.run_seeds(seeds) for row in one],
         **{on: part.rows for on, part in found.items()},
     }
-    if figure is not None:
-        _figure({on: experiment.means(mine) for on, mine in rows.items()}, figure)
+    if plot is not None:
+        _figure({on: experiment.means(mine) for on, mine in rows.items()}, plot)
     if json:
         print_json([{"on": on, **row.plain()} for on, mine in rows.items() for row in mine])
         return 0
-    console = Console()
+    console = screen()
     spent = costs(runs)
     for on, mine in rows.items():
         title = f"{on}: mean over {len({row.seed for row in mine})} workloads"

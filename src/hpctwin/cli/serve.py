@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["mcp_command", "serve_command"]
 
-Flag = Parameter(negative=())
 _TAKEN = ("api", "static", "healthz", "readyz", "metrics", "favicon.ico")
 
 
@@ -27,10 +26,10 @@ def serve_command(
     port: int = 8642,
     weather: str | None = None,
     tokens: Path | None = None,
-    no_token: Annotated[bool, Flag] = False,
+    no_token: bool = False,
     certificate: Path | None = None,
-    key: Path | None = None,
-    behind_proxy: Annotated[bool, Flag] = False,
+    private_key: Path | None = None,
+    behind_proxy: bool = False,
     allow_host: tuple[str, ...] = (),
 ) -> int:
     """Serve the web page of a live twin or of a simulated run: dashboard, REST, metrics. Until interrupted.
@@ -50,7 +49,7 @@ def serve_command(
             same in the environment variable HPCTWIN_TOKENS. Else one is made up and shown.
         no_token: on loopback only: let every user of this host look.
         certificate: file for TLS.
-        key: file for TLS.
+        private_key: file for TLS.
         behind_proxy: a proxy does TLS.
         allow_host: a name under which the page is asked for.
     """
@@ -66,7 +65,7 @@ def serve_command(
     from hpctwin.web.serve import Listening, access_of, serve, socket_at
 
     listening = Listening(
-        host, port, tokens, no_token, certificate, key, behind_proxy, tuple(allow_host)
+        host, port, tokens, no_token, certificate, private_key, behind_proxy, tuple(allow_host)
     )
     access = access_of(listening)
     parts = _parts(runs, config, journal, _weather(weather))

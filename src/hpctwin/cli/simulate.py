@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.completing import complete_part
-from hpctwin.cli.energy_options import EnergyOptions, costs
+from hpctwin.cli.completing import complete_part, complete_policy
+from hpctwin.cli.energy_options import EnergyOptions
 from hpctwin.cli.options import (
     ClusterOptions,
     RunOptions,
@@ -32,7 +32,17 @@ __all__ = ["simulate_command"]
 
 def simulate_command(
     trace: Trace,
+    /,
     *,
+    policy: Annotated[
+        str | None,
+        Parameter(
+            name=["--policy", "-p"],
+            group="Policy",
+            allow_leading_hyphen=True,
+            completer=complete_policy,
+        ),
+    ] = None,
     order: Annotated[
         str | None,
         Parameter(
@@ -46,14 +56,14 @@ def simulate_command(
         str | None,
         Parameter(name=["--backfill", "-b"], group="Policy", completer=complete_part("backfill")),
     ] = None,
-    reservations: Annotated[int, Parameter(group="Policy")] = 1,
+    reservations: Annotated[int | None, Parameter(group="Policy")] = None,
     candidates: Annotated[
         str | None,
         Parameter(group="Policy", allow_leading_hyphen=True, completer=complete_part("order")),
     ] = None,
     placement: Annotated[
-        str, Parameter(group="Policy", completer=complete_part("placement"))
-    ] = "first-fit",
+        str | None, Parameter(group="Policy", completer=complete_part("placement"))
+    ] = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     part: WindowOptions = WindowOptions(),  # noqa: B008
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
@@ -68,13 +78,14 @@ def simulate_command(
         Literal["size", "walltime", "user", "account", "partition", "state"] | None,
         Parameter(group="Output"),
     ] = None,
-    fairness: Annotated[bool, Parameter(group="Output", negative=())] = False,
-    stream: Annotated[bool, Parameter(group="Run", negative=())] = False,
+    fairness: Annotated[bool, Parameter(group="Output")] = False,
+    stream: Annotated[bool, Parameter(group="Run")] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     out_every: Annotated[str | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
-    explain: Annotated[tuple[str, ...], Parameter(group="Output", negative=())] = (),
-    json: Annotated[bool, Parameter(group="Output", negative=())] = False,
+    explain: Annotated[tuple[str, ...], Parameter(group="Output")] = (),
+    all: Annotated[bool, Parameter(group="Output")] = False,
+    json: Annotated[bool, Parameter(group="Output")] = False,
 ) -> int:
     """Simulate a trace on a cluster under one policy, and show how it went.
 
@@ -82,13 +93,15 @@ def simulate_command(
         trace: the trace: SWF, SPARS or Batsim JSON, CSV or Parquet; .gz too; - for the standard input. Or
             SPARS's simulator_config.yaml, which says all the rest. Or the folder that hpctwin import made:
             its machine and policy are taken where nothing else is given.
+        policy: a whole one, ORDER+BACKFILL@PLACEMENT~POWER, as hpctwin compare takes it, such as
+            wfp+easy:4/sjf; what the options below say takes its part's place.
         order: ordering, fcfs if left out: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
         backfill: easy if left out; none, first-fit, easy, conservative, pack or pushdown; the last two may
             have settings, as in pack:patience=12h or pushdown:parallel=any,adjacent=any.
-        reservations: jobs per partition that EASY protects.
+        reservations: jobs per partition that EASY protects, 1 if left out.
         candidates: EASY's ordering of candidates, for example sjf.
-        placement: first-fit, best-fit, contiguous, random or spread; or a function in a file,
+        placement: first-fit if left out; best-fit, contiguous, random or spread; or a function in a file,
             my.py:my_placement.
         reward: jobs get the priorities that their accounts have earned in an earlier run, as in
             low-power:accounts.json or budget=5000:accounts.json (docs/accounts.md); the order is then
@@ -111,7 +124,8 @@ def simulate_command(
             or "fragmentation" and jobs share nodes; cooling if it has "cooling", with --weather.
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
-        json: print the summary, or the explanation, as JSON.
+        all: print every figure, not only what one asks first.
+        json: print every figure, or the explanation, as JSON.
     """
     import numpy as np
 
@@ -133,22 +147,24 @@ def simulate_command(
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
     own = within(trace, "policy.yaml")
-    policy = make_policy(
-        None if own is None else parse_policy(read_policy(own)),
+    if policy is None and own is not None and scheduler is None:
+        policy = read_policy(own)
+    chosen = make_policy(
+        None if policy is None else parse_policy(policy),
         order="priority" if reward is not None and order is None else order,
-        backfill=backfill_of(scheduler, order, backfill),
-        reservations=reservations if reservations != 1 else None,
+        backfill=backfill_of(scheduler, policy, order, backfill),
+        reservations=reservations,
         candidates=candidates,
         placement=placement,
         power=energy.power,
     )
     if trace.suffix in (".yaml", ".yml"):
-        if policy.name != "fcfs+easy" or energy != EnergyOptions() or run != RunOptions():
+        if chosen.name != "fcfs+easy" or energy != EnergyOptions() or run != RunOptions():
             raise ConfigError(
                 f"{trace} says itself which scheduler, platform and timeout to run; only --out, --plot and "
                 "--json go with it"
             )
-        return _simulate_spars(trace, out=out, plot=plot, json=json)
+        return _simulate_spars(trace, out=out, plot=plot, all=all, json=json)
     if stream:
         from hpctwin.cli.stream import simulate_streamed
 
@@ -160,7 +176,9 @@ def simulate_command(
             "options of how the trace is read": reading != TraceOptions(),
         }  # fmt: skip
         asked = [name for name, value in others.items() if value]
-        return simulate_streamed(trace, machine, policy, run, others=asked, out=out, json=json)
+        return simulate_streamed(
+            trace, machine, chosen, run, others=asked, out=out, all=all, json=json
+        )
     workload = reading.read(trace)
     window = part.cut(workload)
     workload = workload if window is None else window.workload
@@ -186,7 +204,7 @@ def simulate_command(
     simulation = Simulation(
         workload,
         cluster,
-        policy,
+        chosen,
         track_nodes=_draws(plot, "gantt"),
         log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,
@@ -199,7 +217,7 @@ def simulate_command(
     if scheduler is not None:
         result = driven(simulation, scheduler, scheduler_every)
     else:
-        with progress_bar(f"{workload.name} under {policy.name}") as progress:
+        with progress_bar(f"{workload.name} under {chosen.name}") as progress:
             if out is not None and every_s is not None:
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
             result = simulation.run(progress) if window is None else window.run(simulation)
@@ -207,21 +225,13 @@ def simulate_command(
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
     del simulation  # its memory is better used by what follows
-    if window is None:
-        summary = {**result.summary(), **costs(result.energy, series), **notes, **saved}
-    else:
-        summary = {**window.summary(result, series), **notes, **saved}
-    cooled = energy.cooled(result.energy, 0.0 if window is None else window.begin_s)
-    if cooled is not None:
-        from hpctwin.energy.cooling import cooling_figures
-
-        summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
+    summary, cooled = energy.summed(result, series, {**notes, **saved}, window)
     if fairness:
         from hpctwin.metrics import unfair_delay
         from hpctwin.sweep import fair_starts
 
         with progress_bar("fair start times") as progress:
-            fresh = Simulation(workload, cluster, policy, **options)
+            fresh = Simulation(workload, cluster, chosen, **options)
             summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
     drawn = _plot_cooling(result, cooled, plot)
     _show(
@@ -232,6 +242,7 @@ def simulate_command(
         out=out,
         spars=energy.spars_out,
         plot=None if drawn else plot,
+        all=all,
         json=json,
         tables={} if cooled is None else {"cooling": cooled},
         inputs=inputs,
@@ -253,7 +264,9 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
     return True
 
 
-def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bool) -> int:
+def _simulate_spars(
+    path: Path, *, out: Path | None, plot: Path | None, all: bool, json: bool
+) -> int:
     """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
     import sys
 
@@ -281,6 +294,7 @@ def _simulate_spars(path: Path, *, out: Path | None, plot: Path | None, json: bo
         out=out,
         spars=asked.output,
         plot=plot,
+        all=all,
         json=json,
         inputs=[path],
     )
@@ -296,6 +310,7 @@ def _show(
     out: Path | None,
     spars: Path | None,
     plot: Path | None,
+    all: bool,
     json: bool,
     tables: dict[str, pl.DataFrame] | None = None,
     inputs: Iterable[Path] = (),
@@ -303,10 +318,8 @@ def _show(
     """Write and print what a run gave."""
     import dataclasses
 
-    from rich.console import Console
-
-    from hpctwin.cli.output import print_json
-    from hpctwin.report import summary_table
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.report import answer_table, summary_table
     from hpctwin.report.accessor import breakdown_table
     from hpctwin.report.folder import write_run
     from hpctwin.report.saving import save_figure
@@ -324,8 +337,8 @@ def _show(
     if json:
         print_json(summary if by is None else {**summary, "by": _by(result, by)})
         return
-    console = Console()
-    console.print(summary_table(summary))
+    console = screen()
+    console.print(summary_table(summary) if all else answer_table(summary))
     if by is not None:
         console.print(breakdown_table(result.breakdown(by), by))
 
@@ -366,12 +379,11 @@ def _by(result: Result, by: By) -> list[dict[str, Any]]:
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
-    from rich.console import Console
 
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import print_json, progress_bar, screen
     from hpctwin.simulation.explain import explain
 
-    console = Console()
+    console = screen()
     told = {}
     for job in jobs:
         with progress_bar(f"job {job}") as progress:

@@ -1,4 +1,4 @@
-"""``hpctwin experiments spars``."""
+"""``hpctwin experiment spars``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["spars"]
 
 def spars(
     *,
-    scheduler: Annotated[tuple[str, ...], Parameter(name=["--scheduler", "-s"])] = (),
+    method: Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])] = (),
     timeout: Annotated[tuple[str, ...], Parameter(name=["--timeout", "-t"])] = (),
-    more: Annotated[bool, Parameter(negative=())] = False,
+    more: bool = False,
     out: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """SPARS (SoftwareX 34, 102693): six schedulers, twelve timeouts, beside its published results.
 
@@ -32,16 +32,14 @@ def spars(
     log, which the folder in HPCTWIN_TRACES must have.
 
     Args:
-        scheduler: some of fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm, easy-ipm; all if left out.
+        method: some of fcfs-psus, easy-psus, fcfs-auto, easy-auto, fcfs-ipm, easy-ipm; all if left out.
         timeout: idle so long, a node is switched off, such as 20m; 5 to 60 minutes if left out.
         more: also what each published fault alone moves, overestimated walltimes, and wfp-ipm, which is
             ahead of all six.
         out: folder for figures and tables.
         json: print one row per scheduler, timeout and rule as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
     from hpctwin.errors import ConfigError, UnknownNameError
     from hpctwin.experiments import spars as experiment
     from hpctwin.experiments.spars_published import TIMEOUTS_S
@@ -49,15 +47,15 @@ def spars(
 
     check_outputs(folders=[out])
     known = (*experiment.SCHEDULERS, experiment.BEST)
-    for name in scheduler:
+    for name in method:
         if name not in known:
             raise UnknownNameError("scheduler", name, known)
     timeouts = tuple(parse_duration_s(text) for text in timeout) or TIMEOUTS_S
     if any(not seconds >= 0 for seconds in timeouts):
         raise ConfigError(f"--timeout {min(timeouts):g} s must be 0 or more")
-    chosen = scheduler or (known if more or out is not None else tuple(experiment.SCHEDULERS))
+    chosen = method or (known if more or out is not None else tuple(experiment.SCHEDULERS))
     workload = experiment.workload()
-    console = Console(stderr=json)
+    console = screen(stderr=json)
     console.print(
         f"[bold]{workload.name}[/]: {len(workload):,} jobs on {experiment.MACHINE.node_count} nodes"
     )

@@ -24,22 +24,21 @@ def simulate_streamed(
     *,
     others: Sequence[str],
     out: Path | None,
+    all: bool,
     json: bool,
 ) -> int:
     """Simulate a trace that is read piece by piece, and show how it went.
 
     Args:
-        trace, machine, policy, run, out, json: as of `simulate_command`.
+        trace, machine, policy, run, out, all, json: as of `simulate_command`.
         others: other options that were given.
 
     Raises:
         ConfigError: there is no folder to write to, or something is asked for that a stream does not have.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.model import Workload
-    from hpctwin.report import summary_table
+    from hpctwin.report import answer_table, summary_table
     from hpctwin.simulation import simulate_stream
 
     if out is None:
@@ -60,7 +59,7 @@ def simulate_streamed(
     if json:
         print_json(summary)
     else:
-        Console().print(summary_table(summary))
+        screen().print(summary_table(summary) if all else answer_table(summary))
     return int(summary.get("jobs_rejected", 0) == summary["jobs"])
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 if TYPE_CHECKING:
     from hpctwin.model import Cluster
@@ -13,20 +13,17 @@ __all__ = ["system_app"]
 
 system_app = App(name="system", help="The machines that come with the package.")
 
-Json = Annotated[bool, Parameter(negative=())]
-
 
 @system_app.command(name="list")
-def list_systems(*, json: Json = False) -> int:
+def list_systems(*, json: bool = False) -> int:
     """List the machines that come with the package: --cluster takes their names.
 
     Args:
         json: print them as JSON.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.formats.systems import read_system, system_names
 
     rows = [_figures(read_system(name)) for name in system_names()]
@@ -43,23 +40,22 @@ def list_systems(*, json: Json = False) -> int:
             row["name"], f"{row['nodes']:,}", *(_kw(row[f"{use}_power_kw"]) for use in ("idle", "full")),
             row["about"],
         )  # fmt: skip
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
 @system_app.command
-def show(name: str, *, json: Json = False) -> int:
+def show(name: str, /, *, json: bool = False) -> int:
     """Show a machine: its nodes, what it draws idle and in full use, and where each number is from.
 
     Args:
         name: as `hpctwin system list` tells it, with /GROUP for one of its node groups; or a machine's file.
         json: print it as JSON.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.energy.rating import constants
     from hpctwin.formats.machines import read_cluster
 
@@ -72,7 +68,7 @@ def show(name: str, *, json: Json = False) -> int:
             del group["about"]
         print_json({**figures, "groups": groups, "constants": numbers})
         return 0
-    console = Console(highlight=False)
+    console = screen(highlight=False)
     console.print(f"[bold]{cluster.name}[/]  {cluster.about}")
     idle, full = figures["idle_power_kw"], figures["full_power_kw"]
     drawn = (

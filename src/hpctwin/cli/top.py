@@ -22,7 +22,7 @@ def top_command(
         "hpctwin.yaml"
     ),
     journal: Path | None = None,
-    once: Annotated[bool, Parameter(negative=())] = False,
+    once: bool = False,
 ) -> int:
     """Watch a twin in the terminal: nodes, queue, policies, last decision. Until Ctrl-C.
 

@@ -17,7 +17,6 @@ twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it
 twin_app.command("hpctwin.cli.top:top_command", name="top", help="Watch a twin in the terminal.")
 
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
-Json = Annotated[bool, Parameter(negative=())]
 DEFAULT = Path("hpctwin.yaml")
 
 STALE_S = 10.0
@@ -31,7 +30,7 @@ def run(
     mode: Annotated[str | None, Parameter()] = None,
     view: bool = False,
     record: Path | None = None,
-    resume: Annotated[bool, Parameter(negative=())] = False,
+    resume: bool = False,
 ) -> int:
     """Run the twin until it is interrupted.
 
@@ -69,7 +68,7 @@ def run(
 
 
 @twin_app.command
-def check(config: Path, *, json: Json = False) -> int:
+def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
     """Validate a configuration, and try its connections.
 
     Args:
@@ -90,7 +89,7 @@ def check(config: Path, *, json: Json = False) -> int:
 
 
 @twin_app.command
-def status(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     """Say how the twin stands, and how far its mirror is from the last snapshot.
 
     Exit code 1 if it does not run or has a fault.
@@ -124,8 +123,10 @@ def status(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
 def explain(
     subject: Literal["decision", "job"] = "decision",
     name: str | None = None,
+    /,
     *,
     config: ConfigPath = DEFAULT,
+    json: bool = False,
 ) -> int:
     """Say in plain words why a policy was chosen, or why a job has not started and when it will.
 
@@ -133,7 +134,9 @@ def explain(
         subject: decision or job.
         name: which: the decision's number (the last one if left out), or the job's id.
         config: the twin's YAML file.
+        json: print the lines as JSON.
     """
+    from hpctwin.cli.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.twin.explain import explain_decision, explain_job
 
@@ -146,12 +149,17 @@ def explain(
             lines = explain_job(journal, str(name))
         else:
             lines = explain_decision(journal, int(name) if name else None)
-    print("\n".join(lines))
+    if json:
+        print_json({"subject": subject, "name": name, "lines": lines})
+    else:
+        print("\n".join(lines))
     return 0
 
 
 @twin_app.command
-def repeat(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+def repeat(
+    decision: int | None = None, /, *, config: ConfigPath = DEFAULT, json: bool = False
+) -> int:
     """Make a decision again from the journal, and compare it bit for bit.
 
     Exit code 1 if it comes out otherwise.
@@ -191,7 +199,7 @@ def repeat(decision: int | None = None, *, config: ConfigPath = DEFAULT, json: J
 
 
 @twin_app.command
-def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
+def accuracy(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     """Say how well start-time forecasts came true, and whether their intervals held.
 
     Args:
@@ -200,10 +208,9 @@ def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
     """
     from dataclasses import asdict
 
-    from rich.console import Console
     from rich.table import Table
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.twin.accuracy import accuracy as measured
 
     with _journal(config) as journal:
@@ -217,16 +224,17 @@ def accuracy(*, config: ConfigPath = DEFAULT, json: Json = False) -> int:
         table.add_column(column, justify="right" if column != "wait" else "left")
     for row in rows:
         table.add_row(*row.texts())
-    Console().print(table)
+    screen().print(table)
     return 0
 
 
 @twin_app.command
 def approve(
     decision: int,
+    /,
     *,
     config: ConfigPath = DEFAULT,
-    reject: Annotated[bool, Parameter(negative=())] = False,
+    reject: bool = False,
 ) -> int:
     """Confirm a decision that waits for a person (mode approve).
 
@@ -248,7 +256,7 @@ def approve(
 
 
 @twin_app.command
-def schema(of: Literal["config", "events"] = "config") -> int:
+def schema(of: Literal["config", "events"] = "config", /) -> int:
     """Print the JSON Schema of the configuration, or of events.
 
     Args:

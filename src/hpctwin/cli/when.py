@@ -11,12 +11,12 @@ from hpctwin.cli.numbers import AT_LEAST_1
 
 __all__ = ["when_command"]
 
-Flag = Annotated[bool, Parameter(negative=())]
 MOST_NOTES = 5
 
 
 def when_command(
     job_id: str | None = None,
+    /,
     *,
     nodes: Annotated[int | None, AT_LEAST_1] = None,
     walltime: str | None = None,
@@ -29,9 +29,9 @@ def when_command(
     config: Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")] = Path(
         "hpctwin.yaml"
     ),
-    look: Flag = False,
-    beside: Flag = False,
-    json: Flag = False,
+    look: bool = False,
+    beside: bool = False,
+    json: bool = False,
 ) -> int:
     """Say when a job will start, with an interval, and why not now.
 

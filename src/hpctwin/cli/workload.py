@@ -16,19 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["workload_app"]
 
-Overwrite = Annotated[bool, Parameter(negative=())]
-
 workload_app = App(name="workload", help="Describe, convert, filter, generate, download traces.")
 
 
 @workload_app.command
 def describe(
     trace: Trace,
+    /,
     *,
     nodes: Annotated[int | None, Parameter(name=["--nodes", "-n"]), AT_LEAST_1] = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     plot: Path | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: bool = False,
 ) -> int:
     """Show size, span, offered load and distributions of a trace.
 
@@ -38,9 +37,7 @@ def describe(
         plot: file for a figure of the distributions, .png, .svg or .pdf.
         json: print it as JSON.
     """
-    from rich.console import Console
-
-    from hpctwin.cli.output import note_reading, print_json
+    from hpctwin.cli.output import note_reading, print_json, screen
     from hpctwin.metrics.describe import describe as describe_workload
 
     workload = reading.read(trace)
@@ -56,7 +53,7 @@ def describe(
         return 0
     from hpctwin.report.describe import description_tables
 
-    console = Console()
+    console = screen()
     for table in description_tables(found):
         console.print(table)
     return 0
@@ -66,9 +63,10 @@ def describe(
 def convert(
     source: Trace,
     target: Path,
+    /,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> int:
     """Write a trace in another format, which the suffix tells: .swf, .json, .csv, .parquet; .gz too.
 
@@ -93,6 +91,7 @@ def convert(
 def filter_jobs(
     source: Trace,
     target: Path,
+    /,
     *,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     first: int | None = None,
@@ -103,7 +102,7 @@ def filter_jobs(
     user: tuple[str, ...] = (),
     partition: tuple[str, ...] = (),
     every: Annotated[int | None, AT_LEAST_1] = None,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> int:
     """Keep some of the jobs. Dependencies on jobs that go are dropped, and counted.
 
@@ -155,8 +154,9 @@ def filter_jobs(
 def generate(
     name: str,
     target: Path,
+    /,
     *options: str,
-    overwrite: Overwrite = False,
+    overwrite: bool = False,
 ) -> int:
     """Generate a workload and write it.
 
@@ -185,35 +185,45 @@ def generate(
 @workload_app.command
 def download(
     name: str | None = None,
+    /,
     *,
-    folder: Path | None = None,
+    out: Path | None = None,
     sha256: str | None = None,
+    json: bool = False,
 ) -> int:
     """Get a log of the Parallel Workloads Archive; a broken download goes on where it stopped.
 
     Args:
         name: the log; without, those known are listed.
-        folder: where to put it; default the folder in HPCTWIN_TRACES, else ./traces.
+        out: folder to put it in; default the folder in HPCTWIN_TRACES, else ./traces.
         sha256: what the file's checksum must be, where you know it.
+        json: print the logs known, or where the file is, as JSON.
     """
+    import dataclasses
     import os
 
     import hpctwin.formats.archive as archive
-    from hpctwin.cli.output import progress_bar
+    from hpctwin.cli.output import print_json, progress_bar
 
+    if name is None and json:
+        print_json([dataclasses.asdict(log) for log in archive.LOGS.values()])
+        return 0
     if name is None:
         for log in archive.LOGS.values():
             print(f"{log.name:35} {log.machine}")
         return 0
-    target = folder or Path(os.environ.get("HPCTWIN_TRACES") or "traces")
-    print(archive.LICENCE)
+    target = out or Path(os.environ.get("HPCTWIN_TRACES") or "traces")
+    print(archive.LICENCE, file=sys.stderr if json else sys.stdout)
     with progress_bar(name) as progress:
 
         def share(done: int, total: int | None) -> None:
             progress(done / total if total else 0.0)
 
         path = archive.download(name, target, sha256=sha256, progress=share)
-    print(path)
+    if json:
+        print_json({"file": path})
+    else:
+        print(path)
     return 0
 
 

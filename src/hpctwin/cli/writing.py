@@ -59,6 +59,6 @@ def writing(
 
 def inputs_of(trace: Path, machine: ClusterOptions, energy: EnergyOptions) -> list[Path]:
     """The files that a run is made of."""
-    named = (trace, machine.cluster, energy.price, energy.carbon)
-    files = [Path(one) for one in named if one is not None]
+    tariffs = (one for one in (energy.price, energy.carbon) if one and Path(one).is_file())
+    files = [Path(one) for one in (trace, machine.cluster, *tariffs) if one is not None]
     return [*files, *(sorted(trace.iterdir()) if trace.is_dir() else ())]

@@ -12,6 +12,7 @@ from hpctwin.model.cooling import Cooling
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.nodes_text import parse_nodes
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.shown import Shown
 from hpctwin.model.switches import Switch, check_switches
 from hpctwin.model.yaml_file import read_yaml
 
@@ -138,7 +139,7 @@ class FairShare(Settings):
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
 
 
-class Cluster(Settings):
+class Cluster(Shown, Settings):
     """One system with one queue.
 
     Args:
@@ -241,6 +242,28 @@ class Cluster(Settings):
     def node_count(self) -> int:
         """All nodes."""
         return sum(group.count for group in self.nodes)
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        facts = {"nodes": f"{self.node_count:,}"}
+        if len(self.nodes) > 1:
+            facts["groups"] = f"{len(self.nodes)}"
+        if len(self.partitions) > 1:
+            facts["partitions"] = f"{len(self.partitions)}"
+        return self.name, facts
+
+    def shown_more(self) -> dict[str, str]:
+        """See `Shown`."""
+        groups = {f"group {one.name}": f"{one.count:,} nodes" for one in self.nodes}
+        more = {
+            "about": self.about,
+            **groups,
+            "partition names": ", ".join(p.name for p in self.partitions),
+        }
+        more["resources"] = ", ".join(
+            f"{name} {amount:,}" for name, amount in self.resources.items()
+        )
+        return {name: text for name, text in more.items() if text}
 
     @property
     def has_power(self) -> bool:

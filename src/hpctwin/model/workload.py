@@ -16,7 +16,8 @@ from hpctwin.model.chunks import checked_chunks
 from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
-from hpctwin.model.units import MS_PER_S
+from hpctwin.model.shown import Shown
+from hpctwin.model.units import MS_PER_S, format_duration
 from hpctwin.model.usage import Usage
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class ReadNotes:
         return dataclasses.replace(self, counts={**self.counts, **new})
 
 
-@dataclass(frozen=True, eq=False)
-class Workload:
+@dataclass(frozen=True, eq=False, repr=False)
+class Workload(Shown):
     """Jobs as columns, sorted by submit time, then id. Made by `Workload.build` or a reader.
 
     Args:
@@ -256,6 +257,77 @@ class Workload:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def __getitem__(self, rows: slice | npt.NDArray[Any]) -> Workload:
+        """Some of the jobs, as by `take`: ``workload[:1000]``, ``workload[workload.nodes > 8]``."""
+        return self.take(np.arange(len(self))[rows])
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        facts = {"jobs": f"{len(self):,}"}
+        if len(self):
+            facts["nodes each"] = f"{self.nodes.min():,} to {self.nodes.max():,}"
+            facts["of submissions"] = format_duration(self.span_s)
+        return self.name, facts
+
+    def shown_more(self) -> dict[str, str]:
+        """See `Shown`."""
+        facts = {
+            "users": f"{len(self.user.labels):,}",
+            "partitions": ", ".join(self.partition.labels) or "–",
+            "dependencies": f"{len(self.dependencies):,}",
+            "nodes of its machine": "–" if self.nodes_hint is None else f"{self.nodes_hint:,}",
+        }
+        if len(self):
+            facts["median runtime"] = format_duration(float(np.median(self.runtime_ms)) / MS_PER_S)
+            facts["median walltime"] = format_duration(
+                float(np.median(self.walltime_ms)) / MS_PER_S
+            )
+        return facts
+
+    def scale(self, load: float, nodes: int | None = None) -> Workload:
+        """The same jobs, closer together or further apart, so that they offer a machine some load.
+
+        Args:
+            load: node-seconds that jobs run, of those that there are from the first submission to the last;
+                1.0 is all the machine can do.
+            nodes: size of the machine; what the trace says of it if left out.
+
+        Returns:
+            A workload with other submit times, and without recorded starts, which are true no longer.
+
+        Raises:
+            ConfigError: the load is not above 0, or the size is not known.
+            WorkloadError: all jobs come at once.
+        """
+        from hpctwin.model.varied import scaled
+
+        return scaled(self, load, nodes)
+
+    def window(self, begin: float | str, end: float | str | None = None) -> Workload:
+        """The jobs submitted in a part of the time; `hpctwin.simulation.window` also has what ran then.
+
+        Args:
+            begin: since the first submission, in seconds or as text such as ``30d``.
+            end: the same, for the first that is not wanted; up to the last if left out.
+        """
+        from hpctwin.model.varied import within_time
+
+        return within_time(self, begin, end)
+
+    def sample(self, jobs: int | float, seed: int = 0) -> Workload:
+        """Some of the jobs, drawn at random; dependencies on others are dropped.
+
+        Args:
+            jobs: how many, or as a share from 0.0 to 1.0.
+            seed: of what is drawn.
+
+        Raises:
+            ConfigError: there are not so many.
+        """
+        from hpctwin.model.varied import sampled
+
+        return sampled(self, jobs, seed)
 
     @property
     def shares_nodes(self) -> bool:

@@ -20,13 +20,20 @@ if TYPE_CHECKING:
     from hpctwin.report.gantt import plot_gantt
     from hpctwin.report.html import write_report
     from hpctwin.report.run import ReportedRun
-    from hpctwin.report.tables import compare_table, summary_table
+    from hpctwin.report.tables import (
+        answer_table,
+        compare_table,
+        difference_table,
+        summary_table,
+    )
     from hpctwin.report.timeline import plot_queue, plot_utilization
     from hpctwin.report.workload import plot_workload
 
 __all__ = [
     "ReportedRun",
+    "answer_table",
     "compare_table",
+    "difference_table",
     "plot_compare_bars",
     "plot_gantt",
     "plot_queue",
@@ -42,7 +49,9 @@ __all__ = [
 
 _HOME = {
     "ReportedRun": "run",
+    "answer_table": "tables",
     "compare_table": "tables",
+    "difference_table": "tables",
     "plot_gantt": "gantt",
     "plot_queue": "timeline",
     "plot_utilization": "timeline",

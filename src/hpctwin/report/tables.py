@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from hpctwin.metrics import Summary
-from hpctwin.report.columns import best_labels, format_metric, metric_name, shown_columns
+from hpctwin.report.columns import Column, best_labels, format_metric, metric_name, shown_columns
 
-__all__ = ["compare_table", "summary_table"]
+__all__ = ["answer_table", "compare_table", "difference_table", "summary_table"]
 
 BEST_MARK = "*"
 
 
-def compare_table(summaries: Mapping[str, Summary], *, title: str | None = None) -> Table:
+def compare_table(
+    summaries: Mapping[str, Summary], *, title: str | None = None, width: int | None = None
+) -> Table:
     """Policies as rows, their main metrics as columns; the best of each column is marked.
 
     Args:
         summaries: by policy. The key ``engine_ms`` (milliseconds the simulation took), where
             there is one, becomes a column.
         title: above the table.
+        width: characters that a line has; names of policies that are too long for it go on in the next line
+            at one of their signs, ``+``, ``@``, ``~`` or ``/``. No number is ever cut.
 
     Returns:
         A table to print with `rich.print`. The mark is an asterisk, so that it is there without
@@ -30,30 +36,140 @@ def compare_table(summaries: Mapping[str, Summary], *, title: str | None = None)
     """
     columns = shown_columns(summaries.values())
     best = {column.key: best_labels(column, summaries) for column in columns}
-    caption = f"{BEST_MARK} best of its column" if any(best.values()) else None
-    table = Table(
-        title=title,
-        box=box.SIMPLE_HEAD,
-        caption=caption,
-        caption_justify="left",
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    longest = max((len(label) for label in summaries), default=0)
-    table.add_column("policy", style="bold", overflow="fold", min_width=min(longest, 10))
-    for column in columns:
-        # Words below each other, so that the table fits a terminal of 80 columns.
-        header = (column.short or column.header).replace(" ", "\n")
-        table.add_column(header, justify="right", no_wrap=True)
+    rows: dict[str, list[Text]] = {}
     for label, summary in summaries.items():
-        cells = []
+        rows[label] = cells = []
         for column in columns:
             text = format_metric(column.key, summary.get(column.key))
             marked = label in best[column.key]
             room = " " if best[column.key] else ""
             cells.append(Text(text + BEST_MARK, "bold green") if marked else Text(text + room))
-        table.add_row(Text(label), *cells)
+    table = _by_policy("policy", columns, rows, width)
+    table.title = title
+    table.caption = f"{BEST_MARK} best of its column" if any(best.values()) else None
     return table
+
+
+def difference_table(summaries: Mapping[str, Summary], *, width: int | None = None) -> Table:
+    """What each policy changes against the first: shares of its figures, and points where they are shares.
+
+    Args:
+        summaries: by policy, two or more.
+        width: as of `compare_table`.
+
+    Returns:
+        A table to print with `rich.print`. What is 0 under the first has no share: its rise is told as it is.
+    """
+    columns = [one for one in shown_columns(summaries.values()) if one.better is not None]
+    (first, base), *others = summaries.items()
+    rows = {
+        label: [_change(one, base.get(one.key), summary.get(one.key)) for one in columns]
+        for label, summary in others
+    }
+    return _by_policy(f"against\n{first}", columns, rows, width)
+
+
+def _by_policy(
+    head: str, columns: Sequence[Column], rows: Mapping[str, Sequence[Text]], width: int | None
+) -> Table:
+    """A table with a policy to each row, whose name goes on in the next line where it is too long."""
+    table = Table(
+        box=box.SIMPLE_HEAD, caption_justify="left", pad_edge=False, collapse_padding=True
+    )
+    # Words below each other, so that the table fits a terminal of 80 columns.
+    heads = [(column.short or column.header).replace(" ", "\n") for column in columns]
+    taken = sum(
+        _GAP + max(len(text) for text in (*title.split("\n"), *(row[at] for row in rows.values())))
+        for at, title in enumerate(heads)
+    )
+    room = None if width is None else max(width - taken - _GAP, 10)
+    table.add_column("\n".join(_broken(line, room) for line in head.split("\n")), no_wrap=True)
+    for title in heads:
+        # Where not even this fits, numbers go on in the next line: nothing is ever lost.
+        table.add_column(title, justify="right", overflow="fold")
+    for label, cells in rows.items():
+        table.add_row(Text(_broken(label, room), "bold"), *cells)
+    return table
+
+
+def _change(column: Column, before: Any, after: Any) -> Text:
+    """A difference with its sign; green where it is for the better, red where it is for the worse."""
+    if before is None or after is None:
+        return Text("–")
+    share = format_metric(column.key, 0.5).endswith("%")
+    if not share and not before:
+        return Text("0" if not after else f"+{format_metric(column.key, after)}")
+    change = 100 * (after - before) if share else 100 * (after / before - 1)
+    text = f"{change:+,.1f} {'pts' if share else '%'}"
+    if text[1:].split()[0].strip("0.") == "":
+        return Text("same")
+    better = (change < 0) == (column.better == "low")
+    return Text(text.replace("-", "−"), "green" if better else "red")
+
+
+def _broken(label: str, room: int | None) -> str:
+    """A policy's name in lines of some characters, broken before its signs where it must be."""
+    if room is None or len(label) <= room:
+        return label
+    lines = [""]
+    for part in re.findall(rf"[+@~/]?[^+@~/]{{0,{room - 1}}}", label):
+        if lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def answer_table(summary: Summary) -> Table:
+    """What one asks first of a run, in some ten lines: jobs, waits, slowdown, use, energy and money.
+
+    Args:
+        summary: of the run, or of a window of it.
+
+    Returns:
+        A table to print with `rich.print`. What is not known has no line.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column()
+    table.add_row(
+        "simulated",
+        f"{summary.get('workload')} on {summary.get('cluster')} ({summary.get('nodes', 0):,} nodes) "
+        f"under {summary.get('policy')}",
+    )
+    states = [
+        f"{value:,} {key.removeprefix('jobs_').replace('_', ' ')}"
+        for key, value in summary.items()
+        if key.startswith("jobs_") and isinstance(value, int) and value
+    ]
+    if "jobs" in summary:
+        table.add_row("jobs", f"{summary['jobs']:,}: {', '.join(states) or 'none done yet'}")
+    for name, key in (("wait", "wait_s"), ("bounded slowdown", "bounded_slowdown")):
+        parts = [
+            f"{part} {format_metric(f'{part}_{key}', summary[f'{part}_{key}'])}"
+            for part in ("mean", "median", "p95", "max")
+            if summary.get(f"{part}_{key}") is not None
+        ]
+        if parts:
+            table.add_row(name, ", ".join(parts))
+    for key in _ANSWERS:
+        if summary.get(key) is not None:
+            table.add_row(metric_name(key), format_metric(key, summary[key]))
+    for key, value in summary.items():
+        if value is not None and key.startswith((*_MONEY, *_DELAYED)):
+            table.add_row(metric_name(key), format_metric(key, value))
+    if summary.get("rejected_why"):
+        table.add_row("rejected, as they", Text(str(summary["rejected_why"])))
+    return table
+
+
+_GAP = 2
+_ANSWERS = (
+    "mean_turnaround_s", "utilization", "window_utilization", "makespan_s", "max_queue_length",
+    "dependency_violations", "total_energy_j", "window_energy_j", "wasted_energy_j", "pue",
+    "emissions_kg", "window_emissions_kg",
+)  # fmt: skip
+_MONEY = ("cost_", "window_cost_")
+_DELAYED = ("mean_unfair_delay_s", "delay_saving")
 
 
 def summary_table(summary: Summary, *, title: str | None = None) -> Table:

@@ -23,7 +23,8 @@ from hpctwin.engine.sim import Sim, single
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, format_duration
+from hpctwin.model.shown import Shown
 from hpctwin.policies import (
     Ordering,
     OrderingLike,
@@ -48,7 +49,7 @@ __all__ = ["SimulationBase"]
 IntArray = npt.NDArray[np.int64]
 
 
-class SimulationBase:
+class SimulationBase(Shown):
     """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
 
     def __init__(
@@ -116,6 +117,18 @@ class SimulationBase:
         self.slice = 64
         self.stopped = False
         self._decided: dict[str, npt.NDArray[Any]] | None = None
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        title = f"{self.workload.name} under {self.policy.name} on {self.cluster.name}"
+        clock = self._sim.clock
+        return title, {
+            "from time zero": format_duration(self.now_s),
+            "jobs": f"{len(self.workload):,}",
+            "submitted": f"{clock.arrived:,}",
+            "waiting": f"{clock.queued:,}",
+            "running": f"{clock.running:,}",
+        }
 
     @property
     def now_s(self) -> float:

@@ -15,8 +15,9 @@ from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
-from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload
+from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, format_duration
 from hpctwin.model.columns import known_seconds
+from hpctwin.model.shown import Shown
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.held import held_s
@@ -35,8 +36,8 @@ IntArray = npt.NDArray[np.int64]
 _LABELS = [state.label for state in State]
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Shown):
     """The outcome of a simulation, or of the part of it that has been run.
 
     Args:
@@ -68,6 +69,29 @@ class Result:
     energy: Energy | None = None
     placements: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        states = self.jobs["state"].value_counts(sort=True).rows()
+        return f"{self.workload.name} under {self.policy}", {
+            **{f"jobs {state}": f"{count:,}" for state, count in states},
+            "nodes": f"{self.cluster.node_count:,}",
+        }
+
+    def shown_more(self) -> dict[str, str]:
+        """See `Shown`."""
+        found = self.summary()
+        waits = {
+            name: "–" if found.get(key) is None else format_duration(found[key])
+            for name, key in (
+                ("mean wait", "mean_wait_s"),
+                ("median wait", "median_wait_s"),
+                ("p95 wait", "p95_wait_s"),
+                ("makespan", "makespan_s"),
+            )
+        }
+        used = found.get("utilization")
+        return {**waits, "utilization": "–" if used is None else f"{used:.1%}"}
 
     def summary(self) -> dict[str, Any]:
         """All figures of the run in one flat dict; see docs/metrics.md."""

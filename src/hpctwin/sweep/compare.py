@@ -10,7 +10,7 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
-from hpctwin.simulation import Result, Simulation
+from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.interruptible import run_all
 from hpctwin.simulation.refusals import check_together
@@ -25,6 +25,7 @@ def compare(
     *,
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
+    part: Window | None = None,
     **options: Any,
 ) -> dict[str, Result]:
     """Simulate a workload under several policies; in threads, since the engine holds no lock.
@@ -35,6 +36,7 @@ def compare(
         policies: policies, or texts such as ``wfp+easy``.
         threads: at most so many at once; default the cores there are.
         progress: called with the name of each policy that is done.
+        part: of the workload in time, of `hpctwin.simulation.window`; its jobs are the workload then.
         options: further arguments of `Simulation`.
 
     Returns:
@@ -45,6 +47,9 @@ def compare(
         UnknownNameError, PolicyError: a policy is not right.
     """
     workload, cluster = as_workload(workload), as_cluster(cluster)
+    if part is not None:
+        workload = part.workload
+        options.setdefault("begin_s", part.not_before_s)
     pool = [parse_policy(p) if isinstance(p, str) else p for p in policies]
     names = [policy.name for policy in pool]
     if not pool:
@@ -65,10 +70,13 @@ def compare(
         running.append(simulation)
         if stopped.is_set():
             simulation.stop()
-        simulation.advance()
+        if part is None:
+            simulation.advance()
+            result = simulation.result()
+        else:
+            result = part.run(simulation)
         if progress is not None:
             progress(policy.name)
-        result = simulation.result()
         running.remove(simulation)
         return result
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from hpctwin.errors import HpctwinError, JournalError, UnreachableError
+from hpctwin.model.shown import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.act import Command
 from hpctwin.twin.asking import JobToCome, answer, picture
@@ -43,7 +44,7 @@ LONGEST_PAUSE_S = 8.0
 GARBAGE_AFTER = 200_000
 
 
-class Twin:
+class Twin(Shown):
     """One live twin.
 
     Args:
@@ -81,6 +82,23 @@ class Twin:
         self.teller = Teller(self.follower, self.command, self.decider)
         self._strikes: dict[str, int] = {}
         self._pause_until = 0.0
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        decision = self.decision
+        facts = {
+            "mode": self.config.act.mode,
+            "in charge": "yes" if self.in_charge else "no",
+            "decisions": f"{self.decision_id:,}",
+            "policy in force": "–" if decision is None else decision.policy,
+        }
+        return "beside " + self.config.manager.kind, facts
+
+    def __repr__(self) -> str:
+        title, facts = self.shown()
+        return (
+            f"<Twin {title}: " + ", ".join(f"{name} {said}" for name, said in facts.items()) + ">"
+        )
 
     @property
     def core(self) -> Core:

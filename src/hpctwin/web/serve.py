@@ -53,7 +53,7 @@ def access_of(listening: Listening) -> Access:
         ConfigError: what was asked for is not safe, or does not go together.
     """
     if (listening.certificate is None) != (listening.key is None):
-        raise ConfigError("--certificate and --key go together")
+        raise ConfigError("--certificate and --private-key go together")
     tokens = read_tokens(listening.tokens)
     if not is_loopback(listening.host):
         if not tokens:

@@ -22,7 +22,9 @@ def probe_slurm(folder: str, conf: Path | None) -> Probe:
     """See `ManagerSettings.probe`."""
     result = Probe("slurm")
     for said in not_inherited("SLURM_CONF") if conf is None else ():
-        result.add("environment", False, f"{said} is not used: give it as --conf (manager.conf)")
+        result.add(
+            "environment", False, f"{said} is not used: give it as --manager-conf (manager.conf)"
+        )
     manager = SlurmManager("probe", folder=folder, conf=conf)
     run = manager.commands.run
     text = tried(lambda: run("squeue", ["--version"]).decode(), result, "squeue")
@@ -55,9 +57,9 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
     result.add(
         "acting by lease",
         lua,
-        "JobSubmitPlugins has lua; the rule of `hpctwin rms slurm-rule` must be in it"
+        "JobSubmitPlugins has lua; the rule of `hpctwin rms slurm rule` must be in it"
         if lua
-        else "needs JobSubmitPlugins=lua with the rule of `hpctwin rms slurm-rule`",
+        else "needs JobSubmitPlugins=lua with the rule of `hpctwin rms slurm rule`",
     )
     multifactor = about.get("PriorityType") == "priority/multifactor"
     result.add("acting by priority", multifactor, f"PriorityType={about.get('PriorityType', '?')}")
@@ -65,7 +67,7 @@ def _slurm_settings(about: dict[str, str], result: Probe) -> None:
         says = "without PriorityFlags=ACCRUE_ALWAYS, jobs grow no older while they are leased"
         result.add("age priority under leases", False, says)
     for what, key, wanted in (
-        ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm-events`"),
+        ("pushed starts", "PrologSlurmctld", "the script of `hpctwin rms slurm events`"),
         ("pushed ends", "JobCompType", "jobcomp/script"),
     ):
         value = about.get(key, "(null)").strip()

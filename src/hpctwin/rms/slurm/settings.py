@@ -55,9 +55,9 @@ class SlurmSettings(PolledSettings):
         folder: where ``squeue``, ``sinfo`` and ``scontrol`` are; found on the path if left out.
         conf: value of ``SLURM_CONF``, where it is not the default.
         heartbeat: file that the submit rule looks at: it is renewed while the twin is in charge.
-        first_lease: how long the lease is that the submit rule gives; `hpctwin rms slurm-rule -c` takes
+        first_lease: how long the lease is that the submit rule gives; `hpctwin rms slurm rule -c` takes
             it from here.
-        news: what `hpctwin rms slurm-events` notes.
+        news: what `hpctwin rms slurm events` notes.
         power: nodes that sleep; without, all that Slurm has switched off count as on. The first that names a
             node holds.
     """

@@ -1,0 +1,34 @@
+"""How our objects show themselves: a line in Python, a table in a notebook."""
+
+from __future__ import annotations
+
+from html import escape
+
+__all__ = ["Shown"]
+
+
+class Shown:
+    """What has a short ``repr``, and a table in notebooks, of what `shown` tells."""
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """A title, and facts by name, the most telling first; none that takes long to find."""
+        raise NotImplementedError
+
+    def shown_more(self) -> dict[str, str]:
+        """Further facts, for notebooks only; they may take a second."""
+        return {}
+
+    def __repr__(self) -> str:
+        title, facts = self.shown()
+        told = ", ".join(f"{value} {name}".rstrip() for name, value in facts.items())
+        return f"<{type(self).__name__} {title}: {told}>"
+
+    def _repr_html_(self) -> str:
+        title, facts = self.shown()
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in {**facts, **self.shown_more()}.items()
+        )
+        head = f"{type(self).__name__} {title}"
+        return f"<table><caption>{escape(head)}</caption><tbody>{rows}</tbody></table>"

@@ -1,0 +1,52 @@
+"""``hpctwin doctor``: what a bug report says of the machine."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from hpctwin.cli.doctor import findings
+from tests.cli.test_cli import run
+
+
+def test_it_tells_versions_compiled_code_services_and_settings_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HPCTWIN_TOKENS", "me operator hush-hush")
+    monkeypatch.setenv("HPCTWIN_TRACES", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for command in ("qstat", "pbsnodes", "qmgr"):
+        (tmp_path / command).touch(mode=0o755)
+    assert run("doctor", "--json") == 0
+    shown = capsys.readouterr().out
+    found = {(one["part"], one["what"]): (one["state"], one["says"]) for one in json.loads(shown)}
+    assert found["packages", "polars"] == ("fine", metadata.version("polars"))
+    assert found["engine", "cache"][0] == "fine"
+    assert found["services", "PBS"] == ("fine", f"its commands are in {tmp_path}")
+    assert found["services", "Slurm"][0] == "none"
+    assert found["settings", "traces"] == ("fine", "3 files")
+    assert "hush-hush" not in shown
+    assert run("doctor") == 0
+    plain = capsys.readouterr().out
+    assert plain.startswith("system\n  hpctwin ")
+    assert "hush-hush" not in plain
+
+
+def test_a_package_that_is_missing_is_a_fault_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = metadata.version
+
+    def version(name: str) -> str:
+        if name in ("pyyaml", "redis"):
+            raise metadata.PackageNotFoundError(name)
+        return there(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    faults = [one for one in findings() if one.state == "fault"]
+    assert [(one.what, one.says) for one in faults] == [("pyyaml", "missing: pip install pyyaml")]
+    assert run("doctor") == 1
+    assert "! pyyaml" in capsys.readouterr().out

@@ -1,0 +1,102 @@
+"""All commands together: one name means one thing, and each option is told of."""
+
+from __future__ import annotations
+
+import types
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+import pytest
+from cyclopts import App, Argument
+
+from hpctwin.cli.app import app
+
+
+def commands(part: App = app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, App]]:
+    """Each command that does something, by what is typed for it."""
+    names = [name for name in part if not name.startswith("-")]
+    if not names:
+        yield " ".join(path), part
+    for name in names:
+        yield from commands(part[name], (*path, name))
+
+
+COMMANDS = dict(commands())
+
+
+def options(command: App) -> list[Argument]:
+    """What can be given to it; a group of options is its parts."""
+    found = command.assemble_argument_collection(
+        default_parameter=app.default_parameter, parse_docstring=True
+    )
+    return [one for one in found if not one.children]
+
+
+def kind(hint: Any) -> set[Any]:
+    """What is typed for it: a number, a file, a text or one of some words; whether once or several times."""
+    if get_origin(hint) in (Union, types.UnionType, tuple):
+        return set().union(*(kind(part) for part in get_args(hint)))
+    if hint in (type(None), Ellipsis):
+        return set()
+    return {hint if hint in (int, float, bool, Path) else str}
+
+
+def test_a_name_of_an_option_means_the_same_in_all_commands() -> None:
+    meant: dict[str, dict[tuple[Any, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, command in COMMANDS.items():
+        for one in options(command):
+            for given in filter(lambda text: text.startswith("-"), one.names):
+                long = next(text for text in one.names if text.startswith("--"))
+                meant[given][long, *sorted(map(str, kind(one.hint)))].append(name)
+    unlike = {given: dict(several) for given, several in meant.items() if len(several) > 1}
+    # A facility's demo has no "max": its clusters share one clock.
+    assert unlike.keys() <= {"--speed"}, unlike
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_told_of(name: str) -> None:
+    untold = [one.names for one in options(COMMANDS[name]) if not one.parameter.help]
+    assert not untold
+    assert COMMANDS[name].help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_is_there_that_nobody_wrote(name: str) -> None:
+    leaked = [one.negatives for one in options(COMMANDS[name]) if one.negatives]
+    assert not leaked
+    # What has a place on the line has no name besides, but a configuration, which all commands call so.
+    placed = [one for one in options(COMMANDS[name]) if one.index is not None]
+    named = {text for one in placed for text in one.names if text.startswith("--")}
+    assert named <= {"--config"}
+
+
+WITHOUT_JSON = {
+    # What they write or draw is the result, or they run until they are ended.
+    "export", "report", "serve", "mcp", "twin run", "twin top", "rms ship", "warmup",
+    "workload convert", "workload filter", "workload generate", "dataset sample",
+    # These say that it is done.
+    "facility submit", "facility withdraw", "twin approve", "rms pbs install", "rms pbs uninstall",
+    # These print a file that another program reads.
+    "cluster schema", "facility schema", "twin schema", "rms slurm events", "rms slurm rule",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_prints_results_prints_them_as_json_too(name: str) -> None:
+    has = any("--json" in one.names for one in options(COMMANDS[name]))
+    assert has is (name not in WITHOUT_JSON)
+
+
+def test_commands_are_named_noun_then_verb_and_nouns_in_the_singular() -> None:
+    nouns = {name.split()[0] for name in COMMANDS if " " in name}
+    assert nouns == {
+        "cluster", "dataset", "experiment", "facility", "import", "policy", "rms", "system", "twin",
+        "workload",
+    }  # fmt: skip
+    # A third word only names the resource manager that something is for.
+    assert {name.rsplit(" ", 1)[0] for name in COMMANDS if name.count(" ") > 1} == {
+        "rms pbs",
+        "rms slurm",
+    }

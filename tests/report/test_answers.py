@@ -1,0 +1,82 @@
+"""Tables fit a terminal of 80 columns without losing a word or a digit, and pipes fold nothing."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from hpctwin.report import answer_table, compare_table, difference_table
+
+PARTS = (
+    "fcfs",
+    "-(wait/walltime)**3*nodes",
+    "+easy:4/sjf",
+    "+conservative",
+    "@contiguous",
+    "~psus:20m",
+)
+
+
+def summary(factor: float) -> dict[str, object]:
+    return {
+        "workload": "w", "cluster": "c", "nodes": 4360, "policy": "p", "jobs": 34547,
+        "jobs_completed": 28262, "jobs_walltime": 6285, "jobs_rejected": 0,
+        "mean_wait_s": 31_000 * factor, "median_wait_s": 1500 * factor, "p95_wait_s": 172_800 * factor,
+        "max_wait_s": 828_000.0, "mean_bounded_slowdown": 2100.5 * factor, "utilization": 0.934,
+        "makespan_s": 1.06e7, "total_energy_j": 3.6e12 * factor, "cost_eur": 250_000.0,
+    }  # fmt: skip
+
+
+def printed(table: object, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None).print(table)
+    return out.getvalue().splitlines()
+
+
+@given(
+    labels=st.lists(
+        st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map("".join),
+        min_size=2, max_size=5, unique=True,
+    ),
+    factors=st.lists(st.floats(0.01, 5), min_size=5, max_size=5),
+)  # fmt: skip
+def test_comparisons_fit_80_columns_and_lose_nothing(
+    labels: list[str], factors: list[float]
+) -> None:
+    rows = {label: summary(factor) for label, factor in zip(labels, factors, strict=False)}
+    for table in (compare_table(rows, width=80), difference_table(rows, width=80)):
+        lines = printed(table, 80)
+        assert not any("…" in line for line in lines)
+        names = "".join(re.split(r" {2}", line.strip())[0].strip() for line in lines)
+        assert all(label in names.replace(" ", "") for label in labels[1:])
+    wide = "\n".join(printed(compare_table(rows), 100_000))
+    assert all(re.search(rf"^ ?{re.escape(label)} ", wide, re.MULTILINE) for label in labels)
+
+
+def test_differences_have_signs_and_shares_are_in_points() -> None:
+    better = {**summary(0.5), "utilization": 0.944}
+    text = "\n".join(printed(difference_table({"a": summary(1), "b": better}), 80))
+    assert "−50.0 %" in text
+    assert "+1.0 pts" in text
+    assert "same" in text  # the makespan
+
+
+def test_what_was_nothing_before_is_told_as_it_is() -> None:
+    base = {**summary(1), "median_wait_s": 0.0}
+    text = "\n".join(printed(difference_table({"a": base, "b": summary(1)}), 80))
+    assert "+25 min" in text
+
+
+def test_an_answer_has_some_ten_lines_with_jobs_waits_use_energy_and_money() -> None:
+    lines = printed(answer_table(summary(1)), 100_000)
+    assert len(lines) <= 12
+    text = "\n".join(lines)
+    assert "34,547: 28,262 completed, 6,285 walltime" in text
+    assert "mean 8.61 h, median 25 min, p95 2 d, max 9.58 d" in text
+    assert "1,000.0 MWh" in text
+    assert "250,000" in text
+    assert "rejected" not in text
