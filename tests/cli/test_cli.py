@@ -149,7 +149,7 @@ nodes:
   - name: a
     count: 32
     modes: {normal: {power_w: 200, idle_w: 100}}
-    sleep: {power_w: 10, switch_off: {time: 30s, power_w: 100}, switch_on: {time: 60s, power_w: 150}}
+    sleep: [{power_w: 10, switch_off: {time: 30s, power_w: 100}, switch_on: {time: 60s, power_w: 150}}]
 """
 
 

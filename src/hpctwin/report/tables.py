@@ -83,10 +83,13 @@ def _by_policy(
         for at, title in enumerate(heads)
     )
     room = None if width is None else max(width - taken - _GAP, 10)
-    table.add_column("\n".join(_broken(line, room) for line in head.split("\n")), no_wrap=True)
+    table.add_column(
+        "\n".join(_broken(line, room) for line in head.split("\n")),
+        overflow="fold",
+        min_width=min(10, max(map(len, rows), default=0)),
+    )
     for title in heads:
-        # Where not even this fits, numbers go on in the next line: nothing is ever lost.
-        table.add_column(title, justify="right", overflow="fold")
+        table.add_column(title, justify="right", no_wrap=True)
     for label, cells in rows.items():
         table.add_row(Text(_broken(label, room), "bold"), *cells)
     return table
