@@ -74,7 +74,7 @@ class TraceOptions:
     """Of a data set: measured power of nodes, where there is one; use of their components; or neither."""
     only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
     """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
-    columns: Annotated[tuple[str, ...], Parameter(group="Trace", negative=())] = ()
+    columns: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
     """Of CSV or Parquet: what its columns are, as submit=Submit,walltime=limit_min*60, or YAML."""
 
     def read(self, path: Path, *, to_write: bool = False) -> Workload:

@@ -1,71 +1,67 @@
-"""Parts of a workload, and the same jobs under another load."""
+"""Parts of a workload, and the same jobs under another load: what `Workload` needs for them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model.columns import UNKNOWN
-from hpctwin.model.units import parse_duration_s, to_ms
+from hpctwin.model.units import MS_PER_S, parse_duration_s, to_ms
 
-if TYPE_CHECKING:
-    from hpctwin.model.workload import Workload
+__all__ = ["rows_drawn", "rows_within", "submit_for_load"]
 
-__all__ = ["sampled", "scaled", "within_time"]
+IntArray = npt.NDArray[np.int64]
 
 
-def offered_load(workload: Workload, nodes: int) -> float:
-    """Node-seconds that are asked for, of those that the machine has while jobs are submitted."""
-    work = float((workload.runtime_ms.astype(np.float64) * workload.nodes).sum()) / 1000
-    return work / (nodes * workload.span_s)
+def submit_for_load(
+    submit_ms: IntArray, runtime_ms: IntArray, nodes: IntArray, load: float, machine: int
+) -> IntArray:
+    """Submit times for which jobs offer a machine some load; see `Workload.scale`.
 
+    Args:
+        submit_ms: submit times, ascending, ms [jobs].
+        runtime_ms: how long jobs run, ms [jobs].
+        nodes: how many they ask for [jobs].
+        load: what is wanted, as a share of what the machine can do.
+        machine: nodes that it has.
 
-def scaled(workload: Workload, load: float, nodes: int | None) -> Workload:
-    """See `Workload.scale`."""
-    machine = nodes if nodes is not None else workload.nodes_hint
-    if machine is None:
-        raise ConfigError(
-            f"{workload.name} does not say how large its machine was; give nodes, as in "
-            "scale(load=0.9, nodes=128)"
-        )
+    Raises:
+        ConfigError: the load is not above 0.
+        WorkloadError: all jobs come at once.
+    """
     if not 0 < load < np.inf:
         raise ConfigError(f"load is {load!r}; it must be above 0, such as 0.9")
-    if workload.span_s <= 0:
-        raise WorkloadError(
-            f"{workload.name}: its jobs come all at once, so their load has no scale"
-        )
-    factor = offered_load(workload, machine) / load
-    first = workload.submit_ms[0]
-    submit = first + np.rint((workload.submit_ms - first) * factor).astype(np.int64)
-    moved = submit - workload.submit_ms
-    cancel = np.where(workload.cancel_ms < 0, workload.cancel_ms, workload.cancel_ms + moved)
-    order = np.lexsort((workload.job_id, submit))
-    return workload.replace(
-        submit_ms=submit,
-        cancel_ms=cancel,
-        recorded_start_ms=np.full(len(workload), UNKNOWN),
-        recorded_nodes=None,
-    ).in_order(order)
+    since = submit_ms - submit_ms.min(initial=0)
+    span_s = since.max(initial=0) / MS_PER_S
+    if span_s <= 0:
+        raise WorkloadError("the jobs come all at once, so their load has no scale")
+    offered = float(np.dot(runtime_ms / MS_PER_S, nodes)) / (machine * span_s)
+    found: IntArray = submit_ms - since + np.rint(since * (offered / load)).astype(np.int64)
+    return found
 
 
-def within_time(workload: Workload, begin: float | str, end: float | str | None) -> Workload:
-    """See `Workload.window`."""
-    since = workload.submit_ms - workload.submit_ms.min(initial=0)
-    kept = since >= to_ms(parse_duration_s(begin))
-    if end is not None:
-        kept &= since < to_ms(parse_duration_s(end))
-    return workload.take(kept)
+def rows_within(
+    submit_ms: IntArray, begin: float | str, end: float | str | None
+) -> npt.NDArray[np.bool_]:
+    """Which jobs come in a part of the time; see `Workload.window` [jobs]."""
+    since = submit_ms - submit_ms.min(initial=0)
+    last = np.iinfo(np.int64).max if end is None else to_ms(parse_duration_s(end))
+    found: npt.NDArray[np.bool_] = (since >= to_ms(parse_duration_s(begin))) & (since < last)
+    return found
 
 
-def sampled(workload: Workload, jobs: int | float, seed: int) -> Workload:
-    """See `Workload.sample`."""
+def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
+    """Rows drawn at random; see `Workload.sample`.
+
+    Raises:
+        ConfigError: there are not so many.
+    """
     share = isinstance(jobs, float)
-    if (share and not 0 <= jobs <= 1) or not 0 <= jobs <= max(len(workload), 1):
+    if not 0 <= jobs <= (1 if share else size):
         raise ConfigError(
-            f"jobs is {jobs!r}; it must be a number of jobs, up to {len(workload):,}, or a share such as 0.1"
+            f"jobs is {jobs!r}; it must be a number of jobs, up to {size:,}, or a share such as 0.1"
         )
-    count = round(jobs * len(workload)) if share else int(jobs)
-    rows = np.random.default_rng(seed).choice(len(workload), count, replace=False)
-    return workload.take(rows)
+    count = round(jobs * size) if share else int(jobs)
+    return np.random.default_rng(seed).choice(size, count, replace=False)

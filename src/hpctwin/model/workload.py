@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import WorkloadError
+from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model.chunks import checked_chunks
 from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
@@ -19,6 +19,7 @@ from hpctwin.model.features import check_features
 from hpctwin.model.shown import Shown
 from hpctwin.model.units import MS_PER_S, format_duration
 from hpctwin.model.usage import Usage
+from hpctwin.model.varied import rows_drawn, rows_within, submit_for_load
 
 if TYPE_CHECKING:
     import polars as pl
@@ -300,9 +301,21 @@ class Workload(Shown):
             ConfigError: the load is not above 0, or the size is not known.
             WorkloadError: all jobs come at once.
         """
-        from hpctwin.model.varied import scaled
-
-        return scaled(self, load, nodes)
+        machine = nodes if nodes is not None else self.nodes_hint
+        if machine is None:
+            raise ConfigError(
+                f"{self.name} does not say how large its machine was; give nodes, as in "
+                "scale(load=0.9, nodes=128)"
+            )
+        submit = submit_for_load(self.submit_ms, self.runtime_ms, self.nodes, load, machine)
+        cancel = np.where(self.cancel_ms < 0, UNKNOWN, self.cancel_ms + submit - self.submit_ms)
+        moved = self.replace(
+            submit_ms=submit,
+            cancel_ms=cancel,
+            recorded_start_ms=np.full(len(self), UNKNOWN),
+            recorded_nodes=None,
+        )
+        return moved.in_order(np.lexsort((self.job_id, submit)))
 
     def window(self, begin: float | str, end: float | str | None = None) -> Workload:
         """The jobs submitted in a part of the time; `hpctwin.simulation.window` also has what ran then.
@@ -311,9 +324,7 @@ class Workload(Shown):
             begin: since the first submission, in seconds or as text such as ``30d``.
             end: the same, for the first that is not wanted; up to the last if left out.
         """
-        from hpctwin.model.varied import within_time
-
-        return within_time(self, begin, end)
+        return self.take(rows_within(self.submit_ms, begin, end))
 
     def sample(self, jobs: int | float, seed: int = 0) -> Workload:
         """Some of the jobs, drawn at random; dependencies on others are dropped.
@@ -325,9 +336,7 @@ class Workload(Shown):
         Raises:
             ConfigError: there are not so many.
         """
-        from hpctwin.model.varied import sampled
-
-        return sampled(self, jobs, seed)
+        return self.take(rows_drawn(len(self), jobs, seed))
 
     @property
     def shares_nodes(self) -> bool:

@@ -79,17 +79,19 @@ def _by_policy(
     # Words below each other, so that the table fits a terminal of 80 columns.
     heads = [(column.short or column.header).replace(" ", "\n") for column in columns]
     taken = sum(
-        _GAP + max(len(text) for text in (*title.split("\n"), *(row[at] for row in rows.values())))
+        _GAP + max([*map(len, title.split("\n")), *(len(row[at]) for row in rows.values())])
         for at, title in enumerate(heads)
     )
-    room = None if width is None else max(width - taken - _GAP, 10)
+    fits = width is None or width - taken - _GAP >= _LEAST
+    room = None if width is None else max(width - taken - _GAP, _LEAST)
     table.add_column(
         "\n".join(_broken(line, room) for line in head.split("\n")),
         overflow="fold",
-        min_width=min(10, max(map(len, rows), default=0)),
+        min_width=min(_LEAST, max(map(len, rows), default=0)),
     )
     for title in heads:
-        table.add_column(title, justify="right", no_wrap=True)
+        # Where there is no room for them, numbers go on in the next line: nothing is ever lost.
+        table.add_column(title, justify="right", no_wrap=fits, overflow="fold")
     for label, cells in rows.items():
         table.add_row(Text(_broken(label, room), "bold"), *cells)
     return table
@@ -166,6 +168,8 @@ def answer_table(summary: Summary) -> Table:
 
 
 _GAP = 2
+_LEAST = 10
+"""Characters that a policy's name has at least."""
 _ANSWERS = (
     "mean_turnaround_s", "utilization", "window_utilization", "makespan_s", "max_queue_length",
     "dependency_violations", "total_energy_j", "window_energy_j", "wasted_energy_j", "pue",
