@@ -59,7 +59,7 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
 
 def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run("import", "slurm", "--from", folder, "--out", out, "--check", "--json") == 0
+    assert run("import", "slurm", folder, "--out", out, "--check", "--json") == 0
     told = json.loads(capsys.readouterr().out)["fidelity"]
     assert told["jobs"] + told["not_compared"] == 31
     assert told["median_error_s"] >= 0
@@ -67,7 +67,7 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
     assert {one["assumption"] for one in told["assumptions"]} >= {"backfill", "ordering"}
     assert json.loads((out / "fidelity.json").read_text()) == told
     assert "Simulated starts beside the recorded ones" in (out / "report.html").read_text()
-    assert run("import", "slurm", "--from", folder, "--out", tmp_path / "again", "--check") == 0
+    assert run("import", "slurm", folder, "--out", tmp_path / "again", "--check") == 0
     said = capsys.readouterr().out
     assert "With another assumption in its place" in said
     assert "…" not in said
@@ -76,7 +76,7 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
 def test_a_past_of_which_nothing_is_recorded_cannot_be_checked(tmp_path, capsys):
     shutil.copytree(SLURM, tmp_path / "site")
     out = tmp_path / "out"
-    assert run("import", "slurm", "--from", tmp_path / "site", "--out", out, "--check") == 1
+    assert run("import", "slurm", tmp_path / "site", "--out", out, "--check") == 1
     assert "there is no accounting" in capsys.readouterr().err
     assert not out.exists()
 

@@ -359,10 +359,11 @@ def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _print_fidelity(checked: Checked) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from hpctwin.cli.output import screen
+
+    console = screen()
     for title, (head, rows) in _fidelity_tables(checked).items():
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for number, name in enumerate(head):
