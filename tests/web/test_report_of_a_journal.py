@@ -67,7 +67,7 @@ def test_a_journal_is_reported_with_policies_forecasts_and_how_it_was_made(
 ) -> None:
     page = make()
     path, out = page.source.path, tmp_path / "report.html"
-    assert report(path, "--html", out, "--figures", tmp_path / "f", "--format", "svg") == 0
+    assert report(path, "--html", out, "--figures", tmp_path / "f", "--figure-format", "svg") == 0
     assert [one.name for one in (tmp_path / "f").iterdir()] == ["policies.svg"]
     text = out.read_text()
     assert text.count("<img") == 1
