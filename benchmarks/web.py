@@ -1,9 +1,10 @@
-"""A hundred viewers of the live page for a minute: what they are told, and how the server's memory grows.
+"""A hundred viewers of the live page: what they are told, how the server grows, and what the twin notices.
 
 python benchmarks/web.py [--viewers 100] [--seconds 60]
 
-An emulated cluster at 30 times life, a twin that watches it, `hpctwin serve`, and viewers that hold the
-stream of events; one in ten of them reads nothing.
+An emulated cluster at 30 times life, a twin that acts on it, `hpctwin serve`, and viewers that hold the
+stream of events; one in ten of them reads nothing. From event to action is measured in three parts of equal
+length: before there are viewers, with them, and after they have gone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import socket
+import sqlite3
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,7 +23,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 CONFIG = """\
-manager: {{kind: emulated, address: {folder}/cluster.sock}}
+manager: {{kind: emulated, address: {folder}/cluster.sock, timeout: 60}}
+act: {{mode: act, starts_per_minute: 1000000}}
 journal: {{path: {folder}/journal.sqlite}}
 """
 
@@ -62,6 +66,22 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / 100
 
 
+def event_to_action(journal: Path, since_s: float) -> dict[str, float]:
+    """From an event in the journal to the start that it gave rise to, and to its answer, ms by the clock."""
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as opened:
+        rows = opened.execute(
+            "SELECT actions.at_s, actions.took_ms, (SELECT max(at_s) FROM inputs WHERE kind='event' AND "
+            "inputs.id < decisions.input) FROM actions JOIN decisions ON decisions.id = actions.decision "
+            "WHERE actions.kind = 'start' AND actions.result = 'done' AND actions.at_s > ?",
+            (since_s,),
+        ).fetchall()
+    sent = sorted(1000 * (at - event) for at, _, event in rows if event is not None)
+    if not sent:
+        return {"starts": 0}
+    tail = sent[int(0.95 * (len(sent) - 1))]
+    return {"starts": len(sent), "median_ms": statistics.median(sent), "p95_ms": tail}
+
+
 def main() -> None:
     """Print what was measured as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -98,28 +118,42 @@ def main() -> None:
             assert where.hostname is not None
             assert where.port is not None
             before = memory_mib(server.pid)
-            viewers = [
-                Viewer(where.hostname, where.port, token, slow=i % 10 == 9)
-                for i in range(asked.viewers)
-            ]
-            for one in viewers:
-                one.start()
+            viewers: list[Viewer] = []
+
+            def part() -> dict[str, float]:
+                """A part of the time: from event to action, and processor time."""
+                begin, twin_s, server_s = (
+                    time.time(),
+                    processor_s(twin.pid),
+                    processor_s(server.pid),
+                )
+                time.sleep(asked.seconds)
+                used = {
+                    "twin_cpu_s": processor_s(twin.pid) - twin_s,
+                    "server_cpu_s": processor_s(server.pid) - server_s,
+                }
+                return event_to_action(folder / "journal.sqlite", begin) | used
+
+            alone = part()
+            for i in range(asked.viewers):
+                viewers.append(Viewer(where.hostname, where.port, token, slow=i % 10 == 9))
+                viewers[-1].start()
             time.sleep(asked.seconds / 6)
-            early, cpu, twin_cpu = (
-                memory_mib(server.pid),
-                processor_s(server.pid),
-                processor_s(twin.pid),
-            )
-            time.sleep(asked.seconds * 5 / 6)
+            early = memory_mib(server.pid)
+            watched = part()
+            last = memory_mib(server.pid)
             told = sorted(one.told for one in viewers if not one.slow)
+            for one in viewers:
+                one.connection.close()
             found = {
                 "viewers": asked.viewers,
                 "seconds": asked.seconds,
                 "told_least": told[0],
                 "told_most": told[-1],
-                "server_mib": {"alone": before, "early": early, "end": memory_mib(server.pid)},
-                "server_cpu_s": processor_s(server.pid) - cpu,
-                "twin_cpu_s": processor_s(twin.pid) - twin_cpu,
+                "server_mib": {"alone": before, "early": early, "end": last},
+                "without": alone,
+                "with": watched,
+                "without_again": part(),
             }
             print(json.dumps(found, indent=2))
         finally:
