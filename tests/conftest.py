@@ -39,8 +39,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Those that wait for services and clocks come first, so that others compute meanwhile."""
-    items.sort(key=lambda item: item.path.parent.name not in ("twin", "rms", "facility"))
+    """Modules that wait for services and clocks are spread among those that compute."""
+    modules = dict.fromkeys(item.path for item in items)
+    live = [path for path in modules if path.parent.name in ("twin", "rms", "facility")]
+    others = [path for path in modules if path not in live]
+    place = {
+        path: (number + 0.5) / len(group)
+        for group in (live, others)
+        for number, path in enumerate(group)
+    }
+    items.sort(key=lambda item: place[item.path])
 
 
 def _folder(variable: str, remedy: str) -> Path:
