@@ -32,7 +32,7 @@ def folder(tmp_path):
 
 def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run("import", "slurm", folder, "--out", out, "--json") == 0
+    assert run("import", "slurm", "--from", folder, "--out", out, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["nodes"], told["partitions"], told["jobs"]) == (8, 3, 31)
     assert told["left_out"]["files"] == ["README"]
@@ -59,7 +59,7 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
 
 def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys):
     out = tmp_path / "out"
-    assert run("import", "slurm", folder, "--out", out, "--check", "--json") == 0
+    assert run("import", "slurm", "--from", folder, "--out", out, "--check", "--json") == 0
     told = json.loads(capsys.readouterr().out)["fidelity"]
     assert told["jobs"] + told["not_compared"] == 31
     assert told["median_error_s"] >= 0
@@ -67,7 +67,7 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
     assert {one["assumption"] for one in told["assumptions"]} >= {"backfill", "ordering"}
     assert json.loads((out / "fidelity.json").read_text()) == told
     assert "Simulated starts beside the recorded ones" in (out / "report.html").read_text()
-    assert run("import", "slurm", folder, "--out", tmp_path / "again", "--check") == 0
+    assert run("import", "slurm", "--from", folder, "--out", tmp_path / "again", "--check") == 0
     said = capsys.readouterr().out
     assert "With another assumption in its place" in said
     assert "…" not in said
@@ -76,7 +76,7 @@ def test_it_says_how_far_it_is_from_the_site_s_own_past(folder, tmp_path, capsys
 def test_a_past_of_which_nothing_is_recorded_cannot_be_checked(tmp_path, capsys):
     shutil.copytree(SLURM, tmp_path / "site")
     out = tmp_path / "out"
-    assert run("import", "slurm", tmp_path / "site", "--out", out, "--check") == 1
+    assert run("import", "slurm", "--from", tmp_path / "site", "--out", out, "--check") == 1
     assert "there is no accounting" in capsys.readouterr().err
     assert not out.exists()
 
@@ -85,7 +85,7 @@ def test_from_a_pbs_s_files_to_a_simulation(tmp_path, capsys):
     shutil.copytree(PBS, tmp_path / "site")
     shutil.copy(ACCOUNTING / "openpbs-23.06-20261122", tmp_path / "site")
     out = tmp_path / "out"
-    assert run("import", "pbs", tmp_path / "site", "--out", out) == 0
+    assert run("import", "pbs", "--from", tmp_path / "site", "--out", out) == 0
     said = capsys.readouterr().out
     assert "policy: fcfs+first-fit" in said
     assert "preemptive_sched" in said
@@ -100,6 +100,7 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
             run(
                 "import",
                 "slurm",
+                "--from",
                 folder,
                 "--out",
                 tmp_path / name,
@@ -122,12 +123,12 @@ def test_a_salt_keeps_pseudonyms_the_same_and_its_file_private(folder, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["slurm", "--out", "OUT"], 2, "give --live to ask the running slurm"),
-        (["slurm", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
-        (["slurm", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is known"),
-        (["slurm", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
-        (["slurm", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "'Moon' is not known"),
-        (["torque", "SITE", "--out", "OUT"], 2, "torque"),
+        (["slurm", "--out", "OUT"], 2, "or the word live to ask the running slurm"),
+        (["slurm", "--from", "GONE", "--out", "OUT"], 2, "expected a folder with the site's files"),
+        (["slurm", "--from", "EMPTY", "--out", "OUT"], 2, "none of its 0 files is known"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--salt", "x"], 2, "--salt goes with --anonymise"),
+        (["slurm", "--from", "SITE", "--out", "OUT", "--timezone", "Moon"], 2, "'Moon' is not known"),
+        (["torque", "--from", "SITE", "--out", "OUT"], 2, "torque"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imported_is_refused_in_words(

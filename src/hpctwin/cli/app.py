@@ -54,7 +54,11 @@ for name, target, summary in (
     ("serve", "serve:serve_command", "Serve the live twin's web page: dashboard, REST, metrics."),
     ("mcp", "serve:mcp_command", "Serve an assistant read-only tools about the live twin."),
     ("rms", "rms:rms_app", "Look at the resource manager; hooks and submit rules."),
-    ("experiment", "experiments:experiments_app", "Repeat the experiments of published papers."),
+    (
+        ("experiment", "experiments"),
+        "experiments:experiments_app",
+        "Repeat the experiments of published papers.",
+    ),
     ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
     (

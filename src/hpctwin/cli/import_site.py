@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 if TYPE_CHECKING:
     from hpctwin.metrics import By
@@ -16,15 +16,18 @@ if TYPE_CHECKING:
 
 __all__ = ["import_app"]
 
+From = Annotated[Path | None, Parameter(name="--from")]
+Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
+
 import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
 
 
 @import_app.command
 def slurm(
-    folder: Path | None = None,
+    live: Live = None,
     /,
     *,
-    live: bool = False,
+    folder: From = None,
     out: Path,
     since: str | None = None,
     timezone: str | None = None,
@@ -40,8 +43,8 @@ def slurm(
     over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
 
     Args:
-        folder: folder with the files, whatever their names.
-        live: ask the running Slurm instead of a folder.
+        live: the word live asks the running Slurm instead of a folder.
+        folder: the folder with the files, whatever their names.
         out: folder for what is written.
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
@@ -54,16 +57,26 @@ def slurm(
         json: print what was read and left out as JSON.
     """
     return _import(
-        "slurm", folder, live, out, since, timezone, commands, anonymise, salt, check, json
+        "slurm",
+        folder,
+        live == "live",
+        out,
+        since,
+        timezone,
+        commands,
+        anonymise,
+        salt,
+        check,
+        json,
     )
 
 
 @import_app.command
 def pbs(
-    folder: Path | None = None,
+    live: Live = None,
     /,
     *,
-    live: bool = False,
+    folder: From = None,
     out: Path,
     commands: str = "",
     anonymise: bool = False,
@@ -77,8 +90,8 @@ def pbs(
     over and why. hpctwin simulate OUT then runs, hpctwin compare OUT asks what if.
 
     Args:
-        folder: folder with the files, whatever their names; with live, that of accounting logs.
-        live: ask the running PBS instead of a folder.
+        live: the word live asks the running PBS instead of a folder.
+        folder: the folder with the files, whatever their names; with live, that of accounting logs.
         out: folder for what is written.
         commands: with live: where the resource manager's commands are; found on the path if left out.
         anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
@@ -88,7 +101,9 @@ def pbs(
             assumption costs most; fidelity.json and report.html have it too.
         json: print what was read and left out as JSON.
     """
-    return _import("pbs", folder, live, out, None, None, commands, anonymise, salt, check, json)
+    return _import(
+        "pbs", folder, live == "live", out, None, None, commands, anonymise, salt, check, json
+    )
 
 
 def _import(
@@ -112,9 +127,7 @@ def _import(
     from hpctwin.rms.importing import import_site, pseudonyms
 
     if not live and source is None:
-        raise ConfigError(
-            f"name the folder with the site's files, or give --live to ask the running {manager}"
-        )
+        raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
     if salt is not None and not anonymise:
         raise ConfigError("--salt goes with --anonymise")
     check_outputs(folders=[out])
