@@ -1,0 +1,183 @@
+"""Wrong files and names: one line that says what, where and what would be right, in our words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpctwin import generate, write_workload
+from tests.cli.test_cli import run
+
+FILES = {
+    "other.csv": b"a,b\n1,2\n",
+    "bad.json": b"{",
+    "empty.swf": b"",
+    "binary.swf": bytes(range(256)),
+    "short.swf": b"1 2 3\n",
+    "cut.parquet": b"PAR1xx",
+    "bad.yaml": b"nodes: [\n",
+    "list.yaml": b"- 1\n",
+    "key.yaml": b"nodez: [{name: a, count: 4}]\nnodes: [{name: a, count: 4}]\n",
+    "negative.yaml": b"nodes: [{name: a, count: -4}]\n",
+    "twice.yaml": b"nodes: [{name: a, count: 4}, {name: a, count: 2}]\n",
+    "field.yaml": b"nodes: [{name: a, count: 4}]\npartitions: [{name: p, nodes: [b]}]\n",
+    "empty.py": b"x = 1\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("wrong")
+    write_workload(generate("poisson", jobs=30, nodes=8, seed=1), made / "t.swf")
+    for name, content in FILES.items():
+        (made / name).write_bytes(content)
+    (made / "folder").mkdir()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("folder", 2, "folder: there is no policy.yaml in it; expected a trace, a folder that"),
+        ("none.swf", 1, "none.swf: No such file or directory"),
+        ("other.csv -n 4", 1, "other.csv, field submit_s: the column is missing; required are"),
+        ("bad.json -n 4", 1, "bad.json, line 1: not JSON"),
+        ("empty.swf -n 4", 1, "empty.swf: the file is empty"),
+        ("binary.swf -n 4", 1, "binary.swf, line 1: found 1 columns, expected 18"),
+        ("short.swf -n 4", 1, "short.swf, line 1: found 3 columns, expected 18"),
+        ("cut.parquet -n 4", 1, "cut.parquet: not a Parquet file, or cut off"),
+        ("t.swf -M folder", 2, "folder: Is a directory"),
+        ("t.swf -M bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),
+        ("t.swf -M list.yaml", 2, "list.yaml: expected fields such as 'nodes:', found [1]"),
+        ("t.swf -M key.yaml", 2, "line 1, nodez: there is no such field. Did you mean 'nodes'?"),
+        ("t.swf -M negative.yaml", 2, "line 1, nodes.0.count: it must be 1 or more, not -4"),
+        ("t.swf -M twice.yaml", 2, "twice.yaml: node group 'a' is there twice"),
+        ("t.swf -M field.yaml", 2, "line 2, partitions.0.nodes: there is no such field. Did you"),
+        ("t.swf -M fronteir", 2, "unknown file or system 'fronteir'. Did you mean 'frontier'?"),
+        ("t.swf -n 8 -o wfpp", 2, "unknown ordering 'wfpp'. Did you mean 'wfp'?"),
+        ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': there is no 'nodez'"),
+        ("t.swf -n 8 -o wait/", 2, "formula 'wait/' cannot be read"),
+        ("t.swf -n 8 -o empty.py:f", 2, "unknown function in empty.py 'f'"),
+        ("t.swf -n 8 -o none.py:f", 2, "none.py: there is no such file"),
+        ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a function here"),
+        ("t.swf -n 8 -b eazy", 2, "unknown backfill 'eazy'. Did you mean 'easy'?"),
+        ("t.swf -n 8 -b easy:0", 2, "easy: reservations is '0', it must be a whole number"),
+        ("t.swf -n 8 -b easy:x", 2, "easy: 'x' is not a number of reservations"),
+        ("t.swf -n 8 -b pack:patience=long", 2, "'long' is not a duration; write seconds, '15m'"),
+        (
+            "t.swf -n 8 -b pack:patiense=1h",
+            2,
+            "setting of pack 'patiense'. Did you mean 'patience'",
+        ),
+        ("t.swf -n 8 --placement bestfit", 2, "placement 'bestfit'. Did you mean 'best-fit'?"),
+        ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
+        ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': there is no 'wfp'"),
+        ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
+        ("t.swf -n 8 --overrun stop", 2, 'Choose from: "terminate", "continue"'),
+        ("t.swf -n 8 --by sizes", 2, 'Did you mean "size"?'),
+        ("t.swf -n 8 --format swff", 2, "unknown format 'swff'. Did you mean 'swf'?"),
+        ("t.swf -n 8 --cancelled no", 2, 'Choose from: "keep", "drop"'),
+        ("t.swf -n 8 --no-walltime sometimes", 2, "'sometimes' is not a duration"),
+        ("t.swf -n 8 --from 1d", 2, "give --from and --until, both"),
+        ("t.swf -n 8 --from x --until 2d", 2, "'x' is not a duration"),
+        ("t.swf -n 8 --plot a.gif", 2, "a.gif: a figure is written as .png, .svg, .pdf"),
+        ("t.swf -n 8 --plot none/a.png", 1, "cannot be written: the folder none is not there"),
+        ("t.swf -n 8 --out t.swf", 1, "it is a file, and should be a folder"),
+        ("t.swf -n 8 --out-every 1s", 2, "--out-every needs --out: where to write"),
+    ],
+)
+def test_a_wrong_input_of_simulate_is_told_in_a_line(
+    folder: Path,
+    line: str,
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    assert run("simulate", *line.split()) == code
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert shown.out == ""
+    assert not any(word in shown.err for word in ("Traceback", "polars", "pydantic", "Error("))
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("simulate t.swf -n 8 --explain 99999", 2, "t has no job '99999'; it has 30, among them 1"),
+        ("simulate t.swf -n 8 --reward x", 2, "expected an incentive and a file of accounts"),
+        ("simulate t.swf -n 8 --reward low-power:no.json", 2, "no.json: there is no such file"),
+        ("simulate t.swf -n 8 --accounts a.txt", 2, "accounts are written as .json or .parquet"),
+        ("simulate t.swf -n 8 --price x.csv", 2, "--price needs a machine of which it is known"),
+        ("simulate t.swf -n 8 --cap 9", 2, "--cap needs a machine of which it is known what"),
+        ("simulate t.swf -n 8 --weather hot", 2, "--weather needs a machine of which it is known"),
+        ("simulate t.swf -n 8 --scheduler nosuchprogram", 1, "'nosuchprogram' cannot be started"),
+        ("simulate t.swf -n 8 --stream", 2, "--stream needs --out FOLDER"),
+        ("simulate t.swf -n 8 --jsn", 2, "Did you mean --json?"),
+        ("simulate t.swf -n 8 --nodes", 2, "--nodes requires an argument"),
+        ("simulate t.swf -n 8 --nodes 9", 2, "--nodes specified multiple times"),
+        ("simulate t.swf -n 8 extra", 2, "'extra'"),
+        ("simulate t.swf -n 8 --only x", 2, "--only is for published data sets, and t.swf is none"),
+        ("simulate t.swf -n 8 --columns a", 2, "field=column, such as submit=Submit"),
+        ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is there twice"),
+        ("compare t.swf -n 8 --threads x", 2, 'unable to convert "x" into int'),
+        ("compare t.swf -n 8 --html folder", 1, "it is a folder, and should be a file"),
+        ("workload describe none", 1, "neither the name nor the content tells the format"),
+        ("workload convert t.swf t.swf", 2, "t.swf is there already; --overwrite writes over it"),
+        ("workload filter t.swf o.swf --after x", 2, "'x' is not a duration"),
+        ("workload filter t.swf none/o.swf", 1, "the folder none is not there"),
+        ("workload generate lublen o.swf", 2, "generator 'lublen'. Did you mean 'lublin'?"),
+        ("workload generate lublin o.swf jobs=x", 2, "jobs is 'x', it must be a whole number"),
+        ("workload generate lublin o.swf jobs", 2, "write NAME=VALUE, for example seed=7"),
+        ("workload generate lublin o.swf job=3", 2, "'lublin' 'job'. Did you mean 'jobs'?"),
+        ("workload download nolog", 2, "unknown log 'nolog'. Known: ANL-Intrepid-2009-1"),
+        ("policy chek", 2, 'Unknown command "chek". Did you mean "check"?'),
+        ("cluster check folder", 2, "folder: Is a directory"),
+        ("cluster check none.yaml", 2, "none.yaml: No such file or directory"),
+        ("dataset describe m100", 2, "unknown data set 'm100'. Did you mean 'marconi100'?"),
+        ("dataset check folder", 1, "folder: its columns are of no data set that is known"),
+        ("system show fronteir", 2, "'fronteir'. Did you mean 'frontier'?"),
+        ("accounts", 2, "no accounts; give files that hpctwin simulate --accounts wrote"),
+        ("accounts t.swf", 2, "t.swf does not hold accounts"),
+        ("calibrate none.csv", 1, "none.csv: cannot be read as a table"),
+        ("calibrate other.csv", 1, "other.csv, field time_s: the column is missing; found a, b"),
+        ("replay t.swf -n 8", 1, "has no recorded start times, so there is nothing to replay"),
+        ("report", 2, "name the folders of runs"),
+        ("report folder --html o.html", 2, "folder: there is no run in it; a run's folder is"),
+        ("export folder", 2, "name a file to write: --perfetto, --evalys or --openmetrics"),
+        ("export folder --evalys e.csv", 2, "a run's folder is written by hpctwin simulate --out"),
+        ("import slurm none --out o", 2, "none: expected a folder with the site's files"),
+        ("facility check bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),
+        ("facility queue none.yaml", 2, "none.yaml: No such file or directory"),
+        ("twin check none.yaml", 2, "none.yaml: No such file or directory"),
+        ("twin explain jobb", 2, 'Did you mean "job"?'),
+        ("twin explain decision x", 2, "explain decision: 'x' is not a number"),
+        ("twin schema confg", 2, 'Did you mean "config"?'),
+        ("when", 2, "give a job's id, or --nodes and --walltime of a job to come"),
+        ("when --nodes 4", 2, "--walltime must be given with it"),
+        ("rms slurm rule --lease x", 2, "'x' is not a duration"),
+        ("serve folder", 2, "folder: there is no run in it"),
+        ("experiment pas --method x", 2, "unknown method 'x'. Known: adaptive, easy, fcfs"),
+        ("experiment schedtwin --normalise x", 2, "unknown normalisation 'x'. Known: best, mean"),
+        ("experiment spars -m x", 2, "unknown scheduler 'x'. Known: easy-auto"),
+        ("incentives t.swf -i x -n 8", 2, "does not say whose jobs they are: it has no accounts"),
+        ("simulat", 2, 'Did you mean "simulate"?'),
+    ],
+)
+def test_a_wrong_line_is_told_in_a_line(
+    folder: Path,
+    line: str,
+    code: int,
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    assert run(*line.split()) == code
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert len(shown.splitlines()) == 1
+    assert not any(word in shown for word in ("Traceback", "pydantic", "Error("))
