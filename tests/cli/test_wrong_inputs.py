@@ -149,7 +149,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("report folder --html o.html", 2, "folder: there is no run in it; a run's folder is"),
         ("export folder", 2, "name a file to write: --perfetto, --evalys or --openmetrics"),
         ("export folder --evalys e.csv", 2, "a run's folder is written by hpctwin simulate --out"),
-        ("import slurm none --out o", 2, "none: expected a folder with the site's files"),
+        ("import slurm --from none --out o", 2, "none: expected a folder with the site's files"),
         ("facility check bad.yaml", 2, "bad.yaml, line 2, column 1: not YAML"),
         ("facility queue none.yaml", 2, "none.yaml: No such file or directory"),
         ("twin check none.yaml", 2, "none.yaml: No such file or directory"),
