@@ -42,7 +42,7 @@ unit: compiled
 # The engine once more, its power states too, with array bounds checked at each access; without what never
 # runs the engine.
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
-	tests/energy/test_platform.py
+	tests/energy/test_cooling.py tests/energy/test_platform.py
 bounds: bounds-compiled
 	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy $(NO_ENGINE:%=--ignore=%)
 

@@ -18,8 +18,8 @@ ALL = os.environ.get("HPCTWIN_EXAMPLES") == "all"
 
 
 def examples(count: int) -> int:
-    """How many of so many are tried here: half of them, and a quarter with bounds checked."""
-    return count if ALL else max(5, count // (4 if BOUNDS else 2))
+    """How many of so many are tried here: a third of them, and a quarter with bounds checked."""
+    return count if ALL else max(5, count // (4 if BOUNDS else 3))
 
 
 def each(name: str, values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:

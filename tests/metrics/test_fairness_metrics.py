@@ -25,6 +25,11 @@ def test_jain_of_1_and_3() -> None:
     assert jain([1, 3]) == pytest.approx(16 / 20)
 
 
+def test_jain_is_the_same_to_the_last_bit_in_whatever_order_parties_come() -> None:
+    values = np.random.default_rng(0).lognormal(0, 3, 500)
+    assert len({jain(np.roll(values, k)) for k in range(500)}) == 1
+
+
 def test_jain_of_nothing_is_none() -> None:
     assert jain([]) is None
 

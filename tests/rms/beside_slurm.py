@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from hpctwin.cli.rms import slurm_events, slurm_rule
+from hpctwin.cli import rms
 from tests.conftest import lacking
 from tests.rms.slurm_cluster import SlurmCluster, missing
 
@@ -30,7 +30,7 @@ def made_rule(folder: Path, **options: Any) -> Path:
     path = folder / "rule.lua"
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        slurm_rule(heartbeat=folder / "alive", spool=folder / "news.jsonl", **options)
+        rms.rule(heartbeat=folder / "alive", spool=folder / "news.jsonl", **options)
     path.write_text(said.getvalue())
     return path
 
@@ -40,7 +40,7 @@ def made_events(folder: Path) -> Path:
     path = folder / "events.sh"
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        slurm_events(spool=folder / "news.jsonl")
+        rms.events(spool=folder / "news.jsonl")
     path.write_text(said.getvalue())
     path.chmod(0o755)
     return path

@@ -17,15 +17,15 @@ from tests.twin.test_live import every_job_ran_once, the_mirror_is_the_cluster
 
 pytestmark = pytest.mark.slow
 
-LONGEST_S = 1200.0
-"""Of a lease, by the cluster's clock, which goes 200 times as fast as ours."""
+LONGEST_S = 2400.0
+"""Of a lease, by the cluster's clock, which goes 400 times as fast as ours."""
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
-    act = {"by": "lease", "lease": 600, "longest_lease": LONGEST_S, "look_within": 60}
-    pair = Pair(tmp_path, act=act, core={"start_patience": 600})
-    pair.begin_cluster("--speed", "200", "--options", '{"seed": 1}', "--policy", "fcfs+easy")
+    act = {"by": "lease", "lease": 1200, "longest_lease": LONGEST_S, "look_within": 120}
+    pair = Pair(tmp_path, act=act, core={"start_patience": 1200})
+    pair.begin_cluster("--speed", "400", "--options", '{"seed": 1}', "--policy", "fcfs+easy")
     yield pair
     pair.end()
 

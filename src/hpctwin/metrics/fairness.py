@@ -36,8 +36,9 @@ def jain(values: npt.ArrayLike) -> float | None:
     largest = shares.max()
     if largest == 0:
         return 1.0
-    # The index has no unit; scaling keeps the squares of huge and tiny values in range.
-    scaled = shares / largest
+    # The index has no unit; scaling keeps the squares of huge and tiny values in range. Parties come in any
+    # order, and sums depend on it in their last digit.
+    scaled = np.sort(shares) / largest
     return float(min(1.0, scaled.sum() ** 2 / (len(scaled) * np.square(scaled).sum())))
 
 
