@@ -15,7 +15,7 @@ from hpctwin.rms.events import Event
 from hpctwin.rms.records import JobDependency, JobSpec, NodeReservation
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.mirror import Mirror
-from tests.rms.emulated_cases import EPOCH_S, idle, run_out, spec, what_happened
+from tests.rms.emulated_cases import EPOCH_S, idle, run_out, spec, started, what_happened
 
 # --- what it refuses ---------------------------------------------------------------------------
 
@@ -116,6 +116,13 @@ def test_a_failing_node_throws_its_job_back_or_ends_it() -> None:
         cluster.node_down("n0001")
         assert what_happened(cluster, "1")[-1] == expected
         assert run_out(cluster).now_s == 5
+
+
+def test_at_seven_tenths_of_the_speed_42_s_are_60_s_to_the_millisecond() -> None:
+    machine = Cluster.model_validate({"nodes": [{"name": "g", "count": 1, "speed": 0.7}]})
+    jobs = Workload.build(submit_s=[0, 0], runtime_s=[42, 1], walltime_s=[99, 9], nodes=[1, 1])
+    cluster = run_out(emulated_cluster(machine, jobs, record=True))
+    assert started(cluster) == {"1": 0.0, "2": 60.0}
 
 
 def test_nodes_are_free_and_ends_told_only_after_the_cleanup() -> None:

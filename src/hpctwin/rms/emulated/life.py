@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from hpctwin.engine.speeds import exact
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
@@ -130,7 +131,7 @@ class JobLife:
         self._waiting -= 1
         lasts_s = job.runtime_s
         if (speed := self.nodes.slowest(nodes)) != 1:
-            lasts_s = math.ceil(round(lasts_s * MS_PER_S) / speed) / MS_PER_S
+            lasts_s = math.ceil(round(lasts_s * MS_PER_S) / exact(speed)) / MS_PER_S
         reason = "exit" if lasts_s <= spec.walltime_s else "walltime"
         end_s = start_s + min(lasts_s, spec.walltime_s)
         job.end = self.agenda.put(END, end_s, partial(self._finish, job, reason))
