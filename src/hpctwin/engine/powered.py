@@ -22,8 +22,9 @@ from hpctwin.engine.layout import (
     WALLTIME,
 )
 from hpctwin.engine.sim import Sim
-from hpctwin.engine.speeds import exact, speed_columns
+from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import index_nodes
+from hpctwin.model.units import exact
 
 __all__ = [
     "NodePowers",

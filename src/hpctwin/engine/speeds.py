@@ -1,18 +1,12 @@
-"""Speeds of nodes, which count as their decimals say: 0.7 is seven tenths, not the nearest binary number."""
+"""Speeds of nodes as kernels have them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from fractions import Fraction
 
-__all__ = ["exact", "speed_columns"]
+from hpctwin.model.units import exact
 
-
-def exact(speed: float) -> Fraction:
-    """A speed as its decimals say, to nine places; above 9 to fewer, so that whole numbers suffice."""
-    speed = min(max(float(speed), 1e-9), 1e9)
-    return Fraction(speed).limit_denominator(min(10**9, int(3e9 / math.sqrt(speed))))
+__all__ = ["speed_columns"]
 
 
 def speed_columns(speeds: Iterable[float]) -> dict[str, list[float]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
+from fractions import Fraction
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["MS_PER_S", "NEVER_MS", "format_duration", "parse_duration_s", "to_ms"]
+__all__ = ["MS_PER_S", "NEVER_MS", "exact", "format_duration", "parse_duration_s", "to_ms"]
 
 MS_PER_S = 1000
 NEVER_MS = 2**62
@@ -74,3 +76,12 @@ def format_duration(seconds: float) -> str:
         if abs(seconds) >= 1.5 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def exact(speed: float) -> Fraction:
+    """A node's speed as its decimals say, not as the nearest binary number: 0.7 is seven tenths.
+
+    To nine places; above 9 to fewer, so that whole numbers suffice.
+    """
+    speed = min(max(float(speed), 1e-9), 1e9)
+    return Fraction(speed).limit_denominator(min(10**9, int(3e9 / math.sqrt(speed))))

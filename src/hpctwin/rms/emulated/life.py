@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from hpctwin.engine.speeds import exact
 from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model.units import exact
 from hpctwin.rms import events as ev
 from hpctwin.rms.emulated.agenda import END, OTHER, Agenda
 from hpctwin.rms.emulated.dependants import ENDED, STARTED, WELL, Dependants, EmulatedJob, EndedJob
