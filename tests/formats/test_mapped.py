@@ -134,6 +134,13 @@ def test_a_key_of_a_yaml_mapping_that_is_unknown_is_told_with_its_line(tmp_path:
         columns_of([str(tmp_path / "m.yaml")])
 
 
+def test_what_a_mapping_has_no_place_for_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="goes without --only"):
+        read(tmp_path, MAPPING, only=["Who=ada"])
+    with pytest.raises(ConfigError, match="is for CSV and Parquet"):
+        read(tmp_path, MAPPING, format="swf")
+
+
 def test_from_a_command_to_what_if(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(table(tmp_path))
     with pytest.raises(SystemExit, match="0"):

@@ -12,6 +12,7 @@ from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
+    from hpctwin.formats.mapped import Columns
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Window
 
@@ -86,7 +87,6 @@ class TraceOptions:
                 could not be simulated stay too, as far as they can be told.
         """
         from hpctwin.formats import SwfRules, read_workload
-        from hpctwin.formats.mapped import columns_of
         from hpctwin.model import parse_duration_s
 
         path = within(path, "workload.parquet") or path
@@ -111,8 +111,16 @@ class TraceOptions:
             timezone=self.timezone,
             use=self.use,
             only=self.only,
-            columns=columns_of(self.columns) if self.columns else None,
+            columns=self._mapping(),
         )
+
+    def _mapping(self) -> Columns | None:
+        """What columns are, if they are not ours."""
+        if not self.columns:
+            return None
+        from hpctwin.formats.mapped import columns_of
+
+        return columns_of(self.columns)
 
 
 @Parameter(name="*")

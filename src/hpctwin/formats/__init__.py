@@ -99,6 +99,10 @@ def read_workload(
     if columns is not None:
         from hpctwin.formats.mapped import read_mapped
 
+        if only or format not in (None, "csv", "parquet"):
+            raise ConfigError(
+                "a mapping of columns is for CSV and Parquet, and goes without --only"
+            )
         return read_mapped(path, columns, timezone=timezone, skip_invalid=skip_invalid)
     published = dataset_of(path, format)
     if published is not None:
