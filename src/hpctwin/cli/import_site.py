@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from hpctwin.cli.fidelity import fidelity_figures, fidelity_tables, print_fidelity
+
 if TYPE_CHECKING:
-    from hpctwin.metrics import By
     from hpctwin.model import Workload
     from hpctwin.rms.importing import Imported
     from hpctwin.sweep.assumptions import Checked
@@ -246,7 +247,7 @@ def _write(made: Imported, workload: Workload | None, checked: Checked | None, o
             write_parquet(workload, new / "workload.parquet")
         if checked is not None:
             with write_atomically(new / "fidelity.json") as file:
-                file.write(as_json(_fidelity(checked)).encode())
+                file.write(as_json(fidelity_figures(checked)).encode())
         _write_report(made, workload, checked, new / "report.html")
 
 
@@ -268,7 +269,7 @@ def _write_report(
         workload=workload,
         notes=[*made.site.notes, *made.tally.remarks],
         tables={
-            **({} if checked is None else _fidelity_tables(checked)),
+            **({} if checked is None else fidelity_tables(checked)),
             "Not taken over": (head, rows(NOT_MODELLED)),
             "Taken over": (("setting", "value", "became", "where"), rows(TAKEN)),
             "Accounting: left out": (("what", "how often"), list(out.items())),
@@ -316,77 +317,8 @@ def _told(
             "no_bearing": sum(s.became == NO_BEARING for s in settings),
         },
         "notes": [*made.site.notes, *made.tally.remarks],
-        **({} if checked is None else {"fidelity": _fidelity(checked)}),
+        **({} if checked is None else {"fidelity": fidelity_figures(checked)}),
     }
-
-
-_CLASSES: tuple[By, ...] = ("size", "partition", "user")
-_HEAD = ("", "jobs", "wait, recorded", "simulated", "median error", "p95", "within 1 min", "1 h")
-
-
-def _fidelity(checked: Checked) -> dict[str, Any]:
-    taken = checked.taken
-    return {
-        **taken.figures(),
-        "not_compared": taken.without,
-        **{f"by_{by}": taken.by(by).to_dicts() for by in _CLASSES},
-        "assumptions": checked.instead.to_dicts(),
-        "not_tried": list(checked.refused),
-    }
-
-
-def _fidelity_tables(checked: Checked) -> dict[str, Any]:
-    """As tables of texts: a head and rows, by title."""
-    taken = checked.taken
-    tables = {"Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])}
-    for by in _CLASSES:
-        rows = (
-            taken.by(by)
-            .sort("jobs", descending=True, maintain_order=True)
-            .head(12)
-            .iter_rows(named=True)
-        )
-        found = [_row(one["bin"], one) for one in rows]
-        if len(found) > 1:
-            tables[f"By {by}" if by != "user" else "By user, those with most jobs"] = (_HEAD, found)
-    tables["With another assumption in its place, the largest gain first"] = (
-        ("assumption", "taken", "instead", *_HEAD[3:]),
-        [
-            (one["assumption"], one["taken"], one["instead"], *_row("", one)[3:])
-            for one in checked.instead.iter_rows(named=True)
-        ],
-    )
-    return tables
-
-
-def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:
-    from hpctwin.model import format_duration
-
-    waits = ("recorded_wait_s", "simulated_wait_s", "median_error_s", "p95_error_s")
-    return (
-        name,
-        f"{figures['jobs']:,}",
-        *(format_duration(figures[one]) for one in waits),
-        *(f"{figures[one]:.0%}" for one in ("within_1min", "within_1h")),
-    )
-
-
-def _print_fidelity(checked: Checked) -> None:
-    from rich.table import Table
-
-    from hpctwin.cli.output import screen
-
-    console = screen()
-    for title, (head, rows) in _fidelity_tables(checked).items():
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for number, name in enumerate(head):
-            is_number = rows and rows[0][number][:1].isdigit()
-            table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for refused in checked.refused:
-        console.print(f"not tried: {refused}")
 
 
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
@@ -410,7 +342,7 @@ def _print(told: dict[str, Any], checked: Checked | None) -> None:
     for note in told["notes"]:
         print(note)
     if checked is not None:
-        _print_fidelity(checked)
+        print_fidelity(checked)
     jobs = "workload.parquet, " if told["jobs"] else ""
     jobs += "fidelity.json, " if checked is not None else ""
     print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
