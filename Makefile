@@ -59,8 +59,7 @@ properties: $(VENV)/dev
 	$(BIN)/python benchmarks/properties.py --rounds $(ROUNDS)
 
 docs: $(VENV)/dev
-	$(BIN)/pip install -q -e '.[docs]'
-	$(BIN)/sphinx-build -q -W docs docs/_build
+	$(BIN)/sphinx-build -q -W -j1 docs docs/_build
 
 $(VENV)/run: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -69,7 +68,7 @@ $(VENV)/run: pyproject.toml
 
 $(VENV)/dev: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,docs]'
 	touch $@
 
 clean:

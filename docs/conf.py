@@ -1,7 +1,49 @@
 """Sphinx configuration: `make docs`."""
 
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
 project = "hpctwin"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "commands",
+    "settings",
+]
 html_theme = "furo"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_ext"]
+default_role = "py:obj"
 myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"exclude-members": "model_config, shown, shown_more"}
+autodoc_typehints = "description"
+autodoc_typehints_format = "short"
+
+
+def _without_checks(app, domain, kind, content) -> None:
+    """Types as a reader knows them: ``Annotated[int, …]`` is int, whatever checks it."""
+    for types in app.env.current_document.autodoc_annotations.values():
+        for name, text in types.items():
+            while found := re.search(r"Annotated\[", text):
+                comma = depth = 0
+                for end in range(found.end(), len(text)):
+                    if text[end] in "[(":
+                        depth += 1
+                    elif text[end] in ")]" and depth == 0:
+                        break
+                    elif text[end] in ")]":
+                        depth -= 1
+                    elif text[end] == "," and depth == 0 and not comma:
+                        comma = end
+                text = text[: found.start()] + text[found.end() : comma] + text[end + 1 :]
+            types[name] = text
+
+
+def setup(app):
+    """Clean the types before they are written into the pages."""
+    app.connect("object-description-transform", _without_checks, priority=400)

@@ -80,7 +80,7 @@ WITHOUT_JSON = {
     # These say that it is done.
     "facility submit", "facility withdraw", "twin approve", "rms pbs install", "rms pbs uninstall",
     # These print a file that another program reads.
-    "cluster schema", "facility schema", "twin schema", "rms slurm events", "rms slurm rule",
+    "cluster schema", "facility schema", "twin schema", "rms slurm events", "rms slurm rule", "man",
 }  # fmt: skip
 
 

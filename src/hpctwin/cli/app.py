@@ -61,6 +61,7 @@ for name, target, summary in (
     ),
     ("demo", "demo:demo_command", "Watch the live twin run an emulated cluster."),
     ("warmup", "warmup:warmup_command", "Compile the engine now, not at first use."),
+    ("man", "manual:man_command", "Print the manual page, for man."),
     (
         "doctor",
         "doctor:doctor_command",

@@ -1,0 +1,173 @@
+"""What every command's ``--help`` says, as data; and the manual page that is made of it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cyclopts import App
+from rich.console import Console
+
+from hpctwin._version import __version__
+
+__all__ = ["CommandHelp", "Told", "command_helps", "man_command", "manual_page"]
+
+ENVIRONMENT = {
+    "HPCTWIN_CONFIG": "the twin's configuration, where --config is not given",
+    "HPCTWIN_TRACES": "folder of real traces, for the experiments",
+    "HPCTWIN_TOKENS": "tokens of the web page, in place of a file of them",
+    "HPCTWIN_ARCHIVE_URL": "where traces are downloaded from",
+    "HPCTWIN_REDIS_URL": "Redis, for what ships events",
+    "NUMBA_CACHE_DIR": "folder of the compiled engine; ~/.cache/hpctwin if not set",
+}
+EXIT_STATUS = {
+    "0": "done",
+    "1": "the work failed",
+    "2": "wrong usage, or settings that cannot be right",
+    "130": "interrupted",
+}
+
+
+@dataclass(frozen=True)
+class Told:
+    """An argument, option or command.
+
+    Args:
+        names: as they are written, with what follows them.
+        text: what it means; choices and default at its end.
+    """
+
+    names: str
+    text: str
+
+
+@dataclass
+class CommandHelp:
+    """What ``--help`` says of a command.
+
+    Args:
+        words: of the command, such as ``("twin", "run")``.
+        usage: how it is called.
+        description: what it does, in paragraphs.
+        panels: arguments and options by heading.
+    """
+
+    words: tuple[str, ...]
+    usage: str = ""
+    description: list[str] = field(default_factory=list)
+    panels: dict[str, list[Told]] = field(default_factory=dict)
+
+    # The three that cyclopts asks of what formats help.
+    def __call__(self, console: Console, options: Any, panel: Any) -> None:
+        """Take a panel of arguments, options or commands."""
+        told = [Told(_names(entry), _meaning(entry)) for entry in panel.entries]
+        shown = [one for one in told if not one.names.startswith(("--help", "--version"))]
+        if shown:
+            self.panels.setdefault(str(panel.title), []).extend(shown)
+
+    def render_usage(self, console: Console, options: Any, usage: Any) -> None:
+        """Take the line of usage."""
+        self.usage = " ".join(_plain(usage).split()).removeprefix("Usage: ")
+
+    def render_description(self, console: Console, options: Any, description: Any) -> None:
+        """Take the description."""
+        self.description = [" ".join(part.split()) for part in _plain(description).split("\n\n")]
+
+
+def command_helps(app: App, words: tuple[str, ...] = ()) -> Iterator[CommandHelp]:
+    """What ``--help`` says of an app and of each command below it, in the order of the code.
+
+    Args:
+        app: the whole one.
+        words: where to begin.
+    """
+    found = CommandHelp(words)
+    before, app.help_formatter = app.help_formatter, found
+    try:
+        app.help_print(list(words), console=Console(file=io.StringIO()))
+    finally:
+        app.help_formatter = before
+    yield found
+    here = app
+    for word in words:
+        here = here[word]
+    seen: list[App] = []
+    for name in here:
+        below = here[name]
+        if name.startswith("-") or any(below is one for one in seen):
+            continue  # a flag, or another name of the same
+        seen.append(below)
+        yield from command_helps(app, (*words, name))
+
+
+def man_command() -> int:
+    """Print the manual page, for man: ``hpctwin man > ~/.local/share/man/man1/hpctwin.1``."""
+    from hpctwin.cli.app import app
+
+    print(manual_page(app), end="")
+    return 0
+
+
+def manual_page(app: App) -> str:
+    """All commands as a manual page, in troff's macros ``man``."""
+    whole, *commands = command_helps(app)
+    lines = [
+        f'.TH HPCTWIN 1 "" "hpctwin {__version__}" "User Commands"',
+        ".SH NAME", f"hpctwin \\- {_troff(whole.description[0].rstrip('.'))}",
+        ".SH SYNOPSIS", ".B hpctwin", _troff("COMMAND [OPTIONS] [ARGUMENTS]"),
+        ".SH DESCRIPTION",
+        "Every command tells what it takes with \\-\\-help; here is all of it.",
+        ".SH COMMANDS",
+    ]  # fmt: skip
+    for command in commands:
+        lines += [f".SS {_troff(' '.join(('hpctwin', *command.words)))}"]
+        if not any(other.words[:-1] == command.words for other in commands):
+            lines += [".B", _troff(command.usage)]
+        for paragraph in command.description:
+            lines += [".PP", _troff(paragraph)]
+        for heading, told in command.panels.items():
+            if heading != "Commands":
+                lines += [".PP", f".I {_troff(heading)}", *_list(told)]
+    for heading, table in (("EXIT STATUS", EXIT_STATUS), ("ENVIRONMENT", ENVIRONMENT)):
+        lines += [f".SH {heading}", *_list([Told(*row) for row in table.items()])]
+    return "\n".join(lines) + "\n"
+
+
+def _list(told: list[Told]) -> Iterator[str]:
+    for one in told:
+        yield from (".TP", f".B {_troff(one.names)}", _troff(one.text))
+
+
+def _troff(text: str) -> str:
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("…", "...")
+    # A line that begins with a dot or a quote would be a request.
+    return re.sub(r"^(?=[.'])", r"\\&", escaped)
+
+
+def _names(entry: Any) -> str:
+    labels = ", ".join(entry.display_labels)
+    return labels if entry.positional_label or not entry.metavar else f"{labels} {entry.metavar}"
+
+
+def _meaning(entry: Any) -> str:
+    parts = [" ".join(_plain(entry.description).split())]
+    if entry.choices:
+        parts.append(f"[{', '.join(entry.choices)}]")
+    if entry.default not in (None, "False", "()"):
+        parts.append(f"[default: {entry.default}]")
+    if entry.required:
+        parts.append("[required]")
+    return " ".join(filter(None, parts))
+
+
+def _plain(renderable: Any) -> str:
+    """What would be seen, in lines as long as they come."""
+    if renderable is None:
+        return ""
+    console = Console(file=io.StringIO(), width=100_000, no_color=True)
+    with console.capture() as seen:
+        console.print(renderable)
+    return seen.get().strip()

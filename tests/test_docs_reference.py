@@ -1,0 +1,87 @@
+"""The reference pages hold all that there is, and the whole documentation is built without a warning."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hpctwin.cli.app import app
+from hpctwin.cli.manual import command_helps, manual_page
+
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS / "_ext"))
+
+import settings  # noqa: E402
+
+DOCUMENTED = re.findall(r"automodule:: (\S+)", (DOCS / "reference/python.md").read_text())
+COMMANDS = list(command_helps(app))
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """What Python has an entry in the documentation, which is built with warnings as errors."""
+    built = tmp_path_factory.mktemp("docs")
+    subprocess.run(
+        [sys.executable, "-m", "sphinx", "-q", "-W", "-j1", "-d", f"{built}/trees", DOCS, f"{built}/out"],
+        check=True,
+    )  # fmt: skip
+    from sphinx.util.inventory import InventoryFile
+
+    found = InventoryFile.loads((built / "out/objects.inv").read_bytes(), uri="")
+    return {name for kind, of in found.data.items() if kind.startswith("py:") for name in of}
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
+def test_every_public_name_is_in_the_reference(module: str, inventory: set[str]) -> None:
+    public = set(importlib.import_module(module).__all__) - {"__version__"}
+    assert {name for name in public if f"{module}.{name}" not in inventory} == set()
+
+
+def test_the_public_rooms_are_in_the_reference() -> None:
+    assert {"hpctwin", "hpctwin.energy", "hpctwin.facility", "hpctwin.learn"} <= set(DOCUMENTED)
+    assert {"hpctwin.report", "hpctwin.metrics", "hpctwin.sweep"} <= set(DOCUMENTED)
+
+
+@pytest.mark.parametrize("file", settings.FILES)
+def test_every_key_of_a_file_of_settings_is_explained(file: str) -> None:
+    page = "\n".join(settings.page())
+    for model in settings.models(settings.FILES[file][0]):
+        told = settings.help_of(model)
+        for name, field in model.model_fields.items():
+            assert told.get(name), f"{model.__name__} says nothing of {name}"
+            assert f"\n| `{field.alias or name}` | " in page
+
+
+def test_the_manual_page_has_every_command_and_option() -> None:
+    page = manual_page(app).replace("\\-", "-")
+    assert len(COMMANDS) > 50
+    for command in COMMANDS[1:]:
+        assert f".SS hpctwin {' '.join(command.words)}\n" in page
+        for heading, told in command.panels.items():
+            if heading != "Commands":
+                assert all(f"\n.B {one.names}\n" in page for one in told), command.words
+
+
+def test_a_command_with_two_names_is_told_of_once() -> None:
+    first = [command.words[0] for command in COMMANDS if len(command.words) == 1]
+    assert "experiment" in first
+    assert "experiments" not in first
+
+
+def test_the_manual_page_is_one_for_troff(tmp_path: Path) -> None:
+    page = manual_page(app)
+    known = (".TH ", ".SH ", ".SS ", ".PP", ".TP", ".B", ".I ", "\\&", "\\-")
+    assert all(line.startswith(known) for line in page.splitlines() if line[:1] in (".", "'", "\\"))
+    groff = shutil.which("groff")
+    if groff is not None:
+        said = subprocess.run(
+            [groff, "-man", "-ww", "-Tutf8"], input=page, capture_output=True, text=True, check=True
+        )
+        assert said.stderr == ""
+        assert "hpctwin simulate [OPTIONS] TRACE" in re.sub(r"\x1b\[\d*m|.\x08", "", said.stdout)
