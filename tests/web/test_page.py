@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -183,14 +184,16 @@ def test_dark_and_light_are_kept(watched: Watched) -> None:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """A run's folder, and the address of its page."""
+    """A run's folder, and the address of its page; beside it lies a large one."""
     folder = tmp_path_factory.mktemp("run") / "run"
+    many = Simulation(generate("poisson", jobs=9000, nodes=64, seed=5), 64, "fcfs+easy@contiguous")
+    write_run(many.run(), folder.parent / "large", {})
     simulation = Simulation(
         generate("poisson", jobs=400, nodes=64, seed=5), 64, "fcfs+easy@contiguous"
     )
     simulation.advance(simulation.workload.span_s / 2)
     write_run(simulation.result(), folder, {}, now_s=simulation.now_s)
-    command = ["serve", str(folder), "--port", "0", "--no-token"]
+    command = ["serve", str(folder.parent), "--port", "0", "--no-token"]
     process = subprocess.Popen(
         [sys.executable, "-m", "hpctwin", *command], stdout=subprocess.PIPE, text=True
     )
@@ -202,13 +205,29 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
         process.communicate(timeout=300)
 
 
+def test_a_large_run_is_first_shown_by_the_picture_that_is_at_hand(
+    browser: Any, run: tuple[Path, str]
+) -> None:
+    one = Watched(browser, run[1], viewport={"width": 1280, "height": 900})
+    asked: list[str] = []
+    one.page.on("request", lambda request: asked.append(request.url))
+    one.page.goto(f"{run[1]}large/")
+    one.page.wait_for_selector("#jobs tbody tr")
+    facts = one.page.evaluate("async () => (await fetch('api/v1/timeline')).json()")
+    pictures = [parse_qs(urlsplit(url).query) for url in asked if "/picture?" in url]
+    assert [(int(q["width"][0]), int(q["height"][0])) for q in pictures] == [tuple(facts["made"])]
+    assert one.page.evaluate("performance.getEntriesByName('timeline').length") == 1
+    assert one.errors == []
+    one.context.close()
+
+
 def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     browser: Any, run: tuple[Path, str]
 ) -> None:
     folder, address = run
     one = Watched(browser, address, viewport={"width": 400, "height": 900}, color_scheme="dark")
     page = one.page
-    page.goto(address)
+    page.goto(f"{address}run/")
     page.wait_for_selector("#jobs tbody tr")
     assert "under way" in page.inner_text("#standing")
     drawn = """() => {
@@ -248,6 +267,22 @@ def test_assets_are_shipped_with_the_package() -> None:
     assert "https://" not in page
     for script in folder.glob("*.js"):
         assert "://" not in script.read_text(), script.name
+
+
+def test_a_page_names_all_its_modules_so_that_none_waits_for_another() -> None:
+    import hpctwin.web
+
+    folder = Path(hpctwin.web.__file__).parent / "static"
+
+    def imported(script: str) -> set[str]:
+        named = re.findall(r'from "\./(\w+\.js)"', (folder / script).read_text())
+        return {script}.union(*map(imported, named))
+
+    for page in folder.glob("*.html"):
+        text = page.read_text()
+        (main,) = re.findall(r'<script type="module" src="/static/([^"]+)"', text)
+        ahead = re.findall(r'<link rel="modulepreload" href="/static/([^"]+)"', text)
+        assert sorted([main, *ahead]) == sorted(imported(main)), page.name
 
 
 def test_the_server_ends_in_order_while_somebody_looks(tmp_path: Path) -> None:

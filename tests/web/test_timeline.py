@@ -110,6 +110,20 @@ def test_what_is_sent_of_a_million_jobs_follows_the_pixels(monkeypatch: pytest.M
     assert head["boxes"]
 
 
+def test_the_picture_that_is_asked_for_first_is_made_once_where_it_takes_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    draw = np.random.default_rng(1)
+    line = made([(int(a), 20, int(b), 1) for a, b in draw.integers(0, [500, 12], (2000, 2))])
+    whole = Window(0, 80, 0, 12, 64, 12)
+    assert not line.prepare(whole)
+    monkeypatch.setattr(timeline, "MOST_BOXES", 100)
+    fresh = line.picture(whole)
+    assert line.prepare(whole)
+    monkeypatch.delattr(Timeline, "_cells")
+    assert line.picture(whole) == fresh
+
+
 @given(boxes=BOXES, at=st.floats(0, 90), lane=st.integers(0, 11))
 def test_a_click_finds_the_job_that_lies_there(
     boxes: list[tuple[int, int, int, int]], at: float, lane: int

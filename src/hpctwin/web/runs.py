@@ -18,7 +18,7 @@ from hpctwin.report.columns import COLUMNS, format_metric, metric_name
 from hpctwin.report.folder import MANIFEST, VERSIONS, read_run
 from hpctwin.report.packing import pack
 from hpctwin.report.run import ReportedRun
-from hpctwin.web.timeline import RAN, RUNS, Timeline
+from hpctwin.web.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views import (
     FigureView,
     LaneGroup,
@@ -34,6 +34,8 @@ from hpctwin.web.views import (
 __all__ = ["MOST_JOBS", "RunSource"]
 
 MOST_JOBS = 500
+_WIDE, _HIGH = 1600, 318
+"""Pixels of the picture that is made in advance: as high as the page's timeline, and fit for most screens."""
 
 
 class RunSource:
@@ -85,7 +87,7 @@ class RunSource:
         read_at = self._written_at()
         now = _Moment(read_run(self.folder), self.version + 1)
         # Made now, so that whoever looks first does not wait for it.
-        now.timeline.prepare()
+        _ = now.timeline_view
         self._now = now
         self._read_at = read_at
         self.version += 1
@@ -244,10 +246,13 @@ class _Moment:
     @cached_property
     def timeline_view(self) -> TimelineView:
         first, last = self.span_s
+        lanes = self.run.lane_count or 1
+        size = _WIDE, min(_HIGH, lanes)
         return TimelineView(
             version=self.version,
             of="node" if self.run.of == "node" else "core",
-            lanes=self.run.lane_count or 1,
+            lanes=lanes,
+            made=size if self.timeline.prepare(Window(first, last, 0, lanes, *size)) else None,
             groups=self.groups,
             from_s=first,
             to_s=last,

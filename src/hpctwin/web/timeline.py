@@ -8,7 +8,7 @@ that cover most of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -100,26 +100,27 @@ class Timeline:
     count: IntArray
     kind: npt.NDArray[np.uint8]
     lanes: int
+    _made: dict[Window, bytes] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         order = np.argsort(self.start_s, kind="stable")
         for name in ("job", "start_s", "end_s", "first", "count", "kind"):
             object.__setattr__(self, name, getattr(self, name)[order])
 
-    @property
-    def span_s(self) -> tuple[float, float]:
-        """From the first start to the last end."""
-        if not len(self.job):
-            return 0.0, 1.0
-        return float(self.start_s[0]), float(self.end_s.max())
-
     @cached_property
     def _colour(self) -> npt.NDArray[np.uint8]:
         return colours_of(self.job)
 
-    def prepare(self) -> None:
-        """Make what pictures are made of."""
+    def prepare(self, whole: Window) -> bool:
+        """Make what pictures are made of, and the one that is asked for first; whether it is kept.
+
+        Args:
+            whole: what is seen of it first. It is kept if it takes long, being of many jobs.
+        """
         _ = self._colour
+        if len(self._within(whole)) > MOST_BOXES:
+            self._made[whole] = self.picture(whole)
+        return whole in self._made
 
     def picture(self, window: Window) -> bytes:
         """What is to be seen in a window, for `static/gantt.js`; columns as of `packed`.
@@ -129,6 +130,8 @@ class Timeline:
         ``kind``, and ``jobs``, the ids if there are few. Else ``width`` and ``height``, and a column
         ``cells``, row by row: the colour in the lowest three bits, above it the share in 31 steps.
         """
+        if window in self._made:
+            return self._made[window]
         rows = self._within(window)
         where = {name: getattr(window, name) for name in ("from_s", "to_s", "top", "bottom")}
         if len(rows) > MOST_BOXES:

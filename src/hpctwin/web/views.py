@@ -160,6 +160,9 @@ class TimelineView(View):
     to_s: float
     now_s: float | None = Field(description="the present; none where all is over")
     placed: bool = Field(description="whether lanes are known; if not, they are made up")
+    made: tuple[int, int] | None = Field(
+        None, description="width and height of a picture of all of it that is at hand, if one is"
+    )
 
 
 class BoxView(View):

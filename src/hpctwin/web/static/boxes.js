@@ -46,7 +46,8 @@ export function bitmap(picture, colours) {
   canvas.height = height;
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
-  new Uint32Array(image.data.buffer).set(Uint32Array.from(picture.cells, (cell) => PIXELS[cell]));
+  const pixels = new Uint32Array(image.data.buffer), { cells } = picture;
+  for (let i = 0; i < cells.length; i += 1) pixels[i] = PIXELS[cells[i]];
   context.putImageData(image, 0, 0);
   return canvas;
 }

@@ -5,7 +5,7 @@ import { axis, bitmap, drawBoxes } from "./boxes.js";
 import { clock, prepared, span, theme } from "./words.js";
 
 const AXIS = 22, PAUSE = 60, MOST_WIDE = 2560, MOST_HIGH = 1024, DIRECT = 1500;
-const COARSE = 1.5;
+const COARSE = 1.5, FINE = 0.5;
 
 export class Gantt {
   /** @param said element that names the job pointed at. */
@@ -197,6 +197,7 @@ export class Gantt {
     context.clip();
     if (this.picture?.bitmap) project(context, this.picture, view, width, deep);
     else if (this.picture) drawBoxes(context, this.picture, { x, y, width, deep }, colours);
+    if (this.picture && !this.begun) this.begun = performance.mark("timeline");
     this.borders(context, y, view, width, colours);
     if (this.picked) {
       const { start_s: start, end_s: end, first, count } = this.picked;
@@ -240,7 +241,7 @@ export class Gantt {
 
   /** What to ask for: somewhat more than is shown, as far as there is anything; null if the picture will do. */
   wanted() {
-    const { from, to, top, bottom } = this.shown, [first, last] = this.all, known = this.picture;
+    const { from, to, top, bottom } = this.shown, { from_s: first, to_s: last, lanes, made } = this.facts, known = this.picture;
     const inside = [Math.max(from, first), Math.min(to, last)];
     if (inside[0] >= inside[1] || !this.source) return null;
     const width = this.canvas.clientWidth, deep = this.canvas.clientHeight - AXIS;
@@ -249,16 +250,21 @@ export class Gantt {
       if (!known.bitmap) return null;
       const coarser = (known.to_s - known.from_s) / known.width / ((to - from) / width);
       const rows = (known.bottom - known.top) / known.height / Math.max(1, (bottom - top) / deep);
-      if (coarser < COARSE && coarser > 1 / 2 && rows < COARSE) return null;
+      if (coarser < COARSE && coarser > FINE && rows < COARSE) return null;
     }
     const aside = (to - from) / 2, above = (bottom - top) / 4;
     const window = {
       from_s: Math.max(first, from - aside), to_s: Math.min(last, to + aside),
-      top: Math.floor(Math.max(0, top - above)), bottom: Math.ceil(Math.min(this.facts.lanes, bottom + above)),
+      top: Math.floor(Math.max(0, top - above)), bottom: Math.ceil(Math.min(lanes, bottom + above)),
     };
     window.width = Math.min(MOST_WIDE, Math.max(1, Math.round((width * (window.to_s - window.from_s)) / (to - from))));
     const high = Math.round((deep * (window.bottom - window.top)) / (bottom - top));
     window.height = Math.max(1, Math.min(MOST_HIGH, high, window.bottom - window.top));
+    // What the server has at hand, if it shows as much.
+    const all = window.from_s === first && window.to_s === last && window.top === 0 && window.bottom === lanes;
+    if (all && made && window.width / made[0] < COARSE && window.width / made[0] > FINE && window.height / made[1] < COARSE) {
+      [window.width, window.height] = made;
+    }
     return window;
   }
 
@@ -275,7 +281,6 @@ export class Gantt {
         if (!found.boxes || found.start.length > DIRECT) found.bitmap = bitmap(found, theme());
         this.picture = found;
         this.walked = undefined;
-        performance.mark("timeline");
       }
     } catch (error) {
       this.say(error.message);
@@ -292,11 +297,10 @@ export class Gantt {
 function project(context, picture, view, width, deep) {
   const { bitmap: image } = picture;
   const across = image.width / (picture.to_s - picture.from_s), down = image.height / (picture.bottom - picture.top);
-  context.imageSmoothingEnabled = false;
-  context.drawImage(
-    image, (view.from - picture.from_s) * across, (view.top - picture.top) * down,
-    (view.to - view.from) * across, (view.bottom - view.top) * down, 0, 0, width, deep,
-  );
+  const wide = (view.to - view.from) * across, high = (view.bottom - view.top) * down;
+  // A finer picture would lose columns.
+  context.imageSmoothingEnabled = wide > width || high > deep;
+  context.drawImage(image, (view.from - picture.from_s) * across, (view.top - picture.top) * down, wide, high, 0, 0, width, deep);
 }
 
 function describe(box, of) {

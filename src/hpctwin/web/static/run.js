@@ -65,13 +65,18 @@ function jobRow(job) {
   return row;
 }
 
-async function show(head) {
-  showHead(head);
+async function showTimeline() {
   const facts = await api.get("timeline");
   at("lane").textContent = facts.of;
   at("made-up").hidden = facts.placed;
   gantt.set(fetched, facts);
   await gantt.first();
+}
+
+async function show(head) {
+  showHead(head);
+  await early;
+  if (gantt.facts.version !== head.version) await showTimeline();
   lines.set(await api.get(`lines?bins=${Math.max(100, Math.min(800, Math.round(at("lines").clientWidth / 2)))}`));
   showJobs();
 }
@@ -79,6 +84,8 @@ async function show(head) {
 at("find").addEventListener("input", showJobs);
 themed(() => [gantt, lines]);
 api.begin();
+// It takes longest, so it does not wait until something is told; what goes wrong, the server tells again.
+const early = showTimeline().catch(() => null);
 follow(() => api.events("events"), (head) => {
   show(head).catch((error) => { at("standing").textContent = error.message; });
 });
