@@ -12,7 +12,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs clean
+.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -60,6 +60,14 @@ properties: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/sphinx-build -q -W -j1 docs docs/_build
+
+# What is given out, built into dist/ and tried in clean environments; no part of `make test`, it installs much.
+RELEASE := build twine check-wheel-contents cyclonedx-bom uv 'sp-repo-review[cli]'
+package:
+	test -x $(VENV)/release/bin/python || $(PYTHON) -m venv $(VENV)/release
+	$(VENV)/release/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
+	$(VENV)/release/bin/repo-review .
+	$(VENV)/release/bin/python contrib/release.py
 
 $(VENV)/run: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

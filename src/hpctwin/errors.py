@@ -26,6 +26,7 @@ A message says what was wrong, where, and what would be right.
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "UnreachableError",
     "WorkloadError",
     "near",
+    "need",
 ]
 
 
@@ -62,6 +64,25 @@ class HpctwinError(Exception):
 
 class ConfigError(HpctwinError, ValueError):
     """A configuration is not valid."""
+
+
+def need(package: str, extra: str, what: str) -> None:
+    """Go on only if a package that an extra brings can be imported.
+
+    Args:
+        package: as it is imported, such as ``redis``.
+        extra: that brings it, as in ``pip install 'hpctwin[live]'``.
+        what: stands on it, for the message.
+
+    Raises:
+        ConfigError: the package, or one that it stands on, is not installed.
+    """
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise ConfigError(
+            f"{what} needs {error.name or package}, which is not installed: pip install 'hpctwin[{extra}]'"
+        ) from error
 
 
 class WorkloadError(HpctwinError, ValueError):

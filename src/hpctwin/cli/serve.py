@@ -53,14 +53,10 @@ def serve_command(
         behind_proxy: a proxy does TLS.
         allow_host: a name under which the page is asked for.
     """
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        from hpctwin.errors import ConfigError
+    from hpctwin.errors import need
 
-        raise ConfigError(f"{error.name} is not installed: pip install 'hpctwin[web]'") from error
+    for package in ("fastapi", "prometheus_client", "uvicorn"):
+        need(package, "web", "hpctwin serve")
     from hpctwin.web.access import MADE_UP
     from hpctwin.web.serve import Listening, access_of, serve, socket_at
 
@@ -140,12 +136,9 @@ def mcp_command(
         config: the twin's YAML file.
         journal: a journal, instead of the one named in the YAML file.
     """
-    try:
-        import mcp  # noqa: F401
-    except ImportError as error:
-        from hpctwin.errors import ConfigError
+    from hpctwin.errors import need
 
-        raise ConfigError("mcp is not installed: pip install 'hpctwin[mcp]'") from error
+    need("mcp", "mcp", "hpctwin mcp")
     from hpctwin.web.assistant import assistant
     from hpctwin.web.source import Source
 

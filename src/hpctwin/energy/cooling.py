@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import need
 from hpctwin.model.cooling import Cooling
 
 __all__ = ["cool", "cooling_figures", "wet_bulb_c"]
@@ -53,13 +53,9 @@ def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _psychrolib() -> ModuleType:
-    try:
-        import psychrolib
-    except ImportError as error:
-        raise ConfigError(
-            "wet-bulb temperatures from humidity need psychrolib, which is not installed: "
-            "pip install 'hpctwin[energy]'; or give wet_bulb_c"
-        ) from error
+    need("psychrolib", "energy", "weather with humidity and without wet_bulb_c")
+    import psychrolib
+
     psychrolib.SetUnitSystem(psychrolib.SI)
     module: ModuleType = psychrolib
     return module

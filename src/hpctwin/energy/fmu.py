@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 from pydantic import Field, model_validator
 
-from hpctwin.errors import ConfigError, near
+from hpctwin.errors import ConfigError, near, need
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.yaml_file import read_yaml
 
@@ -146,12 +146,9 @@ def run_fmu(
     Raises:
         ConfigError: FMPy is not installed, the FMU cannot be run, or has no such variable.
     """
-    try:
-        import fmpy
-    except ImportError as error:
-        raise ConfigError(
-            "an FMU needs FMPy, which is not installed: pip install 'hpctwin[cooling]'"
-        ) from error
+    need("fmpy", "cooling", "an FMU")
+    import fmpy
+
     it_w = machine_w - cdu_pumps_w
     sources = {"machine_w": it_w, "wet_bulb_c": wet_bulb, "wet_bulb_k": wet_bulb + _KELVIN}
     units = len(cdus_w)

@@ -10,7 +10,7 @@ try:
     from gymnasium import register
 except ImportError as error:
     raise ConfigError(
-        "environments need Gymnasium; install it with pip install 'hpctwin[learn]'"
+        "hpctwin.learn needs gymnasium, which is not installed: pip install 'hpctwin[learn]'"
     ) from error
 
 from hpctwin.learn.episodes import Episodes

@@ -42,9 +42,9 @@ def ship(
     Returns:
         How many lines were sent.
     """
+    client = connect_redis(url, password_env=password_env, timeout_s=5.0)
     import redis
 
-    client = connect_redis(url, password_env=password_env, timeout_s=5.0)
     sent, pause_s = 0, RETRY_S
     while not stop.is_set():
         batch = lines.read(0.2)

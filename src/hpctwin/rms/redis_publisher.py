@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, need
 from hpctwin.model.secrets import has_password
 from hpctwin.rms.events import Event, event_json
 
@@ -70,10 +70,9 @@ def connect_redis(url: str, *, password_env: str | None = None, timeout_s: float
     Raises:
         ConfigError: redis-py is not installed, the URL cannot be read, or the variable is not set.
     """
-    try:
-        import redis
-    except ImportError as error:
-        raise ConfigError("Redis needs redis-py: pip install 'hpctwin[live]'") from error
+    need("redis", "live", "a bus over Redis")
+    import redis
+
     about: dict[str, Any] = {}
     if password_env is not None:
         if password_env not in os.environ:

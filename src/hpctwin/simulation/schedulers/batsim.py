@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Self
 
-from hpctwin.errors import ConfigError, SimulationError
+from hpctwin.errors import ConfigError, SimulationError, need
 from hpctwin.model import Cluster
 from hpctwin.simulation.schedulers.driving import Happened, Orders
 
@@ -53,12 +53,9 @@ class BatsimScheduler:
         self._ids: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        try:
-            import zmq
-        except ImportError as error:
-            raise ConfigError(
-                "Batsim's protocol needs pyzmq; install it with pip install 'hpctwin[batsim]'"
-            ) from error
+        need("zmq", "batsim", "Batsim's protocol")
+        import zmq
+
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.REQ)
         self._socket.setsockopt(zmq.LINGER, 0)
