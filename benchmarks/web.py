@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+JOBS = {"jobs": 20_000, "nodes": 32, "mean_runtime_s": 45, "load": 0.8}
 CONFIG = """\
 manager: {{kind: emulated, address: {folder}/cluster.sock, timeout: 60}}
 act: {{mode: act, starts_per_minute: 1000000}}
@@ -103,8 +104,9 @@ def main() -> None:
         config.write_text(CONFIG.format(folder=folder))
         try:
             begin(
-                "hpctwin.twin.emulated", f"{folder}/cluster.sock", "--nodes", "32", "--speed", "30"
-            )
+                "hpctwin.twin.emulated", f"{folder}/cluster.sock", "--nodes", "32", "--speed", "30",
+                "--workload", "poisson", "--options", json.dumps(JOBS),
+            )  # fmt: skip
             while not (folder / "cluster.sock").exists():
                 time.sleep(0.1)
             twin = begin("hpctwin", "twin", "run", "-c", str(config))

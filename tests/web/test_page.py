@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -126,6 +127,41 @@ def test_the_charts_are_walked_by_keyboard(watched: Watched) -> None:
     for key in ("+", "ArrowLeft", "0"):
         page.keyboard.press(key)
     watched.wait(lambda: says("Enter", "#gantt-said", "Job "))
+
+
+GRID = """async ([count, racks]) => {
+    const { Nodes } = await import("/static/nodes.js");
+    const made = (id, name) => document.body.appendChild(Object.assign(document.createElement(name), { id }));
+    const canvas = made("many", "canvas"), said = made("many-said", "p");
+    canvas.tabIndex = 0;
+    const grid = new Nodes(canvas, said, document.getElementById("by"));
+    const node = (i) => ({ name: `n${i}`, place: `rack ${i % racks}`, state: "up", jobs: [], load: {} });
+    grid.set(Array.from({ length: count }, (_, i) => node(i)));
+    const { clientWidth: wide, clientHeight: high } = canvas;
+    return { size: grid.size, cells: grid.cells.map(({ x, y }) => [x, y]), wide, high };
+}"""
+
+
+@pytest.mark.parametrize("racks", [1, 100])
+def test_ten_thousand_nodes_are_told_apart_and_walked_by_keyboard(
+    watched: Watched, racks: int
+) -> None:
+    page = watched.page
+    grid = page.evaluate(GRID, [10_000, racks])
+    assert grid["size"] >= 5
+    assert len(grid["cells"]) == 10_000
+    corners = sorted(grid["cells"], key=lambda one: (one[1], one[0]))
+    assert len({(x, y) for x, y in corners}) == 10_000
+    assert all(
+        left[1] != right[1] or right[0] - left[0] >= grid["size"]
+        for left, right in pairwise(corners)
+    )
+    assert all(0 <= x <= grid["wide"] - grid["size"] for x, _ in corners)
+    assert all(0 <= y <= grid["high"] - grid["size"] for _, y in corners)
+    page.focus("#many")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    assert "n2 (rack" in page.inner_text("#many-said")
 
 
 def test_a_job_is_asked_about_and_text_of_users_is_never_markup(watched: Watched) -> None:

@@ -2,7 +2,7 @@
 
 import { clock, colour, prepared, theme } from "./words.js";
 
-const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 3, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
+const LABEL = 13, GAP = 10, LARGEST = 40, LEAST = 5, BORDERS = 2, LEAST_LABEL = 44, SHORT = 220, TALL = 900;
 
 export class Nodes {
   /** @param said element that names the node pointed at. @param by choice of what a cell is filled by. */
@@ -29,22 +29,28 @@ export class Nodes {
     for (const one of this.by.options) one.hidden = one.value !== "" && !known.has(one.value);
     this.by.parentElement.hidden = known.size < 1;
     const order = new Map();
-    nodes.forEach((node, i) => order.set(node.place, [...(order.get(node.place) ?? []), i]));
+    nodes.forEach(({ place }, i) => {
+      if (!order.has(place)) order.set(place, []);
+      order.get(place).push(i);
+    });
     this.places = [...order];
     this.lay();
   }
 
-  /** The largest cells with which all places find room, one block beside the other. */
+  /** The largest cells with which all places find room, one block beside the other; where many nodes would
+   * become too small to tell apart, the drawing grows. */
   lay() {
     const width = this.canvas.clientWidth;
     if (!width || !this.nodes.length) return;
     const most = Math.max(...this.places.map(([, numbers]) => numbers.length));
-    let found = null, tall = SHORT;
-    for (let size = LARGEST; !found || (found.deep > tall && size > 1); size -= size > 8 ? 2 : 0.5) {
-      if (size < LEAST) tall = TALL;
-      found = this.blocks(size, width, most);
-    }
-    const height = `${Math.max(SHORT, Math.ceil(found.deep))}px`;
+    const within = (tall, from, least) => {
+      let found = null;
+      for (let size = from; size >= least && !(found && found.deep <= tall); size -= size > 8 ? 2 : 0.5) found = this.blocks(size, width, most);
+      return found;
+    };
+    let found = within(SHORT, LARGEST, LEAST);
+    if (found.deep > SHORT) found = within(TALL, LEAST, 1);
+    const height = `${Math.max(SHORT, Math.ceil(found.deep) + BORDERS)}px`;
     if (this.canvas.style.height !== height) this.canvas.style.height = height;
     Object.assign(this, found);
     this.draw();
