@@ -59,6 +59,64 @@ def test_the_panels_of_the_dashboard_lie_beside_each_other_within_the_page() -> 
     assert {one["name"] for one in board["templating"]["list"]} == {"source", "instance"}
 
 
+VARIABLE = {
+    "type",
+    "name",
+    "label",
+    "hide",
+    "query",
+    "datasource",
+    "current",
+    "multi",
+    "refresh",
+    "includeAll",
+    "allValue",
+}
+DEMANDED: dict[str, tuple[str, set[str]]] = {
+    "board": ("schemaVersion templating annotations", {"id", "uid", "title", "description", "tags",
+              "timezone", "editable", "time", "refresh", "version", "panels", "links"}),
+    "variable": ("type name", VARIABLE),
+    "current": ("text value", {"selected"}),
+    "panel": ("type", {"id", "targets", "title", "description", "datasource", "gridPos", "options",
+              "fieldConfig"}),
+    "gridPos": ("h w x y", {"static"}),
+    "fieldConfig": ("defaults overrides", set()),
+    "target": ("refId expr", {"datasource", "legendFormat", "instant", "range", "format", "hide"}),
+    "stat": ("graphMode colorMode justifyMode textMode wideLayout showPercentChange percentChangeColorMode "
+             "orientation reduceOptions", {"text"}),
+    "reduceOptions": ("calcs", {"fields", "values", "limit"}),
+    "timeseries": ("legend tooltip", {"timezone", "orientation"}),
+    "legend": ("displayMode placement showLegend calcs", {"sortBy", "sortDesc", "width", "isVisible"}),
+    "tooltip": ("mode sort", {"maxWidth", "maxHeight", "hideZeros"}),
+}  # fmt: skip
+"""What must be there and what else may be, by Grafana's own schemas: dashboard, prometheus, stat and
+timeseries in grafana-foundation-sdk/jsonschema (June 2026). Of what may be there, as far as it is used."""
+
+
+def test_the_dashboard_has_what_grafanas_schemas_ask_for_and_nothing_unknown() -> None:
+    board = _dashboard()
+
+    def holds(what: str, found: dict[str, Any]) -> None:
+        required, more = DEMANDED[what]
+        assert set(required.split()) <= set(found), (what, found)
+        assert set(found) <= {*required.split(), *more}, (what, found)
+
+    holds("board", board)
+    assert isinstance(board["schemaVersion"], int)
+    for one in board["templating"]["list"]:
+        holds("variable", one)
+        holds("current", one["current"])
+    for panel in board["panels"]:
+        for what in ("panel", "gridPos", "fieldConfig", panel["type"]):
+            holds(what, {"panel": panel, panel["type"]: panel["options"], **panel}[what])
+        for part in ("reduceOptions", "legend", "tooltip"):
+            if part in panel["options"]:
+                holds(part, panel["options"][part])
+        assert panel["fieldConfig"]["defaults"]["unit"] in ("short", "s", "percentunit", "watt")
+        for target in panel["targets"]:
+            holds("target", target)
+
+
 def test_decisions_are_counted_by_the_policy_chosen(make: Any) -> None:
     page = make()
     counted = page.source.decisions_by_policy()
