@@ -22,7 +22,10 @@ FILES = {
     "negative.yaml": b"nodes: [{name: a, count: -4}]\n",
     "twice.yaml": b"nodes: [{name: a, count: 4}, {name: a, count: 2}]\n",
     "field.yaml": b"nodes: [{name: a, count: 4}]\npartitions: [{name: p, nodes: [b]}]\n",
+    "dates.csv": b"a,b\n2026-01-01 00:00:00,2026-01-01 00:01:00\n",
     "empty.py": b"x = 1\n",
+    "syntax.py": b"x = 1\ndef f(now, job)\n    return 1\n",
+    "lacks.py": b"import nosuchpackage\n",
 }
 
 
@@ -58,6 +61,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 -o wfpp", 2, "unknown ordering 'wfpp'. Did you mean 'wfp'?"),
         ("t.swf -n 8 -o wait+nodez", 2, "formula 'wait+nodez': there is no 'nodez'"),
         ("t.swf -n 8 -o wait/", 2, "formula 'wait/' cannot be read"),
+        ("t.swf -n 8 -o syntax.py:f", 2, "syntax.py, line 2: this is not Python: expected ':'"),
+        (
+            "t.swf -n 8 -o lacks.py:f",
+            2,
+            "lacks.py: it imports 'nosuchpackage', which is not installed",
+        ),
+        ("t.swf -n 8 --timezone Mars", 2, "--timezone is for dates that name no zone"),
+        (
+            "dates.csv -n 8 --timezone Mars --columns submit=a,start=a,end=b",
+            2,
+            "time zone 'Mars' is not",
+        ),
         ("t.swf -n 8 -o empty.py:f", 2, "unknown function in empty.py 'f'"),
         ("t.swf -n 8 -o none.py:f", 2, "none.py: there is no such file"),
         ("t.swf -n 8 -o __import__('os')", 2, "'__import__' is not a function here"),
@@ -74,10 +89,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("t.swf -n 8 --candidates sfj", 2, "unknown ordering 'sfj'. Did you mean 'sjf'?"),
         ("t.swf -n 8 -p wfp+easy+easy", 2, "formula 'wfp+easy': there is no 'wfp'"),
         ("t.swf -n 8 --reservations 0", 2, "easy: reservations is 0, it must be a whole number"),
-        ("t.swf -n 8 --overrun stop", 2, 'Choose from: "terminate", "continue"'),
+        (
+            "t.swf -n 8 --overrun stop",
+            2,
+            "--overrun is 'stop', it must be one of terminate, continue.",
+        ),
         ("t.swf -n 8 --by sizes", 2, 'Did you mean "size"?'),
         ("t.swf -n 8 --format swff", 2, "unknown format 'swff'. Did you mean 'swf'?"),
-        ("t.swf -n 8 --cancelled no", 2, 'Choose from: "keep", "drop"'),
+        ("t.swf -n 8 --cancelled no", 2, "--cancelled is 'no', it must be one of keep, drop."),
         ("t.swf -n 8 --no-walltime sometimes", 2, "'sometimes' is not a duration"),
         ("t.swf -n 8 --from 1d", 2, "give --from and --until, both"),
         ("t.swf -n 8 --from x --until 2d", 2, "'x' is not a duration"),
@@ -117,15 +136,18 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("simulate t.swf -n 8 --scheduler nosuchprogram", 1, "'nosuchprogram' cannot be started"),
         ("simulate t.swf -n 8 --stream", 2, "--stream needs --out FOLDER"),
         ("simulate t.swf -n 8 --jsn", 2, "Did you mean --json?"),
-        ("simulate t.swf -n 8 --nodes", 2, "--nodes requires an argument"),
-        ("simulate t.swf -n 8 --nodes 9", 2, "--nodes specified multiple times"),
-        ("simulate t.swf -n 8 extra", 2, "'extra'"),
+        ("simulate t.swf -n 8 --nodes", 2, "--nodes needs a value"),
+        ("simulate t.swf -n 8 --nodes 9", 2, "--nodes is there twice; give it once"),
+        ("simulate t.swf -n 8 extra", 2, "'extra': there is no place for it on this line"),
         ("simulate t.swf -n 8 --only x", 2, "--only is for published data sets, and t.swf is none"),
         ("simulate t.swf -n 8 --columns a", 2, "field=column, such as submit=Submit"),
         ("compare t.swf -n 8 -p sjf+easy -p sjf+easy", 2, "policy 'sjf+easy' is there twice"),
-        ("compare t.swf -n 8 --threads x", 2, 'unable to convert "x" into int'),
+        ("compare t.swf -n 8 --threads x", 2, "--threads is 'x', it must be a whole number"),
         ("compare t.swf -n 8 --html folder", 1, "it is a folder, and should be a file"),
-        ("workload describe none", 1, "neither the name nor the content tells the format"),
+        ("workload describe none", 1, "none: No such file or directory"),
+        ("workload describe", 2, "TRACE is missing: see hpctwin workload describe --help"),
+        ("serve --port x", 2, "--port is 'x', it must be a whole number"),
+        ("compare t.swf -n 8 -p sjf -p", 2, "-p needs a value"),
         ("workload convert t.swf t.swf", 2, "t.swf is there already; --overwrite writes over it"),
         ("workload filter t.swf o.swf --after x", 2, "'x' is not a duration"),
         ("workload filter t.swf none/o.swf", 1, "the folder none is not there"),
@@ -181,3 +203,13 @@ def test_a_wrong_line_is_told_in_a_line(
     assert told in shown
     assert len(shown.splitlines()) == 1
     assert not any(word in shown for word in ("Traceback", "pydantic", "Error("))
+
+
+def test_an_empty_policy_is_no_policy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    for command in ("simulate", "compare"):
+        assert run(command, "t.swf", "-n", "8", "-p", "") == 2
+        told = "the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy"
+        assert capsys.readouterr().err == f"hpctwin: {told}\n"

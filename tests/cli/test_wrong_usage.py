@@ -38,7 +38,7 @@ def trace(tmp_path: Path) -> Path:
         (["-n", "nan"], "it must be a whole number"),
         (["-n", "32", "--seed", "-1"], "--seed is '-1'"),
         (["-n", "32", "--reservations", "2.5"], "--reservations is '2.5'"),
-        (["-n", "32", "--procs-per-node", "0"], "Must be >= 1"),
+        (["-n", "32", "--procs-per-node", "0"], "it must be 1 or more"),
         (["-n", "32", "-o", "1/0"], "'1 / 0' divides by 0"),
         (["-n", "32", "-o", "wait/(2-2)"], "divides by 0"),
         (["-n", "32", "-o", "log(-1)*wait"], "cannot be computed: math domain error"),
@@ -71,14 +71,14 @@ def test_wrong_options_of_simulate_are_told(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["workload", "filter", "{trace}", "{new}", "--every", "0"], "Must be >= 1"),
+        (["workload", "filter", "{trace}", "{new}", "--every", "0"], "it must be 1 or more"),
         (["workload", "filter", "{trace}", "{new}", "--first", "-5"], "0 or more"),
         (["workload", "filter", "{trace}", "{new}", "--after", "later"], "not a duration"),
         (["workload", "filter", "{trace}", "{new}", "--after", "nan"], "not a duration"),
-        (["workload", "describe", "{trace}", "-n", "0"], "Must be >= 1"),
-        (["compare", "{trace}", "-n", "32", "--threads", "0"], "Must be >= 1"),
+        (["workload", "describe", "{trace}", "-n", "0"], "it must be 1 or more"),
+        (["compare", "{trace}", "-n", "32", "--threads", "0"], "it must be 1 or more"),
         (["experiment", "pas", "--failures", "nan"], "--failures is 'nan'"),
-        (["experiment", "schedtwin", "--seeds", "0"], "Must be >= 1"),
+        (["experiment", "schedtwin", "--seeds", "0"], "it must be 1 or more"),
         (["simulate", "--jso", "{trace}"], "there is no option --jso"),
     ],
 )

@@ -89,7 +89,9 @@ def main(arguments: list[str] | None = None) -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except CycloptsError as error:
-        _end(2, str(error))
+        from hpctwin.cli.usage import in_our_words
+
+        _end(2, in_our_words(str(error)))
     except (ConfigError, PolicyError, UnknownNameError) as error:
         _end(2, str(error))
     except HpctwinError as error:

@@ -118,10 +118,10 @@ def simulate_command(
             holds: a Parquet file in our columns, or a folder of them. Needs --out, and --nodes or --cluster.
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         out_every: write it also while the simulation runs, so often, such as 10s: `hpctwin serve` shows it.
-        plot: file for a figure, .png, .svg or .pdf: the nodes in use; the queue or a Gantt chart if the
-            name has "queue" or "gantt" in it; node states or power drawn, if it has "states" or "power" and
-            it is known what nodes draw; what is held of each node, or free and of no use, if it has "heatmap"
-            or "fragmentation" and jobs share nodes; cooling if it has "cooling", with --weather.
+        plot: file for a figure, .png, .svg or .pdf: the nodes in use; another if the name has one of these
+            words in it: "queue", "gantt", "cdf" of waits, "wait-by-size", "wait-heat", "workload"; "states"
+            of nodes or "power" if it is known what nodes draw; "heatmap" of what is held of each node or
+            "fragmentation" if jobs share nodes; "cooling", with --weather.
         explain: id of a job: tell what happened to it, its promotions, its pushdowns, what kept it
             waiting, instead of the figures of the run; more than one may be given.
         all: print every figure, not only what one asks first.
@@ -254,13 +254,9 @@ def _plot_cooling(result: Result, cooled: pl.DataFrame | None, plot: Path | None
     """Draw the cooling, if the figure is called so."""
     if cooled is None or plot is None or not _draws(plot, "cooling"):
         return False
-    from hpctwin.report.cooling import plot_cooling
     from hpctwin.report.saving import save_figure
 
-    title = f"Cooling, {result.workload.name} under {result.policy}"
-    save_figure(
-        plot_cooling(cooled, title=title, start_epoch_s=result.workload.start_epoch_s), plot
-    )
+    save_figure(result.plot.cooling(cooled), plot)
     return True
 
 
@@ -348,24 +344,19 @@ def _draws(plot: Path | None, *words: str) -> bool:
     return plot is not None and any(word in plot.stem for word in words)
 
 
-def _figure(result: Result, plot: Path) -> Figure:
-    if result.energy is not None:
-        from hpctwin.report.energy import plot_node_states, plot_power
+_DRAWN = {
+    "states": "node_states", "power": "power", "heatmap": "heatmap", "fragmentation": "fragmentation",
+    "gantt": "gantt", "queue": "queue", "cdf": "wait_cdf", "wait-by-size": "wait_by_size",
+    "wait-heat": "wait_heat", "workload": "workload",
+}  # fmt: skip
+"""Figures by the word in a file's name; utilization is drawn without any."""
 
-        title = f"{result.workload.name} under {result.policy}"
-        if _draws(plot, "states"):
-            return plot_node_states(result.energy, title=f"Node states, {title}")
-        if _draws(plot, "power"):
-            return plot_power({result.policy: result.energy}, title=f"Power drawn, {title}")
-    if _draws(plot, "heatmap", "fragmentation"):
-        drawn: Figure = (
-            result.plot.heatmap() if _draws(plot, "heatmap") else result.plot.fragmentation()
-        )
-        return drawn
-    draw = result.plot.utilization
-    if _draws(plot, "gantt", "queue"):
-        draw = result.plot.gantt if _draws(plot, "gantt") else result.plot.queue
-    figure: Figure = draw()
+
+def _figure(result: Result, plot: Path) -> Figure:
+    powered = result.energy is not None
+    words = [word for word in _DRAWN if powered or word not in ("states", "power")]
+    word = next((word for word in words if _draws(plot, word)), None)
+    figure: Figure = getattr(result.plot, "utilization" if word is None else _DRAWN[word])()
     return figure
 
 

@@ -117,6 +117,14 @@ def read_workload(
         kind = _format_of_content(read_bytes(path))
     else:
         kind = _format_of(path, format)
+    if timezone is not None:
+        from hpctwin.formats.sacct_json import is_sacct_document
+
+        if kind != "sacct" and not (kind == "json" and is_sacct_document(read_json(path))):
+            raise ConfigError(
+                f"--timezone is for dates that name no zone, in Slurm's accounting, data sets and --columns; "
+                f"times in {path} need none"
+            )
     if kind == "swf":
         from hpctwin.formats.swf import read_swf
 
@@ -234,6 +242,8 @@ def _format_of(path: Path, name: str | None) -> str:
     kind = accounting_of(first_bytes(path)) or told
     if kind is not None:
         return kind
+    if not path.exists():
+        raise TraceError(path, "No such file or directory")
     raise TraceError(
         path,
         f"neither the name nor the content tells the format; expected one of {', '.join(_SUFFIXES)} "

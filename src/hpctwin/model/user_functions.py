@@ -36,6 +36,16 @@ def load_module(name: str) -> ModuleType:
         spec.loader.exec_module(module)
     except PolicyError:
         raise
+    except SyntaxError as error:
+        where = name if error.lineno is None else f"{error.filename or name}, line {error.lineno}"
+        raise PolicyError(f"{where}: this is not Python: {error.msg}") from error
+    except ModuleNotFoundError as error:
+        lacking = (
+            "there is no such module"
+            if error.name == name
+            else f"it imports {error.name!r}, which is not installed"
+        )
+        raise PolicyError(f"{name}: {lacking}") from error
     except (Exception, SystemExit) as error:  # whatever a user's code raises when it is loaded
         raise PolicyError(f"{name} fails when it is loaded: {error!r}") from error
     return module

@@ -389,15 +389,33 @@ class Workload(Shown):
         return to_frame(vars(self))
 
     @classmethod
-    def from_frame(cls, frame: pl.DataFrame, **about: Any) -> Workload:
+    def from_frame(
+        cls,
+        frame: pl.DataFrame,
+        *,
+        name: str = "workload",
+        start_epoch_s: float | None = None,
+        header: Sequence[str] = (),
+        nodes_hint: int | None = None,
+        notes: ReadNotes | None = None,
+    ) -> Workload:
         """Make a workload of a Polars frame in our columns; see `hpctwin.model.frame`.
+
+        What is not a column is as of the fields of the same name.
 
         Raises:
             WorkloadError: a required column is missing or a value is impossible.
         """
         from hpctwin.model.frame import columns_of
 
-        return cls.build(**columns_of(frame), **about)
+        return cls.build(
+            **columns_of(frame),
+            name=name,
+            start_epoch_s=start_epoch_s,
+            header=header,
+            nodes_hint=nodes_hint,
+            notes=notes,
+        )
 
 
 def _order(ids: npt.NDArray[Any], submit_s: FloatArray) -> IntArray:

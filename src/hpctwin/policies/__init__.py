@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hpctwin.engine.abi import JobView, NodeView
 from hpctwin.policies.adaptive import adaptive, pas, pfm
 from hpctwin.policies.backfills import BACKFILLS
 from hpctwin.policies.formula import formula
@@ -29,6 +30,8 @@ __all__ = [
     "PLACEMENTS",
     "POWERS",
     "REGISTRIES",
+    "JobView",
+    "NodeView",
     "Ordering",
     "OrderingLike",
     "Placement",

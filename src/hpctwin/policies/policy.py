@@ -189,8 +189,11 @@ def parse_policy(text: str) -> Policy:
     a function in a file: ``my.py:my_function``.
 
     Raises:
-        UnknownNameError, ConfigError, PolicyError: see `make_policy`.
+        UnknownNameError, PolicyError: see `make_policy`.
+        ConfigError: see there; or the text is empty.
     """
+    if not text.strip():
+        raise ConfigError("the policy is an empty text; write ORDER+BACKFILL, such as wfp+easy")
     return make_policy(text)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, PolicyLike
@@ -17,6 +17,7 @@ from hpctwin.simulation.begin import begin
 from hpctwin.simulation.control import advance_controlled
 from hpctwin.simulation.doomed import why_doomed
 from hpctwin.simulation.fitting import ModeFitting
+from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.result import Result, make_result
 from hpctwin.simulation.saved import load, save
 
@@ -178,12 +179,13 @@ class Simulation(SimulationBase):
         return load(cls, Path(path), policy)
 
 
+@spelled_out(SimulationOptions)
 def simulate(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
     policy: PolicyLike | None = None,
     backfill: str | None = None,
-    **options: Any,
+    **options: Unpack[SimulationOptions],
 ) -> Result:
     """Simulate a workload on a machine to the end.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.feed import Feed, Source, feed_of
 from hpctwin.simulation.given import as_cluster
 from hpctwin.simulation.lower import shares
+from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.result import Result
@@ -94,6 +95,7 @@ class StreamedResult:
         )  # fmt: skip
 
 
+@spelled_out(SimulationOptions)
 def simulate_stream(
     source: Source,
     cluster: Cluster | int | str | os.PathLike[str],
@@ -103,7 +105,7 @@ def simulate_stream(
     out: str | os.PathLike[str],
     batch: int = BATCH,
     progress: Callable[[int, int | None], None] | None = None,
-    **options: Any,
+    **options: Unpack[SimulationOptions],
 ) -> StreamedResult:
     """Simulate jobs that come in batches; a job by job the same as `hpctwin.simulate` gives.
 
@@ -128,10 +130,11 @@ def simulate_stream(
     if batch < 1:
         raise WorkloadError(f"batch is {batch}, it must be 1 or more")
     feed = feed_of(source, wanted=batch)
-    asked = {name: options.pop(name) for name in _POLICY if name in options}
+    rest: dict[str, Any] = {**options}
+    asked = {name: rest.pop(name) for name in _POLICY if name in rest}
     whole = make_policy(policy, backfill, **asked)
     with Parts(Path(out)) as parts:
-        return _Stream(feed, as_cluster(cluster), whole, parts, options).run(progress)
+        return _Stream(feed, as_cluster(cluster), whole, parts, rest).run(progress)
 
 
 class _Stream:

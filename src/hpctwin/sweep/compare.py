@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from threading import Event
-from typing import Any
+from typing import Unpack
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
@@ -13,11 +13,13 @@ from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.interruptible import run_all
+from hpctwin.simulation.options import RunOptions, spelled_out
 from hpctwin.simulation.refusals import check_together
 
 __all__ = ["compare"]
 
 
+@spelled_out(RunOptions)
 def compare(
     workload: Workload | str | os.PathLike[str],
     cluster: Cluster | int | str | os.PathLike[str],
@@ -26,7 +28,7 @@ def compare(
     threads: int | None = None,
     progress: Callable[[str], None] | None = None,
     part: Window | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> dict[str, Result]:
     """Simulate a workload under several policies; in threads, since the engine holds no lock.
 

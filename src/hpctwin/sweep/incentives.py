@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from hpctwin.metrics import Accounts, rewarded
 from hpctwin.metrics.accounts import AccountsBy
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.simulation import Result, replay, simulate
+from hpctwin.simulation.options import RunOptions, spelled_out
 
 __all__ = ["TRICKS", "Redeemed", "Trick", "from_its_first_job", "redeem", "trick", "try_tricks"]
 
@@ -52,6 +53,7 @@ class Redeemed:
         return rows
 
 
+@spelled_out(RunOptions)
 def redeem(
     workload: Workload,
     cluster: Cluster,
@@ -63,7 +65,7 @@ def redeem(
     same: bool = False,
     budgets: Mapping[str, float] | float | None = None,
     progress: Callable[[str], None] | None = None,
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> Redeemed:
     """Collect accounts in the first half of the jobs, and let the second half redeem them.
 
@@ -204,6 +206,7 @@ def trick(workload: Workload, name: str, who: str, by: AccountsBy = "account") -
     )
 
 
+@spelled_out(RunOptions)
 def try_tricks(
     workload: Workload,
     cluster: Cluster,
@@ -212,7 +215,7 @@ def try_tricks(
     *,
     by: AccountsBy = "account",
     backfill: str = "easy",
-    **options: Any,
+    **options: Unpack[RunOptions],
 ) -> pl.DataFrame:
     """What an account gains in the redeeming phase by tricks in the collecting one.
 
