@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 JOBS = {"jobs": 20_000, "nodes": 32, "mean_runtime_s": 45, "load": 0.8}
@@ -119,18 +120,19 @@ def main() -> None:
             token = where.fragment.removeprefix("token=")
             assert where.hostname is not None
             assert where.port is not None
-            before = memory_mib(server.pid)
             viewers: list[Viewer] = []
 
-            def part() -> dict[str, float]:
-                """A part of the time: from event to action, and processor time."""
+            def part() -> dict[str, Any]:
+                """A part of the time: from event to action, processor time, and memory."""
+                first = memory_mib(server.pid)
                 begin, twin_s, server_s = (
                     time.time(),
                     processor_s(twin.pid),
                     processor_s(server.pid),
                 )
                 time.sleep(asked.seconds)
-                used = {
+                used: dict[str, Any] = {
+                    "server_mib": (first, memory_mib(server.pid)),
                     "twin_cpu_s": processor_s(twin.pid) - twin_s,
                     "server_cpu_s": processor_s(server.pid) - server_s,
                 }
@@ -141,9 +143,7 @@ def main() -> None:
                 viewers.append(Viewer(where.hostname, where.port, token, slow=i % 10 == 9))
                 viewers[-1].start()
             time.sleep(asked.seconds / 6)
-            early = memory_mib(server.pid)
             watched = part()
-            last = memory_mib(server.pid)
             told = sorted(one.told for one in viewers if not one.slow)
             for one in viewers:
                 one.connection.close()
@@ -152,7 +152,6 @@ def main() -> None:
                 "seconds": asked.seconds,
                 "told_least": told[0],
                 "told_most": told[-1],
-                "server_mib": {"alone": before, "early": early, "end": last},
                 "without": alone,
                 "with": watched,
                 "without_again": part(),
