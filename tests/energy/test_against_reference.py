@@ -30,6 +30,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
     {"backfill": "conservative"},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
+    {"backfill": "slurm", "settings": {"bf_interval": 3, "bf_resolution": 2}},
 ]
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
 
@@ -88,6 +89,7 @@ def compared(
         candidate_order=as_reference(chosen.candidates),
         depth=chosen.setting("depth") or 0,
         patience_ms=round((chosen.setting("patience") or 0) * 1000),
+        settings=chosen.numbers(),
         placement=placement.replace("-", "_"),
         expected_ms=expected,
         **options,

@@ -37,6 +37,36 @@ ORDERINGS = {
     "adaptive": adaptive(fairshare=0),
     "pas": pas(),
 }
+SLURM: list[dict[str, Any]] = [
+    {"backfill": "slurm"},
+    {
+        "backfill": "slurm",
+        "settings": {"bf_interval": 2, "bf_window": 20, "bf_resolution": 4, "bf_max_job_test": 3},
+    },
+    {
+        "backfill": "slurm",
+        "settings": {
+            "default_queue_depth": 2,
+            "sched_interval": 3,
+            "sched_min_interval": 1,
+            "batch_sched_delay": 2,
+            "bf_interval": 5,
+            "bf_max_job_user": 1,
+            "bf_max_job_start": 1,
+            "bf_min_age_reserve": 4,
+        },
+    },
+    {
+        "backfill": "slurm",
+        "settings": {
+            "partition_job_depth": 2,
+            "batch_sched_delay": 0,
+            "bf_interval": 1,
+            "bf_resolution": 1,
+            "bf_job_part_count_reserve": 1,
+        },
+    },
+]
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
     {"backfill": "first-fit"},
@@ -48,6 +78,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "pack", "settings": {"patience": 20}},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 0}},
     {"backfill": "pack"},
+    *SLURM,
 ]
 
 
@@ -88,6 +119,7 @@ def compared(
         placement=placement.replace("-", "_"),
         depth=chosen.setting("depth") or 0,
         patience_ms=round((chosen.setting("patience") or 0) * 1000),
+        settings=chosen.numbers(),
         expected_ms=expected,
         **options,
     )

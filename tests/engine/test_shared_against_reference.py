@@ -22,9 +22,22 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy", "reservations": 3, "candidates": "smallest"},
     {"backfill": "conservative"},
 ]
+SLURM: dict[str, Any] = {
+    "backfill": "slurm",
+    "settings": {
+        "default_queue_depth": 3,
+        "sched_interval": 8,
+        "batch_sched_delay": 2,
+        "bf_interval": 4,
+        "bf_resolution": 3,
+        "bf_window": 20,
+        "bf_max_job_test": 5,
+        "bf_max_job_user": 2,
+    },
+}
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
+@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
 @settings(max_examples=examples(100))
 @given(
     case=cases(

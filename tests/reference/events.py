@@ -35,8 +35,16 @@ class Events:
     observer: Observer | None
     log: list[Pass] | None
     place: Place | None = None
+    settings: dict[str, int] = field(
+        default_factory=dict
+    )  # of the backfill, times in ms; 0 for any
     now: int = -1
     came_back: bool = False  # capacity, other than planned, since the last pass
+    timers: list[int] = field(default_factory=list)  # set by the last pass
+    told: int = 0  # slurm: jobs that had been submitted when jobs were last looked at, …
+    looked_at: int | None = None  # … and when that was
+    full_at: set[int] = field(default_factory=set)  # when all were looked at
+    cycle_at: set[int] = field(default_factory=set)  # when backfill cycles were
     started: list[int] = field(default_factory=list)  # in this pass
     made: list[tuple[int, int]] = field(default_factory=list)  # reservations, in this pass
 
@@ -72,6 +80,7 @@ class Events:
         times += [job.cancel for job in self.cancellations if job.cancel is not None]
         times += [time for job in self.jobs if (time := self.release_time(job)) is not None]
         times += [job.reserved for job in self.jobs if job.reserved is not None]
+        times += self.timers
         return min(times, default=None)
 
     # -- the batch --

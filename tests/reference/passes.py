@@ -26,6 +26,7 @@ class Simulation(Events):
     def one_pass(self) -> None:
         self.started = []
         self.made = []
+        self.timers = []
         queue = self.in_state(State.WAITING)
         self.show(queue)
         queue = self.ordered(queue, self.order)
@@ -35,6 +36,7 @@ class Simulation(Events):
             "easy": self.pass_easy,
             "conservative": self.pass_conservative,
             "pack": self.pass_pack,
+            "slurm": self.pass_slurm,
         }[self.backfill](queue, self.plan())
         if self.observer is not None:
             self.observer(self.now, list(self.made))
@@ -269,6 +271,80 @@ class Simulation(Events):
             if amount:
                 total += (job.needs.get(name, 0) / amount) * (free[name] / amount)
         return total
+
+    def pass_slurm(self, queue: list[Job], plan: Plan) -> None:
+        if not queue:
+            return
+        of = self.settings
+        submitted = sum(job.submitted for job in self.jobs)
+        apart = of["sched_min_interval"]
+        if submitted == self.told:
+            apart = max(apart, of["batch_sched_delay"])
+        full = self.now % of["sched_interval"] == 0 and self.now not in self.full_at
+        looks = full or self.looked_at is None or self.looked_at + apart <= self.now
+        if looks:
+            self.looked_at, self.told = self.now, submitted
+            if full:
+                self.full_at.add(self.now)
+            self.look(queue if full else queue[: of["default_queue_depth"] or None], plan)
+        else:
+            self.timers.append(self.looked_at + apart)
+        cycle = self.now % of["bf_interval"] == 0 and self.now not in self.cycle_at
+        if cycle:
+            self.cycle_at.add(self.now)
+            self.fill([job for job in queue if job.state == State.WAITING])
+        if not full and len(queue) > of["default_queue_depth"] > 0:
+            self.timers.append((self.now // of["sched_interval"] + 1) * of["sched_interval"])
+        if self.started or not cycle:
+            self.timers.append((self.now // of["bf_interval"] + 1) * of["bf_interval"])
+
+    def look(self, queue: list[Job], plan: Plan) -> None:
+        """Jobs in order, each starts if it fits what nobody before it blocks."""
+        looked: Counter[int] = Counter()
+        over: set[int] = set()  # partitions
+        for job in queue:
+            if job.partition in over:
+                continue
+            looked[job.partition] += 1
+            if 0 < self.settings["partition_job_depth"] < looked[job.partition]:
+                continue
+            if self.skipped(job) or self.start_if_it_fits(job, plan):
+                continue
+            if self.now - job.eligible >= self.settings["bf_min_age_reserve"]:
+                over.add(job.partition)
+                plan.block(job.pools)
+
+    def fill(self, queue: list[Job]) -> None:
+        """A backfill cycle."""
+        of = self.settings
+        plan = self.plan()
+        tried: Counter[int] = Counter()  # of each user
+        reserved: Counter[int] = Counter()  # in each partition
+        started = 0
+        for job in queue:
+            if self.skipped(job):
+                continue
+            if 0 < of["bf_max_job_user"] <= tried[job.user] and job.user >= 0:
+                continue
+            if tried.total() == of["bf_max_job_test"]:
+                return
+            tried[job.user] += 1
+            if self.start_if_it_fits(job, plan):
+                started += 1
+                if started == of["bf_max_job_start"]:
+                    return
+                continue
+            if self.now - job.eligible < of["bf_min_age_reserve"]:
+                continue
+            if 0 < of["bf_job_part_count_reserve"] <= reserved[job.partition]:
+                continue
+            reserved[job.partition] += 1
+            start, split = plan.earliest(job)
+            if start <= self.now + of["bf_window"]:
+                step = of["bf_resolution"]
+                begin = max(self.now, start // step * step)
+                end = math.ceil((start + job.expected) / step) * step
+                plan.change(job, split, begin, end, -1)
 
     def reserve(self, job: Job, plan: Plan) -> tuple[int, dict[int, int]]:
         start, split = plan.earliest(job)

@@ -84,6 +84,11 @@ class Plan:
     def give(self, job: Job, split: dict[int, int], start: int) -> None:
         self.change(job, split, start, start + job.expected, 1)
 
+    def block(self, pools: list[int]) -> None:
+        """Nothing of some pools is free any more, nor will be."""
+        for free in self.free:
+            free |= dict.fromkeys(pools, 0)
+
     def consistent(self) -> bool:
         return all(amount >= 0 for free in self.free for amount in free.values())
 

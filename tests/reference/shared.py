@@ -95,6 +95,8 @@ class Room:
         self.least = least
         self.a = {
             node: min((x // ask for x, ask in zip(left, request.each, strict=True) if ask), default=10**9)
+            if min(left) >= 0
+            else 0
             for node, left in least.items()
         }  # fmt: skip
         self.f = {node: min(a, request.most) for node, a in self.a.items()}
@@ -165,6 +167,7 @@ class SharedPlan:
             for node, tasks in simulation.on[job].items()
         ]
         self.wide = [(job, self.now, job.planned_end) for job in running]
+        self.blocked: set[int] = set()  # pools
 
     def times(self) -> list[int]:
         times = {self.now} | {time for b in self.bookings for time in (b.start, b.end)}
@@ -198,7 +201,7 @@ class SharedPlan:
             if any(self.free_of(name, time) < amount for time in times):
                 return None
         least = {}
-        for pool in job.pools:
+        for pool in set(job.pools) - self.blocked:
             for node in self.machine.pools[pool].nodes:
                 lefts = [self.left(job, node, time) for time in times]
                 known = [left for left in lefts if left is not None]
@@ -244,6 +247,10 @@ class SharedPlan:
         else:
             self.bookings = [booking for booking in self.bookings if booking not in bookings]
             self.wide.remove((job, start, end))
+
+    def block(self, pools: list[int]) -> None:
+        """Nothing of some pools is free any more, nor will be."""
+        self.blocked.update(pools)
 
     def consistent(self) -> bool:
         """Whether nobody holds more than there is, and all on nodes that are up."""

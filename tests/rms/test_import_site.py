@@ -83,7 +83,7 @@ def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
     assert cluster.fairshare.shares == {"chem": 0.25, "organic": 0.25, "phys": 0.75}
     assert cluster.fairshare.half_life == 14 * 86400
     order, _, backfill = made.site.policy.rpartition("+")
-    assert backfill == "conservative"
+    assert backfill.partition(":")[0] == "slurm"
     assert {"age=1000", "size=500", "fairshare=10000", "qos=3000", "max_age=864000"} <= set(
         order.partition(":")[2].split(",")
     )
@@ -111,20 +111,36 @@ def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
     assert told["PreemptType"] == "no job is preempted"
     assert told["QOS high: MaxJobsPU"] == "limits of QOS and association do not hold"
     assert "switches" in told["TopologyPlugin"]
-    assert "SchedulerParameters: bf_window" in told
 
 
 @pytest.mark.parametrize(
     ("lines", "policy"),
     [
         (["SchedulerType=sched/builtin"], "fcfs+none"),
-        (["SchedulerType=sched/backfill"], "fcfs+conservative"),
-        (["SchedulerParameters=bf_min_age_reserve=600"], "fcfs+easy"),
-        (["SchedulerParameters=defer,bf_job_part_count_reserve=3"], "fcfs+easy:3"),
+        (["SchedulerType=sched/backfill"], "fcfs+slurm"),
+        (
+            [
+                "SchedulerParameters=bf_min_age_reserve=600,bf_window=2880,sched_min_interval=2000000"
+            ],
+            "fcfs+slurm:sched_min_interval=2s,bf_window=2d,bf_min_age_reserve=10m",
+        ),
+        (
+            ["SchedulerParameters=defer,batch_sched_delay=10,bf_job_part_count_reserve=3"],
+            "fcfs+slurm:sched_min_interval=10s,batch_sched_delay=10s,bf_job_part_count_reserve=3",
+        ),
+        (["SchedulerParameters=bf_interval=0,bf_max_job_test=-5,bf_continue"], "fcfs+slurm"),
     ],
 )
 def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
     assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
+
+
+def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
+    line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,bf_continue,bf_window=60"
+    told = not_modelled(slurm(tmp_path, line))
+    assert told["SchedulerParameters: bf_max_job_assoc"] == "the slurm backfill has no such setting"
+    assert "its default counts" in told["SchedulerParameters: bf_interval"]
+    assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 
 
 def test_lines_go_on_comments_end_and_files_are_included(tmp_path):

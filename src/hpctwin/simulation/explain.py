@@ -30,6 +30,7 @@ _KEPT = {
     "easy": "it would delay the reservation of a job before it",
     "conservative": "it would delay the reservation of a job before it",
     "pack": "it would delay the job that has waited longest, or too many come before it",
+    "slurm": "no cycle had come yet, or it would delay the reservation of a job before it",
     "pushdown": "its turn had not come, or its priority was not adjacent to that of a job that ran",
 }
 

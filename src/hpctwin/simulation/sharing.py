@@ -214,6 +214,9 @@ def most_promises(sim: Sim, policy: Policy) -> int:
     if policy.backfill == "conservative" or policy.power.power_pass.shared is not None:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
+    of_all: int | None = policy.setting("bf_max_job_test")
+    if of_all is not None:
+        return of_all * widest
     return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
 
 

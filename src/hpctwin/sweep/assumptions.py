@@ -20,7 +20,7 @@ from hpctwin.simulation import simulate
 
 __all__ = ["Checked", "check_past"]
 
-BACKFILLS = ("none", "first-fit", "easy", "conservative")
+BACKFILLS = ("none", "first-fit", "easy", "conservative", "slurm")
 ORDERINGS = ("fcfs", "sjf", "largest", "wfp", "priority")
 _SHARES_OF_NODES = (0.95, 0.9)
 _SETTLED = 0.1

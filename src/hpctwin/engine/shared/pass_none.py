@@ -27,8 +27,6 @@ __all__ = ["PASS"]
 def shared_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
     begin_anew(sim)
-    for c in range(len(sim.blocked)):
-        sim.blocked[c] = 0
     if not any_may_fit(sim):
         return
     for i in range(jobs_in_order(sim)):

@@ -78,9 +78,8 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
 
 
 @jit
-def promise(j: int, start: int, sim: Arrays) -> int:
-    """Promise a job the chosen nodes from a time on; the first row of it."""
-    end = start + sim.job[j].expected
+def promise(j: int, start: int, end: int, sim: Arrays) -> int:
+    """Promise a job the chosen nodes for a span; the first row of it."""
     following = -1
     for n in range(sim.sharing.chosen - 1, -1, -1):
         row = new_row(sim)
@@ -114,7 +113,7 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
     """Promise a job the earliest span that it fits, not before a time; when it begins, and the first row."""
     start = earliest(j, not_before, sim)
     choose(j, sim)
-    return start, promise(j, start, sim)
+    return start, promise(j, start, start + sim.job[j].expected, sim)
 
 
 @jit

@@ -56,9 +56,9 @@ def is_up(kind: int, node: int, sim: Arrays) -> bool:
 
 @jit
 def mark_pools(kind: int, begin: int, end: int, sim: Arrays) -> None:
-    """Mark in ``sim.take`` the pools that a kind of job may use and that are there all through a span."""
+    """Mark in ``sim.take`` the pools that a kind of job may use, not blocked and there all through a span."""
     for p in range(sim.rules.pools):
-        sim.take[p] = sim.eligible[kind, p]
+        sim.take[p] = sim.eligible[kind, p] if sim.blocked[p] == 0 else 0
     for m in range(len(sim.window)):
         window = sim.window[m]
         if window.pool < sim.rules.pools and begin < window.end and end > window.start:
@@ -229,7 +229,9 @@ def is_skipped_shared(j: int, sim: Arrays) -> bool:
 
 @jit
 def begin_pass(sim: Arrays) -> None:
-    """What was found not to fit is tried anew where nodes failed or came back."""
+    """Nothing is blocked, and what was found not to fit is tried anew where nodes failed or came back."""
+    for c in range(len(sim.blocked)):
+        sim.blocked[c] = 0
     if sim.sharing.faults != sim.clock.faults:
         sim.sharing.faults = sim.clock.faults
         sim.sharing.freed += FREED + 1

@@ -19,7 +19,22 @@ _WEIGHTS = {
     "priorityweightpartition": "partition",
     "priorityweightqos": "qos",
 }
-_RESERVE_FEW = ("bf_min_age_reserve", "bf_min_prio_reserve")
+_UNIT = {
+    "default_queue_depth": "", "partition_job_depth": "", "sched_interval": "s", "sched_min_interval": "us",
+    "batch_sched_delay": "s", "bf_interval": "s", "bf_window": "min", "bf_resolution": "s",
+    "bf_max_job_test": "",
+    "bf_max_job_user": "", "bf_max_job_start": "", "bf_job_part_count_reserve": "", "bf_min_age_reserve": "s",
+}  # fmt: skip
+"""What SchedulerParameters and the ``slurm`` backfill both have, by the unit of slurm.conf."""
+_SECONDS = {"s": 1.0, "min": 60.0, "us": 1e-6}
+_AS_IT_IS = (
+    "bf_continue",
+    "bf_max_time",
+    "bf_yield_interval",
+    "bf_yield_sleep",
+    "bf_yield_rpc_cnt",
+    "max_rpc_cnt",
+)
 _TAKEN_ELSEWHERE = {
     "clustername", "licenses", "prioritydecayhalflife", "prioritytype", "prioritymaxage",
     "priorityfavorsmall", "schedulertype", "schedulerparameters", *_WEIGHTS,
@@ -169,32 +184,54 @@ def _multifactor(
 
 
 def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
+    """The backfill with its settings; what became of SchedulerParameters is appended to ``settings``."""
     said = _said(values)
     pairs = [part.partition("=") for part in said("schedulerparameters").split(",")]
-    parameters = {name.strip().lower(): value for name, _, value in pairs if name.strip()}
-    name = "conservative"
-    per_partition = parameters.get("bf_job_part_count_reserve", "0")
+    parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
     if "builtin" in said("schedulertype"):
-        name = "none"
-    elif per_partition.isdigit() and int(per_partition) > 0:
-        name = f"easy:{per_partition}"
-    elif any(parameters.get(key, "0") not in ("", "0") for key in _RESERVE_FEW):
-        name = "easy"
-    why = {
-        "none": "jobs start in order",
-        "conservative": "every waiting job has a reservation, made at each event",
-    }.get(name, "few waiting jobs have a reservation")
-    _became(values, "schedulertype", f"{name}: {why}", settings)
+        _became(values, "schedulertype", "none: jobs start in order", settings)
+        given: dict[str, str] = {}
+        text = "none"
+    else:
+        _became(values, "schedulertype", "slurm", settings)
+        given = {
+            key: read
+            for key, value in parameters.items()
+            if (read := _number_of_pass(key, value)) is not None
+        }
+        if "defer" in parameters:  # a submission then waits for the next look as an end does
+            given["sched_min_interval"] = given.get("batch_sched_delay", "3s")
+        text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():
         became, reason = NO_BEARING, ""
-        if key in ("bf_job_part_count_reserve", *_RESERVE_FEW) and name.startswith("easy"):
-            became, reason = TAKEN, f"{name}: {why}"
+        if key in given or (key == "defer" and given):
+            became, reason = TAKEN, text.partition(":")[0]
+        elif key in _AS_IT_IS:
+            reason = "a cycle takes no time here, and goes through to its end"
+        elif key in _UNIT:
+            became, reason = NOT_MODELLED, "not a number that Slurm would take: its default counts"
+            if text == "none":
+                reason = "of sched/backfill"
         elif key.startswith(_OF_PASSES):
-            became = NOT_MODELLED
-            reason = "all waiting jobs are looked at, at each event, at once and without bounds"
+            became, reason = NOT_MODELLED, "the slurm backfill has no such setting"
         where = values["schedulerparameters"].where
         settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
-    return name
+    return text
+
+
+def _number_of_pass(key: str, value: str) -> str | None:
+    """A setting of the ``slurm`` backfill in a policy's text; None if it is none, or not a number."""
+    unit = _UNIT.get(key)
+    if unit is None or not _is_number(value):
+        return None
+    number = float(value)
+    if unit == "":
+        # 0 is no limit, or for those that must be more no number that Slurm takes.
+        return f"{number:.0f}" if number >= 1 else (None if key == "bf_max_job_test" else "any")
+    seconds = number * _SECONDS[unit]
+    if seconds < 0.001 and key in ("bf_interval", "bf_resolution", "sched_interval"):
+        return None
+    return f"{seconds:.12g}s"
 
 
 def explained(values: Mapping[str, Row], *, shared: bool) -> list[Setting]:

@@ -1,0 +1,133 @@
+"""Slurm's scheduler on shared nodes; see `passes.slurm`."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import WAITING, ZERO, Arrays
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes.slurm import (
+    Numbers,
+    Own,
+    begin,
+    begin_look,
+    block,
+    depth_of,
+    is_due,
+    is_young,
+    look_from,
+    may_be_tried,
+    may_reserve,
+    open_all,
+    own,
+    set_timers,
+    settings,
+    span_begin,
+    span_end,
+    takes_part,
+)
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.moving import GAVE_BACK
+from hpctwin.engine.shared.pass_common import (
+    ENTERED,
+    LEFT,
+    any_may_fit,
+    begin_anew,
+    jobs_in_order,
+    nth,
+    start_if_it_fits,
+)
+from hpctwin.engine.shared.placing import choose
+from hpctwin.engine.shared.promises import earliest, promise
+from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+
+__all__ = ["PASS"]
+
+
+@jit
+def look(full: bool, sim: Arrays) -> None:
+    """Jobs in order, down to a depth; each starts if it fits what no job before it blocks."""
+    begin_look(full, sim)
+    if not any_may_fit(sim):
+        return
+    for i in range(min(jobs_in_order(sim), depth_of(full, sim))):
+        j = nth(i, sim)
+        if not takes_part(j, sim) or is_skipped_shared(j, sim):
+            continue
+        starts = may_fit(sim.job[j].kind, sim) and start_if_it_fits(j, sim)
+        if not starts and not is_young(j, sim) and not block(j, sim):
+            return
+
+
+@jit
+def promise_coarsely(j: int, sim: Arrays) -> None:
+    """Promise a job its earliest span, unless it lies too far ahead."""
+    start = earliest(j, ZERO, sim)
+    if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
+        return
+    choose(j, sim)
+    end = span_end(start + sim.job[j].expected, sim)
+    promise(j, span_begin(start, sim), end, sim)
+
+
+@jit
+def backfill(sim: Arrays) -> None:
+    """One cycle: jobs in order; each starts if it fits, or is promised nodes for this cycle."""
+    numbers = settings(sim.numbers)[0]
+    open_all(sim)
+    if not any_may_fit(sim):
+        return
+    tried = ZERO
+    owed = ZERO
+    started = ZERO
+    for i in range(jobs_in_order(sim)):
+        j = nth(i, sim)
+        if sim.state[j].phase != WAITING or is_skipped_shared(j, sim):
+            continue
+        if not may_be_tried(j, tried, sim):
+            continue
+        if tried == numbers.bf_max_job_test:
+            return
+        sim.later[tried] = j  # behind the place that `nth` has come to
+        tried += 1
+        if may_fit(sim.job[j].kind, sim):
+            for k in range(owed):
+                promise_coarsely(sim.stack[k], sim)
+            owed = ZERO
+            if start_if_it_fits(j, sim):
+                started += 1
+                if started == numbers.bf_max_job_start:
+                    return
+                continue
+        if may_reserve(j, sim):
+            sim.stack[owed] = j
+            owed += 1
+
+
+def shared_slurm(sim: Arrays) -> None:
+    """Jobs in order if they may be looked at, then a backfill cycle if one is due."""
+    numbers = settings(sim.numbers)[0]
+    mine = own(sim.own)[0]
+    begin_anew(sim)
+    started = sim.clock.starts
+    full = is_due(numbers.sched_interval, mine.full_at, sim)
+    looks = full or look_from(sim) <= sim.clock.now
+    if looks:
+        look(full, sim)
+    cycle = is_due(numbers.bf_interval, mine.cycle_at, sim)
+    if cycle:
+        mine.cycle_at = sim.clock.now
+        backfill(sim)
+    set_timers(looks, full, cycle, sim.clock.starts > started, sim)
+
+
+PASS = Pass(
+    Kernel(shared_slurm, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    begin=begin,
+    entered=ENTERED,
+    left=LEFT,
+    gave_back=GAVE_BACK,
+)
