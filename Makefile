@@ -80,4 +80,4 @@ $(VENV)/dev: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) out build dist docs/_build
+	rm -rf $(VENV) out build dist docs/_build docs/_gallery

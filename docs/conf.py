@@ -9,13 +9,14 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 project = "hpctwin"
 extensions = [
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "commands",
     "settings",
 ]
 html_theme = "furo"
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "gallery"]
 default_role = "py:obj"
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
@@ -23,6 +24,18 @@ autodoc_preserve_defaults = True
 autodoc_default_options = {"exclude-members": "model_config, shown, shown_more"}
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "_gallery",
+    "filename_pattern": "plot_",
+    "image_scrapers": ("figures.scraper",),
+    "download_all_examples": False,
+    "show_memory": False,
+    "min_reported_time": 10,
+    "abort_on_example_error": True,
+    "within_subsection_order": "FileNameSortKey",
+}
 
 
 def _without_checks(app, domain, kind, content) -> None:

@@ -45,6 +45,21 @@ def test_gpus_beside_which_no_cores_are_left_are_stranded() -> None:
     assert found[1]["fragmented_gpus"] == pytest.approx((3 + 3 + 0) / 3)
 
 
+def test_what_is_of_no_use_is_told_where_nobody_waits_for_long() -> None:
+    """For more than the hundred rows from which a table's types are guessed."""
+    jobs = Workload.build(
+        submit_s=[0, 9000, 9000],
+        runtime_s=[100, 100, 100],
+        nodes=[1, 1, 1],
+        chunks={"tasks": [1, 1, 2], "cores_per_task": [1, 1, 8]},
+    )
+    found = simulate(jobs, MACHINE, "fcfs+easy").fragmentation(200)
+    assert found["unusable_cores"].null_count() > 100
+    assert set(found["unusable_cores"].drop_nulls()) == {7.0}
+    alone = simulate(asking(tasks=[1]), MACHINE, "fcfs+easy").fragmentation(2)
+    assert alone["unusable_gpus"].dtype == found["unusable_cores"].dtype
+
+
 def test_a_heat_map_shows_how_much_of_each_node_is_held_on_average() -> None:
     jobs = asking(tasks=[1], cores_per_task=[4], gpus_per_task=[1])
     use = simulate(jobs, MACHINE, "fcfs+easy").node_use(2)

@@ -17,9 +17,20 @@ if TYPE_CHECKING:
         plot_wait_by_size,
         plot_wait_cdf,
     )
+    from hpctwin.report.cooling import plot_cooling
+    from hpctwin.report.energy import (
+        plot_energy_against_wait,
+        plot_node_states,
+        plot_pareto,
+        plot_power,
+    )
+    from hpctwin.report.facility import plot_weeks
     from hpctwin.report.gantt import plot_gantt
+    from hpctwin.report.heat import plot_wait_heat
     from hpctwin.report.html import write_report
+    from hpctwin.report.resources import plot_resource_use
     from hpctwin.report.run import ReportedRun
+    from hpctwin.report.shared_nodes import plot_fragmentation, plot_heatmap
     from hpctwin.report.tables import (
         answer_table,
         compare_table,
@@ -35,13 +46,23 @@ __all__ = [
     "compare_table",
     "difference_table",
     "plot_compare_bars",
+    "plot_cooling",
+    "plot_energy_against_wait",
+    "plot_fragmentation",
     "plot_gantt",
+    "plot_heatmap",
+    "plot_node_states",
+    "plot_pareto",
+    "plot_power",
     "plot_queue",
     "plot_radar",
     "plot_radars",
+    "plot_resource_use",
     "plot_utilization",
     "plot_wait_by_size",
     "plot_wait_cdf",
+    "plot_wait_heat",
+    "plot_weeks",
     "plot_workload",
     "summary_table",
     "write_report",
@@ -52,9 +73,19 @@ _HOME = {
     "answer_table": "tables",
     "compare_table": "tables",
     "difference_table": "tables",
+    "plot_cooling": "cooling",
+    "plot_energy_against_wait": "energy",
+    "plot_fragmentation": "shared_nodes",
     "plot_gantt": "gantt",
+    "plot_heatmap": "shared_nodes",
+    "plot_node_states": "energy",
+    "plot_pareto": "energy",
+    "plot_power": "energy",
     "plot_queue": "timeline",
+    "plot_resource_use": "resources",
     "plot_utilization": "timeline",
+    "plot_wait_heat": "heat",
+    "plot_weeks": "facility",
     "plot_workload": "workload",
     "summary_table": "tables",
     "write_report": "html",

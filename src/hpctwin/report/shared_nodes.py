@@ -45,7 +45,7 @@ def plot_heatmap(
         mean = np.where(there > 0, sums / np.maximum(there, 1), np.nan)
         left, right = scale.at([0.0, end])
         image = ax.imshow(
-            mean, aspect="auto", origin="lower", interpolation="nearest", cmap="viridis_r", vmin=0, vmax=1,
+            mean, aspect="auto", origin="lower", interpolation="nearest", cmap="Blues", vmin=0, vmax=1,
             extent=(left, right, 0, nodes),
         )  # fmt: skip
         ax.set_facecolor(FADED)

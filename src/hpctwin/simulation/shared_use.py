@@ -149,7 +149,9 @@ def fragmentation(
         row["stranded_gpus"] = float(free[stranded, 2].sum())
         row["fragmented_gpus"] = _fragmented(kinds, typical, free, idle)
         rows.append(row)
-    return pl.DataFrame(rows)
+    # Said outright: for as long as nobody waits, nothing tells what a column is of.
+    types = {name: pl.Int64 if name == "waiting" else pl.Float64 for name in rows[0]}
+    return pl.DataFrame(rows, schema=types)
 
 
 def _fragmented(
