@@ -6,6 +6,9 @@ import configparser
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from hpctwin import Cluster
 from hpctwin.facility import Facility
 from hpctwin.rms.events import event_schema
 from hpctwin.twin.config import TwinConfig, config_schema
+from tests.conftest import lacking
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -122,3 +126,20 @@ def test_a_service_starts_a_command_that_there_is(unit: Path) -> None:
     assert program == "/opt/hpctwin/bin/hpctwin"
     app.parse_args(words, exit_on_error=False, print_error=False)
     assert parser["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_systemd_finds_no_fault_in_the_services(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        lacking("systemd-analyze is not installed (Debian: apt-get install systemd)")
+    units = []
+    for unit in sorted(ROOT.glob("contrib/systemd/*.service")):
+        # Of a template an instance is checked; the program is one that there is.
+        units.append(tmp_path / unit.name.replace("@", "@polaris"))
+        units[-1].write_text(unit.read_text().replace("/opt/hpctwin/bin/hpctwin", sys.executable))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)

@@ -55,7 +55,7 @@ def run_engine(
         cluster,
         policy=policy,
         track_nodes=True,
-        expected_s=None if expected_ms is None else [ms / 1000 for ms in expected_ms],
+        expected_s=None if expected_ms is None else [one / 1000 for one in expected_ms],
         **options,
     )
     simulation.advance(None if until_ms is None else until_ms / 1000)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from hpctwin.cli.logs import LogOptions
 from hpctwin.cli.numbers import AT_LEAST_1
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def run_command(
     speed: Annotated[float, Parameter(group="Demo")] = 600.0,
     seed: Annotated[int, Parameter(group="Demo")] = 0,
     strategy: Annotated[str, Parameter(name=["--strategy", "-s"], group="Demo")] = "sgs-t",
+    log: LogOptions = LogOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
     """Place the jobs of a facility's queue at its clusters, live, until interrupted.
@@ -41,13 +43,12 @@ def run_command(
         strategy: where they go.
         json: print what became of the jobs as JSON at the end.
     """
-    import logging
     import tempfile
 
     from hpctwin.cli.output import screen
     from hpctwin.twin.facility.config import LiveFacility
 
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    log.begin()
     if config is not None:
         return _run(LiveFacility.from_yaml(config), until_empty, [], json)
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from hpctwin.cli.logs import LogOptions
+
 __all__ = ["rms_app"]
 
 rms_app = App(name="rms", help="Look at the resource manager; what a site puts into it.")
@@ -60,6 +62,7 @@ def ship(
     stream_name: str = "hpctwin:news",
     password_env: str | None = None,
     place: Path | None = None,
+    log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Send what hooks note in a file to Redis, for a twin on another machine. Runs until interrupted.
 
@@ -75,7 +78,6 @@ def ship(
         place: where it is written down how far the file was sent, to be ended with .place; beside it if left
             out.
     """
-    import logging
     import signal
     import threading
 
@@ -84,7 +86,7 @@ def ship(
     from hpctwin.rms.spool import Spool
 
     address = redis_url(url, url_file)
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    log.begin()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

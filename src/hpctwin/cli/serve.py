@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from hpctwin.cli.logs import LogOptions
+
 if TYPE_CHECKING:
     from hpctwin.web.assembly import Part
 
@@ -31,6 +33,7 @@ def serve_command(
     private_key: Path | None = None,
     behind_proxy: bool = False,
     allow_host: tuple[str, ...] = (),
+    log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Serve the web page of a live twin or of a simulated run: dashboard, REST, metrics. Until interrupted.
 
@@ -57,6 +60,7 @@ def serve_command(
 
     for package in ("fastapi", "prometheus_client", "uvicorn"):
         need(package, "web", "hpctwin serve")
+    log.begin()
     from hpctwin.web.access import MADE_UP
     from hpctwin.web.serve import Listening, access_of, serve, socket_at
 

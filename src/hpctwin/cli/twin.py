@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from hpctwin.cli.logs import LogOptions
+
 if TYPE_CHECKING:
     from hpctwin.twin.config import Mode
 
@@ -31,6 +33,7 @@ def run(
     view: bool = False,
     record: Path | None = None,
     resume: bool = False,
+    log: LogOptions = LogOptions(),  # noqa: B008
 ) -> int:
     """Run the twin until it is interrupted.
 
@@ -47,7 +50,7 @@ def run(
 
     from hpctwin.twin.service import open_twin
 
-    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(message)s")
+    log.begin()
     settings = _config(config, mode)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -151,6 +151,7 @@ def serve(
         proxy_headers=listening.behind_proxy,
         server_header=False,
         access_log=False,
+        log_config=None,
         log_level="warning",
         timeout_graceful_shutdown=1,
         timeout_keep_alive=30,

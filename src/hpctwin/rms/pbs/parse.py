@@ -204,7 +204,7 @@ def own_estimates(text: bytes) -> dict[str, float]:
         job_id: time_s(resources(row.get("estimated")).get("start_time"))
         for job_id, row in rows.items()
     }
-    return {job_id: time_s for job_id, time_s in times.items() if time_s is not None}
+    return {job_id: start_s for job_id, start_s in times.items() if start_s is not None}
 
 
 # --- nodes and queues --------------------------------------------------------------------------------
