@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 from starlette.testclient import TestClient
 
 from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.cli.app import main
+from hpctwin.formats import write_workload
 from hpctwin.metrics import binned
 from hpctwin.report.folder import write_run
 from hpctwin.simulation import Simulation
@@ -213,8 +215,6 @@ def test_what_is_no_run_is_refused_by_name(
 
 def test_the_folder_of_a_run_is_written_while_it_goes_on(tmp_path: Path) -> None:
     trace, out = tmp_path / "t.csv", tmp_path / "out"
-    from hpctwin.formats import write_workload
-
     write_workload(WORKLOAD, trace)
     asked = ["simulate", str(trace), "-n", "16", "--json"]
     seen = []
@@ -243,6 +243,31 @@ def test_with_no_token_asked_for_everybody_looks_at_a_run(run: Any) -> None:
     app = Gate(run_application(RunSource(run[0])), Access((), frozenset({"localhost"})))
     with TestClient(app, base_url="http://localhost") as client:
         assert get(client, "state")["jobs"] == 60
+
+
+def test_what_a_run_cost_and_emitted_over_time_is_shown_in_the_units_of_its_rates(
+    tmp_path: Path,
+) -> None:
+    trace, machine, price = (tmp_path / name for name in ("t.csv", "m.yaml", "price.csv"))
+    write_workload(WORKLOAD, trace)
+    modes = {"normal": {"power_w": 200, "idle_w": 100}}
+    machine.write_text(yaml.safe_dump({"nodes": [{"name": "a", "count": 16, "modes": modes}]}))
+    price.write_text("time,price (EUR/kWh)\n0,0.1\n3600,0.5\n7200,0.2\n")
+    out = tmp_path / "out"
+    given = ["-M", machine, "--price", price, "--carbon", "400", "--out", out, "--json"]
+    with pytest.raises(SystemExit) as end:
+        main(["simulate", str(trace), *map(str, given)])
+    assert end.value.code == 0
+    shown = RunSource(out).lines(50)
+    told = {line.name: line for line in shown.lines}
+    hours = np.diff(shown.edges_s) / 3600
+    summary = json.loads((out / "summary.json").read_text())
+    cost, carbon = told["price of the electricity"], told["carbon emitted"]
+    assert (cost.unit, carbon.unit) == ("EUR/h", "g/h")
+    assert np.dot(cost.mean, hours) == pytest.approx(summary["cost_eur"])
+    assert np.dot(carbon.mean, hours) / 1000 == pytest.approx(summary["emissions_kg"])
+    assert max(cost.peak) <= 16 * 0.2 * 0.5 + 1e-9
+    assert set(np.round(np.array(carbon.peak) / 40, 6) % 1) == {0}
 
 
 def test_a_result_with_lost_attempts_keeps_them(run: Any, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from hpctwin.cli.writing import inputs_of
 from hpctwin.errors import ConfigError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from hpctwin.simulation import Result
 
 __all__ = ["compare_command"]
@@ -125,11 +127,10 @@ def compare_command(
             begin_s=begins, log=bool(series or window or out), **run.as_dict(),
         )  # fmt: skip
     code = note_rejected(next(iter(results.values())))
-    summaries = {
-        name: energy.summed(result, series, more, window)[0] for name, result in results.items()
-    }
+    told = {name: energy.summed(one, series, more, window) for name, one in results.items()}
+    summaries = {name: summary for name, (summary, _) in told.items()}
     if out is not None:
-        _write(results, summaries, out, run, inputs_of(trace, machine, energy))
+        _write(results, told, out, run, inputs_of(trace, machine, energy))
     if plot is not None:
         _plot(results, summaries, plot)
     if html is not None:
@@ -151,7 +152,7 @@ def compare_command(
 
 def _write(
     results: dict[str, Result],
-    summaries: dict[str, dict[str, Any]],
+    told: dict[str, tuple[dict[str, Any], dict[str, pl.DataFrame]]],
     out: Path,
     run: RunOptions,
     inputs: list[Path],
@@ -165,7 +166,8 @@ def _write(
         if result.energy is not None:
             result = dataclasses.replace(result, jobs=result.energy.jobs)
         folder = out / f"{number}-{re.sub(r'[^A-Za-z0-9.+@~-]+', '_', name)[:80]}"
-        write_run(result, folder, run.as_dict(), summaries[name], inputs=inputs)
+        summary, tables = told[name]
+        write_run(result, folder, run.as_dict(), summary, tables=tables, inputs=inputs)
 
 
 def _plot(results: dict[str, Result], summaries: dict[str, dict[str, Any]], plot: Path) -> None:

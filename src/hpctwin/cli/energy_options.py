@@ -120,8 +120,8 @@ class EnergyOptions:
 
     def summed(
         self, result: Result, series: dict[str, Series], more: dict[str, Any], window: Window | None
-    ) -> tuple[dict[str, Any], pl.DataFrame | None]:
-        """All figures of a run, or of a window of it, and what cooling took over time, if it is asked for.
+    ) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+        """All figures of a run, or of a window of it, and tables of it over time: ``cooling``, ``costs``.
 
         Args:
             result: of the run.
@@ -129,6 +129,8 @@ class EnergyOptions:
             more: further figures.
             window: the part that was simulated, if not all.
         """
+        from hpctwin.energy.outputs import cost_changes
+
         if window is None:
             summary = {**result.summary(), **costs(result.energy, series), **more}
         else:
@@ -138,7 +140,9 @@ class EnergyOptions:
             from hpctwin.energy.cooling import cooling_figures
 
             summary |= cooling_figures(cooled, cooled["step_s"].to_numpy())
-        return summary, cooled
+        costing = None if result.energy is None else cost_changes(result.energy, series)
+        tables = {"cooling": cooled, "costs": costing}
+        return summary, {name: table for name, table in tables.items() if table is not None}
 
     def begins(self, workload: Workload, series: dict[str, Series]) -> Any:
         """When each job may begin, if they may wait."""

@@ -225,7 +225,7 @@ def simulate_command(
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
     del simulation  # its memory is better used by what follows
-    summary, cooled = energy.summed(result, series, {**notes, **saved}, window)
+    summary, tables = energy.summed(result, series, {**notes, **saved}, window)
     if fairness:
         from hpctwin.metrics import unfair_delay
         from hpctwin.sweep import fair_starts
@@ -233,7 +233,7 @@ def simulate_command(
         with progress_bar("fair start times") as progress:
             fresh = Simulation(workload, cluster, chosen, **options)
             summary |= unfair_delay(result.jobs, fair_starts(fresh, progress))
-    drawn = _plot_cooling(result, cooled, plot)
+    drawn = _plot_cooling(result, tables.get("cooling"), plot)
     _show(
         result,
         summary,
@@ -244,7 +244,7 @@ def simulate_command(
         plot=None if drawn else plot,
         all=all,
         json=json,
-        tables={} if cooled is None else {"cooling": cooled},
+        tables=tables,
         inputs=inputs,
     )
     return code

@@ -11,12 +11,13 @@ import polars as pl
 
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.component_energy import ComponentEnergy
+from hpctwin.energy.series import Series
 from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.energy.states import group_of_node
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, write_atomically, write_folder
 
-__all__ = ["energy_tables", "node_log", "power_changes", "write_spars_results"]
+__all__ = ["cost_changes", "energy_tables", "node_log", "power_changes", "write_spars_results"]
 
 _SPARS_ID = {"active": -1, "switching_off": -2, "switching_on": -3, "sleeping": -4}
 
@@ -58,6 +59,32 @@ def power_changes(energy: Energy) -> pl.DataFrame | None:
         return None
     time_s, watts = energy.power_over_time()
     return pl.DataFrame({"time_s": time_s, "total_w": watts})
+
+
+def cost_changes(energy: Energy, rates: Mapping[str, Series]) -> pl.DataFrame | None:
+    """What the power drawn costs and emits from each change of it or of its rate on.
+
+    Args:
+        energy: of a run.
+        rates: ``price`` and ``carbon`` with time zero where the run's is, as far as they are known.
+
+    Returns:
+        ``time_s``, and of each rate its unit an hour: ``price_eur_per_h`` (``price_currency_per_h`` where
+        the unit is not known), ``carbon_g_per_h``; the last row is where the simulation ends. None without
+        rates, or if it is not known what was drawn when.
+    """
+    drawn = power_changes(energy) if rates else None
+    if drawn is None:
+        return None
+    power_s = drawn["time_s"].to_numpy()
+    steps = [one.changes(float(power_s[-1])) for one in rates.values()]
+    time_s = np.unique(np.concatenate([power_s, *steps]))
+    watts = drawn["total_w"].to_numpy()[np.searchsorted(power_s, time_s, side="right") - 1]
+    found = {"time_s": time_s}
+    for name, series in rates.items():
+        unit = series.unit.lower() or ("g" if name == "carbon" else "currency")
+        found[f"{name}_{unit}_per_h"] = watts * series.at(time_s) * 3600
+    return pl.DataFrame(found)
 
 
 def energy_tables(energy: Energy) -> dict[str, pl.DataFrame]:

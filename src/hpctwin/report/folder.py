@@ -29,7 +29,7 @@ __all__ = ["VERSIONS", "is_run", "read_run", "runs_in", "write_run"]
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
 VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
 """Whose versions the manifest has."""
-_SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling")
+_SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling", "costs")
 
 
 def write_run(
@@ -130,6 +130,7 @@ def read_run(folder: Path, label: str | None = None) -> ReportedRun:
         power=there.get("power"),
         states=there.get("node_log"),
         cooling=there.get("cooling"),
+        costs=there.get("costs"),
         manifest=manifest,
     )
 

@@ -33,6 +33,7 @@ class ReportedRun:
         power: watts over time, a row at each change: ``time_s``, ``total_w``; None if not known.
         states: which power state each node was in: ``node``, ``state``, ``start_s``, ``end_s``.
         cooling: what cooling took, as `plot_cooling` takes it.
+        costs: what the power cost and emitted, as `cost_changes` tells it.
         manifest: how the run was made; empty if that is not known.
     """
 
@@ -47,6 +48,7 @@ class ReportedRun:
     power: pl.DataFrame | None = None
     states: pl.DataFrame | None = None
     cooling: pl.DataFrame | None = None
+    costs: pl.DataFrame | None = None
     manifest: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

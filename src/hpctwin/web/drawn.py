@@ -29,13 +29,14 @@ from hpctwin.rms.records import NodeRecord
 from hpctwin.web.course import Stretch, shares_of
 from hpctwin.web.views import EnergyView, Line
 
-__all__ = ["Weather", "energy_of", "energy_view", "power_lines", "rates_of"]
+__all__ = ["RATED", "Weather", "energy_of", "energy_view", "power_lines", "rates_of"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Weather = float | str | None
 
 J_PER_KWH = 3.6e6
+RATED = {"price": "price of the electricity", "carbon": "carbon emitted"}
 EPOCH_S = 1e8
 """An emulated clock is below it."""
 PUE_STEPS = 60
@@ -226,9 +227,8 @@ def power_lines(
             if series.unit
             else "/h"
         )
-        says = "carbon emitted" if name == "carbon" else "price of the electricity"
         told = [tuple((each * watts).tolist()) for watts in (mean, peak)]
-        found.append(Line(name=says, unit=unit, mean=told[0], peak=told[1], most=None))
+        found.append(Line(name=RATED[name], unit=unit, mean=told[0], peak=told[1], most=None))
     return found
 
 

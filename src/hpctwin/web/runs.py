@@ -18,6 +18,7 @@ from hpctwin.report.columns import COLUMNS, format_metric, metric_name
 from hpctwin.report.folder import MANIFEST, VERSIONS, read_run
 from hpctwin.report.packing import pack
 from hpctwin.report.run import ReportedRun
+from hpctwin.web.drawn import RATED
 from hpctwin.web.timeline import RAN, RUNS, Timeline, Window
 from hpctwin.web.views import (
     FigureView,
@@ -276,6 +277,11 @@ class _Moment:
             rows.append((self.run.power, "total_w", "power drawn", "W", None))
         if self.run.cooling is not None:
             rows.append((self.run.cooling, "pue", "power usage effectiveness (PUE)", "", None))
+        if self.run.costs is not None:
+            for column in self.run.costs.columns[1:]:
+                what, unit, *_ = column.split("_")
+                unit = unit if what == "carbon" else unit.upper().replace("CURRENCY", "")
+                rows.append((self.run.costs, column, RATED[what], f"{unit}/h", None))
         lines = []
         for table, column, name, of, most in rows:
             time_s = table["time_s"].to_numpy() + self.offset_s
