@@ -20,7 +20,6 @@ exclude_patterns = ["_build", "_ext", "gallery"]
 default_role = "py:obj"
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 autodoc_default_options = {"exclude-members": "model_config, shown, shown_more"}
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"

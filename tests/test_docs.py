@@ -57,11 +57,28 @@ def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
     assert Cluster.from_yaml(path).node_count == 128
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+LINKED = [*PAGES, *sorted((ROOT / "docs/reference").glob("*.md")), *sorted(ROOT.glob("*.md"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of a page may name, as GitHub and MyST make it."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(LINKED), ids=lambda page: page.name)
+def test_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, heading in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)", text):
+        file = page.parent / target if target else page
+        assert file.exists(), f"{page.name}: {target}"
+        if heading and file.suffix == ".md":
+            assert heading in anchors(file), f"{page.name}: {target}#{heading}"
+
+
+def test_a_heading_is_named_as_links_name_it() -> None:
+    assert "2-compare-advise" in anchors(ROOT / "docs/beside.md")
 
 
 @pytest.mark.parametrize(("name", "made"), [("events", event_schema), ("twin", config_schema)])
