@@ -26,7 +26,7 @@ def job(**fields: float) -> JobView:
     usual = dict.fromkeys(JobView._fields, 0.0) | {
         "submit": 100.0, "eligible": 110.0, "wait": 900.0, "walltime": 3600.0, "expected": 1800.0,
         "nodes": 16.0, "fairshare": 0.25, "machine_nodes": 64.0, "priority": 5.0,
-        "partition_priority": 0.5, "qos_priority": 1.0,
+        "predicted_runtime": 1200.0, "partition_priority": 0.5, "qos_priority": 1.0,
     }  # fmt: skip
     return JobView(**(usual | fields))
 
@@ -36,6 +36,7 @@ BY_HAND = {
     "fcfs": 100.0,
     "lcfs": -100.0,
     "sjf": 1800.0,
+    "spf": 1200.0,
     "ljf": -1800.0,
     "smallest": 16.0,
     "largest": -16.0,

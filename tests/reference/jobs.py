@@ -48,6 +48,8 @@ class JobView:
     memory_mb: float
     chain: float
     risk: float
+    predicted_runtime: float
+    predicted_power: float
 
 
 @dataclass(slots=True)
@@ -219,6 +221,8 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     memory_mb=asked["memory_gb"][row] * float(workload.nodes[row]) * 1024,
                     chain=0.0,
                     risk=0.0,
+                    predicted_runtime=float(workload.predicted_runtime_s[row]),
+                    predicted_power=0.0,
                 ),
             )
         )

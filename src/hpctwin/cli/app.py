@@ -32,6 +32,11 @@ for name, target, summary in (
     ("export", "export:export_command", "Write a finished run for other viewers."),
     ("report", "report:report_command", "Report on finished runs: one HTML file, figures."),
     ("workload", "workload:workload_app", "Describe, convert, filter, generate, download traces."),
+    (
+        "predictor",
+        "predictor:predictor_app",
+        "Learn runtimes, power and memory; foretell, score.",
+    ),
     ("policy", "policy:policy_app", "List policies, check one's own."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("dataset", "dataset:dataset_app", "Published data sets: what they are, and files of them."),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["backfill_of", "driven", "rewarded_jobs"]
+__all__ = ["backfill_of", "driven", "planned_s", "rewarded_jobs"]
 
 
 def backfill_of(
@@ -60,6 +63,28 @@ def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:
         found = JsonLinesScheduler(scheduler, simulation.cluster)
     with found:
         return drive(simulation, found, every_s=every_s)
+
+
+def planned_s(workload: Workload, by: str) -> npt.NDArray[np.float64] | None:
+    """What jobs are planned to take, seconds [jobs]; None for their walltimes.
+
+    Args:
+        workload: the jobs.
+        by: what --plan-by says.
+
+    Raises:
+        ConfigError: no runtime is predicted.
+    """
+    from hpctwin.errors import ConfigError
+
+    if by == "walltime":
+        return None
+    if "runtime_s" not in workload.predicted:
+        raise ConfigError(
+            f"--plan-by prediction: {workload.name} has no predicted_runtime_s; "
+            "hpctwin predictor apply writes it"
+        )
+    return workload.predicted_runtime_s
 
 
 def rewarded_jobs(workload: Workload, reward: str) -> Workload:

@@ -72,6 +72,7 @@ def simulate_command(
     reward: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler_every: Annotated[str | None, Parameter(group="Policy")] = None,
+    plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
     accounts: Annotated[Path | None, Parameter(group="Output")] = None,
     accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
     by: Annotated[
@@ -110,6 +111,8 @@ def simulate_command(
             where one listens that speaks Batsim's protocol, as in batsim:tcp://127.0.0.1:28000
             (docs/schedulers.md).
         scheduler_every: it is asked in steps of this time only, such as 60s; at each event if left out.
+        plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted
+            (hpctwin predictor apply); a job that runs longer than predicted is expected to end soon.
         accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
         accounts_by: whose accounts, those of accounts or of users.
         by: break the figures down by size, walltime, user, account, partition or state.
@@ -129,7 +132,7 @@ def simulate_command(
     """
     import numpy as np
 
-    from hpctwin.cli.driven import backfill_of, driven, rewarded_jobs
+    from hpctwin.cli.driven import backfill_of, driven, planned_s, rewarded_jobs
     from hpctwin.cli.output import (
         check_outputs,
         need_jobs,
@@ -171,6 +174,7 @@ def simulate_command(
         others = {
             "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain, "--reward": reward,
             "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
+            "--plan-by": plan_by != "walltime",
             "--from and --until": part != WindowOptions(),
             "options of energy but --power": energy != EnergyOptions(power=energy.power),
             "options of how the trace is read": reading != TraceOptions(),
@@ -200,7 +204,7 @@ def simulate_command(
     saved = energy.savings(workload, series, begins)
     if window is not None:
         begins = np.maximum(0 if begins is None else begins, window.not_before_s)
-    options = run.as_dict() | {"begin_s": begins}
+    options = run.as_dict() | {"begin_s": begins, "expected_s": planned_s(workload, plan_by)}
     simulation = Simulation(
         workload,
         cluster,

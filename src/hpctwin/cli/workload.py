@@ -14,7 +14,7 @@ from hpctwin.cli.options import Trace, TraceOptions
 if TYPE_CHECKING:
     from hpctwin.model import Workload
 
-__all__ = ["workload_app"]
+__all__ = ["check_target", "workload_app", "write_to"]
 
 workload_app = App(name="workload", help="Describe, convert, filter, generate, download traces.")
 
@@ -79,10 +79,10 @@ def convert(
     """
     from hpctwin.cli.output import note_reading
 
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
     note_reading(workload)
-    _write(workload, target)
+    write_to(workload, target)
     print(f"{target}: {len(workload):,} jobs")
     return 0
 
@@ -124,7 +124,7 @@ def filter_jobs(
     from hpctwin.cli.output import note_reading
     from hpctwin.model import parse_duration_s, to_ms
 
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     workload = reading.read(source, to_write=True)
     note_reading(workload)
     since = workload.submit_ms - workload.submit_ms.min(initial=0)
@@ -143,7 +143,7 @@ def filter_jobs(
             kept &= known[column.codes]
     rows = np.flatnonzero(kept)[:: every or 1][:first]
     chosen = workload.take(rows)
-    _write(chosen, target)
+    write_to(chosen, target)
     lost = len(workload.dependencies) - len(chosen.dependencies)
     dropped = f"; {lost:,} dependencies went with the jobs left out" if lost else ""
     print(f"{target}: {len(chosen):,} of {len(workload):,} jobs{dropped}")
@@ -169,7 +169,7 @@ def generate(
     from hpctwin.errors import ConfigError
     from hpctwin.generate import generate as generate_workload
 
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     given: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")
@@ -177,7 +177,7 @@ def generate(
             raise ConfigError(f"option {option!r}: write NAME=VALUE, for example seed=7")
         given[key.replace("-", "_")] = _number(value)
     workload = generate_workload(name, **given)
-    _write(workload, target)
+    write_to(workload, target)
     print(f"{target}: {len(workload):,} jobs")
     return 0
 
@@ -227,7 +227,7 @@ def download(
     return 0
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
     """Refuse to write over a file that nobody gave up; what is written to may be what is read."""
     from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
@@ -237,7 +237,7 @@ def _check_target(target: Path, overwrite: bool) -> None:
         raise ConfigError(f"{target} is there already; --overwrite writes over it")
 
 
-def _write(workload: Workload, target: Path) -> None:
+def write_to(workload: Workload, target: Path) -> None:
     """Write a trace, and say on standard error what its format could not carry."""
     from hpctwin.formats import write_workload
     from hpctwin.formats.swf_write import with_own_count

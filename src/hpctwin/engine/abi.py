@@ -1,4 +1,4 @@
-"""What orderings see of a job, and placements of a node besides. Version 3 of that contract."""
+"""What orderings see of a job, and placements of a node besides. Version 4 of that contract."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 __all__ = ["ABI_VERSION", "CHANGING", "JobView", "NodeView", "Order", "Place"]
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 CHANGING = frozenset({"wait", "fairshare", "usage"})
 """Fields that change while a job waits; an ordering that uses none of them keeps the queue sorted."""
@@ -40,6 +40,9 @@ class JobView(NamedTuple):
         chain: expected time of the longest chain of jobs, among those submitted, that wait for it.
             It may grow; the queue is put in order again when it does.
         risk: predicted probability that it fails; 0 without prediction.
+        predicted_runtime: predicted runtime, whether or not the scheduler plans by it; the walltime without
+            prediction.
+        predicted_power: predicted power of one of its nodes, W; 0 without prediction.
     """
 
     submit: float
@@ -68,6 +71,8 @@ class JobView(NamedTuple):
     memory_mb: float
     chain: float
     risk: float
+    predicted_runtime: float
+    predicted_power: float
 
 
 class NodeView(NamedTuple):

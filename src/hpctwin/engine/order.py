@@ -85,6 +85,8 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
         fact.memory_mb,
         state.chain / 1000.0,
         fact.risk,
+        fact.predicted_runtime,
+        fact.predicted_power,
     )
 
 

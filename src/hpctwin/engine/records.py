@@ -107,6 +107,8 @@ class Fact:
     cpu: Real
     memory_mb: Real
     risk: Real
+    predicted_runtime: Real
+    predicted_power: Real
 
 
 class Edge:

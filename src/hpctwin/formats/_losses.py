@@ -48,6 +48,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,
         "usage": bool(workload.usage),
+        "predicted": bool(workload.predicted),
     }
     return (
         *(

@@ -23,6 +23,7 @@ from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
 from hpctwin.model.chunks import CHUNKS, WHOLE_CHUNKS
+from hpctwin.model.columns import PREDICTED
 from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
 __all__ = [
@@ -67,6 +68,7 @@ _NUMBERS = {
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
+    **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
 }
 
 

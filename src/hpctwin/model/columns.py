@@ -14,10 +14,13 @@ from hpctwin.model.units import MS_PER_S
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PER_NODE", "UNKNOWN", "Category", "known_seconds"]
+__all__ = ["PER_NODE", "PREDICTED", "UNKNOWN", "Category", "known_seconds"]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
 """What a job may ask of each of its nodes; a node must have at least so much."""
+
+PREDICTED = ("runtime_s", "node_w", "memory_gb")
+"""What may be predicted of a job: its runtime, and power and used memory of one of its nodes."""
 
 UNKNOWN = -1
 

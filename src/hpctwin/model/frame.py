@@ -27,6 +27,7 @@ column                  meaning
 ``fails``               1 if it ends with an error when its runtime is over, else 0
 ``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
+``predicted_NAME``      predicted ``runtime_s``, ``node_w`` or ``memory_gb`` (of a node)
 ``use_NAME_step_s`` …   seconds from one sample of such a list to the next, also ``node_w_step_s``
 ======================  =========================================================================
 
@@ -45,7 +46,7 @@ import polars as pl
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import CHUNKS
-from hpctwin.model.columns import PER_NODE, Category, known_seconds
+from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.dependencies import (
     Dependencies,
     DependencyKind,
@@ -92,6 +93,10 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     if workload["fails"] is not None:
         columns["fails"] = workload["fails"].astype("int8")
     columns |= _usage_columns(workload["usage"])
+    columns |= {
+        f"predicted_{name}": pl.Series(values, nan_to_null=True)
+        for name, values in workload["predicted"].items()
+    }
     if workload["recorded_nodes"] is not None:
         columns["recorded_nodes"] = pl.Series(workload["recorded_nodes"], dtype=pl.String)
     return pl.DataFrame(columns)
@@ -151,6 +156,11 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         "cancel_s": _optional(frame, "cancel_s", row_ids),
         "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
         "usage": _usage(frame, row_ids),
+        "predicted": {
+            name: _numbers(frame, f"predicted_{name}", row_ids, float("nan"))
+            for name in PREDICTED
+            if f"predicted_{name}" in frame.columns
+        },
         **labels,
     }
 

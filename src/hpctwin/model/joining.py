@@ -66,12 +66,17 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
     check_distinct(columns["job_id"])
     for name in (*LABELS, "features"):
         columns[name] = joined_labels(getattr(first, name), getattr(second, name)).take(order)
-    for name, dtype in (("per_node", np.float64), ("resources", np.int64), ("chunks", np.float64)):
+    for name, dtype, unsaid in (
+        ("per_node", np.float64, 0.0),
+        ("resources", np.int64, 0),
+        ("chunks", np.float64, 0.0),
+        ("predicted", np.float64, np.nan),
+    ):
         amounts = getattr(first, name), getattr(second, name)
         columns[name] = {
             kind: np.concatenate(
                 [
-                    np.zeros(len(part), dtype) if kind not in found else found[kind]
+                    np.full(len(part), unsaid, dtype) if kind not in found else found[kind]
                     for part, found in zip((first, second), amounts, strict=True)
                 ]
             )[order]

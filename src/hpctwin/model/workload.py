@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.chunks import checked_chunks
-from hpctwin.model.columns import PER_NODE, UNKNOWN, Category
+from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
 from hpctwin.model.shown import Shown
@@ -101,6 +101,8 @@ class Workload(Shown):
             filled in, by the format's names; SWF's writer puts them back.
         usage: how much each job used of its nodes' components, by the component's name, and measured power
             of its nodes; nothing that a scheduler sees.
+        predicted: what was predicted of each job when it was submitted, by the names of `PREDICTED` [jobs];
+            NaN where nothing was. Orderings see it.
     """
 
     job_id: npt.NDArray[Any]
@@ -129,6 +131,7 @@ class Workload(Shown):
     carried: Mapping[str, FloatArray] = field(default_factory=dict)
     usage: Mapping[str, Usage] = field(default_factory=dict)
     chunks: Mapping[str, FloatArray] = field(default_factory=dict)
+    predicted: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -160,6 +163,7 @@ class Workload(Shown):
         carried: Mapping[str, npt.ArrayLike] | None = None,
         usage: Mapping[str, Usage] | None = None,
         chunks: Mapping[str, npt.ArrayLike] | None = None,
+        predicted: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -195,6 +199,9 @@ class Workload(Shown):
                 f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
             )
         further = {k: np.asarray(v, np.float64) for k, v in (carried or {}).items()}
+        foretold = {k: np.asarray(v, np.float64) for k, v in (predicted or {}).items()}
+        if set(foretold) - set(PREDICTED):
+            raise UnknownNameError("prediction", min(set(foretold) - set(PREDICTED)), PREDICTED)
         prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
         categories = {
             "user": user,
@@ -212,6 +219,7 @@ class Workload(Shown):
             **{f"resource {k}": v for k, v in amounts.items()},
             **{f"per-node {k}": v for k, v in per.items()},
             **{f"carried {k}": v for k, v in further.items()},
+            **{f"predicted {k}": v for k, v in foretold.items()},
             **{k: v.codes for k, v in labels.items()},
             "fails": np.zeros(size, bool) if fails is None else np.asarray(fails, bool),
         }
@@ -253,6 +261,7 @@ class Workload(Shown):
             carried={k: v[order] for k, v in further.items()},
             usage={k: v.take(order) for k, v in used.items()},
             chunks={k: v[order] for k, v in asked.items()},
+            predicted={k: v[order] for k, v in foretold.items()},
             **{k: v.take(order) for k, v in labels.items()},
         )
 
@@ -344,6 +353,13 @@ class Workload(Shown):
         return bool(self.chunks)
 
     @property
+    def predicted_runtime_s(self) -> FloatArray:
+        """Predicted runtimes, seconds, at most the walltimes; these where nothing is predicted [jobs]."""
+        walltime = self.walltime_ms / MS_PER_S
+        found = self.predicted.get("runtime_s")
+        return walltime if found is None else np.fmin(found, walltime)
+
+    @property
     def span_s(self) -> float:
         """Seconds from the first submission to the last."""
         return float(np.ptp(self.submit_ms)) / MS_PER_S if len(self) else 0.0
@@ -376,6 +392,7 @@ class Workload(Shown):
             carried={k: v[index] for k, v in self.carried.items()},
             usage={k: v.take(index) for k, v in self.usage.items()},
             chunks={k: v[index] for k, v in self.chunks.items()},
+            predicted={k: v[index] for k, v in self.predicted.items()},
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:
@@ -455,7 +472,10 @@ def _check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]
             continue
         must = "must be a finite number"
         bad = ~np.isfinite(values)
-        if name == "nodes":
+        if name.startswith("predicted "):
+            bad = ~((values > 0) & (values < np.inf) | np.isnan(values))
+            must = "must be above 0, or empty"
+        elif name == "nodes":
             bad |= (values < 1) | (values != np.floor(values))
             must = "must be a whole number above 0"
         elif name == "walltime_s":

@@ -26,6 +26,11 @@ def sjf(now: float, job: JobView) -> float:
     return job.expected
 
 
+def spf(now: float, job: JobView) -> float:
+    """Shortest predicted runtime first, whatever is planned by (the walltime where nothing is predicted)."""
+    return job.predicted_runtime
+
+
 def ljf(now: float, job: JobView) -> float:
     """Longest expected runtime first."""
     return -job.expected
@@ -107,7 +112,7 @@ def _built_in(function: object, power: float = 0.0) -> Ordering:
 BUILT_IN = {
     made.name: made
     for made in (
-        _built_in(fcfs), _built_in(lcfs), _built_in(sjf), _built_in(ljf),
+        _built_in(fcfs), _built_in(lcfs), _built_in(sjf), _built_in(spf), _built_in(ljf),
         _built_in(smallest), _built_in(largest), _built_in(smallest_area), _built_in(largest_area),
         _built_in(expansion, 1), _built_in(wfp, 3), _built_in(unicef, 1),
         _built_in(f1), _built_in(f2), _built_in(f3), _built_in(f4),

@@ -308,6 +308,8 @@ def facts_of(
         workload.nodes, cluster.node_count, *_resources(workload, cluster)
     )
     facts["risk"] = 0 if risk is None else risk
+    facts["predicted_runtime"] = workload.predicted_runtime_s
+    facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))
     return facts
 
 

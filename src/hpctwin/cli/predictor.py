@@ -1,0 +1,225 @@
+"""``hpctwin predictor``: learned prediction of runtimes, power and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from hpctwin.learn.prediction import Known
+    from hpctwin.model import Workload
+
+__all__ = ["predictor_app"]
+
+predictor_app = App(
+    name="predictor", help="Learn runtimes, power and memory from jobs that ended; foretell, score."
+)
+
+Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
+Every = Annotated[int, AT_LEAST_1]
+
+
+@predictor_app.command
+def score(
+    trace: Trace,
+    /,
+    *,
+    target: str = "runtime_s",
+    method: Methods = (),
+    by: Literal["user", "size"] | None = None,
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Foretell each job by what was known at its submission, and show how far off each method was.
+
+    The first fifth of the jobs is not counted.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: runtime_s, node_w or memory_gb, as far as the trace tells.
+        method: walltime, recent (the user's last two), like (the last of the same user, nodes and walltime),
+            boosting, clusters (S-RAPS's pipeline), ensemble; all if left out. Once for each.
+        by: also by user, or by size.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output import print_json, progress_bar, screen
+    from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
+
+    known = _known(trace, reading, machine, under)
+    with progress_bar(f"learning from {known.workload.name}") as progress:
+        training = Training(every=every, seed=seed)
+        found = predict(known, target, method or METHODS, training, progress)
+    overall = scores(known, target, found)
+    classes = None if by is None else scores_by(known, target, found, by)
+    if json:
+        more = {} if classes is None else {"by": classes.to_dicts()}
+        print_json({"target": target, "methods": overall.to_dicts(), **more})
+        return 0
+    console = screen()
+    console.print(_table(overall, target))
+    if classes is not None:
+        console.print(_table(classes.rename({"bin": str(by)}), target))
+    return 0
+
+
+@predictor_app.command
+def apply(
+    source: Trace,
+    target: Path,
+    /,
+    *,
+    predictor: Path | None = None,
+    method: Annotated[str, Parameter(name=["--method", "-m"])] = "ensemble",
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Write a trace with what is foretold of each job, for orderings and simulate --plan-by prediction.
+
+    Args:
+        source: the trace, with users and starts.
+        target: the file to write, .csv or .parquet; .gz too.
+        predictor: what hpctwin predictor train wrote; without, models learn as the trace goes on, and each
+            job is foretold by what was known at its submission.
+        method: without --predictor, as of hpctwin predictor score.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.output import progress_bar
+    from hpctwin.cli.workload import check_target, write_to
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
+
+    check_target(target, overwrite)
+    if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
+        raise ConfigError(f"{target}: predictions have a place in .csv and .parquet only")
+    trained = None if predictor is None else load_predictor(predictor)
+    known = _known(source, reading, machine, under)
+    if trained is not None:
+        found = trained.predict(known)
+    else:
+        training, targets = Training(every=every, seed=seed), list(known.truth)
+        found = {}
+        with progress_bar(f"learning from {known.workload.name}") as progress:
+            for number, one in enumerate(targets):
+
+                def part(share: float, done: int = number) -> None:
+                    progress((done + share) / len(targets))
+
+                foretold = predict(known, one, [method], training, part)
+                if method in foretold:  # there is no walltime of power
+                    found[one] = foretold[method]
+    write_to(with_predictions(known.workload, found), target)
+    print(f"{target}: {len(known.workload):,} jobs with {', '.join(found)}")
+    return 0
+
+
+@predictor_app.command
+def train(
+    trace: Trace,
+    target: Path,
+    /,
+    *,
+    method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Train a model on all jobs that ended, and write it with its features and versions.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: the file to write; hpctwin predictor apply --predictor reads it.
+        method: boosting or clusters (S-RAPS's pipeline).
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.workload import check_target
+    from hpctwin.learn.prediction import train as train_models
+
+    check_target(target, overwrite)
+    trained = train_models(_known(trace, reading, machine, under), method, seed=seed)
+    trained.write(target)
+    print(f"{target}: {method} of {', '.join(trained.models)}, trained on {trained.jobs:,} jobs")
+    return 0
+
+
+def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
+    """The jobs of a trace, and when they end."""
+    from hpctwin.cli.output import note_reading
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.prediction import Known
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    if under is None:
+        if machine != ClusterOptions():
+            raise ConfigError(
+                "--nodes and --cluster go with --under POLICY: nothing is simulated without"
+            )
+        return Known.of(workload)
+    return Known.of(workload, _ends(workload, trace, machine, under))
+
+
+def _ends(workload: Workload, trace: Path, machine: ClusterOptions, under: str) -> pl.Series:
+    from hpctwin.cli.output import need_jobs
+    from hpctwin.policies import parse_policy
+    from hpctwin.simulation import simulate
+
+    need_jobs(workload)
+    run = simulate(workload, machine.make(workload, trace), parse_policy(under))
+    ends: pl.Series = run.jobs["end_s"].fill_null(float("nan"))
+    return ends
+
+
+_HEADS = {
+    "jobs": ("jobs", ",.0f", 1.0),
+    "accuracy": ("accuracy", ".3f", 1.0),
+    "mean_absolute_error": ("mean error", ",.2f", 1.0),
+    "median_factor": ("median factor", ",.2f", 1.0),
+    "mean_log2_error": ("mean log2", ".3f", 1.0),
+    "too_short": ("too short", ".1f", 100.0),
+}
+_UNITS = {"runtime_s": ("h", 1 / 3600), "node_w": ("W", 1.0), "memory_gb": ("GB", 1.0)}
+
+
+def _table(rows: pl.DataFrame, target: str) -> object:
+    from rich.table import Table
+
+    unit, scale = _UNITS[target]
+    table = Table(box=None, pad_edge=False)
+    names = [name for name in rows.columns if name not in _HEADS]
+    for name in names:
+        table.add_column(name)
+    for name, (head, _, _) in _HEADS.items():
+        more = {"mean_absolute_error": f", {unit}", "too_short": ", %"}.get(name, "")
+        table.add_column(head + more, justify="right")
+    for row in rows.iter_rows(named=True):
+        cells = []
+        for name, (_, form, factor) in _HEADS.items():
+            value = row[name] * (scale if name == "mean_absolute_error" else factor)
+            cells.append(format(value, form))
+        table.add_row(*(str(row[name]) for name in names), *cells)
+    return table

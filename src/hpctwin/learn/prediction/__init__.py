@@ -1,0 +1,21 @@
+"""Learned prediction of runtimes, power and memory, by what was known at each job's submission."""
+
+from hpctwin.learn.prediction.known import FEATURES, Known
+from hpctwin.learn.prediction.online import METHODS, RIVALS, Training, predict, with_predictions
+from hpctwin.learn.prediction.saved import Predictor, load_predictor, train
+from hpctwin.learn.prediction.scores import scores, scores_by
+
+__all__ = [
+    "FEATURES",
+    "METHODS",
+    "RIVALS",
+    "Known",
+    "Predictor",
+    "Training",
+    "load_predictor",
+    "predict",
+    "scores",
+    "scores_by",
+    "train",
+    "with_predictions",
+]

@@ -1,0 +1,259 @@
+"""What is known of jobs: at submission what they ask and what like jobs did; after the end how they went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.learn.prediction.history import History, group_of
+from hpctwin.model import MS_PER_S, Category, Workload
+from hpctwin.model.usage import NODE_W
+
+__all__ = ["FEATURES", "Known"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_KB_PER_GB = 1024.0**2
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
+
+_ASKED = (
+    "log_walltime", "log_nodes", "cores_per_node", "gpus_per_node", "memory_gb_per_node", "priority",
+    "user", "account", "partition", "qos", "hour", "weekday",
+)  # fmt: skip
+_CARRIED = ("executable", "queue", "requested memory")
+"""Fields of SWF logs that say at submission what a job is."""
+_OF_USER = (
+    "since_end", "since_submission", "not_ended", "user_count", "user_share", "user_share_10",
+)  # fmt: skip
+_OF_TARGET = (
+    "user_last_1", "user_last_2", "user_last_3", "user_mean", "user_mean_10",
+    "like_last_1", "like_last_2", "like_last_3", "like_mean", "like_mean_10",
+    "walltime_last_1", "walltime_last_2", "walltime_mean", "walltime_mean_10", "all_mean_100", "recent",
+)  # fmt: skip
+FEATURES = (*_ASKED, *_CARRIED, *_OF_USER, "like_count", "walltime_count", *_OF_TARGET)
+"""What is known of a job at its submission, by column. Times and targets are logarithms to base 2; *like*
+jobs have the same user, nodes and walltime, ``walltime_`` is of those of the same user and walltime."""
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Jobs as one who predicts finds them.
+
+    Args:
+        workload: the jobs.
+        end_ms: when each has ended, so that its runtime, power and memory are known [jobs].
+    """
+
+    workload: Workload
+    end_ms: IntArray
+
+    @classmethod
+    def of(cls, workload: Workload, end_s: npt.ArrayLike | None = None) -> Known:
+        """The jobs of a trace, which end when they did, or as somewhere else.
+
+        Args:
+            workload: the jobs.
+            end_s: when they ended, such as a result's ``end_s``, seconds; NaN for never [jobs]. As the
+                trace says if left out.
+
+        Raises:
+            WorkloadError: the trace does not say when jobs started, or there are no jobs.
+            ConfigError: there is not one end for each job, or a job ends before its submission.
+        """
+        if not len(workload):
+            raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to learn from")
+        if end_s is None:
+            unknown = np.flatnonzero(workload.recorded_start_ms < 0)
+            if len(unknown) > len(workload) // 100:
+                raise WorkloadError(
+                    f"{workload.name} does not say when {len(unknown):,} of {len(workload):,} jobs started "
+                    f"(job {workload.job_id[unknown[0]]} first), so what was known when is not known; give "
+                    "the ends of a simulation"
+                )
+            started = workload.recorded_start_ms
+            end = np.where(started < 0, _NEVER, started + workload.runtime_ms)
+            return cls(workload, np.maximum(end, workload.submit_ms))
+        given = np.asarray(end_s, np.float64)
+        if given.shape != (len(workload),):
+            raise ConfigError(
+                f"end_s has shape {given.shape}, it must be ({len(workload)},): one per job"
+            )
+        end = np.where(np.isnan(given), _NEVER, np.rint(np.nan_to_num(given) * MS_PER_S)).astype(
+            np.int64
+        )
+        early = np.flatnonzero(end < workload.submit_ms)
+        if len(early):
+            raise ConfigError(f"end_s: job {workload.job_id[early[0]]} ends before it is submitted")
+        return cls(workload, end)
+
+    @cached_property
+    def walltime_s(self) -> FloatArray:
+        """Requested limits, seconds [jobs]."""
+        return np.maximum(self.workload.walltime_ms / MS_PER_S, 1.0)
+
+    @cached_property
+    def truth(self) -> Mapping[str, FloatArray]:
+        """What is predicted, as it came to be; NaN where it is not known [jobs].
+
+        ``runtime_s``, at most the walltime, at least 1 s; ``node_w`` where power was measured; ``memory_gb``
+        of a processor where an SWF log says what was used.
+        """
+        jobs = self.workload
+        ran = np.clip(jobs.runtime_ms / MS_PER_S, 1.0, self.walltime_s)
+        ended = self.end_ms < _NEVER
+        found = {"runtime_s": np.where(ended, ran, np.nan)}
+        if NODE_W in jobs.usage:
+            found["node_w"] = np.where(ended, self._means(NODE_W), np.nan)
+        used = jobs.carried.get("used memory")
+        if used is not None and len(np.unique(used[used > 0])) > 1:  # a constant was not measured
+            found["memory_gb"] = np.where(ended & (used > 0), used / _KB_PER_GB, np.nan)
+        return {name: np.where(values > 0, values, np.nan) for name, values in found.items()}
+
+    @cached_property
+    def behaviour(self) -> FloatArray:
+        """How jobs went, for clustering: what they asked, each target and each use [jobs, any]."""
+        jobs = self.workload
+        columns = [np.log2(jobs.nodes), np.log2(self.walltime_s)]
+        columns += [np.log2(values) for values in self.truth.values()]
+        columns.append(self.truth["runtime_s"] / self.walltime_s)
+        for name, use in jobs.usage.items():
+            means = self._means(name)
+            columns += [] if name == NODE_W else [means]
+            if (use.count > 1).any():
+                scale = means if name == NODE_W else 1.0
+                columns += [value / scale for value in self._spread(name)]
+        return np.column_stack(columns)
+
+    @cached_property
+    def by_user(self) -> History:
+        """Those of the same user."""
+        return self._history(self.workload.user.codes)
+
+    @cached_property
+    def by_like(self) -> History:
+        """Those of the same user, nodes and walltime."""
+        return self._history(
+            self.workload.user.codes, self.workload.nodes, self.workload.walltime_ms
+        )
+
+    @cached_property
+    def by_walltime(self) -> History:
+        """Those of the same user and walltime."""
+        return self._history(self.workload.user.codes, self.workload.walltime_ms)
+
+    @cached_property
+    def among_all(self) -> History:
+        """All."""
+        return self._history(np.zeros(len(self.workload), np.int64))
+
+    def _history(self, *columns: npt.NDArray[np.generic]) -> History:
+        return History(group_of(*columns), self.workload.submit_ms, self.end_ms)
+
+    def recent(self, target: str) -> FloatArray:
+        """The mean of the user's last two (Tsafrir et al. 2007, §3.2), at most the walltime [jobs].
+
+        Of a user of whom nobody has ended: the walltime, or of other targets the mean of the last 100 jobs.
+        """
+        truth = self.truth[target]
+        found = self.by_user.mean(truth, 2)
+        if target != "runtime_s":
+            return np.where(np.isnan(found), self.among_all.mean(truth, 100), found)
+        return np.clip(np.where(np.isnan(found), self.walltime_s, found), 1.0, self.walltime_s)
+
+    def like(self, target: str) -> FloatArray:
+        """The last job of the same user, nodes and walltime; `recent` where there is none [jobs]."""
+        found = self.by_like.last(self.truth[target])
+        return np.where(np.isnan(found), self.recent(target), found)
+
+    def features(self, target: str | None) -> FloatArray:
+        """What is known at each submission [jobs, `FEATURES`].
+
+        Args:
+            target: of which history there is; None if nothing is known of any.
+        """
+        user, like, walltime = self.by_user, self.by_like, self.by_walltime
+        nothing = np.full(len(self.workload), np.nan)
+        value = nothing if target is None else np.log2(self.truth[target])
+        recent = nothing if target is None else np.log2(self.recent(target))
+        columns = [*self._asked, *self._of_user]
+        columns += [np.log2(1.0 + like.count), np.log2(1.0 + walltime.count)]
+        columns += [user.last(value, back) for back in (1, 2, 3)]
+        columns += [user.mean(value), user.mean(value, 10)]
+        columns += [like.last(value, back) for back in (1, 2, 3)]
+        columns += [like.mean(value), like.mean(value, 10)]
+        columns += [walltime.last(value, back) for back in (1, 2)]
+        columns += [walltime.mean(value), walltime.mean(value, 10)]
+        columns += [self.among_all.mean(value, 100), recent]
+        return np.column_stack(columns)
+
+    @cached_property
+    def _asked(self) -> list[FloatArray]:
+        jobs = self.workload
+        nothing = np.zeros(len(jobs))
+        columns = [np.log2(self.walltime_s), np.log2(jobs.nodes)]
+        columns += [
+            np.asarray(jobs.per_node.get(n, nothing)) for n in ("cores", "gpus", "memory_gb")
+        ]
+        columns.append(jobs.priority)
+        columns += [
+            _numbers(labels) for labels in (jobs.user, jobs.account, jobs.partition, jobs.qos)
+        ]
+        columns += [jobs.submit_ms // _HOUR_MS % 24, jobs.submit_ms // _DAY_MS % 7]
+        columns += [jobs.carried.get(name, nothing) for name in _CARRIED]
+        return [column.astype(np.float64) for column in columns]
+
+    @cached_property
+    def _of_user(self) -> list[FloatArray]:
+        jobs, user = self.workload, self.by_user
+        submit, end = jobs.submit_ms, self.end_ms
+        # A job ends at its submission, as it were; one of the same instant is not known yet.
+        submitted = History(group_of(jobs.user.codes), submit - 1, submit)
+        share = self.truth["runtime_s"] / self.walltime_s
+        return [
+            np.log2(1.0 + (submit - user.last(end.astype(np.float64))) / MS_PER_S),
+            np.log2(1.0 + (submit - submitted.last(submit.astype(np.float64))) / MS_PER_S),
+            np.log2(1.0 + np.maximum(submitted.count - user.count, 0)),
+            np.log2(1.0 + user.count),
+            user.mean(share),
+            user.mean(share, 10),
+        ]
+
+    def _means(self, name: str) -> FloatArray:
+        use = self.workload.usage[name]
+        known = use.count > 0
+        means = np.full(len(use), np.nan)
+        sums = np.add.reduceat(use.values, use.first[:-1][known]) if known.any() else np.zeros(0)
+        means[known] = sums / use.count[known]
+        return means
+
+    def _spread(self, name: str) -> list[FloatArray]:
+        """Least, greatest and standard deviation of samples (Maiterth et al., SC25-W, §4.4.3) [3 of jobs]."""
+        use = self.workload.usage[name]
+        known = use.count > 0
+        first = use.first[:-1][known]
+        off = use.values - np.repeat(np.nan_to_num(self._means(name)), use.count)
+        found = [np.full(len(use), np.nan) for _ in range(3)]
+        found[0][known] = np.minimum.reduceat(use.values, first)
+        found[1][known] = np.maximum.reduceat(use.values, first)
+        found[2][known] = np.sqrt(np.add.reduceat(off**2, first) / use.count[known])
+        return found
+
+
+_NEVER = 2**53
+
+
+def _numbers(labels: Category) -> FloatArray:
+    """A number for each label that is the same in any workload; -1 where it is unknown [jobs]."""
+    import zlib
+
+    numbers = [
+        float(label) if label.isdecimal() else float(zlib.crc32(label.encode()) % 100_003)
+        for label in labels.labels
+    ]
+    return np.array([*numbers, -1.0])[labels.codes]

@@ -1,0 +1,188 @@
+"""Predictions as they would have been made: of each job at its submission, by what had ended before.
+
+A model is trained at some submissions on the last jobs that had ended by then, and foretells those submitted
+until the next training; the history among their features is that of each one's own submission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.learn.prediction.known import Known
+from hpctwin.learn.prediction.models import MODELS
+from hpctwin.model import Workload
+
+__all__ = ["ENSEMBLE", "METHODS", "RIVALS", "Training", "inaccuracy", "predict", "with_predictions"]
+
+FloatArray = npt.NDArray[np.float64]
+
+RIVALS = ("walltime", "recent")
+"""What anybody can do: the walltime, and the mean of the user's last two."""
+ENSEMBLE = "ensemble"
+METHODS = (*RIVALS, "like", *MODELS, ENSEMBLE)
+"""All ways to predict; see `predict`."""
+
+_LEAST = 50
+"""From so many jobs a model learns."""
+_SHRINK = 30
+"""The errors of all count as so many of the user's own."""
+_TRUST = 20.0
+"""An ensemble's weights are exp(-_TRUST · past error)."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """When models are trained, and on what.
+
+    Args:
+        every: after so many submissions; sooner at the beginning, at each doubling from ``first`` on.
+        first: after so many submissions for the first time.
+        window: on so many jobs that ended last.
+        seed: of what is drawn.
+    """
+
+    every: int = 2000
+    first: int = 100
+    window: int = 10_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("every", "first", "window"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}, it must be 1 or more")
+
+    def batches(self, jobs: int) -> list[tuple[int, int]]:
+        """From which job to before which each model foretells."""
+        marks = [self.first]
+        while marks[-1] < jobs:
+            marks.append(min(2 * marks[-1], marks[-1] + self.every))
+        marks[-1] = jobs
+        return list(pairwise(marks))
+
+
+def predict(
+    known: Known,
+    target: str = "runtime_s",
+    methods: Sequence[str] = METHODS,
+    training: Training = Training(),
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, FloatArray]:
+    """Foretell each job by each method, by nothing but what was known at its submission.
+
+    ``walltime``: it runs to its limit (of runtimes only). ``recent``: as the mean of its user's last two.
+    ``like``: as the last job of the same user, nodes and walltime. ``boosting``, ``clusters``: `models`;
+    until the first training as ``like``. ``ensemble``: the median of all others, weighted by
+    exp(-20 e): e is what `inaccuracy` each has had in the user's jobs that have ended, and in all jobs as if
+    in 30 more.
+
+    Args:
+        known: the jobs, and when they end.
+        target: ``runtime_s``, ``node_w`` or ``memory_gb``.
+        methods: names of `METHODS`.
+        training: of models.
+        progress: told the share of the work that is done.
+
+    Returns:
+        Of each method asked for what it foretells: at least 1 s and at most the walltime, or W, or GB; NaN
+        where nothing is known at all [jobs].
+
+    Raises:
+        UnknownNameError: there is no such method or target.
+        ConfigError: scikit-learn is not installed.
+    """
+    for name in methods:
+        if name not in METHODS:
+            raise UnknownNameError("method of prediction", name, METHODS)
+    if target not in known.truth:
+        raise UnknownNameError(
+            f"target that {known.workload.name} tells of", target, list(known.truth)
+        )
+    wanted = METHODS if ENSEMBLE in methods else tuple(methods)
+    found: dict[str, FloatArray] = {}
+    if target == "runtime_s" and "walltime" in wanted:
+        found["walltime"] = known.walltime_s
+    if "recent" in wanted:
+        found["recent"] = known.recent(target)
+    if "like" in wanted:
+        found["like"] = known.like(target)
+    names = [name for name in MODELS if name in wanted]
+    if names:
+        found |= _learned(known, target, names, training, progress)
+    if ENSEMBLE in methods:
+        found[ENSEMBLE] = _ensemble(known, target, found)
+    return {name: found[name] for name in methods if name in found}
+
+
+def with_predictions(workload: Workload, predicted: Mapping[str, FloatArray]) -> Workload:
+    """The jobs with what is foretold of them, for orderings and for planning.
+
+    Args:
+        workload: the jobs.
+        predicted: of each target what is foretold; NaN where nothing is [jobs].
+    """
+    return workload.replace(predicted={**workload.predicted, **predicted})
+
+
+def inaccuracy(predicted: FloatArray, truth: FloatArray) -> FloatArray:
+    """How far off: 1 less the smaller over the larger of both (Tsafrir et al. 2007) [jobs]."""
+    return 1.0 - np.minimum(predicted, truth) / np.maximum(predicted, truth)
+
+
+def _learned(
+    known: Known,
+    target: str,
+    names: Sequence[str],
+    training: Training,
+    progress: Callable[[float], None] | None,
+) -> dict[str, FloatArray]:
+    jobs = known.workload
+    truth = np.log2(known.truth[target])
+    features, behaviour = known.features(target), known.behaviour
+    found = {name: known.like(target) for name in names}
+    usable = np.flatnonzero(~np.isnan(truth))
+    by_end = usable[np.argsort(known.end_ms[usable], kind="stable")]
+    ends = known.end_ms[by_end]
+    for first, last in training.batches(len(jobs)):
+        upto = int(np.searchsorted(ends, jobs.submit_ms[first], "right"))
+        rows = by_end[max(0, upto - training.window) : upto]
+        if len(rows) < _LEAST:
+            continue
+        for name in names:
+            model = MODELS[name](seed=training.seed)
+            model.fit(features[rows], behaviour[rows], truth[rows])
+            foretold = np.exp2(model.predict(features[first:last]))
+            found[name][first:last] = bounded(foretold, target, known.walltime_s[first:last])
+        if progress is not None:
+            progress(last / len(jobs))
+    return found
+
+
+def bounded(foretold: FloatArray, target: str, walltime_s: FloatArray) -> FloatArray:
+    """A runtime is 1 s at least and the walltime at most [jobs]."""
+    return np.clip(foretold, 1.0, walltime_s) if target == "runtime_s" else foretold
+
+
+def _ensemble(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatArray:
+    truth = known.truth[target]
+    user, everybody = known.by_user, known.among_all
+    trust = []
+    for predicted in found.values():
+        error = inaccuracy(predicted, truth)
+        general = np.nan_to_num(everybody.mean(error, 2000), nan=0.5)
+        count = user.sum((~np.isnan(error)).astype(np.float64))
+        past = (user.sum(error) + _SHRINK * general) / (count + _SHRINK)
+        trust.append(-_TRUST * past)
+    values = np.array(list(found.values()))
+    weight = np.where(np.isnan(values), 0.0, np.exp(np.array(trust) - np.max(trust, axis=0)))
+    # A median is one of what they say: runtimes come in lumps, and between two lumps there is nobody.
+    order = np.argsort(values, axis=0)
+    upto = np.cumsum(np.take_along_axis(weight, order, 0), axis=0)
+    middle = np.argmax(upto >= 0.5 * upto[-1], axis=0)[None]
+    median: FloatArray = np.take_along_axis(values, np.take_along_axis(order, middle, 0), 0)[0]
+    return median

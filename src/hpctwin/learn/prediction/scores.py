@@ -1,0 +1,93 @@
+"""How good predictions were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.learn.prediction.known import Known
+from hpctwin.learn.prediction.online import inaccuracy
+from hpctwin.metrics.breakdown import classed
+
+__all__ = ["HELD_OUT", "scores", "scores_by"]
+
+FloatArray = npt.NDArray[np.float64]
+
+HELD_OUT = 0.8
+"""Each job is foretold before it is learnt from; the first fifth is not counted, when least is known."""
+
+
+def scores(known: Known, target: str, predicted: Mapping[str, FloatArray]) -> pl.DataFrame:
+    """The errors of each method over the last four fifths of the jobs.
+
+    Args:
+        known: the jobs.
+        target: what was foretold.
+        predicted: by each method [jobs].
+
+    Returns:
+        A row for each method: ``method``, ``jobs``, ``accuracy`` (the mean of the smaller over the larger of
+        prediction and truth; Tsafrir et al. 2007), ``mean_absolute_error`` (s, W or GB), ``median_factor``
+        (the median of the larger over the smaller), ``mean_log2_error`` (the mean of its logarithm),
+        ``too_short`` (the share of jobs that were more than was foretold).
+    """
+    return _scored(known, target, predicted, pl.Series("bin", ["all"] * len(known.workload))).drop(
+        "bin"
+    )
+
+
+def scores_by(
+    known: Known, target: str, predicted: Mapping[str, FloatArray], by: Literal["user", "size"]
+) -> pl.DataFrame:
+    """The same for each user, by falling number of jobs, or for each class of sizes.
+
+    Args:
+        known: the jobs.
+        target: what was foretold.
+        predicted: by each method [jobs].
+        by: what tells classes apart, the column ``bin``.
+    """
+    jobs = known.workload
+    frame = pl.DataFrame({"nodes": jobs.nodes, "user": jobs.user.to_series("user")})
+    classes = classed(frame, by)
+    table = _scored(known, target, predicted, classes["bin"])
+    if by == "user":
+        return table.sort("jobs", "bin", "method", descending=[True, False, False])
+    order = classes.select("bin", "_order").unique()
+    return table.join(order, on="bin").sort("_order", "method").drop("_order")
+
+
+def _scored(
+    known: Known, target: str, predicted: Mapping[str, FloatArray], classes: pl.Series
+) -> pl.DataFrame:
+    truth = known.truth[target]
+    counted = np.arange(len(truth)) >= round((1 - HELD_OUT) * len(truth))
+    # All methods are compared on the same jobs.
+    counted &= ~np.isnan(np.array([truth, *predicted.values()])).any(axis=0)
+    parts = []
+    for name, foretold in predicted.items():
+        factor = 1.0 / (1.0 - inaccuracy(foretold, truth))
+        jobs = pl.DataFrame(
+            {
+                "bin": classes,
+                "method": [name] * len(truth),
+                "accuracy": 1.0 / factor,
+                "mean_absolute_error": np.abs(foretold - truth),
+                "median_factor": factor,
+                "mean_log2_error": np.log2(factor),
+                "too_short": (foretold < truth).astype(np.float64),
+            }
+        ).filter(pl.Series(counted))
+        parts.append(
+            jobs.group_by("bin", "method", maintain_order=True).agg(
+                pl.len().cast(pl.Int64).alias("jobs"),
+                pl.col("accuracy", "mean_absolute_error").mean(),
+                pl.col("median_factor").median(),
+                pl.col("mean_log2_error", "too_short").mean(),
+            )
+        )
+    return pl.concat(parts)

@@ -1,0 +1,289 @@
+"""Predictions know nothing that was not known at submission; models come back from files as they were."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hpctwin import Simulation, errors, generate, simulate
+from hpctwin.learn.prediction import (
+    METHODS,
+    Known,
+    Training,
+    load_predictor,
+    predict,
+    scores,
+    scores_by,
+    train,
+    with_predictions,
+)
+from hpctwin.learn.prediction.history import History, group_of
+from hpctwin.model import Category, Workload
+from hpctwin.model.usage import Usage
+
+NODES = 32
+OFTEN = Training(every=150, first=80)
+
+
+def users_jobs(jobs: int = 300, seed: int = 1) -> Workload:
+    """Jobs of four users whose runtimes grow with the nodes they ask for, on a machine with a queue."""
+    rng = np.random.default_rng(seed)
+    made = generate("poisson", jobs=jobs, nodes=NODES, seed=seed)
+    user = rng.integers(0, 4, jobs)
+    runtime_s = np.exp2(5 + user + np.log2(made.nodes) + rng.normal(0, 0.2, jobs))
+    made = made.replace(
+        user=Category.of(user),
+        runtime_ms=(1000 * runtime_s).astype(np.int64),
+        walltime_ms=np.full(jobs, 20_000_000),
+        usage={"node_w": Usage.averages(100.0 + 50 * user + rng.normal(0, 5, jobs))},
+    )
+    start_s = simulate(made, NODES).jobs["start_s"].to_numpy()
+    return made.replace(recorded_start_ms=np.rint(1000 * start_s).astype(np.int64))
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    """Of `users_jobs`."""
+    return Known.of(users_jobs())
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 30), st.integers(0, 3), st.integers(-5, 50)),
+    min_size=1,
+    max_size=25,
+)
+
+
+@given(ROWS)
+def test_histories_are_of_those_that_had_ended_at_each_submission(
+    rows: list[tuple[int, int, int, int]],
+) -> None:
+    submit, waited, group, value = (np.array(c, np.int64) for c in zip(*rows, strict=True))
+    end, values = submit + waited, value.astype(np.float64)
+    history = History(group_of(group), submit, end)
+    for job in range(len(rows)):
+        before = sorted(
+            (end[k], k)
+            for k in range(len(rows))
+            if group[k] == group[job] and end[k] <= submit[job]
+        )
+        ended = [values[k] for _, k in before]
+        assert history.count[job] == len(ended)
+        for back in (1, 2):
+            expected = ended[-back] if len(ended) >= back else np.nan
+            assert np.array_equal(history.last(values, back)[job], expected, equal_nan=True)
+        assert history.sum(values)[job] == sum(ended)
+        assert history.sum(values, 2)[job] == sum(ended[-2:])
+        assert np.array_equal(
+            history.mean(values, 3)[job], np.mean(ended[-3:]) if ended else np.nan, equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("target", ["runtime_s", "node_w"])
+def test_labels_shuffled_among_jobs_that_end_later_leave_predictions_as_they_are(
+    known: Known, target: str
+) -> None:
+    today_ms = int(known.workload.submit_ms[200])
+    later = np.flatnonzero(known.end_ms > today_ms)
+    shuffled = np.arange(len(known.workload))
+    shuffled[later] = np.random.default_rng(0).permutation(later)
+    jobs = known.workload
+    other = Known(
+        jobs.replace(
+            runtime_ms=jobs.runtime_ms[shuffled],
+            usage={"node_w": jobs.usage["node_w"].take(shuffled)},
+        ),
+        known.end_ms,
+    )
+    until_today = jobs.submit_ms <= today_ms
+    before, after = (predict(one, target, training=OFTEN) for one in (known, other))
+    for name, foretold in before.items():
+        assert np.array_equal(foretold[until_today], after[name][until_today], equal_nan=True), name
+        if name != "walltime":
+            assert not np.array_equal(foretold, after[name], equal_nan=True), name
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(0, 300), st.integers(1, 90), st.integers(0, 60), st.integers(0, 2)),
+        min_size=2,
+        max_size=40,
+    ),
+    today=st.integers(0, 300),
+    factor=st.integers(2, 9),
+)
+def test_of_any_workload_what_ends_later_tells_nothing(
+    jobs: list[tuple[int, int, int, int]], today: int, factor: int
+) -> None:
+    submit, runtime, wait, user = (np.array(c) for c in zip(*sorted(jobs), strict=True))
+    workload = Workload.build(
+        submit_s=submit, runtime_s=runtime, walltime_s=np.full(len(jobs), 1000.0),
+        nodes=np.ones(len(jobs)), user=Category.of(user), recorded_start_s=submit + wait,
+    )  # fmt: skip
+    known = Known.of(workload)
+    later = known.end_ms > 1000 * today
+    changed = np.where(later, workload.runtime_ms * factor, workload.runtime_ms)
+    other = Known(workload.replace(runtime_ms=changed), known.end_ms)
+    seen = workload.submit_ms <= 1000 * today
+    assert np.array_equal(
+        known.features("runtime_s")[seen], other.features("runtime_s")[seen], equal_nan=True
+    )
+    without = ("walltime", "recent", "like")
+    before, after = (predict(one, methods=without) for one in (known, other))
+    assert all(np.array_equal(before[name][seen], after[name][seen]) for name in without)
+
+
+def test_the_users_last_two_are_as_tsafrir_defines_them() -> None:
+    workload = Workload.build(
+        submit_s=[0, 0, 0, 100, 200, 200], runtime_s=[10, 30, 50, 7, 9, 9],
+        walltime_s=[99, 99, 99, 25, 99, 99], nodes=[1] * 6, user=Category.of([1, 1, 1, 1, 1, 2]),
+        recorded_start_s=[0, 0, 60, 100, 200, 200],
+    )  # fmt: skip
+    # At 100 jobs 1 and 2 have ended, at most the walltime; at 200 the last two are 4 (at 107) and 3 (at 110).
+    assert Known.of(workload).recent("runtime_s").tolist() == [99, 99, 99, 20, 28.5, 99]
+
+
+def test_what_learns_beats_what_does_not_where_runtimes_go_by_more_than_the_user(
+    known: Known,
+) -> None:
+    found = predict(known, training=OFTEN)
+    assert tuple(found) == METHODS
+    by = {row["method"]: row for row in scores(known, "runtime_s", found).iter_rows(named=True)}
+    assert {row["jobs"] for row in by.values()} == {240}
+    best = max(by["walltime"]["accuracy"], by["recent"]["accuracy"])
+    assert min(by[name]["accuracy"] for name in ("boosting", "clusters", "ensemble")) > best + 0.03
+    for foretold in found.values():
+        assert ((foretold >= 1) & (foretold <= known.walltime_s)).all()
+    users = scores_by(known, "runtime_s", found, "user")
+    assert users.filter(users["method"] == "recent")["jobs"].sum() == 240
+    assert set(scores_by(known, "runtime_s", found, "size")["method"]) == set(METHODS)
+
+
+def test_one_seed_gives_one_prediction(known: Known) -> None:
+    first, second = (predict(known, training=OFTEN) for _ in range(2))
+    assert all(np.array_equal(first[name], second[name]) for name in METHODS)
+
+
+@pytest.mark.parametrize("method", ["boosting", "clusters"])
+def test_a_predictor_comes_back_from_its_file_as_it_was(
+    known: Known, tmp_path: Path, method: str
+) -> None:
+    predictor = train(known, method)
+    assert set(predictor.models) == {"runtime_s", "node_w"}
+    predictor.write(tmp_path / "p.hpctwin")
+    again = load_predictor(tmp_path / "p.hpctwin")
+    assert (again.method, again.jobs, again.trained_on) == (method, 300, known.workload.name)
+    other = Known.of(users_jobs(seed=2))
+    found = again.predict(other)
+    for target, foretold in predictor.predict(other).items():
+        assert np.array_equal(foretold, found[target])
+    unmeasured = Known(other.workload.replace(usage={}), other.end_ms)
+    assert np.isfinite(again.predict(unmeasured)["node_w"]).all()
+
+
+def _changed(source: Path, target: Path, **about: object) -> None:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "about.json":
+                data = json.dumps(json.loads(data) | about).encode()
+            new.writestr(name, data)
+
+
+def test_a_file_that_is_no_predictor_of_this_version_is_refused_by_name(
+    known: Known, tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    train(known).write(good)
+    with pytest.raises(errors.ConfigError, match="no such file; hpctwin predictor train"):
+        load_predictor(bad)
+    bad.write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    with pytest.raises(errors.ConfigError, match="is no predictor"):
+        load_predictor(bad)
+    for about, told in (
+        ({"features": ["runtime"]}, "other features; train it again"),
+        ({"sklearn": "0.1"}, "scikit-learn 0.1, here is"),
+        ({"method": "bosting"}, "boosting"),
+        ({"targets": ["node_w"]}, "it says node_w"),
+    ):
+        _changed(good, bad, **about)
+        with pytest.raises((errors.ConfigError, errors.UnknownNameError), match=told):
+            load_predictor(bad)
+
+
+def test_a_predictor_with_something_else_inside_is_not_read(known: Known, tmp_path: Path) -> None:
+    import sklearn.linear_model
+    import skops.io
+
+    path = tmp_path / "p"
+    train(known).write(path)
+    strange = skops.io.dumps(
+        {"runtime_s": {"trees": Path("/tmp")}, "node_w": sklearn.linear_model.Ridge()}
+    )
+    with zipfile.ZipFile(path) as old:
+        about = old.read("about.json")
+    with zipfile.ZipFile(path, "w") as new:
+        new.writestr("about.json", about)
+        new.writestr("models.skops", strange)
+    with pytest.raises(errors.ConfigError, match="no part of a predictor"):
+        load_predictor(path)
+
+
+def test_what_cannot_be_learnt_from_is_told() -> None:
+    plain = generate("poisson", jobs=60, nodes=NODES, seed=1)
+    with pytest.raises(errors.WorkloadError, match="does not say when 60 of 60 jobs started"):
+        Known.of(plain)
+    with pytest.raises(errors.WorkloadError, match="no jobs"):
+        Known.of(plain[:0])
+    with pytest.raises(errors.ConfigError, match="ends before it is submitted"):
+        Known.of(plain, np.full(60, -1.0))
+    with pytest.raises(errors.ConfigError, match="one per job"):
+        Known.of(plain, [1.0])
+    ends = simulate(plain, NODES).jobs["end_s"].to_numpy()
+    with pytest.raises(errors.UnknownNameError, match="runtime_s"):
+        predict(Known.of(plain, ends), "runtime")
+    with pytest.raises(errors.UnknownNameError, match="boosting"):
+        predict(Known.of(plain, ends), methods=["bosting"])
+    with pytest.raises(errors.ConfigError, match="fewer than 50"):
+        train(Known.of(plain[:20], ends[:20]))
+
+
+def test_orderings_see_predictions_and_plans_stay_by_walltime(known: Known) -> None:
+    jobs = known.workload
+    predicted = np.random.default_rng(0).uniform(1, 10_000, len(jobs))
+    predicted[:40] = np.nan  # nothing is foretold of them: their walltime stands
+    told = with_predictions(jobs, {"runtime_s": predicted})
+    own = simulate(told, NODES, "spf").jobs
+    as_formula = simulate(told, NODES, "0 + predicted_runtime").jobs
+    assert own["start_s"].equals(as_formula["start_s"])
+    as_priority = simulate(jobs.replace(priority=-told.predicted_runtime_s), NODES, "priority").jobs
+    assert own["start_s"].equals(as_priority["start_s"])
+    by_walltime = simulate(jobs, NODES, "spf").jobs
+    assert by_walltime["start_s"].equals(simulate(jobs, NODES, "sjf").jobs["start_s"])
+    # Planned by too, it is what "expected" is.
+    both = Simulation(told, NODES, "spf", expected_s=told.predicted_runtime_s).run().jobs
+    expected = Simulation(jobs, NODES, "sjf", expected_s=told.predicted_runtime_s).run().jobs
+    assert both["start_s"].equals(expected["start_s"])
+    power = with_predictions(jobs, {"node_w": 1 + 9999 - predicted})
+    assert simulate(power, NODES, "predicted_power", "none").jobs["start_s"].null_count() == 0
+
+
+def test_predictions_go_through_a_table_and_a_wrong_one_is_told_by_job(tmp_path: Path) -> None:
+    jobs = users_jobs(60)
+    told = with_predictions(jobs, {"runtime_s": np.where(np.arange(60) % 2, 7.5, np.nan)})
+    again = Workload.from_frame(told.to_frame())
+    assert np.array_equal(again.predicted["runtime_s"], told.predicted["runtime_s"], equal_nan=True)
+    assert len(told[:10].predicted["runtime_s"]) == 10
+    wrong = told.to_frame().with_columns(predicted_runtime_s=0.0)
+    with pytest.raises(
+        errors.WorkloadError, match="job 1: predicted runtime_s is 0, it must be above 0"
+    ):
+        Workload.from_frame(wrong)
+    with pytest.raises(errors.UnknownNameError, match="runtime_s"):
+        Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], predicted={"runtime": [1]})
