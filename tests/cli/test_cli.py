@@ -111,7 +111,7 @@ def test_a_cluster_file_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture
         (["simulate", "none.swf", "-n", "4"], 1, "none.swf"),
         (["simulate", "{trace}", "-n", "4", "-o", "wfpp"], 2, "Did you mean 'wfp'"),
         (["simulate", "{trace}", "-n", "4", "-b", "eazy"], 2, "Did you mean 'easy'"),
-        (["simulate", "{trace}", "-n", "four"], 2, '"four" into int'),
+        (["simulate", "{trace}", "-n", "four"], 2, "-n is 'four', it must be a whole number"),
         (["simulate", "{trace}", "-n", "0"], 2, "it must be 1 or more"),
         (["simulate", "{trace}", "-n", "4", "--plot", "x.bmp"], 2, ".png, .svg, .pdf"),
         (["compare", "{trace}", "-n", "4", "-p", "wait+nodez"], 2, "no 'nodez'"),
