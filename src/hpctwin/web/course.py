@@ -84,7 +84,7 @@ def course(stands: Standing, history: History) -> list[Stretch]:
     rows = Rows(free)
     for start_s, job in waiting:
         end_s = ends_s(job, start_s)
-        nodes = _numbers(rows.place(start_s, end_s, job.spec.nodes))
+        nodes = rows.place(start_s, end_s, job.spec.nodes)
         found.append(Stretch(job.spec.id, "forecast", start_s, end_s, nodes, None))
     return found
 
@@ -139,11 +139,6 @@ def _forecast_in_parts(
     return found
 
 
-def _numbers(runs: Runs) -> IntArray:
-    parts = [np.arange(first, first + count) for first, count in runs]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
-
-
 def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
     """How many lanes a node of each group has: a core each where jobs hold parts of nodes, else one."""
     if all(one.amounts is None for one in stretches):
@@ -154,7 +149,7 @@ def lanes_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[int]:
 def rows_of(machine: Cluster, stretches: Sequence[Stretch]) -> list[Runs]:
     """On which lanes of a Gantt chart each lies: nodes, or where they are shared cores through all nodes."""
     if all(one.amounts is None for one in stretches):
-        return [runs_of(one.nodes.tolist()) for one in stretches]
+        return [runs_of(one.nodes) for one in stretches]
     lanes = np.repeat(lanes_of(machine, stretches), [group.count for group in machine.nodes])
     sizes = [len(one.nodes) for one in stretches]
     cores = [

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["Rows", "numbers_of", "runs_of"]
+import numpy as np
+import numpy.typing as npt
 
+__all__ = ["Rows", "Runs", "numbers_of", "runs_of"]
+
+IntArray = npt.NDArray[np.int64]
 Runs = tuple[tuple[int, int], ...]
 
 
-def runs_of(numbers: Iterable[int]) -> Runs:
-    """Node numbers as runs: first, count."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][0] + runs[-1][1]:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((number, 1))
-    return tuple(runs)
+def runs_of(numbers: IntArray) -> Runs:
+    """Node numbers, rising, as runs: first, count."""
+    if not len(numbers):
+        return ()
+    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 2) != 1)
+    counts = np.diff(begins, append=len(numbers))
+    return tuple(zip(numbers[begins].tolist(), counts.tolist(), strict=True))
 
 
 class Rows:
@@ -32,19 +33,14 @@ class Rows:
     """
 
     def __init__(self, free_s: Mapping[int, float]) -> None:
-        self._free = sorted(number for number, at_s in free_s.items() if at_s <= 0.0)
-        self._busy = [(at_s, number) for number, at_s in free_s.items() if at_s > 0.0]
-        heapq.heapify(self._busy)
-        heapq.heapify(self._free)
+        self._free_s = np.full(max(free_s, default=-1) + 1, np.inf)
+        self._free_s[list(free_s)] = list(free_s.values())
 
-    def place(self, start_s: float, end_s: float, nodes: int) -> Runs:
+    def place(self, start_s: float, end_s: float, nodes: int) -> IntArray:
         """The rows of the next job in order of starts; fewer than its nodes if so many are not free."""
-        while self._busy and self._busy[0][0] <= start_s:
-            heapq.heappush(self._free, heapq.heappop(self._busy)[1])
-        taken = [heapq.heappop(self._free) for _ in range(min(nodes, len(self._free)))]
-        for number in taken:
-            heapq.heappush(self._busy, (end_s, number))
-        return runs_of(taken)
+        taken = np.flatnonzero(self._free_s <= start_s)[:nodes]
+        self._free_s[taken] = end_s
+        return taken
 
 
 def numbers_of(names: Sequence[str], number: Mapping[str, int]) -> list[int]:

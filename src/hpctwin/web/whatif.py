@@ -21,7 +21,7 @@ from hpctwin.twin.ahead import Past, outlook_of
 from hpctwin.twin.core import Core
 from hpctwin.twin.objective import METRICS
 from hpctwin.twin.present import Present
-from hpctwin.web.rows import Rows, Runs, numbers_of
+from hpctwin.web.rows import Rows, Runs, numbers_of, runs_of
 from hpctwin.web.views import Bar, Change, Future, WhatIfAnswer
 
 __all__ = ["PRETEND", "Asking", "prepare"]
@@ -240,7 +240,7 @@ def _guessed(
 ) -> dict[int, Runs]:
     """Nodes of each job that starts, where they are only counted."""
     place, counts = _places(snapshot, now_s), simulation.workload.nodes
-    return {row: place.place(*span, int(counts[row])) for row, span in spans.items()}
+    return {row: runs_of(place.place(*span, int(counts[row]))) for row, span in spans.items()}
 
 
 def _lanes(simulation: Simulation, now: Present) -> dict[int, Runs]:
