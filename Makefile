@@ -12,7 +12,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package clean
+.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package pythons oldest clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -62,12 +62,39 @@ docs: $(VENV)/dev
 	$(BIN)/sphinx-build -q -W -j1 docs docs/_build
 
 # What is given out, built into dist/ and tried in clean environments; no part of `make test`, it installs much.
-RELEASE := build twine check-wheel-contents cyclonedx-bom uv 'sp-repo-review[cli]'
-package:
-	test -x $(VENV)/release/bin/python || $(PYTHON) -m venv $(VENV)/release
-	$(VENV)/release/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
-	$(VENV)/release/bin/repo-review .
-	$(VENV)/release/bin/python contrib/release.py
+package: $(VENV)/release
+	$(VENV)/tools/bin/repo-review .
+	$(VENV)/tools/bin/python contrib/release.py
+
+# A part of the tests that meets each dependency, under other Pythons (make pythons PYTHONS=3.13; pyenv's are found
+# where PYENV_VERSION names them) and with the oldest versions that pyproject.toml allows.
+PYTHONS ?= 3.12 3.13
+UV := $(VENV)/tools/bin/uv pip install -q
+USED := live,energy,cooling,batsim,learn,web
+MEETING := tests/engine/test_by_hand.py tests/energy/test_by_hand.py tests/cli/test_cli.py tests/cli/test_shape.py \
+	tests/formats tests/model tests/policies tests/metrics/test_job_metrics.py tests/simulation/test_simulation.py \
+	tests/report/test_plots.py
+TESTERS := pytest pytest-xdist hypothesis
+
+pythons: $(VENV)/release
+	set -e; for version in $(PYTHONS); do \
+	  $(VENV)/tools/bin/uv venv -q --clear --python $$version $(VENV)/python-$$version; \
+	  $(UV) --python $(VENV)/python-$$version -e '.[$(USED)]' $(TESTERS); \
+	  $(VENV)/python-$$version/bin/python -m pytest -q -p no:cacheprovider $(MEETING); \
+	done
+
+# Old versions warn of what newer ones have done since. Without mcp, which asks for newer ones of others.
+oldest: $(VENV)/release
+	$(VENV)/tools/bin/uv venv -q --clear --python 3.11 $(VENV)/oldest
+	$(UV) --python $(VENV)/oldest --resolution lowest-direct -e '.[$(USED)]'
+	$(UV) --python $(VENV)/oldest $(TESTERS)
+	$(VENV)/oldest/bin/python -m pytest -q -p no:cacheprovider -W ignore::DeprecationWarning $(MEETING)
+
+RELEASE := build twine check-wheel-contents cyclonedx-bom uv 'sp-repo-review[cli]' pyright
+$(VENV)/release: pyproject.toml
+	test -x $(VENV)/tools/bin/python || $(PYTHON) -m venv $(VENV)/tools
+	$(VENV)/tools/bin/python -m pip install -q --disable-pip-version-check $(RELEASE)
+	touch $@
 
 $(VENV)/run: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
