@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin import Simulation, errors, generate, simulate
+from hpctwin import Cluster, Simulation, errors, generate, read_workload, simulate
+from hpctwin.experiments import s_raps_ml
+from hpctwin.formats.datasets import dataset, write_sample
 from hpctwin.learn.prediction import (
     METHODS,
     Known,
     Training,
     load_predictor,
     predict,
+    ranked,
     scores,
     scores_by,
     train,
@@ -287,3 +290,53 @@ def test_predictions_go_through_a_table_and_a_wrong_one_is_told_by_job(tmp_path:
         Workload.from_frame(wrong)
     with pytest.raises(errors.UnknownNameError, match="runtime_s"):
         Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], predicted={"runtime": [1]})
+
+
+def test_the_score_of_s_raps_is_as_its_formula_and_puts_the_small_first() -> None:
+    jobs = Workload.build(
+        submit_s=[0, 0, 0], runtime_s=[9, 9, 9], walltime_s=[99, 99, 99], nodes=[1, 3, 8],
+        predicted={"runtime_s": [15, np.nan, 3], "node_w": [100.0, np.nan, 300.0]},
+    )  # fmt: skip
+    found = ranked(jobs, {"nodes": 2.0, "runtime_s": 1.0, "node_w": 0.5})
+
+    def part(value: float) -> float:
+        return float(np.exp(1 / np.sqrt(value + 1)))
+
+    assert found.priority.tolist() == pytest.approx(
+        [
+            2 * part(1) + part(15) + 0.5 * part(100),
+            2 * part(3) + part(99) + 0.5 * part(200),
+            2 * part(8) + part(3) + 0.5 * part(300),
+        ]
+    )
+    by_nodes = simulate(ranked(jobs, {"nodes": 1.0}), 8, "priority", "none").jobs
+    assert by_nodes["start_s"].to_list() == [0, 0, 9]
+    with pytest.raises(errors.UnknownNameError, match="runtime_s"):
+        ranked(jobs, {"runtime": 1.0})
+    with pytest.raises(errors.ConfigError, match="no predicted_memory_gb"):
+        ranked(jobs, {"memory_gb": 1.0})
+    with pytest.raises(errors.ConfigError, match="needs coefficients"):
+        ranked(jobs, {})
+
+
+@pytest.mark.parametrize("name", ["fugaku", "marconi100"])
+def test_data_with_measured_power_is_foretold_in_its_published_schema(
+    name: str, tmp_path: Path
+) -> None:
+    (path, *_) = write_sample(dataset(name), tmp_path, jobs=150, seed=0)
+    known = Known.of(read_workload(path))
+    assert {"runtime_s", "node_w"} <= set(known.truth)
+    found = predict(known, "node_w", training=OFTEN)
+    assert "walltime" not in found
+    errors_w = scores(known, "node_w", found)
+    assert errors_w["jobs"].min() > 0  # type: ignore[operator]
+    assert errors_w["accuracy"].min() > 0.5  # type: ignore[operator]
+
+
+def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between(known: Known) -> None:
+    found = s_raps_ml.run(known.workload, Cluster.uniform(NODES), methods=["like"], training=OFTEN)
+    wait = {(one.order, one.by, one.plan): one.mean_wait_s for one in found}
+    assert wait["shortest", "truth", "walltime"] < wait["fcfs", "walltime", "walltime"]
+    own = simulate(known.workload, NODES, "fcfs+easy").summary()["mean_wait_s"]
+    assert wait["fcfs", "walltime", "walltime"] == own
+    assert ("score", "like", "walltime") not in wait

@@ -41,6 +41,11 @@ experiments_app.command(
     name="s-raps-incentives",
     help="S-RAPS (SC25-W), figure 8: incentives from accounts, collected and redeemed.",
 )
+experiments_app.command(
+    "hpctwin.cli.s_raps_ml:s_raps_ml",
+    name="s-raps-ml",
+    help="S-RAPS (SC25-W), figure 10: scheduling by learned prediction, beside walltime and truth.",
+)
 
 
 @experiments_app.command

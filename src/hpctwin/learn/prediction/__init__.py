@@ -2,6 +2,7 @@
 
 from hpctwin.learn.prediction.known import FEATURES, Known
 from hpctwin.learn.prediction.online import METHODS, RIVALS, Training, predict, with_predictions
+from hpctwin.learn.prediction.ranking import ranked
 from hpctwin.learn.prediction.saved import Predictor, load_predictor, train
 from hpctwin.learn.prediction.scores import scores, scores_by
 
@@ -14,6 +15,7 @@ __all__ = [
     "Training",
     "load_predictor",
     "predict",
+    "ranked",
     "scores",
     "scores_by",
     "train",

@@ -59,8 +59,10 @@ class Boosting:
             early_stopping=False,
             random_state=self.seed,
         )
+        # scikit-learn stumbles over a column in which nothing is known; a constant is never split.
+        unknown = np.isnan(features).all(axis=0)
         with _one_thread():
-            self.trees = ensemble.fit(features, target)
+            self.trees = ensemble.fit(np.where(unknown, 0.0, features), target)
         return self
 
     def predict(self, features: FloatArray) -> FloatArray:
