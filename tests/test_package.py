@@ -33,7 +33,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED = {
     "fmpy": "fmpy", "gymnasium": "gymnasium", "mcp": "mcp", "psychrolib": "psychrolib", "pyzmq": "zmq",
-    "redis": "redis", "fastapi": "fastapi", "uvicorn": "uvicorn", "prometheus-client": "prometheus_client",
+    "redis": "redis", "scikit-learn": "sklearn", "skops": "skops", "fastapi": "fastapi", "uvicorn": "uvicorn",
+    "prometheus-client": "prometheus_client",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 
