@@ -75,7 +75,7 @@ def test_no_option_is_there_that_nobody_wrote(name: str) -> None:
 
 WITHOUT_JSON = {
     # What they write or draw is the result, or they run until they are ended.
-    "export", "report", "serve", "mcp", "twin run", "twin top", "rms ship", "warmup",
+    "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms ship", "warmup",
     "workload convert", "workload filter", "workload generate", "dataset sample",
     "predictor apply", "predictor train",
     # These say that it is done.

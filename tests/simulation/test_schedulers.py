@@ -12,17 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, errors, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.model import Workload
 from hpctwin.simulation.schedulers import (
+    BatsimDecisions,
     BatsimScheduler,
     Happened,
     JsonLinesScheduler,
     Orders,
+    PolicyScheduler,
+    decide_for_batsim,
     drive,
 )
 from tests.conftest import lacking
@@ -330,3 +333,109 @@ def test_simulate_takes_a_program_as_scheduler(
         main(["simulate", str(trace), "-n", str(NODES), "-b", "outside"])
     assert refused.value.code == 2
     assert "--scheduler" in capsys.readouterr().err
+
+
+@settings(max_examples=12)
+@given(
+    JOBS,
+    st.sampled_from(["fcfs+none", "sjf+first-fit", "fcfs+easy", "wfp+easy:2", "fcfs+easy/sjf"]),
+)
+def test_a_policy_that_decides_from_outside_starts_each_job_as_within(
+    rows: list[tuple[int, int, int, int]], policy: str
+) -> None:
+    submit, runtime, nodes, walltime = zip(*rows, strict=True)
+    workload = Workload.build(submit_s=submit, runtime_s=runtime, nodes=nodes, walltime_s=walltime)
+    own = simulate(workload, NODES, policy).jobs
+    found = drive(outside(workload), PolicyScheduler(policy, NODES)).jobs
+    assert found["start_s"].equals(own["start_s"])
+
+
+@pytest.mark.parametrize("policy", ["sjf+none", "wfp+easy"])
+def test_our_engine_schedules_for_batsim_as_it_does_for_itself(policy: str, tmp_path: Path) -> None:
+    workload = generate("poisson", jobs=60, nodes=NODES, seed=5)
+    address = f"ipc://{tmp_path}/batsim"
+    server = threading.Thread(target=decide_for_batsim, args=(address, policy), daemon=True)
+    server.start()
+    with BatsimScheduler(address, Cluster.uniform(NODES)) as scheduler:
+        found = drive(outside(workload), scheduler).jobs
+    server.join(60)
+    assert not server.is_alive()
+    assert found["start_s"].equals(simulate(workload, NODES, policy).jobs["start_s"])
+
+
+def say(decisions: BatsimDecisions, now_s: float, *events: tuple[str, dict[str, object]]) -> object:
+    """What is answered to a message of these events."""
+    told = [{"timestamp": now_s, "type": kind, "data": data} for kind, data in events]
+    answer = json.loads(decisions.answer(json.dumps({"now": now_s, "events": told})))
+    assert answer["now"] == now_s
+    return [(one["type"], one["data"]) for one in answer["events"]]
+
+
+def submission(name: str, res: int, **more: float) -> tuple[str, dict[str, object]]:
+    """As Batsim's documentation has it."""
+    job = {"profile": "delay_10s", "res": res, "id": name, "subtime": 5.0, **more}
+    return "JOB_SUBMITTED", {"job_id": name, "job": job}
+
+
+def test_messages_as_batsim_documents_them_are_answered_by_hand() -> None:
+    decisions = BatsimDecisions("fcfs+easy")
+    machine = {
+        "nb_resources": 5, "nb_compute_resources": 4, "allow_compute_sharing": False,
+        "compute_resources": [{"id": number, "name": f"host{number}"} for number in (1, 2, 3, 4)],
+    }  # fmt: skip
+    assert say(decisions, 0.0, ("SIMULATION_BEGINS", machine)) == []
+    first = say(decisions, 5.0, submission("w0!a", 3, walltime=60), submission("w0!big", 5))
+    assert first == [
+        ("REJECT_JOB", {"job_id": "w0!big"}),
+        ("EXECUTE_JOB", {"job_id": "w0!a", "alloc": "1-3"}),
+    ]
+    # Job b waits for 65 s; c would pass 65 s and waits too, d is short enough.
+    waits = [
+        submission("w0!b", 4, walltime=9),
+        submission("w0!c", 1),
+        submission("w0!d", 1, walltime=60),
+    ]
+    assert say(decisions, 5.0, *waits) == [("EXECUTE_JOB", {"job_id": "w0!d", "alloc": "4"})]
+    done = ("JOB_COMPLETED", {"job_id": "w0!a", "job_state": "COMPLETED_SUCCESSFULLY"})
+    assert say(decisions, 20.0, done, ("NOTIFY", {"type": "no_more_static_job_to_submit"})) == []
+    done = ("JOB_COMPLETED", {"job_id": "w0!d", "job_state": "COMPLETED_SUCCESSFULLY"})
+    assert say(decisions, 30.0, done) == [("EXECUTE_JOB", {"job_id": "w0!b", "alloc": "1-4"})]
+    assert say(decisions, 99.0, ("SIMULATION_ENDS", {})) == []
+    assert decisions.over
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("hello", "is no message of Batsim's protocol"),
+        ('{"now": 1}', "is no message of Batsim's protocol: KeyError"),
+        (
+            '{"now": 1, "events": [{"type": "ANSWER", "data": {}}]}',
+            "Batsim tells of ANSWER at 1 s; known",
+        ),
+        (
+            '{"now": 1, "events": [{"type": "JOB_COMPLETED", "data": {"job_id": "x"}}]}',
+            "before SIMULATION_BEGINS",
+        ),
+        (
+            '{"now": 1, "events": [{"type": "SIMULATION_BEGINS", "data": {"allow_compute_sharing": true}}]}',
+            "shares nodes",
+        ),
+    ],
+)
+def test_what_batsim_does_not_say_is_told(text: str, told: str) -> None:
+    with pytest.raises(errors.SimulationError, match=told):
+        BatsimDecisions("fcfs").answer(text)
+
+
+def test_a_policy_by_fair_share_cannot_decide_from_outside(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["policy", "serve", "tcp://127.0.0.1:28000", "-p", "fairshare"])
+    assert refused.value.code == 2
+    assert "goes by fair share" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as refused:
+        main(["policy", "serve", "nowhere"])
+    assert refused.value.code == 2
+    assert "nobody can listen there" in capsys.readouterr().err

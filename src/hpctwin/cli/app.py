@@ -37,7 +37,7 @@ for name, target, summary in (
         "predictor:predictor_app",
         "Learn runtimes, power and memory; foretell, score.",
     ),
-    ("policy", "policy:policy_app", "List policies, check one's own."),
+    ("policy", "policy:policy_app", "List policies, check one's own; schedule for Batsim."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("dataset", "dataset:dataset_app", "Published data sets: what they are, and files of them."),
     ("system", "system:system_app", "The machines that come with the package."),

@@ -14,7 +14,27 @@ if TYPE_CHECKING:
 
 __all__ = ["policy_app"]
 
-policy_app = App(name="policy", help="List policies, check one's own.")
+policy_app = App(name="policy", help="List policies, check one's own, schedule for Batsim by one.")
+
+
+@policy_app.command
+def serve(
+    address: str,
+    /,
+    *,
+    policy: Annotated[str, Option(name=["--policy", "-p"])] = "fcfs+easy",
+) -> int:
+    """Schedule for Batsim: listen where it connects, and decide by a policy until its simulation ends.
+
+    Args:
+        address: where to listen, such as tcp://127.0.0.1:28000 (batsim -s tcp://127.0.0.1:28000).
+        policy: ordering and backfill, such as wfp+easy; without fair share and power policy.
+    """
+    from hpctwin.policies import parse_policy
+    from hpctwin.simulation.schedulers import decide_for_batsim
+
+    decide_for_batsim(address, parse_policy(policy))
+    return 0
 
 
 @policy_app.command(name="list")
