@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hpctwin import Cluster, generate, simulate
 from hpctwin.cli.app import main
 from hpctwin.metrics import binned
-from hpctwin.report.energy import plot_pareto
+from hpctwin.report.energy import plot_pareto, plot_power
 from hpctwin.report.folder import write_run
 from hpctwin.report.heat import plot_wait_heat
 from hpctwin.report.timeline import plot_utilization
@@ -120,6 +121,13 @@ def test_the_line_of_energy_against_waiting_joins_those_that_none_is_better_than
     points = {"a": (10.0, 600.0), "b": (20.0, 300.0), "c": (20.0, 900.0), "d": (30.0, 300.0)}
     (line,) = [one for one in plot_pareto(points).axes[0].lines if len(one.get_xdata()) > 1]
     assert np.asarray(line.get_xdata()).tolist() == [5.0, 10.0]
+
+
+def test_two_runs_that_draw_the_same_power_are_both_seen() -> None:
+    drawn = pl.DataFrame({"time_s": [0.0, 50.0, 90.0], "total_w": [100.0, 300.0, 0.0]})
+    first, second = plot_power({"a": drawn, "b": drawn}).axes[0].lines
+    assert first.get_linewidth() > second.get_linewidth()
+    assert first.get_linestyle() != second.get_linestyle()
 
 
 def test_peaks_of_a_long_run_are_drawn_above_its_means() -> None:

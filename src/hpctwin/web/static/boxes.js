@@ -109,7 +109,8 @@ export function axis(context, from, to, width, deep, colours) {
     const x = ((at - from) / (to - from)) * width;
     context.moveTo(x, deep);
     context.lineTo(x, deep + 4);
-    context.fillText(moment(at, step), x + 3, deep + 15);
+    const text = moment(at, step);
+    context.fillText(text, Math.min(x + 3, width - context.measureText(text).width), deep + 15);
   }
   context.stroke();
 }
