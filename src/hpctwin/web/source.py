@@ -1,19 +1,13 @@
-"""A cluster as the journal of its twin tells of it: followed, and put into words for viewers.
-
-The page is a process of its own: whatever it is asked, the twin does not wait for it. One thread reads what
-is new in the journal; answers are made from the mirror that comes out.
-"""
+"""A live cluster as viewers are told of it: what its journal says, put into words and columns."""
 
 from __future__ import annotations
 
 import itertools
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -22,16 +16,12 @@ from hpctwin.energy import Series
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.accuracy import Accuracy, accuracy
-from hpctwin.twin.core import Core
 from hpctwin.twin.explain import explain_decision, explain_job
-from hpctwin.twin.journal import Journal
-from hpctwin.twin.repeat import restored_core
-from hpctwin.twin.restore import apply_input
-from hpctwin.twin.standing import Standing, full_id, standing_of
+from hpctwin.twin.standing import Standing, full_id
 from hpctwin.twin.starting import when
 from hpctwin.web.course import PAST_S, Stretch, course, lanes_of
 from hpctwin.web.drawn import Weather, energy_of, energy_view, power_lines, rates_of
-from hpctwin.web.history import History
+from hpctwin.web.followed import FollowedJournal
 from hpctwin.web.telling import (
     bars,
     decision_view,
@@ -63,8 +53,6 @@ __all__ = ["Source"]
 
 T = TypeVar("T")
 
-STALE_S = 10.0
-"""A twin whose last word is older than this does not run."""
 ACCURACY_EVERY_S = 10.0
 _JOBS, _NODES, _BARS = (
     TypeAdapter(list[JobView]),
@@ -73,7 +61,7 @@ _JOBS, _NODES, _BARS = (
 )
 
 
-class Source:
+class Source(FollowedJournal):
     """What is known of a cluster, at any moment.
 
     Args:
@@ -85,109 +73,10 @@ class Source:
     """
 
     def __init__(self, path: Path, weather: Weather = None) -> None:
-        self.path = path
         self.weather = weather
-        self.version = 0
-        self.fault: str | None = None
-        self._lock = threading.RLock()
-        self._made: dict[str, tuple[int, Any]] = {}
         self._accuracy: tuple[float, list[Accuracy]] | None = None
-        self._last = (0, 0)
-        self._said: tuple[float, dict[str, Any]] = (0.0, {})
-        self._alive = False
-        self._snapshots = 0
-        self._counted = 0
         self._untold = ""
-        self._by_policy: Counter[str] = Counter()
-        self.core: Core
-        self.history = History()
-        with closing(self.journal()) as journal:
-            self._open(journal)
-            self._read(journal)
-
-    def journal(self) -> Journal:
-        """The journal, opened for reading by the thread that asks."""
-        return Journal(self.path, read_only=True)
-
-    # --- following -------------------------------------------------------------------------------
-
-    def turn(self, journal: Journal) -> bool:
-        """Read what is new; whether anything is.
-
-        Args:
-            journal: as this thread opened it.
-        """
-        with self._lock:
-            before = self.version
-            self._read(journal)
-            return self.version != before
-
-    def follow(self, stop: threading.Event, told: Callable[[], None], every_s: float) -> None:
-        """Read what is new until told to stop; what cannot be read becomes a trouble that viewers see.
-
-        Args:
-            stop: ends it.
-            told: called after each change.
-            every_s: how often to look.
-        """
-        journal = self.journal()
-        try:
-            while not stop.wait(every_s):
-                try:
-                    changed = self.turn(journal)
-                    self.fault = None
-                except HpctwinError as error:
-                    changed = str(error) != self.fault
-                    self.fault = str(error)
-                    self.version += changed
-                if changed:
-                    told()
-        finally:
-            journal.close()
-
-    def _open(self, journal: Journal) -> None:
-        self._last = journal.last_ids()
-        self.core = restored_core(journal)
-        self.history = History()
-        self.history.read(journal.events_since(time.time() - PAST_S))
-        self._settle()
-
-    def _read(self, journal: Journal) -> None:
-        last = journal.last_ids()
-        said = journal.read_latest("status") or (0.0, {})
-        alive = bool(said[1]) and not said[1]["ended"] and time.time() - said[0] < STALE_S
-        if (last, said[0], alive) == (self._last, self._said[0], self._alive) and self.version:
-            return
-        if last[1] != self._last[1] or last[0] < self._last[0]:
-            self._open(journal)
-        for one in journal.inputs_after(self._last[0]):
-            if one.kind == "event":
-                self.history.read([one.body])
-            if one.kind != "decide":
-                apply_input(self.core, one)
-            self._last = (one.id, last[1])
-        if self.core.mirror.snapshots != self._snapshots:
-            self._settle()
-        self._last = last
-        self._said, self._alive = said, alive
-        self._stands = standing_of(self.core, journal)
-        self._decided = journal.read_decision()
-        for number, policy in journal.decided_after(self._counted):
-            self._counted = number
-            self._by_policy[policy] += 1
-        self.version += 1
-
-    def _settle(self) -> None:
-        self._snapshots = self.core.mirror.snapshots
-        self.history.set_right(self.core.mirror.jobs, self.core.mirror.time_s)
-
-    # --- answers ---------------------------------------------------------------------------------
-
-    @contextmanager
-    def looking(self) -> Iterator[Standing]:
-        """How things stand; nothing changes meanwhile."""
-        with self._lock:
-            yield self._stands
+        super().__init__(path)
 
     def head(self) -> Head:
         """How the cluster and its twin stand."""
@@ -379,14 +268,6 @@ class Source:
             return LinesView(
                 edges_s=tuple((from_s + edges).tolist()), now_s=stands.now_s, lines=tuple(told)
             )
-
-    def _kept(self, name: str, make: Callable[[Standing], T]) -> T:
-        with self.looking() as stands:
-            known = self._made.get(name)
-            if known is None or known[0] != self.version:
-                known = self._made[name] = (self.version, make(stands))
-            kept: T = known[1]
-            return kept
 
     def when(self, job_id: str) -> Told:
         """When a job starts, and why not now."""
