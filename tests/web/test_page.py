@@ -16,7 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from hpctwin import Simulation, generate
+from hpctwin import Cluster, Simulation, generate, simulate
+from hpctwin.report.accessor import report_results
 from hpctwin.report.folder import write_run
 from tests.twin.processes import Pair
 from tests.web.browser import Watched, chromium
@@ -291,6 +292,22 @@ def test_a_run_is_drawn_walked_and_followed_while_it_goes_on(
     )
     assert one.errors == []
     assert one.outside == []
+    one.context.close()
+
+
+def test_no_column_of_a_report_is_cut_off_on_paper(browser: Any, tmp_path: Path) -> None:
+    modes = {"base": {"power_w": 200.0, "idle_w": 50.0}}
+    machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 64, "modes": modes}]})
+    jobs = generate("poisson", jobs=200, nodes=64, load=2.0, seed=5)
+    runs = {name: simulate(jobs, machine, policy=name) for name in ("fcfs+easy", "sjf+easy:4/sjf")}
+    report_results(tmp_path / "r.html", runs)
+    one = Watched(browser, "file:", viewport={"width": 700, "height": 1000})
+    one.page.emulate_media(media="print")
+    one.page.goto((tmp_path / "r.html").as_uri())
+    assert "energy" in one.page.inner_text("table")
+    assert one.page.evaluate(
+        "Math.max(...[...document.querySelectorAll('table')].map((one) => one.scrollWidth)) <= 700"
+    )
     one.context.close()
 
 

@@ -62,6 +62,8 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; }
   figure, tr { break-inside: avoid; }
   h2, h3 { break-after: avoid; }
   .scroll { overflow: visible; }
+  table { font-size: 8pt; }
+  th, td { padding: .2rem .35rem; white-space: normal; }
   td.text { overflow-wrap: anywhere; }
   details::details-content { content-visibility: visible; height: auto; }
 }
