@@ -84,6 +84,14 @@ def tried(python: Path, folder: Path) -> None:
         print(run(program, *command.split(), cwd=folder))
 
 
+def typed(python: Path, folder: Path) -> None:
+    """What users write passes pyright with the wheel's types; `make lint` has mypy over the same file."""
+    script = shutil.copy(ROOT / "tests/typed_user.py", folder)
+    (folder / "pyrightconfig.json").write_text('{"typeCheckingMode": "basic"}')
+    pyright = Path(sys.executable).with_name("pyright")
+    print(run(pyright, "--pythonpath", python, script, cwd=folder))
+
+
 def recipe(sdist: Path, version: str) -> str:
     """conda-forge's recipe, of this version and with the sdist's hash."""
     text = (ROOT / "contrib/conda/recipe.yaml").read_text()
@@ -126,6 +134,7 @@ def main() -> None:
         folder = Path(made)
         python = installed(wheel, folder / "plain")
         tried(python, folder)
+        typed(python, folder)
         without = set(run(python, "-c", IMPORT, cwd=folder).splitlines())
         bom = Path(sys.executable).with_name("cyclonedx-py")
         described = wheel.parent / f"{wheel.name.removesuffix('.whl')}.cdx.json"

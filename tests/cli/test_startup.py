@@ -31,3 +31,38 @@ def test_simulate_loads_nothing_that_only_figures_and_the_twin_need(tmp_path: Pa
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def loaded_by(*command: str) -> set[str]:
+    """The packages that a process has imported at its end."""
+    told = (
+        "import atexit, sys; atexit.register(lambda: print('\\n', *sys.modules, file=sys.stderr)); "
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", told + command[0], *command[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in done.stderr.splitlines()[-1].split()}
+
+
+def test_importing_hpctwin_imports_nothing_but_python_s_own() -> None:
+    bare = loaded_by("pass")
+    assert loaded_by("import hpctwin") - bare - sys.stdlib_module_names == {"hpctwin"}
+
+
+def test_help_loads_nothing_that_computes() -> None:
+    main = "from hpctwin.cli import main; main(sys.argv[1:])"
+    loaded = loaded_by(main, "--help")
+    assert "cyclopts" in loaded
+    assert not loaded & {
+        "numpy",
+        "polars",
+        "numba",
+        "pydantic",
+        "matplotlib",
+        "yaml",
+        "redis",
+        "sqlite3",
+    }

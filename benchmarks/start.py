@@ -1,0 +1,77 @@
+"""What a start costs: processor time of commands that only begin, and of importing what comes with us."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+COMMANDS = {
+    "Python alone": ["-c", ""],
+    "import hpctwin": ["-c", "import hpctwin"],
+    "hpctwin --version": ["-m", "hpctwin", "--version"],
+    "hpctwin --help": ["-m", "hpctwin", "--help"],
+    "hpctwin simulate --help": ["-m", "hpctwin", "simulate", "--help"],
+}
+BROUGHT = {
+    "numpy": ("numpy", "numpy"),
+    "numba, llvmlite": ("numba", "numba llvmlite"),
+    "polars": ("polars", "polars polars-runtime-32"),
+    "pydantic": ("pydantic", "pydantic pydantic_core"),
+    "pyyaml": ("yaml", "pyyaml"),
+    "cyclopts": ("cyclopts", "cyclopts"),
+    "rich": ("rich.console", "rich pygments"),
+    "matplotlib": ("matplotlib.figure", "matplotlib pillow fonttools contourpy kiwisolver"),
+    "redis (live)": ("redis", "redis"),
+    "psychrolib (energy)": ("psychrolib", "psychrolib"),
+    "fmpy (cooling)": ("fmpy", "fmpy lxml"),
+    "pyzmq (batsim)": ("zmq", "pyzmq"),
+    "gymnasium (learn)": ("gymnasium", "gymnasium cloudpickle"),
+    "scikit-learn (learn)": ("sklearn.ensemble", "scikit-learn scipy joblib"),
+    "fastapi, uvicorn, prometheus-client (web)": (
+        "fastapi, uvicorn, prometheus_client",
+        "fastapi uvicorn prometheus_client starlette",
+    ),
+    "mcp (mcp)": ("mcp.server.mcpserver", "mcp"),
+}
+"""What is imported of each, and the packages that come with it and take most of the room."""
+
+
+def cpu_s(command: list[str], rounds: int) -> float:
+    """Processor time of a command, the least of several."""
+    took = []
+    for _ in range(rounds):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(took)
+
+
+def size_mib(package: str) -> float:
+    """What its files take, without compiled ones."""
+    files = distribution(package).files or []
+    places = (Path(str(file.locate())) for file in files if file.suffix != ".pyc")
+    return sum(place.stat().st_size for place in places if place.is_file()) / 2**20
+
+
+def main() -> None:
+    """Print both tables."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=7)
+    rounds = options.parse_args().rounds
+    for name, command in COMMANDS.items():
+        print(f"| {name} | {1000 * cpu_s(command, rounds):.0f} ms |")
+    bare = cpu_s(["-c", ""], rounds)
+    print()
+    for name, (module, packages) in BROUGHT.items():
+        took = cpu_s(["-c", f"import {module}"], rounds) - bare
+        size = sum(map(size_mib, packages.split()))
+        print(f"| {name} | {size:.0f} MiB | {1000 * took:.0f} ms |")
+
+
+if __name__ == "__main__":
+    main()
