@@ -1,6 +1,7 @@
 """Settings that people write: checked in one way, and refused in plain words.
 
-Each fault is one line: file, line, field, and what would be right.
+Each fault is one line: file, line, field, and what would be right. That is why it is not pydantic-settings,
+whose errors know no lines of a file; the environment holds options of commands and secrets, no settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The bus on Redis Streams."""
+"""The bus on Redis Streams.
+
+While Redis is away, pauses double, but never beyond what the caller would have waited for news; a library for
+retries calls again by itself, and the twin has other things to do meanwhile.
+"""
 
 from __future__ import annotations
 
