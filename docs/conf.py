@@ -16,6 +16,8 @@ extensions = [
     "settings",
 ]
 html_theme = "furo"
+html_title = "hpctwin"
+html_show_copyright = False
 exclude_patterns = ["_build", "_ext", "gallery"]
 default_role = "py:obj"
 myst_heading_anchors = 3

@@ -2,7 +2,7 @@
 Who ran where: a Gantt chart
 ============================
 
-Each rectangle is a job on its nodes. The darker, the longer it waited.
+Each rectangle is a job on its nodes. The lighter, the longer it waited.
 """
 
 from hpctwin import Cluster, generate, simulate
