@@ -114,3 +114,14 @@ def test_a_trace_is_read_from_the_standard_input_whatever_its_format(
 def test_an_empty_standard_input_is_told() -> None:
     done = piped(b"", "simulate", "-", "-n", 4)
     assert (done.returncode, done.stderr) == (1, b"hpctwin: -: the file is empty\n")
+
+
+def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "dated.swf"
+    jobs = generate("poisson", jobs=60, nodes=32, seed=1).replace(start_epoch_s=1_600_000_000.0)
+    write_workload(jobs, path)
+    assert run("simulate", path, "-n", 32, "--from", "2020-01-01", "--until", "2020-09-14") == 2
+    told = capsys.readouterr().err
+    assert "2020-01-01 is before dated begins, at 2020-09-13T12:26:40 UTC" in told

@@ -164,7 +164,13 @@ def _moment(text: str, workload: Workload) -> float:
             f"{workload.name} does not say its date; give a time since it begins, such as 30d"
         )
     zoned = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
-    return zoned.timestamp() - workload.start_epoch_s
+    since = zoned.timestamp() - workload.start_epoch_s
+    if since < 0:
+        first = dt.datetime.fromtimestamp(workload.start_epoch_s, dt.UTC)
+        raise ConfigError(
+            f"{text} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
+        )
+    return since
 
 
 @Parameter(name="*")
