@@ -46,6 +46,11 @@ experiments_app.command(
     name="s-raps-ml",
     help="S-RAPS (SC25-W), figure 10: scheduling by learned prediction, beside walltime and truth.",
 )
+experiments_app.command(
+    "hpctwin.cli.s_raps_schedulers:s_raps_schedulers",
+    name="s-raps-schedulers",
+    help="S-RAPS (SC25-W), §4.2: schedulers from outside, what they decide and cost.",
+)
 
 
 @experiments_app.command
