@@ -40,7 +40,7 @@ NOT_HERE = {
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
     r"facility (run|submit|queue|withdraw) live\.yaml": "needs two real Slurms",
     r"hpctwin when 4711": "needs a job of that number in the queue",
-    r"pybatsim|batsim:tcp": "needs a scheduler written for Batsim",
+    r"pybatsim|batsim:tcp|^batsim |policy serve tcp": "needs Batsim, or a scheduler written for it",
     r"--host 10\.0\.0\.5": "needs the site's address and certificate",
 }
 UNTIL_ENDED = r"^hpctwin (twin run|serve|mcp)\b|&$"
@@ -207,9 +207,9 @@ class Walk:
         finally:
             for step, process in reversed(running):
                 self._end(step, process)
-            if emulated is not None:
-                os.killpg(emulated.pid, signal.SIGTERM)
-                emulated.wait(60)
+            for started in reversed(emulated):
+                os.killpg(started.pid, signal.SIGTERM)
+                started.wait(60)
 
     def _material(self) -> Path:
         made = self.folder / "material"
@@ -237,14 +237,14 @@ class Walk:
             stdout=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def _twin(self, here: Path, page: Path) -> subprocess.Popen[str] | None:
+    def _twin(self, here: Path, page: Path) -> list[subprocess.Popen[str]]:
         """An emulated cluster for pages that run a twin, and its settings."""
         text = page.read_text()
         if "twin.yaml" not in text or "local_batch.py" in text:
             settings = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
             if "local_batch.py" in text:
                 (here / "twin.yaml").write_text(settings[0])
-            return None
+            return []
         address = here / "c.sock"
         (here / "twin.yaml").write_text(
             f"manager: {{kind: emulated, address: {address}}}\nact: {{mode: act}}\n"
@@ -256,15 +256,16 @@ class Walk:
             ],
             cwd=here, env=self.environment, start_new_session=True, text=True,
         )  # fmt: skip
+        processes = [process]
         self._until(address.exists)
         if "twin run -c" not in text:
-            # In the same session, so that it ends with the cluster.
-            subprocess.Popen(
-                ["bash", "-c", "hpctwin twin run -c twin.yaml"], cwd=here, env=self.environment,
-                process_group=process.pid, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            twin = subprocess.Popen(
+                [self.bin / "hpctwin", "twin", "run", "-c", "twin.yaml"], cwd=here, env=self.environment,
+                start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
             )  # fmt: skip
+            processes.append(twin)
             self._until((here / "hpctwin-journal.sqlite").exists)
-        return process
+        return processes
 
     def _until(self, true) -> None:
         end = time.monotonic() + PATIENCE_S
