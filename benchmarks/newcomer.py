@@ -195,11 +195,11 @@ class Walk:
                 if step.kind == "command" and reason:
                     self._tell(step, f"not here: {reason}")
                 elif step.kind == "command" and re.search(UNTIL_ENDED, step.text):
-                    # One twin a cluster: the one before is ended, as its reader does.
-                    for other in [one for one in running if "twin run" in one[0].text]:
-                        if "twin run" in step.text:
-                            self._end(*other)
-                            running.remove(other)
+                    # One twin a cluster, one server a port: the one before is ended, as its reader does.
+                    alone = [w for w in ("twin run", "hpctwin serve") if w in step.text]
+                    for other in [o for o in running if any(w in o[0].text for w in alone)]:
+                        self._end(*other)
+                        running.remove(other)
                     running.append((step, self._start(step, here)))
                     self._settle(running[-1][1], here)
                 else:
