@@ -17,7 +17,7 @@ _NO_REASON = (
     "Invalid use",
     "- Resolution",
 )
-_RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_value")
+_RETURNED = re.compile(r"No conversion from (.+) to float64 for '\$\w*return_(?:value|const)")
 
 
 def why_not_compiled(error: Exception, function: Any) -> tuple[str, str]:
