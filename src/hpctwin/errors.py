@@ -54,7 +54,10 @@ __all__ = [
 
 def near(name: str, known: Iterable[str]) -> str:
     """A sentence that asks whether the nearest of the known names was meant; empty if none is near."""
-    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    names = list(known)
+    # Letters that changed places are the commonest slip, and difflib sees two of three as wrong.
+    found = [one for one in names if sorted(one) == sorted(name)]
+    found = found or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f" Did you mean {found[0]!r}?" if found else ""
 
 

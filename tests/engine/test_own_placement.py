@@ -116,6 +116,7 @@ def test_every_job_gets_the_nodes_that_the_plain_reference_gives_it(
         ),
         depth=chosen.setting("depth") or 0,
         patience_ms=round((chosen.setting("patience") or 0) * 1000),
+        settings=chosen.numbers(),
     )
     nodes = nodes_of(simulation)
     for row, job in enumerate(reference):

@@ -57,6 +57,7 @@ def test_bad_json_is_explained(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_an_unknown_ending_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / "w.dat").touch()
     with pytest.raises(TraceError, match=r"expected one of \.swf, \.txt, \.json, \.csv"):
         read_workload(tmp_path / "w.dat")
     with pytest.raises(HpctwinError, match=r"\.parquet"):

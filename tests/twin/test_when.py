@@ -80,7 +80,7 @@ def test_a_job_to_come_starts_now_queues_or_never_starts(
         ((), "give a job's id, or --nodes and --walltime"),
         (("930", "--nodes", "4"), "give a job's id, or --nodes and --walltime"),
         (("--nodes", "4"), "--walltime must be given"),
-        (("--nodes", "0", "--walltime", "1h"), 'Invalid value "0" for --nodes'),
+        (("--nodes", "0", "--walltime", "1h"), "--nodes is '0', it must be 1 or more"),
         (("--nodes", "4", "--walltime", "soon"), "soon"),
         (("--nodes", "4", "--walltime", "0s"), "expected a positive duration"),
         (("--nodes", "4", "--walltime", "1h", "--partition", "gpu"), "there are workq"),
