@@ -116,6 +116,8 @@ def read_workload(
     if path == STANDARD_INPUT and format is None:
         kind = _format_of_content(read_bytes(path))
     else:
+        if path != STANDARD_INPUT and not path.exists():
+            raise TraceError(path, "No such file or directory")
         kind = _format_of(path, format)
     if timezone is not None:
         from hpctwin.formats.sacct_json import is_sacct_document
@@ -242,8 +244,6 @@ def _format_of(path: Path, name: str | None) -> str:
     kind = accounting_of(first_bytes(path)) or told
     if kind is not None:
         return kind
-    if not path.exists():
-        raise TraceError(path, "No such file or directory")
     raise TraceError(
         path,
         f"neither the name nor the content tells the format; expected one of {', '.join(_SUFFIXES)} "
