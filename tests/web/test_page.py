@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,10 @@ pytestmark = pytest.mark.browser
 LOOKS, ACTS = "b" * 24, "a" * 24
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a page beside a twin that only watches a cluster which goes on by itself."""
-    folder = tmp_path_factory.mktemp("page")
-    pair = Pair(folder, act={"mode": "observe"})
+@contextmanager
+def served(folder: Path, mode: str) -> Iterator[str]:
+    """The address of a page beside a twin of a cluster that goes on by itself."""
+    pair = Pair(folder, act={"mode": mode})
     pair.begin_cluster("--nodes", "32", "--speed", "30")
     pair.begin_twin()
     pair.wait(lambda: (pair.status().get("waiting") or 0) >= 5, 60)
@@ -54,6 +54,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.terminate()
         process.communicate(timeout=300)
         pair.end()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a page beside a twin that only watches."""
+    with served(tmp_path_factory.mktemp("page"), "observe") as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
@@ -208,6 +215,25 @@ def test_without_a_token_the_page_asks_for_one_and_takes_it(browser: Any, addres
     one.page.wait_for_selector("#queue tbody tr")
     assert all("401" in error for error in one.errors)
     one.context.close()
+
+
+def test_who_looks_may_not_confirm_and_an_operator_may(browser: Any, tmp_path: Path) -> None:
+    with served(tmp_path, "approve") as address:
+        for token, says in ((LOOKS, "operator"), (ACTS, "Confirmed.")):
+            one = Watched(browser, address)
+            one.page.goto(f"{address}#token={token}")
+
+            def answered(page: Any = one.page, says: str = says) -> bool:
+                # A decision that no longer goes with the cluster is replaced by another meanwhile.
+                button = page.locator("#approval button", has_text="Confirm")
+                if button.count() and button.is_visible():
+                    button.click()
+                    page.wait_for_timeout(200)
+                return says in page.inner_text("#approval")
+
+            one.wait(answered)
+            assert any("403" in error for error in one.errors) is (token == LOOKS)
+            one.context.close()
 
 
 def test_dark_and_light_are_kept(watched: Watched) -> None:
