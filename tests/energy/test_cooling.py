@@ -7,14 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import psychrolib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, read_cluster
 from hpctwin.cli import main
-from hpctwin.energy.cooling import C_WATER, _saturated, cool, cooling_figures, wet_bulb_c
+from hpctwin.energy.cooling import (
+    C_WATER,
+    _psychrolib,
+    _saturated,
+    cool,
+    cooling_figures,
+    wet_bulb_c,
+)
 from hpctwin.energy.weather import wet_bulb_means
 from hpctwin.errors import ConfigError
 from hpctwin.model.cooling import Cooling
@@ -107,7 +113,7 @@ def test_wet_bulb_temperatures_are_psychrolibs_and_are_laid_beside_by_date(tmp_p
         "time,temperature_2m,relative_humidity_2m\n"
         "2024-01-01T00:00,20,50\n2024-01-01T01:00,30,50\n2024-01-01T02:00,10,90\n"
     )
-    psychrolib.SetUnitSystem(psychrolib.SI)
+    psychrolib = _psychrolib()
     first = [
         psychrolib.GetTWetBulbFromRelHum(t, h, 101325) for t, h in ((20, 0.5), (30, 0.5), (10, 0.9))
     ]
@@ -179,7 +185,7 @@ def test_simulate_tells_what_cooling_took(
 
 
 def test_saturated_air_is_psychrolib_s() -> None:
-    psychrolib.SetUnitSystem(psychrolib.SI)
+    psychrolib = _psychrolib()
     at, enthalpy, water = _saturated()
     for t, h, w in zip(at[::20].tolist(), enthalpy[::20], water[::20], strict=True):
         assert h == pytest.approx(psychrolib.GetSatAirEnthalpy(t, 101_325), rel=1e-9, abs=1e-6)

@@ -9,6 +9,7 @@ Fundamentals, 2017; wet bulbs of air are psychrolib's.
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from types import ModuleType
 
@@ -53,7 +54,19 @@ def _saturated() -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _psychrolib() -> ModuleType:
-    need("psychrolib", "energy", "weather with humidity and without wet_bulb_c")
+    """Psychrolib as plain Python.
+
+    Where it finds Numba it compiles itself anew in each process, for 11 s; as it stands it takes 40 us a
+    value, a third of a second for the hours of a year.
+    """
+    numba = sys.modules.pop("numba", None)
+    sys.modules["numba"] = None  # type: ignore[assignment]
+    try:
+        need("psychrolib", "energy", "weather with humidity and without wet_bulb_c")
+    finally:
+        del sys.modules["numba"]
+        if numba is not None:
+            sys.modules["numba"] = numba
     import psychrolib
 
     psychrolib.SetUnitSystem(psychrolib.SI)
