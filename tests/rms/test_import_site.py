@@ -128,6 +128,11 @@ def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
             ["SchedulerParameters=defer,batch_sched_delay=10,bf_job_part_count_reserve=3"],
             "fcfs+slurm:sched_min_interval=10s,batch_sched_delay=10s,bf_job_part_count_reserve=3",
         ),
+        (["SchedulerParameters=bf_interval=-1"], "fcfs+none"),
+        (
+            ["SchedulerParameters=sched_interval=-1,default_queue_depth=0,bf_max_job_user=0"],
+            "fcfs+slurm:default_queue_depth=1",
+        ),
         (["SchedulerParameters=bf_interval=0,bf_max_job_test=-5,bf_continue"], "fcfs+slurm"),
     ],
 )
@@ -136,9 +141,10 @@ def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
 
 
 def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
-    line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,bf_continue,bf_window=60"
+    line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue,bf_window=60"
     told = not_modelled(slurm(tmp_path, line))
     assert told["SchedulerParameters: bf_max_job_assoc"] == "the slurm backfill has no such setting"
+    assert "switched off there" in told["SchedulerParameters: sched_interval"]
     assert "its default counts" in told["SchedulerParameters: bf_interval"]
     assert not {"SchedulerParameters: bf_continue", "SchedulerParameters: bf_window"} & set(told)
 

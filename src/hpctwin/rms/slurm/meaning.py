@@ -188,7 +188,7 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
     said = _said(values)
     pairs = [part.partition("=") for part in said("schedulerparameters").split(",")]
     parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
-    if "builtin" in said("schedulertype"):
+    if "builtin" in said("schedulertype") or parameters.get("bf_interval") == "-1":  # switched off
         _became(values, "schedulertype", "none: jobs start in order", settings)
         given: dict[str, str] = {}
         text = "none"
@@ -208,6 +208,11 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
             became, reason = TAKEN, text.partition(":")[0]
         elif key in _AS_IT_IS:
             reason = "a cycle takes no time here, and goes through to its end"
+        elif key == "sched_interval" and value == "-1":
+            became, reason = (
+                NOT_MODELLED,
+                "switched off there; here all jobs are looked at each minute",
+            )
         elif key in _UNIT:
             became, reason = NOT_MODELLED, "not a number that Slurm would take: its default counts"
             if text == "none":
@@ -226,8 +231,9 @@ def _number_of_pass(key: str, value: str) -> str | None:
         return None
     number = float(value)
     if unit == "":
-        # 0 is no limit, or for those that must be more no number that Slurm takes.
-        return f"{number:.0f}" if number >= 1 else (None if key == "bf_max_job_test" else "any")
+        # 0 is no limit; but Slurm takes no such bf_max_job_test, and then looks at one job in order.
+        nothing = {"bf_max_job_test": None, "default_queue_depth": "1"}
+        return f"{number:.0f}" if number >= 1 else nothing.get(key, "any")
     seconds = number * _SECONDS[unit]
     if seconds < 0.001 and key in ("bf_interval", "bf_resolution", "sched_interval"):
         return None
