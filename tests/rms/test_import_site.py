@@ -141,8 +141,8 @@ def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
 
 
 def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):
-    line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue,bf_window=60"
-    told = not_modelled(slurm(tmp_path, line))
+    line = "SchedulerParameters=bf_max_job_assoc=5,bf_interval=often,sched_interval=-1,bf_continue"
+    told = not_modelled(slurm(tmp_path, f"{line},bf_window=60"))
     assert told["SchedulerParameters: bf_max_job_assoc"] == "the slurm backfill has no such setting"
     assert "switched off there" in told["SchedulerParameters: sched_interval"]
     assert "its default counts" in told["SchedulerParameters: bf_interval"]
