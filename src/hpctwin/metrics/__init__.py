@@ -10,6 +10,12 @@ from hpctwin.metrics.fairness import jain, unfair_delay
 from hpctwin.metrics.incentives import INCENTIVES, Incentive, rewarded
 from hpctwin.metrics.jobs import TAU_S, served, with_job_metrics
 from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
+from hpctwin.metrics.paired import (
+    MeanInterval,
+    mean_interval,
+    paired_differences,
+    values_needed,
+)
 from hpctwin.metrics.resources import (
     dependency_violations,
     resource_use,
@@ -25,6 +31,7 @@ __all__ = [
     "AccountsBy",
     "By",
     "Incentive",
+    "MeanInterval",
     "Summary",
     "binned",
     "breakdown",
@@ -34,6 +41,8 @@ __all__ = [
     "jain",
     "kiviat_area",
     "kiviat_scores",
+    "mean_interval",
+    "paired_differences",
     "read_accounts",
     "resample",
     "resource_use",
@@ -43,6 +52,7 @@ __all__ = [
     "served",
     "summarize",
     "unfair_delay",
+    "values_needed",
     "widths_s",
     "with_job_metrics",
 ]
