@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin import Simulation, Workload
 from hpctwin.engine.compiling import USUAL_S, seconds_left
 
 KERNELS = """
@@ -64,3 +65,29 @@ def test_the_estimate_is_what_kernels_took_at_the_pace_of_those_done() -> None:
     assert seconds_left(["two"], known, {"one": 8.0}) == 12.0
     assert seconds_left(["new"], known, {}) == USUAL_S
     assert seconds_left(["new"], {}, {"other": 2 * USUAL_S}) == pytest.approx(2 * USUAL_S)
+
+
+def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() -> None:
+    workload = Workload.build(
+        submit_s=[0, 0, 1, 2],
+        runtime_s=[100, 50, 60, 5],
+        walltime_s=[10, 50, 60, 5],
+        nodes=[2, 1, 4, 1],
+    )
+    for backfill in ("none", "first-fit", "easy"):
+        by_limit = Simulation(workload, 4, f"fcfs+{backfill}")
+        by_limit.advance()
+        assert by_limit.decided()["hooks"]["run_pass"][0] == 0
+        # A job that runs on after its walltime is in no count.
+        longer = Simulation(workload, 4, f"fcfs+{backfill}", overrun="continue")
+        longer.advance(until_s=5)
+        fork = longer.fork()
+        assert longer.decided()["hooks"]["run_pass"][0] == 0
+        longer.advance()
+        assert longer.decided()["hooks"]["run_pass"][0] != 0
+        assert fork.decided()["hooks"]["run_pass"][0] == 0
+        whole = Simulation(workload, 4, f"fcfs+{backfill}", overrun="continue")
+        whole.need_pass()
+        whole.advance()
+        assert longer.result().jobs.equals(whole.result().jobs)
+    assert Simulation(workload, 4, "fcfs+easy:2").decided()["hooks"]["run_pass"][0] != 0

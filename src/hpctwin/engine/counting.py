@@ -10,7 +10,7 @@ could not start, cannot.
 
 from __future__ import annotations
 
-from numba import int64, types
+from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, WAITING, ZERO, Arrays
@@ -29,7 +29,7 @@ from hpctwin.engine.race import (
     shift_labels,
     withdraw,
 )
-from hpctwin.engine.rows import SIM, call_with_job
+from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import at_limit, is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
@@ -115,13 +115,18 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
 
 
 @jit
-def run_counted(others: int, sim: Arrays) -> None:
-    """A pass where counting decides, given what becomes of the others once one job does not fit."""
-    call_with_job(sim.hooks.run_counted, others, sim)
+def counts(sim: Arrays) -> bool:
+    """Whether counting decides this pass, under this policy."""
+    others = sim.rules.others
+    if others < 0 or not amounts_decide(sim):
+        return False
+    # Nodes that are switched off can be had later, which is in the plan only.
+    return sim.clock.unpowered == 0 or others != HEAD_IS_PROTECTED
 
 
-def pass_counted(others: int, sim: Arrays) -> None:
-    """As `run_counted`; compiled once for all passes."""
+def pass_counted(sim: Arrays) -> None:
+    """A pass where counting decides; compiled once for all kinds."""
+    others = sim.rules.others
     if is_sorted(sim):
         pass_sorted(others, sim)
     elif may_start(sim):
@@ -129,7 +134,7 @@ def pass_counted(others: int, sim: Arrays) -> None:
         pass_scored(others, sim)
 
 
-COUNTED = Kernel(pass_counted, types.void(int64, SIM))
+COUNTED = Kernel(pass_counted, types.void(SIM))
 
 
 @jit

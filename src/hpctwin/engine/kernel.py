@@ -42,6 +42,7 @@ def hooks(
     shared: Kernel | None = None,
     races: bool = False,
     tracked: bool = False,
+    planned: bool = True,
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
 
@@ -54,6 +55,8 @@ def hooks(
         shared: what chooses nodes for a job where nodes are shared; else None.
         races: whether a tournament of those that wait may come to pay.
         tracked: whether nodes have identity.
+        planned: whether the pass is needed; False where counting may decide in its place as long as the loop
+            does not say `layout.NEED_PASS`.
     """
     tracked = tracked and shared is None
     optional = {
@@ -62,7 +65,7 @@ def hooks(
         placement.PLACE_BY_SCORE: place is not None,
     }
     needed = [kernel for kernel, so in optional.items() if so]
-    prepare([*kernels_of(found, power, shared), *needed])
+    prepare([*kernels_of(found, power, shared, planned=planned), *needed])
     before = after = 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
@@ -73,13 +76,13 @@ def hooks(
             ("candidates", address_of(candidates)),
             ("place", 0 if place is None else address_of(place)),
             ("advance", inner_advance.address),
-            ("run_pass", found.kernel.address),
+            ("run_pass", found.kernel.address if planned else 0),
             ("run_race", race.address if races else 0),
-            ("run_counted", 0 if found.gave_back else counting.COUNTED.address),
+            ("run_counted", 0 if found.others is None else counting.COUNTED.address),
             ("start", 0 if found.gave_back else transitions.START.address),
             ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
             ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
-            ("build_plan", plan.BUILD_PLAN.address),
+            ("build_plan", plan.BUILD_PLAN.address if planned else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
@@ -109,29 +112,31 @@ def all_kernels() -> list[Kernel]:
     return list(dict.fromkeys(found))
 
 
-def kernels_of(found: Pass, power: PowerPass | None, shared: Kernel | None = None) -> list[Kernel]:
+def kernels_of(
+    found: Pass, power: PowerPass | None, shared: Kernel | None = None, *, planned: bool = True
+) -> list[Kernel]:
     """The kernels that a simulation needs.
 
     Args:
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
         shared: what chooses nodes for a job where nodes are shared; else None.
+        planned: whether the pass itself is, besides counting in its place.
     """
     switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
-    return [inner_advance, advance, *_of_pass(found), *choosing, *switching]
+    return [inner_advance, advance, *_of_pass(found, planned), *choosing, *switching]
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
     return power.after if shared is None or power.shared is None else power.shared
 
 
-def _of_pass(one: Pass) -> list[Kernel]:
-    shared = one.gave_back is not None
+def _of_pass(one: Pass, planned: bool) -> list[Kernel]:
     kernels = (
-        None if shared else transitions.START,
-        plan.BUILD_PLAN,
-        None if shared else counting.COUNTED,
-        one.kernel, one.entered, one.left, one.reserved, one.gave_back,
+        transitions.START if one.gave_back is None else None,
+        counting.COUNTED if one.others is not None else None,
+        *((plan.BUILD_PLAN, one.kernel) if planned else ()),
+        one.entered, one.left, one.reserved, one.gave_back,
     )  # fmt: skip
     return [kernel for kernel in kernels if kernel is not None]

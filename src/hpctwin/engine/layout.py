@@ -90,8 +90,8 @@ GIVE_UP = 10 * 365 * 86_400_000
 """Jobs that wait so long with only node failures and timers left to happen are given up, ms."""
 
 # What `advance` returns.
-DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NOT_A_NUMBER = np.array([0, 1, 2, 3, 4, 5])
-PASS = np.int64(6)  # only within: a scheduling pass is due
+DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NEED_PASS, NOT_A_NUMBER = np.array(range(7))
+PASS = np.int64(7)  # only within: a scheduling pass is due
 
 RACE_SORTED, RACE_CHANGING, RACE_SHARED = 400, 60, 600
 """With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
@@ -218,7 +218,7 @@ class Rules:
     )
     order_exact: Int  # 1: equal lines that do not rise or fall are equal scores
     race_from: Int  # with so many jobs waiting a tournament pays
-    others: Int  # where counting decides: NOBODY_PASSES …, see `counting`
+    others: Int  # where counting decides: NOBODY_PASSES …, see `counting`; -1 where it never does
     own_candidates: Int  # 1: candidates have an ordering of their own
     fairshare: Int  # 1: an ordering asks for fairshare or usage
     chains: Int  # 1: the ordering asks for the chain
@@ -240,9 +240,9 @@ class Hooks:
     candidates: Int
     place: Int
     advance: Int  # the loop itself
-    run_pass: Int
+    run_pass: Int  # 0: not compiled, as counting may always decide
     run_race: Int  # in its place where many wait and counting decides
-    run_counted: Int  # where counting decides; called by the pass
+    run_counted: Int  # in its place where counting decides
     start: Int  # a job on the nodes that were chosen
     place_nodes: Int  # where nodes have identity
     place_by_score: Int

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from numba import int64
 
+from hpctwin.engine.counting import counts
 from hpctwin.engine.events import apply_events, next_time
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     DONE,
     GIVE_UP,
     NEED_OUTAGES,
+    NEED_PASS,
     NEED_ROOM,
     NEVER,
     NOT_A_NUMBER,
@@ -99,6 +101,8 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
         sim.clock.instants += 1
         apply_events(sim)
         sim.clock.pass_due = 1
+    if sim.hooks.run_pass == 0 and sim.clock.queued > 0 and not counts(sim):
+        return NEED_PASS
     return PASS if pass_has_room(sim) else NEED_ROOM
 
 
@@ -120,7 +124,7 @@ def schedule(sim: Arrays) -> None:
         return
     tidy_queue(sim)
     waiting = sim.clock.queued
-    call(sim.hooks.run_pass, sim)
+    call(sim.hooks.run_counted if counts(sim) else sim.hooks.run_pass, sim)
     if sim.clock.queued + sim.clock.starts - started > waiting:
         drop_started(sim)
 

@@ -69,6 +69,8 @@ def advance_engine(
             raise KeyboardInterrupt
         if code == layout.NEED_ROOM:
             simulation.make_room()
+        elif code == layout.NEED_PASS:
+            simulation.need_pass()
         elif code == layout.NEED_OUTAGES:
             simulation.draw_outages()
             simulation.decided()

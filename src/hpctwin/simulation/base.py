@@ -117,6 +117,7 @@ class SimulationBase(Shown):
         self.slice = 64
         self.stopped = False
         self._decided: dict[str, npt.NDArray[Any]] | None = None
+        self._planned = cluster.has_power
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
@@ -336,6 +337,7 @@ class SimulationBase(Shown):
                     shared=self._choosing(),
                     races=self._races(),
                     tracked=self.tracked,
+                    planned=self._planned or self._others < 0,
                 ),
                 "numbers": settings_of(found.numbers, self.policy.numbers()),
                 "power_numbers": settings_of(
@@ -346,6 +348,12 @@ class SimulationBase(Shown):
             if any(score.facts for score in self._scores):
                 self.know_facts()
         return self._decided
+
+    def need_pass(self) -> None:
+        """Compile the pass itself: counting does not always decide in its place, or it is not known."""
+        self._planned = True
+        self._decided = None
+        self.decided()
 
     def know_facts(self) -> None:
         """Tell the engine of jobs what only some orderings ask for; forks share it."""
@@ -366,15 +374,21 @@ class SimulationBase(Shown):
             return layout.RACE_SHARED
         return layout.RACE_CHANGING if order.changes else layout.RACE_SORTED
 
+    @property
+    def _others(self) -> int:
+        """`engine.layout.Rules.others`."""
+        others = self.passes()[0].others
+        one = self.policy.setting("reservations") in (None, 1)
+        return others if others is not None and one else -1
+
     def _races(self) -> bool:
         """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
-        order, found = self.ordering, self.passes()[0]
+        order = self.ordering
         return (
             self._sim.jobs >= self._race_from(order)
             and (order.power > 0 or not order.changes)
             and not order.chain
-            and found.others is not None
-            and self.policy.setting("reservations") in (None, 1)
+            and self._others >= 0
             and not self.cluster.has_power
             and self._sim.pools == 1
             and (not self._sim["user_running"].shape[1] or len(self._sim["user_limit"]) == 1)
@@ -426,7 +440,7 @@ class SimulationBase(Shown):
             "order_power": order.power if order.changes else 1.0,
             "order_exact": order.exact,
             "race_from": self._race_from(order),
-            "others": self.passes()[0].others or 0,
+            "others": self._others,
             "own_candidates": candidates is not None,
             "fairshare": any(score.fairshare for score in self._scores),
             "chains": order.chain,

@@ -79,6 +79,8 @@ class OpenSimulation:
         if runtime_ms is not None:
             expect(self._ahead, slice(0, self.size), runtime_ms)
         self._decided: dict[str, npt.NDArray[Any]] | None = None
+        # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
+        simulation.need_pass()
 
     @property
     def queued(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import HEAD_IS_PROTECTED, amounts_decide, run_counted
+from hpctwin.engine.counting import HEAD_IS_PROTECTED
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
@@ -99,13 +99,9 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
 @jit
 def pass_easy(sim: Arrays) -> None:
     """EASY with the policy's number of reservations."""
-    reservations = settings(sim.numbers)[0].reservations
-    # Nodes that are switched off can be had later, which is in the plan only.
-    if reservations == 1 and sim.clock.unpowered == 0 and amounts_decide(sim):
-        run_counted(HEAD_IS_PROTECTED, sim)
-    elif may_start(sim):
+    if may_start(sim):
         reckon_fairshare(sim)
-        pass_planned(reservations, sim)
+        pass_planned(settings(sim.numbers)[0].reservations, sim)
 
 
 PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers, others=HEAD_IS_PROTECTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import ANYONE_PASSES, amounts_decide, run_counted
+from hpctwin.engine.counting import ANYONE_PASSES
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import heap_order, pop_order, reckon_fairshare, score
@@ -42,9 +42,7 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_first_fit(sim: Arrays) -> None:
     """Everyone that fits starts, in order."""
-    if amounts_decide(sim):
-        run_counted(ANYONE_PASSES, sim)
-    elif may_start(sim):
+    if may_start(sim):
         reckon_fairshare(sim)
         pass_planned(sim)
 

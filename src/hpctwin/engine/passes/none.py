@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import NOBODY_PASSES, amounts_decide, run_counted
+from hpctwin.engine.counting import NOBODY_PASSES
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
@@ -67,9 +67,7 @@ def pass_planned(sim: Arrays) -> None:
 @jit
 def pass_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
-    if amounts_decide(sim):
-        run_counted(NOBODY_PASSES, sim)
-    elif may_start(sim):
+    if may_start(sim):
         reckon_fairshare(sim)
         pass_planned(sim)
 
