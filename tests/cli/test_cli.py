@@ -207,3 +207,74 @@ def test_compare_takes_what_simulate_takes_and_shows_differences(
         assert {k: v for k, v in alone.items() if k != "engine_s"} == {
             k: v for k, v in same.items() if k != "engine_s"
         }
+
+
+def test_compare_tells_differences_over_several_traces_from_luck(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["jobs=150", "nodes=16", "load=1.1"]
+    assert run("workload", "generate", "poisson", "{seed}.swf", *options, "seed=1..7") == 0
+    traces = sorted(tmp_path.glob("*.swf"))
+    assert [file.name for file in traces] == [f"{seed}.swf" for seed in range(1, 8)]
+    policies = ["-n", 16, "-p", "fcfs+none", "-p", "sjf+easy"]
+    capsys.readouterr()
+    assert run("compare", *traces, *policies, "--out", "runs", "--plot", "d.png") == 0
+    told = capsys.readouterr().out
+    assert "means over 7 traces" in told
+    assert "against fcfs+none, in pairs on 7 workloads" in told
+    assert "more than luck" in told
+    assert Path("d.png").stat().st_size > 1000
+    assert len(list(Path("runs").glob("*/*/summary.json"))) == 14
+    assert run("compare", *traces, *policies, "--json", "--by", "size") == 0
+    found = json.loads(capsys.readouterr().out)
+    waits = [[summary["mean_wait_s"] for summary in pair] for pair in found["runs"]]
+    assert all(pair[0]["by"][0]["jobs"] > 0 for pair in found["runs"])
+    (row,) = (row for row in found["differences"] if row["metric"] == "mean_wait_s")
+    assert row["difference"] == pytest.approx(sum(b - a for a, b in waits) / 7)
+    assert row["low"] < row["difference"] < row["high"] < 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["{trace}"], "is there twice"),
+        (["other.swf", "--html", "r.html"], "--html is a report on one trace"),
+    ],
+)
+def test_what_goes_with_one_trace_alone_is_refused_before_the_work(
+    trace: Path, capsys: pytest.CaptureFixture[str], options: list[str], told: str
+) -> None:
+    given = [one.format(trace=trace) for one in options]
+    assert run("compare", trace, *given, "-n", 32) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("target", "seeds", "told"),
+    [
+        ("jobs.swf", "seed=1..3", "several seeds need {seed} in the file's name"),
+        ("jobs-{seed}.swf", "seed=3..1", "write the smaller number first"),
+    ],
+)
+def test_a_range_of_seeds_that_cannot_be_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str, seeds: str, told: str
+) -> None:
+    assert run("workload", "generate", "poisson", tmp_path / target, seeds) == 2
+    assert told in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_compare_tells_fairness_and_classes_of_each_policy(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policies = ["-n", 32, "-p", "fcfs+easy", "-p", "sjf+easy"]
+    assert run("compare", trace, *policies, "--fairness", "--by", "size") == 0
+    told = capsys.readouterr().out
+    assert "unfair" in told
+    assert "sjf+easy by size" in told
+    assert run("compare", trace, *policies, "--fairness", "--json") == 0
+    first, _ = json.loads(capsys.readouterr().out)
+    run("simulate", trace, "-n", 32, "-p", "fcfs+easy", "--fairness", "--json")
+    alone = json.loads(capsys.readouterr().out)
+    assert first["mean_unfair_delay_s"] == alone["mean_unfair_delay_s"]

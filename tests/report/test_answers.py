@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from hpctwin.report import answer_table, compare_table, difference_table
+from hpctwin.metrics import paired_differences
+from hpctwin.report import (
+    answer_table,
+    compare_table,
+    difference_table,
+    paired_table,
+    saved_table,
+)
 
 PARTS = (
     "fcfs",
@@ -80,3 +87,40 @@ def test_an_answer_has_some_ten_lines_with_jobs_waits_use_energy_and_money() -> 
     assert "1,000.0 MWh" in text
     assert "250,000" in text
     assert "rejected" not in text
+
+
+def test_columns_without_room_stand_in_a_table_below_and_lose_nothing() -> None:
+    rows = {"fcfs+easy": summary(1), "wfp+easy~psus:20m": summary(0.5)}
+    text = "\n".join(printed(compare_table(rows, width=80), 80))
+    assert text.count("wfp+easy") == 2
+    assert "1,000.0 MWh" in text
+    assert "500.0 MWh*" in text
+    assert "energy" in text
+    assert "energy" in "\n".join(printed(compare_table(rows, width=60), 60))
+
+
+def test_what_policies_save_is_told_in_joules_and_money() -> None:
+    cheaper = summary(0.9) | {"cost_eur": 225_000.0}
+    table = saved_table({"a": summary(1), "b": cheaper, "c": summary(1.1)}, width=80)
+    text = "\n".join(printed(table, 80))
+    assert "100.0 MWh, 10.0 %" in text
+    assert "−100.0 MWh, −10.0 %" in text
+    assert "25,000, 10.0 %" in text
+    nothing = {"mean_wait_s": 1.0}
+    assert saved_table({"a": nothing, "b": nothing}) is None
+
+
+@given(labels=st.lists(st.lists(st.sampled_from(PARTS), min_size=1, max_size=4).map("".join),
+                       min_size=2, max_size=4, unique=True))  # fmt: skip
+def test_paired_differences_fit_80_columns_and_lose_nothing(labels: list[str]) -> None:
+    runs = [
+        {label: summary(1 + at * (0.1 + seed / 40)) for at, label in enumerate(labels)}
+        for seed in range(6)
+    ]
+    lines = printed(paired_table(paired_differences(runs), width=80), 80)
+    assert max(map(len, lines)) <= 80
+    figures = next(line.index("figure") for line in lines if "figure" in line)
+    names = "".join(line[:figures].strip() for line in lines[2:-1])
+    assert not any("…" in line[: figures + 20] for line in lines)
+    assert "more than luck" in lines[-1]
+    assert all(label in names for label in labels[1:])

@@ -243,7 +243,7 @@ def theta_year(
     if json:
         print_json(list(summaries.values()))
     else:
-        console.print(compare_table(summaries))
+        console.print(compare_table(summaries, width=console.width))
     console.print(f"report with plots: {html}")
     return 0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hpctwin.metrics import By
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["simulate_command"]
+__all__ = ["breakdown_rows", "simulate_command"]
 
 
 def simulate_command(
@@ -335,7 +335,7 @@ def _show(
     if plot is not None:
         save_figure(_figure(result, plot), plot)
     if json:
-        print_json(summary if by is None else {**summary, "by": _by(result, by)})
+        print_json(summary if by is None else {**summary, "by": breakdown_rows(result, by)})
         return
     console = screen()
     console.print(summary_table(summary) if all else answer_table(summary))
@@ -364,7 +364,8 @@ def _figure(result: Result, plot: Path) -> Figure:
     return figure
 
 
-def _by(result: Result, by: By) -> list[dict[str, Any]]:
+def breakdown_rows(result: Result, by: By) -> list[dict[str, Any]]:
+    """Figures by class of jobs, with the energy of each where it is known whose it is."""
     rows = result.breakdown(by).to_dicts()
     if result.energy is not None and by in ("user", "account", "partition"):
         joules = {row[by]: row["energy_j"] for row in result.energy.by(by).iter_rows(named=True)}

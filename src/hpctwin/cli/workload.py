@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -158,28 +159,57 @@ def generate(
     *options: str,
     overwrite: bool = False,
 ) -> int:
-    """Generate a workload and write it.
+    """Generate a workload and write it; or several, with seeds from one number to another.
 
     Args:
         name: poisson, lublin, four-phase, pas or theta-year.
-        target: the file to write: .swf, .json, .csv, .parquet; .gz too.
-        options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7.
+        target: the file to write: .swf, .json, .csv, .parquet; .gz too. Of several seeds,
+            {seed} stands where each is to be: jobs-{seed}.swf.
+        options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7, or seed=1..20.
         overwrite: write over a file that is there.
     """
     from hpctwin.errors import ConfigError
     from hpctwin.generate import generate as generate_workload
 
-    check_target(target, overwrite)
     given: dict[str, Any] = {}
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
             raise ConfigError(f"option {option!r}: write NAME=VALUE, for example seed=7")
         given[key.replace("-", "_")] = _number(value)
-    workload = generate_workload(name, **given)
-    write_to(workload, target)
-    print(f"{target}: {len(workload):,} jobs")
+    files = _files_by_seed(target, given)
+    for file in files:
+        check_target(file, overwrite)
+    for file, seed in files.items():
+        workload = generate_workload(name, **given | seed)
+        write_to(workload, file)
+        print(f"{file}: {len(workload):,} jobs")
     return 0
+
+
+def _files_by_seed(target: Path, options: dict[str, Any]) -> dict[Path, dict[str, int]]:
+    """Files to write, and the seed of each; the range is taken out of the options.
+
+    Raises:
+        ConfigError: there are no seeds in the range, or files would not be told apart.
+    """
+    from hpctwin.errors import ConfigError
+
+    asked = re.fullmatch(r"(\d+)\.\.(\d+)", str(options.get("seed")))
+    if asked is None:
+        return {target: {}}
+    del options["seed"]
+    first, last = map(int, asked.groups())
+    if first > last:
+        raise ConfigError(f"seed={first}..{last} has no seeds; write the smaller number first")
+    if "{seed}" not in target.name:
+        raise ConfigError(
+            f"{target}: several seeds need {{seed}} in the file's name: jobs-{{seed}}.swf"
+        )
+    return {
+        target.with_name(target.name.replace("{seed}", str(seed))): {"seed": seed}
+        for seed in range(first, last + 1)
+    }
 
 
 @workload_app.command

@@ -13,6 +13,7 @@ from hpctwin.metrics.kiviat import kiviat_area, kiviat_scores
 from hpctwin.metrics.paired import (
     MeanInterval,
     mean_interval,
+    mean_summaries,
     paired_differences,
     values_needed,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "kiviat_area",
     "kiviat_scores",
     "mean_interval",
+    "mean_summaries",
     "paired_differences",
     "read_accounts",
     "resample",

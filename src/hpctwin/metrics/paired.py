@@ -19,7 +19,13 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.summary import Summary
 
-__all__ = ["MeanInterval", "mean_interval", "paired_differences", "values_needed"]
+__all__ = [
+    "MeanInterval",
+    "mean_interval",
+    "mean_summaries",
+    "paired_differences",
+    "values_needed",
+]
 
 _RESAMPLES = 10_000
 _AT_ONCE = 1 << 22
@@ -132,11 +138,11 @@ def paired_differences(
         too few pairs), ``lower`` and ``higher`` (on how many it was so).
 
     Raises:
-        ConfigError: there is no run, or not each is of the same policies, two or more.
+        ConfigError: there is no run, or not each is of the same policies.
     """
     names = list(runs[0]) if runs else []
-    if len(names) < 2 or any(list(run) != names for run in runs):
-        raise ConfigError("differences are of two policies or more, the same in each run")
+    if not names or any(list(run) != names for run in runs):
+        raise ConfigError("differences are between policies, the same ones in each run")
     asked = _numbers(runs) if metrics is None else list(metrics)
     rows = []
     for name in names[1:]:
@@ -159,6 +165,24 @@ _SCHEMA = {
     "before": pl.Float64, "after": pl.Float64, "difference": pl.Float64,
     "low": pl.Float64, "high": pl.Float64, "lower": pl.Int64, "higher": pl.Int64,
 }  # fmt: skip
+
+
+def mean_summaries(runs: Sequence[Mapping[str, Summary]]) -> dict[str, Summary]:
+    """Each policy's figures that are numbers, as means over several workloads.
+
+    Args:
+        runs: one for each workload or seed: summaries by policy, of the same policies each time.
+
+    Returns:
+        By policy. A figure that a workload does not have is the mean over the others.
+    """
+    means: dict[str, Summary] = {}
+    for name in runs[0] if runs else ():
+        for key in _numbers(runs):
+            known = [value for run in runs if isinstance(value := run[name].get(key), (int, float))]
+            if known:
+                means.setdefault(name, {})[key] = float(np.mean(known))
+    return means
 
 
 def _numbers(runs: Sequence[Mapping[str, Summary]]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hpctwin.report.comparison import (
         plot_compare_bars,
+        plot_differences,
         plot_radar,
         plot_radars,
         plot_wait_by_size,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
         answer_table,
         compare_table,
         difference_table,
+        paired_table,
+        saved_table,
         summary_table,
     )
     from hpctwin.report.timeline import plot_queue, plot_utilization
@@ -45,8 +48,10 @@ __all__ = [
     "answer_table",
     "compare_table",
     "difference_table",
+    "paired_table",
     "plot_compare_bars",
     "plot_cooling",
+    "plot_differences",
     "plot_energy_against_wait",
     "plot_fragmentation",
     "plot_gantt",
@@ -64,6 +69,7 @@ __all__ = [
     "plot_wait_heat",
     "plot_weeks",
     "plot_workload",
+    "saved_table",
     "summary_table",
     "write_report",
 ]
@@ -73,6 +79,7 @@ _HOME = {
     "answer_table": "tables",
     "compare_table": "tables",
     "difference_table": "tables",
+    "paired_table": "tables",
     "plot_cooling": "cooling",
     "plot_energy_against_wait": "energy",
     "plot_fragmentation": "shared_nodes",
@@ -87,6 +94,7 @@ _HOME = {
     "plot_wait_heat": "heat",
     "plot_weeks": "facility",
     "plot_workload": "workload",
+    "saved_table": "tables",
     "summary_table": "tables",
     "write_report": "html",
 }

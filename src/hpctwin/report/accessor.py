@@ -191,9 +191,9 @@ def report_results(
     )
 
 
-def breakdown_table(found: pl.DataFrame, by: By) -> Table:
-    """A table of figures by class of jobs, as of `hpctwin.metrics.breakdown`."""
-    table = Table(box=box.SIMPLE_HEAD, title=f"by {by}")
+def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
+    """A table of figures by class of jobs, as of `hpctwin.metrics.breakdown`; of what is labelled so."""
+    table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)
         table.add_column(heading, justify="left" if column == "bin" else "right")

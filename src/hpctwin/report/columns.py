@@ -9,7 +9,15 @@ from typing import Literal
 from hpctwin.metrics import Summary
 from hpctwin.model.units import format_duration
 
-__all__ = ["COLUMNS", "Column", "best_labels", "format_metric", "metric_name", "shown_columns"]
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "best_labels",
+    "format_change",
+    "format_metric",
+    "metric_name",
+    "shown_columns",
+]
 
 _SHARES = ("utilization", "availability", "loss", "share", "delayed")
 _NAMES = {
@@ -49,6 +57,7 @@ COLUMNS = (
     Column("mean_bounded_slowdown", "mean bounded slowdown", "low"),
     Column("utilization", "utilization", "high", short="util."),
     Column("makespan_s", "makespan", "low"),
+    Column("mean_unfair_delay_s", "mean unfair delay", "low", short="unfair delay"),
     Column("total_energy_j", "energy", "low"),
     Column("engine_ms", "engine ms", None),
 )
@@ -100,6 +109,13 @@ def format_metric(key: str, value: float | int | str | None) -> str:
     if "fairness" in key:
         return f"{value:.3f}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def format_change(key: str, change: float) -> str:
+    """A difference between two values of a metric, with its sign; of shares in points."""
+    sign = "+" if change > 0 else "−" if change < 0 else ""
+    text = format_metric(key, abs(change))
+    return sign + (f"{text.removesuffix(' %')} pts" if text.endswith(" %") else text)
 
 
 def metric_name(key: str) -> str:

@@ -9,13 +9,21 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from hpctwin.metrics import Summary, breakdown, kiviat_scores, served, with_job_metrics
 from hpctwin.report.axes import empty_note, log_durations, new_figure
-from hpctwin.report.columns import Column, best_labels, format_metric
+from hpctwin.report.columns import Column, best_labels, format_change, format_metric
 from hpctwin.report.style import FADED, INK, LINES, PALETTE, color, styled
 
-__all__ = ["plot_compare_bars", "plot_radar", "plot_radars", "plot_wait_by_size", "plot_wait_cdf"]
+__all__ = [
+    "plot_compare_bars",
+    "plot_differences",
+    "plot_radar",
+    "plot_radars",
+    "plot_wait_by_size",
+    "plot_wait_cdf",
+]
 
 _BARS = (
     Column("mean_wait_s", "mean wait", "low"),
@@ -32,6 +40,11 @@ _RADAR = (
 )
 _POINTS = 1000
 _MARKERS = "osD^vPX*"
+_STEPS_S = (
+    *(0.1 * 10**k * f for k in range(3) for f in (1, 2, 5)),
+    *(60.0 * f for f in (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440, 2880)),
+    *(86400.0 * 5 * 2**k for k in range(40)),
+)
 
 
 @styled
@@ -117,6 +130,56 @@ def plot_compare_bars(
     panels[0, 0].invert_yaxis()
     for ax in panels.flat[len(columns) :]:
         ax.set_visible(False)
+    return figure
+
+
+@styled
+def plot_differences(
+    differences: pl.DataFrame, columns: Sequence[Column] = _BARS, *, title: str | None = None
+) -> Figure:
+    """Draw what each policy changes against the first: means over several workloads, with intervals.
+
+    Args:
+        differences: as of `hpctwin.metrics.paired_differences`.
+        columns: the metrics. Those that are not there are left out.
+        title: above the figure.
+
+    Returns:
+        The figure, two panels to a row. A hollow point has an interval that holds 0, or none.
+    """
+    known = set(differences["metric"])
+    columns = [column for column in columns if column.key in known]
+    labels = list(dict.fromkeys(differences["policy"]))
+    rows = max(1, -(-len(columns) // 2))
+    figure = new_figure(0.9 + rows * (0.9 + 0.3 * len(labels)))
+    of = ", ".join(dict.fromkeys(differences["against"]))
+    figure.suptitle(title or f"Against {of}, in pairs, with 95 % intervals", x=0.01, ha="left")
+    panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
+    for ax, column in zip(panels.flat, columns, strict=False):
+        ax.axvline(0, color=FADED, linewidth=1)
+        for row in differences.filter(pl.col("metric") == column.key).iter_rows(named=True):
+            low, high = (
+                row["difference"] if row[end] is None else row[end] for end in ("low", "high")
+            )
+            surely = row["low"] is not None and not low <= 0 <= high
+            better = (row["difference"] < 0) == (column.better == "low")
+            ax.plot([low, high], [row["policy"]] * 2, color=INK, linewidth=1.2)
+            ax.plot(
+                row["difference"], row["policy"], "o", color=PALETTE[2] if better else PALETTE[5],
+                markerfacecolor=None if surely else "white", zorder=3,
+            )  # fmt: skip
+        ax.set_title(column.header, fontsize=10)
+        ax.xaxis.set_major_formatter(lambda x, _, key=column.key: format_change(key, x))
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+        if column.key.endswith("_s"):
+            begin, end = ax.get_xlim()
+            ax.xaxis.set_major_locator(
+                MultipleLocator(next(s for s in _STEPS_S if s >= (end - begin) / 5))
+            )
+    panels[0, 0].set_ylim(len(labels) - 0.5, -0.5)
+    for ax in panels.flat[len(columns) :]:
+        ax.set_visible(False)
+    figure.supxlabel("green: better, red: worse; filled: more than luck", fontsize=8.5)
     return figure
 
 
