@@ -43,7 +43,10 @@ __all__ = [
     "copy_table",
     "go_on",
     "leading_zeros",
+    "number_at",
+    "put_number",
     "ranked_by",
+    "record_at",
     "scored_by",
     "sim_at",
     "view",
@@ -401,3 +404,70 @@ def view(record: type) -> Any:
         return rows(table), build
 
     return viewed
+
+
+def record_at(record: type) -> Any:
+    """A function that kernels see the record at an address by.
+
+    Args:
+        record: its fields.
+    """
+    row = RowType(record)
+
+    @_intrinsic
+    def found(typing: Any, address: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], _BYTE.as_pointer())
+
+        return row(int64), build
+
+    return found
+
+
+_STORED = {np.dtype(name): kind for name, kind in (("f4", ir.FloatType()), ("f8", ir.DoubleType()))}
+
+
+def _at(builder: Any, address: Any, place: Any, dtype: np.dtype[Any]) -> Any:
+    stored = _STORED.get(dtype) or ir.IntType(8 * dtype.itemsize)
+    return builder.gep(builder.inttoptr(address, stored.as_pointer()), [place])
+
+
+def number_at(dtype: np.dtype[Any]) -> Any:
+    """A function that kernels read an array at an address by: ``(address, place) -> number``.
+
+    Args:
+        dtype: of the array: ``f8``, or whole numbers.
+    """
+
+    @_intrinsic
+    def read(typing: Any, address: Any, place: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return _load(builder, _at(builder, *args, dtype), dtype)
+
+        return _number(dtype)(int64, int64), build
+
+    return read
+
+
+def put_number(dtype: np.dtype[Any]) -> Any:
+    """A function that kernels write to an array at an address by: ``(address, place, number) -> None``.
+
+    Args:
+        dtype: of the array: ``f4``, ``f8``, or whole numbers.
+    """
+    number = _number(dtype)
+
+    @_intrinsic
+    def write(typing: Any, address: Any, place: Any, value: Any) -> Any:
+        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            pointer, own = _at(builder, args[0], args[1], dtype), args[2]
+            if dtype == np.dtype("f4"):
+                own = builder.fptrunc(own, ir.FloatType())
+            elif dtype.kind != "f" and dtype.itemsize < 8:
+                own = builder.trunc(own, ir.IntType(8 * dtype.itemsize))
+            builder.store(own, pointer)
+            return context.get_dummy_value()
+
+        return types.void(int64, int64, number), build
+
+    return write

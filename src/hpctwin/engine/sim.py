@@ -138,6 +138,27 @@ class Sim:
                 twin._put(name, self._known[name].copy())
         return twin
 
+    def become(self, other: Sim) -> None:
+        """Stand where another simulation stands, which nothing changes; its address stays as it is.
+
+        Args:
+            other: of which nothing known is its own.
+        """
+        if other._piece is self._piece:
+            self._memory[:] = other._memory
+        else:
+            self._piece, self._memory = other._piece, other._memory.copy()
+        sizes = [{name: len(array) for name, array in s._known.items()} for s in (self, other)]
+        self._known, self._owned = other._known, other._owned
+        self._policy = other._policy
+        for part in (self._known, self._policy):
+            rows = slice(_NUMBER[next(iter(part))], _NUMBER[next(iter(part))] + len(part))
+            self._table[rows] = other._table[rows]
+        self._piece.describe(self._memory, self._table)
+        if sizes[0] != sizes[1]:
+            self._scratch = None
+        self._forget_derived()
+
     def own(self, *names: str) -> None:
         """Make what is known of some things this simulation's own, so that it may be written."""
         self._known = dict(self._known)

@@ -1,8 +1,14 @@
 """Environments to train agents in, after Gymnasium; importing this registers them (extra ``learn``).
 
 ``hpctwin/JobSelection-v0``: which of the jobs that wait starts next; see `JobSelection`.
+``hpctwin/Backfilling-v0``: which job may pass the first in order; see `Backfilling`.
+``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagement`.
 ``hpctwin/PolicySelection-v0``: which policy rules next; see `PolicySelection`.
+
+Of the first three, many are stepped in one compiled call: `many`, or ``gymnasium.make_vec``.
 """
+
+from functools import partial
 
 from hpctwin.errors import ConfigError
 
@@ -13,11 +19,33 @@ except ImportError as error:
         "hpctwin.learn needs gymnasium, which is not installed: pip install 'hpctwin[learn]'"
     ) from error
 
-from hpctwin.learn.episodes import Episodes
+from hpctwin.learn.backfilling import Backfilling
+from hpctwin.learn.environment import Environment, Environments
+from hpctwin.learn.episodes import Curriculum, Episodes, Generated
 from hpctwin.learn.job_selection import JobSelection
+from hpctwin.learn.many import many
 from hpctwin.learn.policy_selection import PolicySelection
+from hpctwin.learn.power_management import PowerManagement
+from hpctwin.learn.task import Observation
 
-__all__ = ["Episodes", "JobSelection", "PolicySelection"]
+__all__ = [
+    "Backfilling",
+    "Curriculum",
+    "Environment",
+    "Environments",
+    "Episodes",
+    "Generated",
+    "JobSelection",
+    "Observation",
+    "PolicySelection",
+    "PowerManagement",
+    "many",
+]
 
-register(id="hpctwin/JobSelection-v0", entry_point="hpctwin.learn:JobSelection")
+for _made in (JobSelection, Backfilling, PowerManagement):
+    register(
+        id=f"hpctwin/{_made.__name__}-v0",
+        entry_point=f"hpctwin.learn:{_made.__name__}",
+        vector_entry_point=partial(many, _made),
+    )
 register(id="hpctwin/PolicySelection-v0", entry_point="hpctwin.learn:PolicySelection")

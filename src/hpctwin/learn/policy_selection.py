@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.errors import ConfigError
-from hpctwin.learn.episodes import Episodes
+from hpctwin.learn.episodes import Source, episodes_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Simulation
@@ -38,8 +38,8 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
     episode sum up to minus the mean wait in hours.
 
     Args:
-        workload: the jobs, the path of a trace, or `Episodes`.
-        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with `Episodes`.
+        workload: the jobs, the path of a trace, or episodes.
+        cluster: the machine, a number of equal nodes, or the path of a machine's file; not with episodes.
         policies: what there is to choose, in the order of actions.
         jobs: of an episode.
         every_s: how long a choice holds, seconds.
@@ -52,21 +52,14 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
 
     def __init__(
         self,
-        workload: Workload | Episodes | str | os.PathLike[str],
+        workload: Workload | Source | str | os.PathLike[str],
         cluster: Cluster | int | str | os.PathLike[str] | None = None,
         *,
         policies: Sequence[str] = ("fcfs+easy", "sjf+easy", "wfp+easy"),
         jobs: int = 256,
         every_s: float = 600.0,
     ) -> None:
-        if isinstance(workload, Episodes):
-            self.episodes = workload
-        elif cluster is None:
-            raise ConfigError(
-                "PolicySelection needs a cluster beside a workload, such as 256 nodes"
-            )
-        else:
-            self.episodes = Episodes.of(workload, cluster, jobs=jobs)
+        self.episodes = episodes_of("PolicySelection", workload, cluster, jobs)
         if not policies:
             raise ConfigError(
                 "there is no policy to choose; give at least one, such as 'fcfs+easy'"
@@ -90,7 +83,7 @@ class PolicySelection(gymnasium.Env[FloatArray, np.int64]):
         super().reset(seed=seed)
         first = (options or {}).get("first")
         jobs = (
-            self.episodes.draw(self.np_random)
+            self.episodes.draw(self.np_random).make()
             if first is None
             else self.episodes.beginning_at(int(first))
         )

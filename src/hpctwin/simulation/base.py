@@ -171,6 +171,12 @@ class SimulationBase(Shown):
             )
         return twin
 
+    def become(self, other: Self) -> None:
+        """Stand where another simulation stands, which nothing changes."""
+        sim = self._sim
+        sim.become(other._sim)
+        self.__dict__ = {**other.__dict__, "_sim": sim}
+
     @property
     def node_states(self) -> list[str]:
         """The power state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""

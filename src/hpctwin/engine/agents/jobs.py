@@ -1,0 +1,298 @@
+"""Agents that decide about jobs: which one starts next, or which may pass the first in order.
+
+They see a window of the queue: its first jobs in the policy's order.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.agents.record import (
+    ENDED,
+    GOES_ON,
+    NOT_ALLOWED,
+    agent_at,
+    fact_at,
+    hook,
+    put_mask,
+    put_seen,
+)
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WAITING, ZERO, Arrays
+from hpctwin.engine.loop import records_have_room
+from hpctwin.engine.passes.admitted import admission, place_of
+from hpctwin.engine.passes.selected import selection
+from hpctwin.engine.rows import go_on
+
+__all__ = [
+    "ADMIT",
+    "OBSERVE_FEATURES",
+    "OBSERVE_RLSCHEDULER",
+    "REWARD_SLOWDOWN",
+    "REWARD_WAIT",
+    "SELECT",
+    "TO_ADMISSION",
+    "TO_SELECTION",
+]
+
+HOUR_MS, DAY_MS, HALF_DAY_MS = 3_600_000.0, 86_400_000.0, 43_200_000.0
+ALMOST_1 = 1.0 - 1e-5
+FEATURES = 8
+
+
+# --- what is chosen ------------------------------------------------------------------------------
+
+
+def select(address: int, sim: Arrays) -> None:
+    """The job at a place of the window starts next."""
+    agent = agent_at(address)
+    place = agent.action
+    if place < 0 or place >= min(sim.clock.queued, agent.window):
+        agent.code = NOT_ALLOWED
+        return
+    agent.chosen = sim.queue[place]
+    selection(sim.own)[0].job = agent.chosen
+    sim.clock.pass_due = 1
+
+
+def admit(address: int, sim: Arrays) -> None:
+    """The job at a place of the window starts now; or, past the last place, nobody."""
+    agent = agent_at(address)
+    place = agent.action
+    agent.chosen = -1
+    if place == agent.window:
+        return
+    there = 0 <= place < min(sim.clock.queued, agent.window)
+    if not there or place_of(sim.kept)[sim.queue[place]].place < 0:
+        agent.code = NOT_ALLOWED
+    else:
+        agent.chosen = sim.queue[place]
+        admission(sim.own)[0].admitted = agent.chosen
+        sim.clock.pass_due = 1
+
+
+SELECT, ADMIT = hook(select), hook(admit)
+
+
+# --- until the next decision ---------------------------------------------------------------------
+
+
+@jit
+def next_instant(sim: Arrays) -> int:
+    """Let the engine go on by a pass that is due, or an instant; a code of `loop.advance`."""
+    instants = ONE
+    if sim.clock.pass_due == 1:
+        # Before a pass without an instant, the engine does not look for room for where jobs run.
+        if not records_have_room(sim):
+            return NEED_ROOM
+        instants = ZERO
+    return go_on(sim.hooks.advance, sim, NEVER, instants)
+
+
+@jit
+def settle(code: int, address: int) -> bool:
+    """Whether the agent is done with going on, after an instant that gave a code but for `DONE`."""
+    agent_at(address).code = code
+    return code != STEPPED
+
+
+@jit
+def end(address: int) -> None:
+    """Nothing is left to happen, and nothing to be decided."""
+    agent = agent_at(address)
+    agent.over = ENDED
+    agent.code = STEPPED
+
+
+def to_selection(address: int, sim: Arrays) -> None:
+    """Until the job that was selected has started, and another one waits."""
+    agent = agent_at(address)
+    agent.code = STEPPED
+    last = False
+    while True:
+        if agent.chosen >= 0 and sim.state[agent.chosen].phase != WAITING:
+            agent.chosen = -1
+            selection(sim.own)[0].job = -1
+        if agent.chosen < 0 and sim.clock.queued > 0:
+            return
+        if last:
+            end(address)
+            return
+        code = next_instant(sim)
+        last = code == DONE
+        if not last and settle(code, address):
+            return
+
+
+@jit
+def may_admit(window: int, sim: Arrays) -> bool:
+    """Whether a job in the window can pass."""
+    if admission(sim.own)[0].found == 0:
+        return False
+    for i in range(min(window, sim.clock.queued)):
+        if place_of(sim.kept)[sim.queue[i]].place >= 0:
+            return True
+    return False
+
+
+def to_admission(address: int, sim: Arrays) -> None:
+    """Until there is a job that may pass, after a pass that is over."""
+    agent = agent_at(address)
+    agent.code = STEPPED
+    last = passed = False
+    while True:
+        if passed and may_admit(agent.window, sim):
+            return
+        if last:
+            end(address)
+            return
+        code = next_instant(sim)
+        passed = True
+        last = code == DONE
+        if not last and settle(code, address):
+            return
+
+
+TO_SELECTION, TO_ADMISSION = hook(to_selection), hook(to_admission)
+
+
+# --- what is seen --------------------------------------------------------------------------------
+
+
+@jit
+def mask_places(address: int, sim: Arrays) -> int:
+    """Which choices there are; how many jobs are in the window."""
+    agent = agent_at(address)
+    window = agent.window
+    mask = agent.mask
+    there = min(sim.clock.queued, window)
+    if agent.over != GOES_ON:
+        there = ZERO
+    for i in range(there):
+        put_mask(mask, i, ONE)
+    for i in range(there, window):
+        put_mask(mask, i, ZERO)
+    if agent.width > window:
+        for i in range(there):
+            if place_of(sim.kept)[sim.queue[i]].place < 0:
+                put_mask(mask, i, ZERO)
+        put_mask(mask, window, ONE)
+    return there
+
+
+@jit
+def nodes_back(within: int, sim: Arrays) -> int:
+    """Nodes that running jobs are planned to give back by a time, given their sums in ``sim.later``."""
+    low = 0
+    high = sim.clock.running
+    while low < high:
+        middle = (low + high) // 2
+        if sim.run[middle].planned <= within:
+            low = middle + 1
+        else:
+            high = middle
+    return ZERO if low == 0 else sim.later[low - 1]
+
+
+@jit
+def free_now(sim: Arrays) -> int:
+    """Nodes that are idle and up."""
+    free = ZERO
+    for p in range(sim.rules.pools):
+        free += max(ZERO, sim.stock[p].free)
+    return free
+
+
+def observe_features(address: int, sim: Arrays) -> None:
+    """See `learn.job_selection.FEATURES`."""
+    agent = agent_at(address)
+    there = mask_places(address, sim)
+    now = sim.clock.now
+    total = float(sim.rules.machine_nodes)
+    free = free_now(sim)
+    back = ZERO
+    for r in range(sim.clock.running):
+        back += sim.job[sim.run[r].job].nodes
+        sim.later[r] = back
+    behind = sim.clock.queued - there
+    crowd = behind / float(behind + agent.window)
+    share = free / total
+    out = agent.seen
+    for i in range(there):
+        j = sim.queue[i]
+        job = sim.job[j]
+        wait = float(now - job.submit)
+        row = FEATURES * i
+        put_seen(out, row, 1.0)
+        put_seen(out, row + 1, wait / (wait + HOUR_MS))
+        put_seen(out, row + 2, min(job.limit / DAY_MS, 1.0))
+        put_seen(out, row + 3, job.nodes / total)
+        put_seen(out, row + 4, 1.0 if job.nodes <= free else 0.0)
+        put_seen(out, row + 5, share)
+        put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
+        put_seen(out, row + 7, crowd)
+    last = FEATURES * agent.window
+    for k in range(FEATURES * there, last):
+        put_seen(out, k, 0.0)
+
+
+@jit
+def among(value: float, most: float) -> float:
+    """A label or an amount over the largest in the trace; 1 where it is not known."""
+    if value < 0.0 or most <= 0.0:
+        return 1.0
+    return min(value / most, ALMOST_1)
+
+
+def observe_rlscheduler(address: int, sim: Arrays) -> None:
+    """The eight numbers of RLScheduler: wait, walltime, nodes, memory, user, group, executable, fits."""
+    agent = agent_at(address)
+    there = mask_places(address, sim)
+    now = sim.clock.now
+    total = float(sim.rules.machine_nodes)
+    free = free_now(sim)
+    longest = fact_at(agent.facts, ZERO)
+    out = agent.seen
+    most_memory = fact_at(agent.facts, ONE)
+    most_user = fact_at(agent.facts, ONE * 2)
+    most_account = fact_at(agent.facts, ONE * 3)
+    for i in range(there):
+        j = sim.queue[i]
+        job = sim.job[j]
+        fact = sim.fact[j]
+        memory = fact.memory_gb if fact.memory_gb > 0.0 else -1.0
+        row = FEATURES * i
+        put_seen(out, row, min((now - job.submit) / HALF_DAY_MS, ALMOST_1))
+        put_seen(out, row + 1, min(job.limit / longest, ALMOST_1))
+        put_seen(out, row + 2, min(job.nodes / total, ALMOST_1))
+        put_seen(out, row + 3, among(memory, most_memory))
+        put_seen(out, row + 4, among(fact.user, most_user))
+        put_seen(out, row + 5, among(fact.account, most_account))
+        put_seen(out, row + 6, 1.0)
+        put_seen(out, row + 7, ALMOST_1 if job.nodes <= free else 1e-5)
+    last = agent.window
+    for i in range(there, last):
+        row = FEATURES * i
+        put_seen(out, row, 0.0)
+        for k in range(1, FEATURES - 1):
+            put_seen(out, row + k, 1.0)
+        put_seen(out, row + FEATURES - 1, 0.0)
+
+
+OBSERVE_FEATURES, OBSERVE_RLSCHEDULER = hook(observe_features), hook(observe_rlscheduler)
+
+
+# --- what is earned ------------------------------------------------------------------------------
+
+
+def reward_slowdown(address: int, sim: Arrays) -> None:
+    """At the end, minus the mean bounded slowdown."""
+    agent = agent_at(address)
+    agent.earned = -agent.slowdown if agent.over != GOES_ON else 0.0
+
+
+def reward_wait(address: int, sim: Arrays) -> None:
+    """At the end, minus the mean wait, h."""
+    agent = agent_at(address)
+    agent.earned = -agent.wait / 3600.0 if agent.over != GOES_ON else 0.0
+
+
+REWARD_SLOWDOWN, REWARD_WAIT = hook(reward_slowdown), hook(reward_wait)

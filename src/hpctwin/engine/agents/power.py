@@ -1,0 +1,398 @@
+"""Agents that decide which nodes are on: how many, or of each node whether."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpctwin.engine.agents.record import (
+    CUT,
+    ENDED,
+    agent_at,
+    choice_at,
+    fact_at,
+    hook,
+    put_mask,
+    put_seen,
+)
+from hpctwin.engine.agents.step import drawn
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import (
+    ASLEEP,
+    ASLEEP_NODES,
+    COMPUTING,
+    DONE,
+    IDLE,
+    IDLE_NODES,
+    NEED_ROOM,
+    NEVER,
+    ONE,
+    REACHED,
+    STEPPED,
+    SWITCHING_ON,
+    ZERO,
+    Arrays,
+)
+from hpctwin.engine.loop import records_have_room
+from hpctwin.engine.nodes import first_in
+from hpctwin.engine.power import end_transitions, switch_off, switch_on
+from hpctwin.engine.rows import go_on
+
+__all__ = [
+    "OBSERVE_NODES",
+    "OBSERVE_SHARES",
+    "OBSERVE_SPARS",
+    "REWARD_SHARES",
+    "REWARD_SPARS",
+    "SWITCH_EACH",
+    "SWITCH_TO_SHARE",
+    "SWITCH_TO_SHARE_COMING",
+    "TO_TIME",
+]
+
+QUIET_MS = np.int64(10 * 86_400_000)
+"""So long jobs wait, with nothing left to happen, for the agent to switch a node."""
+HOUR_MS, DAY_MS = 3_600_000.0, 86_400_000.0
+SHARES, SPARS, NODES = 8, 6, 8
+
+
+# --- what is chosen ------------------------------------------------------------------------------
+
+
+@jit
+def switched(sim: Arrays) -> None:
+    """After nodes were switched: a pass sees it."""
+    end_transitions(sim)
+    if sim.clock.switching > 0:
+        sim.clock.timer = min(sim.clock.timer, sim.switching[0].time)
+    sim.clock.pass_due = 1
+
+
+@jit
+def may_sleep(p: int, agent: int) -> bool:
+    """Whether nodes of a pool have a sleep state."""
+    return fact_at(agent_at(agent).facts, p) > 0.0
+
+
+@jit
+def switch_some_off(wanted: int, address: int, sim: Arrays) -> int:
+    """Switch idle nodes off, by rising number within each pool; how many were."""
+    done = ZERO
+    for p in range(sim.rules.pools):
+        if not may_sleep(p, address):
+            continue
+        place = sim.pool[p].first
+        while done < wanted:
+            place = first_in(IDLE_NODES, place, sim.pool[p].last, sim)
+            if place < 0:
+                break
+            switch_off(sim.by_pool[place], ZERO, sim)
+            done += 1
+            place += 1
+    return done
+
+
+@jit
+def switch_some_on(wanted: int, sim: Arrays) -> int:
+    """Wake sleeping nodes, those that are soonest on first, by rising number; how many were."""
+    done = ZERO
+    for depth in range(sim.rules.depths):
+        for p in range(sim.rules.pools):
+            place = sim.pool[p].first
+            while done < wanted:
+                place = first_in(ASLEEP_NODES + depth, place, sim.pool[p].last, sim)
+                if place < 0:
+                    break
+                switch_on(sim.by_pool[place], sim)
+                done += 1
+                place += 1
+    return done
+
+
+@jit
+def switch_to(coming: bool, address: int, sim: Arrays) -> None:
+    """Have a share of all nodes be on: computing, idle and, if asked, on their way to be."""
+    agent = agent_at(address)
+    nodes = len(sim.node)
+    on = ZERO
+    for node in range(nodes):
+        power = sim.node[node].power
+        if power <= COMPUTING or (coming and power == SWITCHING_ON):
+            on += 1
+    target = int(np.rint(min(max(agent.share, 0.0), 1.0) * nodes))
+    done = ZERO
+    if on > target:
+        done = switch_some_off(on - target, address, sim)
+    elif on < target:
+        done = switch_some_on(target - on, sim)
+    if done > 0:
+        switched(sim)
+
+
+@jit
+def next_time_due(address: int, sim: Arrays) -> None:
+    """When the next decision is."""
+    agent = agent_at(address)
+    if agent.every > 0:
+        agent.until = (sim.clock.now // agent.every + 1) * agent.every
+
+
+def switch_to_share(address: int, sim: Arrays) -> None:
+    """As SPARS: those on their way to be on do not count."""
+    switch_to(False, address, sim)
+    next_time_due(address, sim)
+
+
+def switch_to_share_coming(address: int, sim: Arrays) -> None:
+    """Those on their way to be on count."""
+    switch_to(True, address, sim)
+    next_time_due(address, sim)
+
+
+def switch_each(address: int, sim: Arrays) -> None:
+    """Of each node that is idle or asleep, whether it is to be on."""
+    agent = agent_at(address)
+    done = False
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        if own.down > 0 or own.job >= 0:
+            continue
+        on = choice_at(agent.choices, node)
+        if on != 0 and own.power == ASLEEP:
+            switch_on(node, sim)
+            done = True
+        elif on == 0 and own.power == IDLE and may_sleep(sim.pool_of[node], address):
+            switch_off(node, ZERO, sim)
+            done = True
+    if done:
+        switched(sim)
+    next_time_due(address, sim)
+
+
+SWITCH_TO_SHARE = hook(switch_to_share)
+SWITCH_TO_SHARE_COMING = hook(switch_to_share_coming)
+SWITCH_EACH = hook(switch_each)
+
+
+# --- until the next decision ---------------------------------------------------------------------
+
+
+def to_time(address: int, sim: Arrays) -> None:
+    """Until the next time of the grid, or instant, is over."""
+    agent = agent_at(address)
+    instants = -ONE if agent.every > 0 else ONE
+    if agent.every > 0 and agent.until < 0:
+        # The first decision comes before all else.
+        agent.until = ZERO
+        agent.code = STEPPED
+        return
+    if sim.clock.pass_due == 1 and not records_have_room(sim):
+        agent.code = NEED_ROOM
+        return
+    code = go_on(sim.hooks.advance, sim, agent.until if agent.every > 0 else NEVER, instants)
+    if code == DONE and sim.clock.alive > 0 and sim.clock.queued > 0 and agent.every > 0:
+        # Nothing comes but what the agent does.
+        sim.clock.now = max(sim.clock.now, agent.until)
+        if agent.quiet < 0:
+            agent.quiet = sim.clock.now
+        code = REACHED
+        if sim.clock.now - agent.quiet > QUIET_MS:
+            agent.over = CUT
+    elif code == REACHED:
+        agent.quiet = -1
+    elif code == DONE:
+        agent.over = CUT if sim.clock.alive > 0 else ENDED
+    agent.code = STEPPED if code == REACHED or code == DONE else code
+
+
+TO_TIME = hook(to_time)
+
+
+# --- what is seen --------------------------------------------------------------------------------
+
+
+@jit
+def asked(sim: Arrays) -> tuple[int, float, int, float]:
+    """Of the jobs that wait: nodes, walltimes, the longest wait and the sum of waits, ms."""
+    nodes = ZERO
+    walltime = 0.0
+    longest = ZERO
+    waits = 0.0
+    for i in range(sim.clock.queued):
+        job = sim.job[sim.queue[i]]
+        nodes += job.nodes
+        walltime += job.limit
+        wait = sim.clock.now - job.submit
+        longest = max(longest, wait)
+        waits += wait
+    return nodes, walltime, longest, waits
+
+
+@jit
+def in_states(sim: Arrays) -> tuple[int, int, int, int]:
+    """How many nodes are idle without a job, computing, asleep, on their way to be on."""
+    idle = ZERO
+    computing = ZERO
+    asleep = ZERO
+    coming = ZERO
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        if own.power == IDLE and own.job < 0:
+            idle += 1
+        elif own.power == COMPUTING:
+            computing += 1
+        elif own.power == ASLEEP:
+            asleep += 1
+        elif own.power == SWITCHING_ON:
+            coming += 1
+    return idle, computing, asleep, coming
+
+
+@jit
+def mask_all(address: int) -> None:
+    """All choices are there."""
+    agent = agent_at(address)
+    if agent.mask != 0:
+        for i in range(agent.width):
+            put_mask(agent.mask, i, ONE)
+
+
+def observe_spars(address: int, sim: Arrays) -> None:
+    """SPARS's six numbers, as they are: s, jobs, nodes."""
+    agent = agent_at(address)
+    mask_all(address)
+    nodes, walltime, _, _ = asked(sim)
+    idle, _, asleep, _ = in_states(sim)
+    now = sim.clock.now
+    out = agent.seen
+    put_seen(out, ZERO, float(sim.clock.queued))
+    put_seen(out, ONE, sim.clock.arrived / (now / 1000.0) if now > 0 else 0.0)
+    put_seen(out, ONE * 2, walltime / 1000.0)
+    put_seen(out, ONE * 3, float(nodes))
+    put_seen(out, ONE * 4, float(idle))
+    put_seen(out, ONE * 5, float(asleep))
+
+
+@jit
+def shares(out: int, first: int, sim: Arrays) -> None:
+    """See `learn.power_management.SHARES`."""
+    nodes, _, longest, _ = asked(sim)
+    idle, computing, asleep, coming = in_states(sim)
+    total = float(len(sim.node))
+    put_seen(out, first, sim.clock.queued / (sim.clock.queued + 100.0))
+    put_seen(out, first + 1, nodes / (nodes + total))
+    put_seen(out, first + 2, longest / (longest + HOUR_MS))
+    put_seen(out, first + 3, idle / total)
+    put_seen(out, first + 4, computing / total)
+    put_seen(out, first + 5, asleep / total)
+    put_seen(out, first + 6, coming / total)
+    put_seen(out, first + 7, (sim.clock.now % 86_400_000) / DAY_MS)
+
+
+def observe_shares(address: int, sim: Arrays) -> None:
+    """The queue and the nodes, all from 0 to 1."""
+    mask_all(address)
+    shares(agent_at(address).seen, ZERO, sim)
+
+
+def observe_nodes(address: int, sim: Arrays) -> None:
+    """Of each node its state and how long it has been in it, after what `observe_shares` shows of all."""
+    agent = agent_at(address)
+    out = agent.seen
+    now = sim.clock.now
+    shares(out, ZERO, sim)
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        row = SHARES + NODES * node
+        for k in range(5):
+            put_seen(out, row + k, 1.0 if own.power == k else 0.0)
+        spell = float(now - own.since)
+        left = float(max(ZERO, own.ready - now) + own.boot)
+        free = own.job < 0 and own.down == 0
+        put_seen(out, row + 5, spell / (spell + HOUR_MS))
+        put_seen(out, row + 6, left / (left + HOUR_MS) if own.power > COMPUTING else 0.0)
+        put_seen(out, row + 7, 1.0 if free else 0.0)
+        off = own.power == IDLE and may_sleep(sim.pool_of[node], address)
+        # Whether it may be off, and whether it may be on.
+        decides = free and (off or own.power == ASLEEP)
+        put_mask(agent.mask, 2 * node, ONE if decides or own.power > COMPUTING else ZERO)
+        put_mask(agent.mask, 2 * node + 1, ONE if decides or own.power <= COMPUTING else ZERO)
+
+
+OBSERVE_SPARS, OBSERVE_SHARES = hook(observe_spars), hook(observe_shares)
+OBSERVE_NODES = hook(observe_nodes)
+
+
+# --- what is earned ------------------------------------------------------------------------------
+
+
+@jit
+def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
+    """Of the jobs that waited since the decision before, or start now: how many, and how long, ms.
+
+    How long since then, and how long in all.
+    """
+    agent = agent_at(address)
+    now = sim.clock.now
+    since = agent.since
+    jobs = ZERO
+    lately = 0.0
+    in_all = 0.0
+    settled = True
+    for i in range(agent.low, sim.clock.arrived):
+        j = sim.by_submit[i]
+        start = sim.state[j].start
+        gone = sim.state[j].end >= 0 and start < 0
+        if gone or (start >= 0 and start <= since and start < now):
+            if settled:
+                agent.low = i + 1
+            continue
+        settled = False
+        submit = sim.job[j].submit
+        until = now if start < 0 or start > now else start
+        jobs += 1
+        lately += max(ZERO, until - max(submit, since))
+        in_all += until - submit
+    return jobs, lately, in_all
+
+
+@jit
+def wasted_lately(address: int, sim: Arrays) -> float:
+    """What was wasted since the decision before, J."""
+    agent = agent_at(address)
+    now_wasted = drawn(sim, agent.watts, False)
+    lately = now_wasted - agent.wasted
+    agent.wasted = now_wasted
+    return lately
+
+
+def reward_spars(address: int, sim: Arrays) -> None:
+    """As SPARS intends: minus alpha × waste / 64 (J), minus beta × mean wait (s)."""
+    agent = agent_at(address)
+    jobs, _, in_all = waited(address, sim)
+    wait = in_all / jobs / 1000.0 if jobs > 0 else 0.0
+    agent.earned = -agent.alpha * wasted_lately(address, sim) / 64.0 - agent.beta * wait
+
+
+def reward_shares(address: int, sim: Arrays) -> None:
+    """Both from 0 to 1: waste over the most that could be, and the share of the time that jobs waited."""
+    agent = agent_at(address)
+    jobs, lately, _ = waited(address, sim)
+    length = float(sim.clock.now - agent.since)
+    waste = wasted_lately(address, sim)
+    if length <= 0.0:
+        agent.earned = 0.0
+        return
+    states = sim.spent.width
+    most = 0.0
+    for node in range(len(sim.node)):
+        first = sim.pool_of[node] * states
+        highest = fact_at(agent.watts, first)
+        for row in range(2, states):
+            highest = max(highest, fact_at(agent.watts, first + row))
+        most += highest
+    part = waste / (most * length / 1000.0) if most > 0.0 else 0.0
+    wait = lately / jobs / length if jobs > 0 else 0.0
+    agent.earned = -agent.alpha * part - agent.beta * wait
+
+
+REWARD_SPARS, REWARD_SHARES = hook(reward_spars), hook(reward_shares)

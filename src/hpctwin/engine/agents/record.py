@@ -1,0 +1,94 @@
+"""What is kept of an agent beside its simulation; kernels find it by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.layout import record_type
+from hpctwin.engine.records import Int, Real
+from hpctwin.engine.rows import SIM, number_at, put_number, record_at
+
+__all__ = [
+    "AGENT",
+    "CHOOSING",
+    "CUT",
+    "ENDED",
+    "GOES_ON",
+    "NOT_ALLOWED",
+    "ON_THE_WAY",
+    "Agent",
+    "agent_at",
+    "choice_at",
+    "fact_at",
+    "hook",
+    "put_mask",
+    "put_seen",
+    "words",
+]
+
+
+class Agent:
+    """One agent. Addresses of arrays are 0 for none; times are ms."""
+
+    sim: Int  # address of its simulation
+    act: Int  # hooks ``(agent, sim) -> None``: do what was chosen,
+    go: Int  # … go on until a decision is to be made,
+    observe: Int  # … write what is seen and may be chosen,
+    reward: Int  # … what was earned since the decision before
+    seen: Int  # address: numbers of 4 bytes
+    mask: Int  # address: a byte for each choice
+    choices: Int  # address: a byte for each node; where more than one thing is chosen
+    watts: Int  # address: power of a node in each state, W [pools * states]
+    facts: Int  # address: numbers of 8 bytes that the hooks know how to read
+    window: Int  # places that jobs are seen in
+    width: Int  # choices
+    every: Int  # a decision so often; 0: at each instant
+    limit: Int  # so many steps at most; 0 for no limit
+    action: Int  # what was chosen, or
+    share: Real  # … how much
+    alpha: Real  # weights of what is earned
+    beta: Real
+    stage: Int  # CHOOSING or ON_THE_WAY
+    code: Int  # why a step came to no decision: as of `loop.advance`; STEPPED if it did
+    over: Int  # GOES_ON, ENDED or CUT
+    steps: Int
+    chosen: Int  # the job that is to start next, -1
+    since: Int  # when the decision before was made
+    until: Int  # when the next is due
+    quiet: Int  # since when nothing but nodes has changed; -1
+    low: Int  # jobs before this place in the order of submission had started by then
+    wasted: Real  # J by then
+    earned: Real
+    slowdown: Real  # at the end: mean bounded slowdown of the jobs that ran,
+    wait: Real  # … mean wait, s,
+    energy: Real  # … of all nodes, J
+
+
+AGENT = record_type(Agent)
+CHOOSING, ON_THE_WAY = np.int64(0), np.int64(1)
+GOES_ON, ENDED, CUT = np.int64(0), np.int64(1), np.int64(2)
+
+NOT_ALLOWED = np.int64(7)
+"""Beside the codes of `loop.advance`: what was chosen is not there; nothing was done."""
+
+agent_at = record_at(Agent)
+put_seen = put_number(np.dtype("f4"))
+put_mask = put_number(np.dtype("i1"))
+choice_at = number_at(np.dtype("i1"))
+fact_at = number_at(np.dtype("f8"))
+
+
+def hook(function: Callable[..., None]) -> Kernel:
+    """A function ``(agent, sim) -> None``, where ``agent_at(agent)`` is its `Agent`, to be handed over."""
+    return Kernel(function, types.void(int64, SIM))
+
+
+def words(agents: Any) -> tuple[Any, Any]:
+    """Records of agents as whole numbers and as reals, which are set and read sooner [agents, fields]."""
+    size = (len(agents), AGENT.itemsize // 8)
+    return agents.view(np.int64).reshape(size), agents.view(np.float64).reshape(size)

@@ -1,0 +1,82 @@
+"""The job that was selected from outside starts next, as soon as it fits; without one, nobody starts.
+
+An agent stands behind it (`engine.agents`): it selects a job, and the next when that one has started.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import types
+
+from hpctwin.engine.counting import amounts_decide, lacks
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import WAITING, Arrays
+from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.records import Int
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.skipping import is_skipped
+from hpctwin.engine.transitions import start_job, start_now
+
+__all__ = ["PASS", "Own", "pass_selected", "selection"]
+
+
+class Numbers:
+    """What a policy may set."""
+
+    passing: Int = 0  # 1: others may pass it while it waits, as with EASY
+
+
+class Own:
+    """What is kept."""
+
+    job: Int  # the one that was selected; -1
+
+
+settings, selection = view(Numbers), view(Own)
+
+
+@jit
+def let_pass(selected: int, sim: Arrays) -> None:
+    """The others, in order, start if they fit what the reservation of the selected job leaves."""
+    reckon_fairshare(sim)
+    for left in range(order_queue(sim), 0, -1):
+        j = pop_order(left, sim)
+        if j != selected and fits_at_once(j, sim) and not is_skipped(j, sim) and fits_plan(j, sim):
+            start_now(j, sim)
+
+
+@jit
+def pass_selected(sim: Arrays) -> None:
+    """The selected job starts if it fits; else others pass it, where they may."""
+    own = selection(sim.own)[0]
+    j = own.job
+    if j < 0 or sim.state[j].phase != WAITING or is_skipped(j, sim):
+        return
+    passing = settings(sim.numbers)[0].passing
+    nodes = sim.job[j].nodes
+    if sim.clock.unpowered == 0 and amounts_decide(sim):
+        if nodes <= sim.stock[0].free and not lacks(j, sim):
+            sim.take[0] = nodes
+            start_job(j, sim)
+            own.job = -1
+            return
+        if passing == 0:
+            return
+    plan_build(sim)
+    if fits_plan(j, sim):
+        start_now(j, sim)
+        own.job = -1
+    elif passing != 0:
+        reserve(j, sim)
+        let_pass(j, sim)
+
+
+def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
+    """Nobody is selected yet."""
+    own["job"] = -1
+
+
+PASS = Pass(Kernel(pass_selected, types.void(SIM)), numbers=Numbers, own=Own, begin=begin)

@@ -1,0 +1,217 @@
+"""One environment, after Gymnasium, and many of them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from hpctwin.engine.agents.record import CUT, ENDED, GOES_ON
+from hpctwin.errors import ConfigError
+from hpctwin.learn.batch import ACTION, EARNED, OVER, SHARE, Batch
+from hpctwin.learn.episodes import Source
+from hpctwin.learn.task import Task
+from hpctwin.simulation import Simulation
+
+__all__ = ["Environment", "Environments"]
+
+FloatArray = npt.NDArray[np.float32]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Environment(gymnasium.Env[FloatArray, Any]):
+    """One simulation with an agent.
+
+    Args:
+        task: what is decided, seen and earned.
+        source: where episodes come from.
+        max_steps: steps of an episode at most; it is cut off then. None for no limit.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]
+
+    def __init__(self, task: Task, source: Source, max_steps: int | None = None) -> None:
+        self.task, self.episodes, self.max_steps = task, source, max_steps
+        self.observation_space: Any = task.observation_space
+        self.action_space = task.action_space
+        self.batch = Batch(task, source, limit=max_steps)
+        self._seen: FloatArray = self.batch.seen[self.batch.side, 0]
+        self._mask: BoolArray = self.batch.masks[self.batch.side, 0]
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation; to be looked at."""
+        return self.batch.simulations[0]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Begin an episode.
+
+        Args:
+            seed: of which one is drawn.
+            options: ``first`` for the one that begins with that job of the trace; ``jobs`` for one of
+                given jobs.
+        """
+        super().reset(seed=seed)
+        if seed is not None:
+            self.episodes.restart()
+        self.batch.rng = self.np_random
+        options = options or {}
+        jobs = options.get("jobs")
+        if "first" in options:
+            jobs = self.episodes.beginning_at(int(options["first"]))
+        self.batch.begin(0, jobs)
+        return self._seen.copy(), {}
+
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Do what was chosen, and go on to the next decision.
+
+        Args:
+            action: of the action space.
+
+        Raises:
+            SimulationError: what was chosen is not there.
+        """
+        batch = self.batch
+        choose(batch, self.task, 0, action)
+        batch.step_alone()
+        over = batch.whole[0, OVER]
+        told = {} if over == GOES_ON else batch.told(0)
+        return (
+            self._seen.copy(),
+            float(batch.real[0, EARNED]),
+            bool(over == ENDED),
+            bool(over == CUT),
+            told,
+        )
+
+    def action_masks(self) -> BoolArray:
+        """Which choices there are, as maskable agents of sb3-contrib ask."""
+        return self._mask.copy()
+
+    def close(self) -> None:
+        """Nothing is left open."""
+        self.batch.close()
+
+
+def choose(batch: Batch, task: Task, rows: Any, actions: Any) -> None:
+    """Tell the engine what was chosen."""
+    if task.chosen == "place":
+        batch.whole[rows, ACTION] = actions
+    elif task.chosen == "nodes":
+        batch.choices[rows] = actions
+    elif isinstance(task.action_space, gymnasium.spaces.Discrete):
+        batch.real[rows, SHARE] = actions / (task.action_space.n - 1)
+    else:
+        batch.real[rows, SHARE] = np.asarray(actions)[..., 0]
+
+
+class Environments(VectorEnv[FloatArray, Any, Any]):
+    """Many simulations, each with an agent, stepped in one compiled call over threads.
+
+    An episode that is over is followed by another in the same step (`AutoresetMode.SAME_STEP`): what is
+    seen is of the new
+    one, ``infos["final_obs"]`` holds the last of the old, ``infos["final_info"]`` what is told of it.
+    What is seen lies in memory that is written again in the step after the next; copy what is to be kept.
+
+    Args:
+        task: what is decided, seen and earned.
+        source: where episodes come from.
+        num_envs: how many.
+        max_steps: steps of an episode at most; None for no limit.
+        threads: that step them; None for as many as the machine has cores.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        task: Task,
+        source: Source,
+        num_envs: int,
+        max_steps: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.num_envs, self.task, self.episodes = num_envs, task, source
+        self.batch = Batch(task, source, num_envs, threads=threads, limit=max_steps)
+        self.single_observation_space, self.single_action_space = (
+            task.observation_space,
+            task.action_space,
+        )
+        self.observation_space = batch_space(task.observation_space, num_envs)
+        self.action_space = batch_space(task.action_space, num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Begin an episode in each.
+
+        Args:
+            seed: of all that is drawn from now on; drawing goes on if left out.
+            options: none.
+
+        Raises:
+            ConfigError: there are options.
+        """
+        if options:
+            raise ConfigError(f"many environments take no options at reset, not {options!r}")
+        super().reset(seed=seed)
+        self.batch.begin_all(seed)
+        return self.seen, self._infos()
+
+    def step(
+        self, actions: Any
+    ) -> tuple[FloatArray, npt.NDArray[np.float64], BoolArray, BoolArray, dict[str, Any]]:
+        """Step each.
+
+        Args:
+            actions: one for each [num_envs, …].
+
+        Raises:
+            SimulationError: what was chosen is not there.
+        """
+        batch = self.batch
+        choose(batch, self.task, slice(None), actions)
+        batch.step()
+        over = batch.whole[:, OVER]
+        earned = batch.real[:, EARNED].copy()
+        ended, cut = over == ENDED, over == CUT
+        infos: dict[str, Any] = {}
+        done = ended | cut
+        if done.any():
+            infos = self._begin_again(done)
+        infos.update(self._infos())
+        return self.seen, earned, ended, cut, infos
+
+    def _begin_again(self, done: BoolArray) -> dict[str, Any]:
+        batch = self.batch
+        seen = np.full(self.num_envs, None, object)
+        told = np.full(self.num_envs, None, object)
+        for number in np.flatnonzero(done).tolist():
+            seen[number] = self.seen[number].copy()
+            told[number] = batch.told(number)
+            batch.begin(number)
+        return {"final_obs": seen, "_final_obs": done, "final_info": told, "_final_info": done}
+
+    @property
+    def seen(self) -> FloatArray:
+        """What each sees [num_envs, …]."""
+        seen: FloatArray = self.batch.seen[self.batch.side]
+        return seen
+
+    def action_masks(self) -> BoolArray:
+        """Which choices each has [num_envs, choices]."""
+        masks: BoolArray = self.batch.masks[self.batch.side]
+        return masks
+
+    def _infos(self) -> dict[str, Any]:
+        return {"action_mask": self.action_masks()} if self.task.masked else {}
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the threads."""
+        self.batch.close()
