@@ -209,7 +209,7 @@ class Walk:
                 self._end(step, process)
             for started in reversed(emulated):
                 os.killpg(started.pid, signal.SIGTERM)
-                started.wait(60)
+                started.wait(PATIENCE_S)
 
     def _material(self) -> Path:
         made = self.folder / "material"
@@ -317,7 +317,11 @@ class Walk:
             os.killpg(process.pid, signal.SIGINT)
             if process.stdin:
                 process.stdin.close()
-        code = process.wait(120)
+        try:
+            code: int | str = process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            code = f"nothing, {PATIENCE_S:g} s after Ctrl-C"
         fine = code in (0, 130, -signal.SIGINT)
         self._tell(step, "ran until ended" if fine else f"FAILED: it ended with {code}")
 
@@ -329,6 +333,8 @@ class Walk:
 
 def main() -> None:
     """Walk, and print a line for each step."""
+    # A shell's background job ignores Ctrl-C, and would have all that it starts ignore it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser()
     parser.add_argument("--page", action="append", help="its name; all pages if left out")
     parser.add_argument("--wheel", type=Path, help="in place of one made of this tree")

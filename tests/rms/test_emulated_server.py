@@ -19,7 +19,7 @@ import hpctwin.rms.emulated.server as server_module
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.model import Cluster
 from hpctwin.rms.emulated.client import EmulatedManager
-from hpctwin.rms.emulated.connections import MAX_REQUEST
+from hpctwin.rms.emulated.connections import MAX_REQUEST, Request
 from hpctwin.rms.emulated.server import Server
 from hpctwin.rms.events import parse_event
 from hpctwin.rms.records import JobSpec
@@ -181,6 +181,16 @@ def test_the_clock_waits_for_a_twin_that_confirms_nothing_as_long_as_agreed_and_
         assert server._may_go_on() == may, now
     server._answer({"op": "heartbeat", "seq": server.cluster.seq})
     assert server._may_go_on()
+
+
+def test_a_cluster_that_is_behind_its_clock_answers_all_the_same(tmp_path: Path) -> None:
+    server = Server(tmp_path / "c.sock", speed=1e6)
+    server.attach(emulated_cluster(Cluster.uniform(4), publish=server.publish))
+    server.cluster.next_time = lambda: -1.0  # type: ignore[method-assign]  # something is always due
+    asked = Request({"op": "hello"})
+    server._requests.put(asked)
+    server._turn()
+    assert asked.done.is_set()
 
 
 def test_at_full_speed_the_clock_waits_for_the_twin_but_not_for_ever(process: Process) -> None:

@@ -70,27 +70,21 @@ def demo_command(
 def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[str]]:
     """The twin's row of the comparison, and its last words."""
     import json
-    import subprocess
-    import sys
 
     from hpctwin.cli.live_view import live_view
     from hpctwin.twin.config import TwinConfig
+    from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
     from hpctwin.twin.explain import explain_decision
     from hpctwin.twin.service import open_twin
 
     address = folder / "cluster.sock"
-    process = subprocess.Popen(
-        [
-            sys.executable, "-m", "hpctwin.twin.emulated", str(address), "--nodes", str(NODES),
-            "--options", json.dumps({"seed": seed}), "--speed", speed, "--wait", "--record",
-        ],
-        stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        _wait_for(address, process)
+    with emulated_process(
+        address, "--nodes", str(NODES), "--options", json.dumps({"seed": seed}), "--speed", speed,
+        "--wait", "--record",
+    ):  # fmt: skip
         config = TwinConfig.of(
             {
-                "manager": {"kind": "emulated", "address": str(address)},
+                "manager": {"kind": "emulated", "address": str(address), "timeout": PATIENCE_S},
                 "act": {"mode": "act", "starts_per_minute": 1_000_000},
                 "journal": {"path": str(folder / "journal.sqlite")},
             }
@@ -100,23 +94,6 @@ def _run(folder: Path, seed: int, speed: str, console: Any) -> tuple[Any, list[s
             row = _row(twin, seed)
             last = explain_decision(twin.journal, twin.journal.last_choice())
         return row, last
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for(address: Path, process: Any) -> None:
-    import time
-
-    from hpctwin.errors import HpctwinError
-
-    for _ in range(600):
-        if address.exists():
-            return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise HpctwinError("the emulated cluster did not begin")
 
 
 def _run_until_done(twin: Twin) -> None:
@@ -127,10 +104,10 @@ def _run_until_done(twin: Twin) -> None:
 
     assert isinstance(twin.manager, EmulatedManager)
     stop = threading.Event()
-    address = twin.manager.path
+    address, timeout_s = twin.manager.path, twin.manager.timeout_s
 
     def look() -> None:
-        manager = EmulatedManager(address)
+        manager = EmulatedManager(address, timeout_s=timeout_s)
         while not stop.is_set() and not manager.ask("state")["done"]:
             time.sleep(0.2)
         manager.close()

@@ -88,10 +88,10 @@ class Server:
         Raises:
             HpctwinError: the socket cannot be made.
         """
+        # The engine takes a second to load, or more where it must be compiled first: nobody waits for that
+        # between a request and its answer.
+        _warm_up(self.cluster)
         listener = Listener(self.path, self._requests, self._feeds, self._stop)
-        # The engine takes a second to load, or more where it must be compiled first.
-        loading = threading.Thread(target=_warm_up, args=(self.cluster,), daemon=True)
-        loading.start()
         self._set_clock()
         try:
             while not self._stop.is_set():
@@ -100,7 +100,6 @@ class Server:
         finally:
             listener.close()
             self._feeds.close()
-            loading.join()
 
     # --- the clock -------------------------------------------------------------------------------
 
@@ -117,8 +116,8 @@ class Server:
                 self._serve_one(min(TICK_S, self.takeover_s / 10))
         else:
             pause_s = (due_s - self._now_s()) / self.speed
-            if pause_s > 0:
-                self._serve_one(min(TICK_S, pause_s))
+            # Also where something is due: a cluster that is behind its clock answers all the same.
+            self._serve_one(max(0.0, min(TICK_S, pause_s)))
             self.cluster.advance(self._now_s())
 
     def _may_go_on(self) -> bool:

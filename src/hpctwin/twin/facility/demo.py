@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpctwin.errors import HpctwinError
 from hpctwin.rms.gate import JobRequest
+from hpctwin.twin.emulated.process import PATIENCE_S, emulated_process
 from hpctwin.twin.facility.config import LiveFacility
 
 __all__ = ["CLUSTERS", "demo_facility", "demo_requests"]
@@ -24,9 +21,6 @@ CLUSTERS: dict[str, dict[str, Any]] = {
     "south": {"nodes": 48, "factor": 1.5},
 }
 """Name and what is written in YAML; both have users of their own."""
-
-BEGIN_S = 60.0
-"""Compiling the engine takes a while, once after installing."""
 
 
 @contextmanager
@@ -41,21 +35,15 @@ def demo_facility(
         seed: of their own jobs.
         strategy: where jobs go.
     """
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
+    addresses = {name: folder / f"{name}.sock" for name in CLUSTERS}
+    with ExitStack() as stack:
         for number, (name, about) in enumerate(CLUSTERS.items()):
-            processes.append(
-                subprocess.Popen(
-                    [
-                        sys.executable, "-m", "hpctwin.twin.emulated", str(folder / f"{name}.sock"),
-                        "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
-                        "--options", json.dumps({"seed": 2 * seed + number}), "--record",
-                    ],
-                    stderr=subprocess.DEVNULL,
-                )
+            process = emulated_process(
+                addresses[name],
+                "--name", name, "--nodes", str(about["nodes"]), "--speed", f"{speed:g}",
+                "--options", json.dumps({"seed": 2 * seed + number}), "--record",
             )  # fmt: skip
-        for name, process in zip(CLUSTERS, processes, strict=True):
-            _wait_for(folder / f"{name}.sock", process)
+            stack.enter_context(process)
         yield LiveFacility.model_validate(
             {
                 "facility": {
@@ -63,19 +51,20 @@ def demo_facility(
                     "clusters": [{"name": name, **about} for name, about in CLUSTERS.items()],
                 },
                 "sites": {
-                    name: {"manager": {"kind": "emulated", "address": str(folder / f"{name}.sock")}}
-                    for name in CLUSTERS
+                    name: {
+                        "manager": {
+                            "kind": "emulated",
+                            "address": str(address),
+                            "timeout": PATIENCE_S,
+                        }
+                    }
+                    for name, address in addresses.items()
                 },
                 "queue": str(folder / "queue.sqlite"),
                 "strategy": strategy,
                 "every": 0.1,
             }
         )
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(10)
 
 
 def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
@@ -90,11 +79,3 @@ def demo_requests(count: int, seed: int = 0) -> list[JobRequest]:
         )
         for number in range(count)
     ]
-
-
-def _wait_for(address: Path, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + BEGIN_S
-    while not address.exists():
-        if process.poll() is not None or time.monotonic() > until:
-            raise HpctwinError(f"the emulated cluster {address.stem} did not begin")
-        time.sleep(0.05)
