@@ -13,7 +13,6 @@ from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.expect import OF_USER, Expectations
-from hpctwin.twin.futures import drawn_starts
 
 
 def spec(job_id: str, submit_s: float = 0.0, **about: object) -> JobSpec:
@@ -111,7 +110,7 @@ def test_a_waiting_job_starts_when_the_running_one_ends_in_each_future() -> None
     core = core_of([RUNS, WAITS], 50.0, futures=200)
     core.expectations = seen(*[(400.0, {})] * 3, *[(700.0, {})] * 3)
     jobs = list(core.mirror.jobs.values())
-    found = drawn_starts(core, jobs, 50.0, core.pool[0], 1)
+    found = core.draw(jobs, 50.0, core.pool[0], 1)
     assert set(found) == {"2"}
     assert set(found["2"]) == {400.0, 700.0, 1000.0}
 
@@ -120,7 +119,7 @@ def test_jobs_that_come_may_be_started_first_and_make_others_wait() -> None:
     core = core_of([RUNS, WAITS], 50.0, futures=30, arrivals=500, pool=["largest+easy"])
     for number in range(20):
         core.expectations.saw_submission(spec(str(number), 10.0 * number, nodes=4))
-    found = drawn_starts(core, list(core.mirror.jobs.values()), 50.0, core.pool[0], 1)["2"]
+    found = core.draw(list(core.mirror.jobs.values()), 50.0, core.pool[0], 1)["2"]
     assert found.min() >= 1000.0
     assert found.max() >= 2000.0
 
@@ -129,7 +128,7 @@ def test_the_same_seed_draws_the_same_futures_and_none_are_drawn_if_none_are_wan
     core = core_of([RUNS, WAITS], 50.0)
     core.expectations = seen((400.0, {}), (700.0, {}))
     jobs, policy = list(core.mirror.jobs.values()), core.pool[0]
-    first, again, other = (drawn_starts(core, jobs, 50.0, policy, seed) for seed in (1, 1, 2))
+    first, again, other = (core.draw(jobs, 50.0, policy, seed) for seed in (1, 1, 2))
     assert first["2"].tolist() == again["2"].tolist()
     assert first["2"].tolist() != other["2"].tolist()
-    assert drawn_starts(core_of([RUNS, WAITS], 50.0, futures=0), jobs, 50.0, policy, 1) == {}
+    assert core_of([RUNS, WAITS], 50.0, futures=0).draw(jobs, 50.0, policy, 1) == {}

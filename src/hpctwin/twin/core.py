@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
@@ -176,7 +177,7 @@ class Core:
         if self.own is not None and not in_charge:
             now = self.simulated(jobs, now_s)
             expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
-        drawn = drawn_starts(self, jobs, now_s, by, seed)
+        drawn = self.draw(jobs, now_s, by, seed)
         return Decision(
             number=memory.decisions,
             time_s=now_s,
@@ -198,9 +199,19 @@ class Core:
         """Forecasts for whoever asks, under the policy in force or another; nothing is learnt from them."""
         jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
         expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
-        drawn = drawn_starts(self, jobs, now_s, by, self.settings.seed)
+        drawn = self.draw(jobs, now_s, by, self.settings.seed)
         waiting = [job for job in jobs if job.start_s is None]
         return self.forecaster.foretell(waiting, expected, now_s, drawn)
+
+    def draw(
+        self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """When waiting jobs start in futures that are drawn; see `drawn_starts`."""
+
+        def simulated(arriving: Sequence[JobSpec]) -> Present:
+            return self.simulated(jobs, now_s, policy, arriving, {})
+
+        return drawn_starts(self.expectations, self.settings, jobs, now_s, seed, simulated)
 
     def check_told(self) -> None:
         """Once for each snapshot, whether the cluster tells what policies and objective need to know.

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.metrics.conformal import Conformal
 from hpctwin.rms.records import JobRecord
+from hpctwin.twin.conformal import Conformal
 
 __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
 

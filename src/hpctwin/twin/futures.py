@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.policies import Policy
-from hpctwin.rms.records import JobRecord
+from hpctwin.rms.records import JobRecord, JobSpec
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.expect import Expectations
 
 if TYPE_CHECKING:
-    from hpctwin.twin.core import Core
+    from hpctwin.twin.present import Present
 
 __all__ = ["drawn_starts"]
 
@@ -25,7 +26,12 @@ _APART = 1 << 20
 
 
 def drawn_starts(
-    core: Core, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
+    expectations: Expectations,
+    settings: CoreSettings,
+    jobs: Sequence[JobRecord],
+    now_s: float,
+    seed: int,
+    simulated: Callable[[Sequence[JobSpec]], Present],
 ) -> dict[str, FloatArray]:
     """When each waiting job would start in each of some futures, by id [futures].
 
@@ -33,13 +39,13 @@ def drawn_starts(
     `Expectations`. A job that does not start is left out.
 
     Args:
-        core: expects this, and has the machine.
+        expectations: what is drawn from.
+        settings: how many futures, and for how long jobs come in them.
         jobs: those that wait or run.
         now_s: the present.
-        policy: what starts them.
         seed: of what is drawn.
+        simulated: the present with jobs that will come.
     """
-    settings, expectations = core.settings, core.expectations
     if not settings.futures:
         return {}
     rng = np.random.default_rng([seed, _APART])
@@ -48,11 +54,9 @@ def drawn_starts(
         for number in range(settings.futures)
     ]
     arriving = [spec for specs in coming for spec in specs]
-    now = core.simulated(jobs, now_s, policy, arriving, {})
     there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in arriving)]
     runtime_s = expectations.runtimes(there, now_s, settings.futures, rng)
-    return now.futures(
-        policy,
+    return simulated(arriving).futures(
         {job.spec.id: column for job, column in zip(there, runtime_s.T, strict=True)},
         [{spec.id for spec in specs} for specs in coming],
     )

@@ -303,7 +303,9 @@ class Journal:
             f" FROM forecasts {where} ORDER BY id",
             *([] if job is None else [job]),
         ).fetchall()
-        return [(Forecast(*r[:5], bool(r[5]), kept=True, nodes=r[6]), r[7]) for r in rows]
+        return [
+            (Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True, r[6]), r[7]) for r in rows
+        ]
 
     def approvals(self, state: str) -> list[tuple[int, float]]:
         """Ids and times of the decisions in a state of approval."""

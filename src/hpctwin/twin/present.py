@@ -59,14 +59,12 @@ class Present:
 
     def futures(
         self,
-        policy: Policy,
         runtime_s: Mapping[str, npt.NDArray[np.float64]],
         coming: Sequence[Collection[str]],
     ) -> dict[str, npt.NDArray[np.float64]]:
         """When each waiting job starts in each of some futures, seconds, by id [futures].
 
         Args:
-            policy: what starts them.
             runtime_s: how long each job runs in each future, by id [futures].
             coming: which of the jobs to come do so in each future.
 
@@ -90,7 +88,7 @@ class Present:
                 workload.walltime_ms[self.running],
             )
             come = [row for row in later.tolist() if row in own or self.ids[row] in ids]
-            simulation = self.fork(policy)
+            simulation = self.fork()
             go_otherwise(
                 simulation, runtime_ms[:, number], self.running, end_ms, np.array(come, np.int64)
             )

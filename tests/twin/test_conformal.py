@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpctwin.metrics.conformal import Conformal
+from hpctwin.twin.conformal import Conformal
 
 
 def covered(residuals: list[float], known: Conformal) -> list[bool]:
