@@ -161,8 +161,8 @@ def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
     from hpctwin.report.start import plot_start
     from hpctwin.twin.forecast import LEVELS
 
-    span = found.low_s, found.high_s
-    if found.start_s is None or span[0] is None or span[1] is None or not found.quantiles_s:
+    low_s, high_s = found.low_s, found.high_s
+    if found.start_s is None or low_s is None or high_s is None or not found.quantiles_s:
         why = _NO_CHART.get(found.state, "too few starts were seen yet to tell")
         raise HpctwinError(f"--chart: there is no distribution to draw: {why}")
     figure = plot_start(
@@ -170,7 +170,7 @@ def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
         LEVELS,
         now_s=now_s,
         start_s=found.start_s,
-        span_s=span,
-        title=f"When it will start: {title.rstrip(',')}",
+        span_s=(low_s, high_s),
+        title=f"{title.rstrip(',')}: when it will start",
     )
     save_figure(figure, chart)
