@@ -47,10 +47,10 @@ def test_public_functions_name_their_parameters() -> None:
         for name, function in functions().items()
         if any(one.kind is one.VAR_KEYWORD for one in parameters(function).values())
     }
-    # A generator's options are those of the function that the name says; these two take any field of their
-    # class; pydantic's method takes pydantic's options.
+    # A generator's options are those of the function that the name says; these take any field of a class, a
+    # sweep those of its settings; pydantic's method takes pydantic's options.
     fields = {"Workload.replace", "Cluster.uniform"}
-    assert unnamed == {"generate", "Cluster.model_validate", *fields}
+    assert unnamed == {"generate", "sweep", "Cluster.model_validate", *fields}
 
 
 def test_what_is_handed_on_to_a_simulation_is_what_it_takes() -> None:

@@ -20,6 +20,7 @@ from hpctwin.formats.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
 from hpctwin.model.settings import Duration
 from hpctwin.policies.policy_file import PolicyFile
+from hpctwin.sweep import SweepSettings
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.facility.config import LiveFacility
 
@@ -46,6 +47,7 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
         LiveFacility,
         "`live.yaml`; more in [several clusters](../facility.md#live)",
     ),
+    "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../sweeps.md)"),
     "A cooling plant": (
         Fmu,
         "`--cooling-fmu FILE`; more in [systems](../systems.md#a-plant-of-ones-own)",
@@ -128,6 +130,7 @@ _WORDS = {
     int: "whole number",
     float: "number",
     bool: "`true` or `false`",
+    Any: "anything",
     Path: "path",
     PowerCap: "text",
 }

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hpctwin.model import Cluster, Workload
     from hpctwin.policies import Policy, formula, make_policy, multifactor, ordering, parse_policy
     from hpctwin.simulation import Result, Simulation, replay, simulate, simulate_stream
-    from hpctwin.sweep import compare
+    from hpctwin.sweep.compare import compare
+    from hpctwin.sweep.running import sweep
 
 __all__ = [
     "Cluster",
@@ -41,6 +42,7 @@ __all__ = [
     "replay",
     "simulate",
     "simulate_stream",
+    "sweep",
     "write_workload",
 ]
 
@@ -63,6 +65,7 @@ _HOME = {
     "replay": "simulation",
     "simulate": "simulation",
     "simulate_stream": "simulation",
+    "sweep": "sweep",
     "write_workload": "formats",
 }
 
@@ -74,7 +77,7 @@ for _name in ("spars_auto", "spars_ipm"):
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'hpctwin' has no attribute {name!r}")
-    # A room and a function in it may share a name (generate); the function is what is meant here.
+    # A room and a function in it may share a name (generate, sweep); the function is what is meant here.
     value = getattr(importlib.import_module(f"hpctwin.{_HOME[name]}"), name)
     globals()[name] = value
     return value

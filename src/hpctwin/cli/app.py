@@ -28,6 +28,7 @@ app = App(
 for name, target, summary in (
     ("simulate", "simulate:simulate_command", "Simulate a trace under one policy."),
     ("compare", "compare:compare_command", "Simulate a trace under several policies."),
+    ("sweep", "sweep:sweep_command", "Simulate all combinations of what a file varies."),
     ("replay", "replay:replay_command", "Replay a trace at its recorded starts."),
     ("export", "export:export_command", "Write a finished run for other viewers."),
     ("report", "report:report_command", "Report on finished runs: one HTML file, figures."),

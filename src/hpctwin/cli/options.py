@@ -140,37 +140,13 @@ class WindowOptions:
             ConfigError: only one of the two is given, or a date of a trace without one.
             WorkloadError: no job is in it.
         """
-        from hpctwin.simulation import window
+        from hpctwin.simulation.window import moment, window
 
         if self.begin is None and self.until is None:
             return None
         if self.begin is None or self.until is None:
             raise ConfigError("give --from and --until, both")
-        return window(workload, _moment(self.begin, workload), _moment(self.until, workload))
-
-
-def _moment(text: str, workload: Workload) -> float:
-    """Seconds from the workload's time zero."""
-    import datetime as dt
-
-    from hpctwin.model import parse_duration_s
-
-    try:
-        date = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return parse_duration_s(text)
-    if workload.start_epoch_s is None:
-        raise ConfigError(
-            f"{workload.name} does not say its date; give a time since it begins, such as 30d"
-        )
-    zoned = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
-    since = zoned.timestamp() - workload.start_epoch_s
-    if since < 0:
-        first = dt.datetime.fromtimestamp(workload.start_epoch_s, dt.UTC)
-        raise ConfigError(
-            f"{text} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
-        )
-    return since
+        return window(workload, moment(self.begin, workload), moment(self.until, workload))
 
 
 @Parameter(name="*")

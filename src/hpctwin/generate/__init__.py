@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hpctwin.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from hpctwin.model import Workload
 
-__all__ = ["GENERATORS", "generate"]
+__all__ = ["GENERATORS", "find_generator", "generate"]
 
 GENERATORS = {
     "poisson": "poisson",
@@ -36,19 +38,31 @@ def generate(name: str, **options: Any) -> Workload:
         UnknownNameError: there is no such generator, or it has no such option.
         ConfigError: an option has a value it cannot have.
     """
-    if name not in GENERATORS:
-        raise UnknownNameError("workload generator", name, GENERATORS)
-    module = GENERATORS[name]
-    function = getattr(importlib.import_module(f"hpctwin.generate.{module}"), module)
-    known = inspect.signature(function).parameters
-    for option in options:
-        if option not in known:
-            raise UnknownNameError(f"option of generator {name!r}", option, known)
+    function = find_generator(name, options)
     try:
         made: Workload = function(**options)
     except TypeError as error:
         raise ConfigError(f"generator {name!r}: an option has the wrong type ({error})") from error
     return made
+
+
+def find_generator(name: str, options: Iterable[str]) -> Callable[..., Workload]:
+    """The generator of a name, which has these options.
+
+    Raises:
+        UnknownNameError: there is no such generator, or it has no such option.
+    """
+    if name not in GENERATORS:
+        raise UnknownNameError("workload generator", name, GENERATORS)
+    module = GENERATORS[name]
+    function: Callable[..., Workload] = getattr(
+        importlib.import_module(f"hpctwin.generate.{module}"), module
+    )
+    known = inspect.signature(function).parameters
+    for option in options:
+        if option not in known:
+            raise UnknownNameError(f"option of generator {name!r}", option, known)
+    return function
 
 
 class _Room(ModuleType):

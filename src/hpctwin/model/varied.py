@@ -33,7 +33,7 @@ def submit_for_load(
     """
     if not 0 < load < np.inf:
         raise ConfigError(f"load is {load!r}; it must be above 0, such as 0.9")
-    since = submit_ms - submit_ms.min(initial=0)
+    since = _since_first(submit_ms)
     span_s = since.max(initial=0) / MS_PER_S
     if span_s <= 0:
         raise WorkloadError("the jobs come all at once, so their load has no scale")
@@ -46,7 +46,7 @@ def rows_within(
     submit_ms: IntArray, begin: float | str, end: float | str | None
 ) -> npt.NDArray[np.bool_]:
     """Which jobs come in a part of the time; see `Workload.window` [jobs]."""
-    since = submit_ms - submit_ms.min(initial=0)
+    since = _since_first(submit_ms)
     last = np.iinfo(np.int64).max if end is None else to_ms(parse_duration_s(end))
     found: npt.NDArray[np.bool_] = (since >= to_ms(parse_duration_s(begin))) & (since < last)
     return found
@@ -65,3 +65,8 @@ def rows_drawn(size: int, jobs: int | float, seed: int) -> npt.NDArray[Any]:
         )
     count = round(jobs * size) if share else int(jobs)
     return np.random.default_rng(seed).choice(size, count, replace=False)
+
+
+def _since_first(submit_ms: IntArray) -> IntArray:
+    """Times since the first submission, wherever that is."""
+    return submit_ms - submit_ms.min() if len(submit_ms) else submit_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +17,11 @@ from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.series import Series
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
-from hpctwin.model import MS_PER_S, Dependencies, Workload
+from hpctwin.model import MS_PER_S, Dependencies, Workload, parse_duration_s
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
 
-__all__ = ["Window", "window"]
+__all__ = ["Window", "moment", "window"]
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -175,3 +176,31 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     counts = {what: count for what, count in left_out.items() if count}
     notes = dataclasses.replace(part.notes, counts={**part.notes.counts, **counts})
     return Window(part.replace(notes=notes), begin_s, end_s, running[order], waiting[order], counts)
+
+
+def moment(given: float | str, workload: Workload) -> float:
+    """Seconds from a workload's time zero.
+
+    Args:
+        given: a date such as ``2020-10-10T00:00`` (UTC), or a time from time zero, such as ``30d``.
+        workload: says its date, if it is known.
+
+    Raises:
+        ConfigError: it is neither, or the workload's date is not known, or later.
+    """
+    try:
+        date = dt.datetime.fromisoformat(given if isinstance(given, str) else "")
+    except ValueError:
+        return parse_duration_s(given)
+    if workload.start_epoch_s is None:
+        raise ConfigError(
+            f"{workload.name} does not say its date; give a time since it begins, such as 30d"
+        )
+    zoned = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
+    since = zoned.timestamp() - workload.start_epoch_s
+    if since < 0:
+        first = dt.datetime.fromtimestamp(workload.start_epoch_s, dt.UTC)
+        raise ConfigError(
+            f"{given} is before {workload.name} begins, at {first:%Y-%m-%dT%H:%M:%S} UTC"
+        )
+    return since

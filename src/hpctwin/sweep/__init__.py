@@ -1,6 +1,31 @@
-"""Many simulations: of several policies, side by side."""
+"""Many simulations: of several policies side by side, and over all that can be varied."""
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from hpctwin.sweep.compare import compare
 from hpctwin.sweep.fair_start import fair_starts
+from hpctwin.sweep.outcome import SweepResult
+from hpctwin.sweep.running import Progress, sweep
+from hpctwin.sweep.settings import SweepSettings, read_sweep
 
-__all__ = ["compare", "fair_starts"]
+__all__ = [
+    "Progress",
+    "SweepResult",
+    "SweepSettings",
+    "compare",
+    "fair_starts",
+    "read_sweep",
+    "sweep",
+]
+
+
+class _Room(ModuleType):
+    """A room that can be called: where it is imported first, ``hpctwin.sweep`` is the room."""
+
+    def __call__(self, *args: Any, **options: Any) -> SweepResult:
+        return sweep(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Room

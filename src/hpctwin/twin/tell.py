@@ -111,10 +111,13 @@ class Teller:
         decision, number = self._decider.decision, self._decider.decision_id
         if decision is not None and self._said != number:
             self._said = number
+            said = [
+                [f.job_id, f.start_s, f.low_s, f.high_s, f.calibrated] for f in decision.forecasts
+            ]
             body = {
                 "time_s": decision.time_s,
                 "decision": self._decider.decision_id,
                 "policy": decision.forecast_by,
-                "jobs": [list(one) for one in decision.forecasts],
+                "jobs": said,
             }
             journal.latest("forecasts", body, at_s)

@@ -1,0 +1,219 @@
+"""A sweep as a table and as a figure: means with intervals, and what each policy changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from hpctwin.report.axes import empty_note, new_figure
+from hpctwin.report.columns import COLUMNS, format_metric, metric_name
+from hpctwin.report.style import LINES, color, styled
+
+__all__ = ["plot_sweep", "sweep_table"]
+
+_BETTER = {column.key: column.better for column in COLUMNS}
+
+
+def sweep_table(compared: pl.DataFrame) -> Table:
+    """A row for each policy, wherever more than it is varied; a figure with its interval below it.
+
+    Args:
+        compared: as `hpctwin.sweep.SweepResult.compare` gives it.
+
+    Returns:
+        A table to print with `rich.print`; a change is marked with an asterisk where its interval leaves
+        out zero.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    if not len(compared):
+        return table
+    varied = _varied(compared)
+    shown = [name for name in varied if not _of_policy(compared, name)]
+    metrics = compared["metric"].unique(maintain_order=True).to_list()
+    for name in shown:
+        table.add_column(_called(name))
+    table.add_column("policy", overflow="fold")
+    table.add_column("runs", justify="right")
+    for metric in metrics:
+        table.add_column(metric_name(metric).replace(" ", "\n", 1), justify="right")
+    told: Any = None
+    for about, rows in compared.group_by([*shown, "policy"], maintain_order=True):
+        group = about[:-1]
+        if told is not None and group != told:
+            table.add_section()
+        labels = [
+            "–" if one is None else f"{one:g}" if isinstance(one, float) else str(one)
+            for one in group
+        ]
+        by_metric = {row["metric"]: row for row in rows.iter_rows(named=True)}
+        cells = [
+            _cell(by_metric[metric]) if metric in by_metric else Text("–") for metric in metrics
+        ]
+        runs = max(row["runs"] for row in by_metric.values())
+        table.add_row(
+            *(labels if group != told else [""] * len(labels)), str(about[-1]), f"{runs:,}", *cells
+        )
+        told = group
+    against = compared["against"].drop_nulls().unique().to_list()
+    notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
+    if against:
+        notes.append(f"below it the change against {against[0]}, in pairs of the same jobs")
+    if compared["difference_low"].count():
+        notes.append("* its interval leaves out zero")
+    table.caption = "; ".join(notes)
+    return table
+
+
+def _cell(row: dict[str, Any]) -> Text:
+    metric, mean = row["metric"], row["mean"]
+    cell = Text(format_metric(metric, mean), "bold")
+    if row["low"] is not None:
+        cell.append(
+            f" [{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
+            "not bold",
+        )
+    change = row["difference"]
+    if change is None or not mean - change:
+        return cell
+    before = mean - change
+    sure = row["difference_low"] is not None and (
+        row["difference_low"] > 0 or row["difference_high"] < 0
+    )
+    text = f"\n{change / before * 100:+.1f} %"
+    if row["difference_low"] is not None:
+        ends = (row[name] / before * 100 for name in ("difference_low", "difference_high"))
+        text += " [{:+.1f}, {:+.1f}]".format(*ends) + ("*" if sure else "")
+    better = _BETTER.get(metric)
+    style = "not bold"
+    if sure and better is not None:
+        style = "not bold green" if (change < 0) == (better == "low") else "not bold red"
+    cell.append(text.replace("-", "−"), style)
+    return cell
+
+
+@styled
+def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
+    """Draw a panel for each figure: against the first number that is varied, else a line for each policy.
+
+    Args:
+        compared: as `hpctwin.sweep.SweepResult.compare` gives it.
+        title: above the figure.
+
+    Returns:
+        The figure; means with their intervals.
+    """
+    metrics = compared["metric"].unique(maintain_order=True).to_list() if len(compared) else []
+    if not metrics:
+        figure = new_figure(3)
+        empty_note(figure.subplots(), "no point has come to its end")
+        return figure
+    numeric = [name for name in _varied(compared) if compared[name].dtype.is_numeric()]
+    across = numeric[0] if numeric else None
+    labels = _labels(compared, across)
+    rows = -(-len(metrics) // 2)
+    height = 2.9 if across else 0.9 + 0.24 * labels.n_unique()
+    figure = new_figure(0.6 + rows * height)
+    figure.suptitle(title, x=0.01, ha="left")
+    panels = figure.subplots(rows, 2, squeeze=False, sharey=not across)
+    labelled = compared.with_columns(label=labels)
+    for ax, metric in zip(panels.flat, metrics, strict=False):
+        unit, name = _unit(metric, labelled)
+        of = labelled.filter(pl.col("metric") == metric).with_columns(
+            pl.col("mean", "low", "high") / unit
+        )
+        if across:
+            _lines(ax, of, across)
+        else:
+            _dots(ax, of)
+        better = _BETTER.get(metric)
+        ax.set_title(
+            f"{metric_name(metric)}{name}{f', {better}er is better' if better else ''}", fontsize=10
+        )
+        if not name:
+            axis = ax.yaxis if across else ax.xaxis
+            axis.set_major_formatter(lambda value, _, metric=metric: format_metric(metric, value))
+    for ax in panels.flat[len(metrics) :]:
+        ax.set_visible(False)
+    if across and labels.n_unique() > 1:
+        handles, names = panels.flat[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=min(3, len(names)))
+    return figure
+
+
+def _unit(metric: str, rows: pl.DataFrame) -> tuple[float, str]:
+    """What durations are divided by, so that ticks are round."""
+    if not metric.endswith("_s") or metric.endswith("_node_s"):
+        return 1.0, ""
+    most = rows.filter(pl.col("metric") == metric)["mean"].max()
+    longest = float(most) if isinstance(most, (int, float)) else 0.0
+    units = ((1, "s"), (60, "min"), (3600, "h"), (86400, "d"))
+    unit, name = next((one for one in reversed(units) if longest >= 2 * one[0]), units[0])
+    return float(unit), f" ({name})"
+
+
+def _lines(ax: Axes, rows: pl.DataFrame, across: str) -> None:
+    values = rows[across].drop_nulls()
+    ends = (float(values.min()), float(values.max()))  # type: ignore[arg-type]
+    for index, (label, of) in enumerate(rows.group_by("label", maintain_order=True)):
+        of = of.sort(across)
+        x, mean = of[across].to_numpy(), of["mean"].to_numpy()
+        low, high = (of[name].cast(pl.Float64).to_numpy() for name in ("low", "high"))
+        alone = of[across].null_count() == len(of)
+        if alone:  # a policy that does not know the parameter
+            x, mean, low, high = (np.repeat(one[:1], 2) for one in (x, mean, low, high))
+            x = np.array(ends)
+        ax.plot(
+            x, mean, color=color(index), linestyle=LINES[index // 8 % len(LINES)],
+            marker="" if alone else "o", markersize=4, label=str(label[0]),
+        )  # fmt: skip
+        ax.fill_between(x, low, high, color=color(index), alpha=0.14, linewidth=0)
+    ax.set_xlabel(_called(across))
+
+
+def _dots(ax: Axes, rows: pl.DataFrame) -> None:
+    labels = rows["label"].to_list()
+    mean = rows["mean"].to_numpy()
+    low, high = (
+        rows[name].cast(pl.Float64).fill_null(rows["mean"]).to_numpy() for name in ("low", "high")
+    )
+    places = np.arange(len(labels))
+    beside = [np.maximum(mean - low, 0), np.maximum(high - mean, 0)]
+    ax.errorbar(mean, places, xerr=beside, fmt="o", markersize=5, color=color(0), capsize=3)
+    ax.set_yticks(places, labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.locator_params(axis="x", nbins=5)
+
+
+def _labels(compared: pl.DataFrame, across: str | None) -> pl.Series:
+    """What the points of a line share, in words."""
+    own = "written" if across and _of_policy(compared, across) else "policy"
+    others = [n for n in _varied(compared) if n != across and not _of_policy(compared, n)]
+
+    def words(row: dict[str, Any]) -> str:
+        more = [f"{_called(name)} {row[name]}" if compared[name].dtype.is_numeric() else f"{row[name]}"
+                for name in others if row[name] is not None]  # fmt: skip
+        return ", ".join([str(row[own]), *more])
+
+    return pl.Series("label", [words(row) for row in compared.iter_rows(named=True)], pl.String)
+
+
+def _varied(compared: pl.DataFrame) -> list[str]:
+    return compared.columns[: compared.columns.index("policy")]
+
+
+def _of_policy(compared: pl.DataFrame, name: str) -> bool:
+    """Whether a column only says what a policy's text says."""
+    return name.startswith("parameter_") and bool(
+        compared.group_by("policy").agg(pl.col(name).n_unique() == 1)[name].all()
+    )
+
+
+def _called(name: str) -> str:
+    return name.removeprefix("parameter_")

@@ -1,0 +1,188 @@
+"""Where points are run: worlds are made once for all policies, and what fails is told in the point's row."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from hpctwin.errors import HpctwinError, WorkloadError
+from hpctwin.generate import generate
+from hpctwin.model import MS_PER_S, Cluster, Dependencies, Workload
+from hpctwin.model.columns import UNKNOWN
+from hpctwin.model.units import to_ms
+from hpctwin.simulation import Simulation
+from hpctwin.simulation.window import moment
+from hpctwin.sweep.points import Inputs, Point, World
+
+__all__ = ["Bench", "workload_of"]
+
+_WORLDS = 4
+"""As many are held at once: those that run, and the next."""
+
+Row = dict[str, Any]
+
+
+class Bench:
+    """Runs points, in as many threads as ask.
+
+    Args:
+        inputs: what they are made of.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._worlds: OrderedDict[str, Future[tuple[Workload, Cluster]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._running: set[Simulation] = set()
+        self._stopped = False
+
+    def run(self, points: Iterable[Point]) -> list[Row]:
+        """The rows of some points; a fault is told in its row, and ends nothing."""
+        return [self.row(point) for point in points]
+
+    def row(self, point: Point) -> Row:
+        """The row of a point: its figures, or ``error``."""
+        begin = time.perf_counter()
+        try:
+            found, error = self._figures(point), None
+        except HpctwinError as fault:
+            found, error = {}, str(fault)
+        except Exception as fault:
+            found, error = {}, f"{type(fault).__name__}: {fault}"
+        return {
+            **about(point), "error": error, "seconds": time.perf_counter() - begin, **found,
+        }  # fmt: skip
+
+    def stop(self) -> None:
+        """Have what runs come to an end soon."""
+        self._stopped = True
+        for simulation in tuple(self._running):
+            simulation.stop()
+
+    def _figures(self, point: Point) -> Row:
+        workload, cluster = self._made(point.world)
+        simulation = Simulation(
+            workload, cluster, point.policy, seed=point.world.seed, **self.inputs.run
+        )
+        self._running.add(simulation)
+        try:
+            if self._stopped:
+                simulation.stop()
+            result = simulation.run()
+        finally:
+            self._running.discard(simulation)
+        summary = result.summary()
+        for name in ("workload", "cluster", "policy"):
+            del summary[name]
+        return summary
+
+    def _made(self, world: World) -> tuple[Workload, Cluster]:
+        """A world's jobs and machine; made by who asks first."""
+        with self._lock:
+            found = self._worlds.get(world.key)
+            mine = found is None
+            if found is None:
+                found = self._worlds[world.key] = Future()
+                while len(self._worlds) > _WORLDS:
+                    self._worlds.popitem(last=False)
+            else:
+                self._worlds.move_to_end(world.key)
+        if mine:
+            try:
+                found.set_result(workload_of(world, self.inputs))
+            except BaseException as error:
+                found.set_exception(error)
+        return found.result()
+
+
+def about(point: Point) -> Row:
+    """What a row says of its point."""
+    world = point.world
+    return {
+        "key": point.key,
+        "point": point.number,
+        "workload": world.source.label,
+        "window": None if world.span is None else world.span.label,
+        "load": world.load,
+        "runtimes": world.runtimes,
+        "widths": world.widths,
+        "cluster": world.cluster_name,
+        "seed": world.seed,
+        "policy": point.policy,
+        "written": point.written,
+        **{f"parameter_{name}": value for name, value in point.parameters},
+    }
+
+
+def workload_of(world: World, inputs: Inputs) -> tuple[Workload, Cluster]:
+    """A world's jobs and machine.
+
+    Raises:
+        ConfigError, UnknownNameError, WorkloadError: they cannot be made.
+    """
+    source = world.source
+    if world.trace is not None:
+        jobs = inputs.workloads[world.trace]
+    else:
+        assert source.generate is not None
+        jobs = generate(source.generate, **{"seed": world.seed, **source.options})
+    if world.span is not None:
+        first_s = int(jobs.submit_ms[:1].sum()) / MS_PER_S
+        begin, end = (moment(text, jobs) - first_s for text in (world.span.begin, world.span.end))
+        jobs = jobs.window(begin, end)
+    if source.resample is not None:
+        jobs = _resampled(jobs, source.resample, world.seed)
+    if not len(jobs):
+        raise WorkloadError(f"{source.label} has no jobs in that window")
+    nodes = jobs.nodes_hint
+    cluster = inputs.clusters[world.cluster] if world.cluster else None
+    if cluster is None:
+        if nodes is None:
+            raise WorkloadError(
+                f"the size of the machine is not known: {source.label} does not say it; give clusters:"
+            )
+        cluster = Cluster.uniform(nodes=nodes)
+    if world.runtimes != 1:
+        jobs = jobs.replace(
+            runtime_ms=_times(jobs.runtime_ms, world.runtimes),
+            walltime_ms=_times(jobs.walltime_ms, world.runtimes),
+        )
+    if world.widths != 1:
+        jobs = jobs.replace(nodes=_times(jobs.nodes, world.widths, up=True))
+    if world.load is not None:
+        jobs = jobs.scale(world.load, cluster.node_count)
+    return jobs, cluster
+
+
+def _times(values: Any, factor: float, *, up: bool = False) -> Any:
+    scaled = values * factor
+    whole = np.ceil(np.round(scaled, 9)) if up else np.rint(scaled)
+    return np.maximum(whole, 1).astype(np.int64)
+
+
+def _resampled(jobs: Workload, piece_s: float, seed: int) -> Workload:
+    """The trace's pieces drawn with replacement, one after the other (a bootstrap of blocks)."""
+    if not len(jobs):
+        return jobs
+    piece = to_ms(piece_s)
+    since = jobs.submit_ms - jobs.submit_ms[0]
+    count = math.ceil((int(since[-1]) + 1) / piece)
+    drawn = np.random.default_rng(seed).integers(0, count, count)
+    edges = np.searchsorted(since, np.arange(count + 1) * piece)
+    rows = np.concatenate([np.arange(edges[one], edges[one + 1]) for one in drawn])
+    moved = np.repeat((np.arange(count) - drawn) * piece, np.diff(edges)[drawn])
+    plain = jobs.replace(dependencies=Dependencies.none()).in_order(rows)
+    return plain.replace(
+        job_id=np.arange(1, len(rows) + 1),
+        submit_ms=plain.submit_ms + moved,
+        cancel_ms=np.where(plain.cancel_ms < 0, UNKNOWN, plain.cancel_ms + moved),
+        recorded_start_ms=np.full(len(rows), UNKNOWN),
+        recorded_nodes=None,
+    )

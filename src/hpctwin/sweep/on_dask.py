@@ -1,0 +1,183 @@
+"""Points on the workers of Dask, where one machine is not enough."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError, need
+from hpctwin.sweep.bench import Bench, Row
+from hpctwin.sweep.points import Inputs, Point
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["JOBQUEUES", "OnDask", "connected", "jobqueue"]
+
+JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
+"""Resource managers that start workers as their jobs, and the class of dask-jobqueue for each."""
+
+_GONE = (
+    "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
+)
+
+_benches: dict[str, Bench] = {}
+"""In a worker: what sweeps have handed to it."""
+
+
+class _HandOver:
+    """A worker plugin: whoever joins, at whatever time, gets the inputs once."""
+
+    idempotent = True
+
+    def __init__(self, name: str, inputs: Inputs) -> None:
+        self.name, self._inputs = name, inputs
+
+    def setup(self, worker: Any) -> None:
+        """Called in each worker."""
+        _benches[self.name] = Bench(self._inputs)
+
+    def teardown(self, worker: Any) -> None:
+        """Called when the sweep is over."""
+        _benches.pop(self.name, None)
+
+
+def _run(name: str, chunk: Sequence[Point]) -> list[Row]:
+    return _benches[name].run(chunk)
+
+
+class OnDask:
+    """A pool of Dask's workers; see `hpctwin.sweep.pools.Pool`.
+
+    A worker that is lost loses nothing: Dask runs its chunk elsewhere. One chunk that has taken three
+    workers with it is told as failed.
+
+    Args:
+        inputs: what points are made of.
+        client: connected to the scheduler.
+    """
+
+    breaks = False
+
+    def __init__(self, inputs: Inputs, client: Client) -> None:
+        from distributed import KilledWorker
+        from distributed.diagnostics.plugin import WorkerPlugin
+
+        self.lost: tuple[type[BaseException], ...] = (KilledWorker,)
+        # Most of a client has no annotations.
+        self._client: Any = client
+        self._name = f"hpctwin-{secrets.token_hex(8)}"
+        # The class of plugins is Dask's, and Dask is only imported where it is asked for.
+        plugin = type("HandOver", (_HandOver, WorkerPlugin), {})(self._name, inputs)
+        self._client.register_plugin(plugin)
+        self._executor: Executor = self._client.get_executor(pure=False)
+
+    @property
+    def slots(self) -> int:
+        """How many points run at once, of the workers that are there now."""
+        try:
+            threads: dict[str, int] = self._client.nthreads()
+        except OSError as error:
+            raise UnreachableError(_GONE) from error
+        return max(1, sum(threads.values()))
+
+    def submit(self, chunk: Sequence[Point]) -> Future[list[Row]]:
+        """See `Pool`."""
+        return self._executor.submit(_run, self._name, chunk)
+
+    def check(self) -> None:
+        """See `Pool`.
+
+        Raises:
+            UnreachableError: the scheduler is gone.
+        """
+        if self._client.status != "running":
+            raise UnreachableError(_GONE)
+
+    def renew(self) -> None:
+        """See `Pool`; Dask's nannies replace processes."""
+
+    def close(self, *, now: bool) -> None:
+        """See `Pool`."""
+        if self._client.status == "running":
+            self._executor.shutdown(wait=not now)
+            self._client.unregister_worker_plugin(self._name)
+
+
+@contextmanager
+def connected(
+    address: str | None = None, *, scheduler_file: Path | None = None, wait_s: float = 30
+) -> Iterator[Client]:
+    """A client of a scheduler that runs.
+
+    Args:
+        address: such as ``tcp://host:8786``.
+        scheduler_file: that the scheduler wrote; either of the two.
+        wait_s: how long to wait for it.
+
+    Raises:
+        ConfigError: Dask is not installed, or both or neither was given.
+        UnreachableError: the scheduler does not answer.
+    """
+    need("distributed", "dask", "a sweep on Dask's workers")
+    from distributed import Client
+
+    if (address is None) == (scheduler_file is None):
+        raise ConfigError("give the scheduler's address or its file, one of the two")
+    if scheduler_file is not None and not scheduler_file.is_file():
+        raise ConfigError(f"{scheduler_file}: no scheduler wrote this file")
+    try:
+        client = Client(
+            address, scheduler_file=scheduler_file and str(scheduler_file), timeout=wait_s
+        )
+    except (OSError, ValueError) as error:
+        raise UnreachableError(
+            f"Dask's scheduler at {address or scheduler_file} does not answer: {error}"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close(timeout=5)
+
+
+@contextmanager
+def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Client]:
+    """A client of a scheduler here, whose workers are jobs of a resource manager.
+
+    Args:
+        kind: one of `JOBQUEUES`.
+        jobs: how many jobs of workers are submitted.
+        options: of dask-jobqueue's class, such as ``queue``, ``cores``, ``memory``, ``walltime``.
+
+    Raises:
+        ConfigError: dask-jobqueue is not installed, or an option is not right.
+        UnknownNameError: there is no such resource manager.
+        UnreachableError: jobs cannot be submitted.
+    """
+    if kind not in JOBQUEUES:
+        raise UnknownNameError("job queue", kind, JOBQUEUES)
+    need("dask_jobqueue", "dask", "a sweep whose workers are jobs")
+    import dask_jobqueue
+    from distributed import Client
+
+    given = {"cores": 1, "processes": 1, "memory": "2 GB", **options}
+    try:
+        cluster = getattr(dask_jobqueue, JOBQUEUES[kind])(**given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"--jobqueue {kind}: {error}") from error
+    try:
+        with cluster:
+            cluster.scale(jobs=jobs)
+            client = Client(cluster)
+            try:
+                yield client
+            finally:
+                client.close(timeout=5)
+    except RuntimeError as error:  # what dask-jobqueue makes of a command that failed
+        if "Command exited" not in str(error):
+            raise
+        raise UnreachableError(f"workers cannot be submitted to {kind}: {error}") from error

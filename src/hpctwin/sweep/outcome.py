@@ -1,0 +1,129 @@
+"""What a sweep gives: a row for each point, means with intervals, and differences of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from hpctwin.errors import UnknownNameError
+from hpctwin.metrics import mean_interval
+from hpctwin.model.shown import Shown
+from hpctwin.sweep.settings import SweepSettings
+
+__all__ = ["SweepResult"]
+
+VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed", "policy")
+_RUN = ("key", "point", "error", "seconds", "engine_s", "instants", "rejected_why")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SweepResult(Shown):
+    """The rows of a sweep.
+
+    Args:
+        settings: what was varied.
+        table: a row for each point: what was varied (``workload``, ``window``, ``load``, ``runtimes``,
+            ``widths``, ``cluster``, ``seed``, ``policy``, that policy as it was ``written``,
+            ``parameter_…``), ``error`` where it failed, all figures of the simulation (docs/metrics.md),
+            ``engine_s`` and ``seconds``.
+    """
+
+    settings: SweepSettings
+    table: pl.DataFrame
+
+    def shown(self) -> tuple[str, dict[str, str]]:
+        """See `Shown`."""
+        facts = {"points": f"{len(self.table):,}", "failed": f"{len(self.failed):,}"}
+        return f"{len(self.table):,} simulations", facts
+
+    @property
+    def failed(self) -> pl.DataFrame:
+        """The rows of points that failed."""
+        return self.table.filter(pl.col("error").is_not_null())
+
+    @property
+    def metrics(self) -> list[str]:
+        """The figures that rows have."""
+        return [
+            name
+            for name, dtype in self.table.schema.items()
+            if dtype.is_numeric()
+            and name not in (*VARIED, *_RUN)
+            and not name.startswith("parameter_")
+        ]
+
+    def varied(self) -> list[str]:
+        """What has more than one value, without replicates and the policy."""
+        fixed = ("policy", *self.settings.replicates)
+        names = [name for name in VARIED if name not in fixed]
+        names += [name for name in self.table.columns if name.startswith("parameter_")]
+        return [name for name in names if self.table[name].n_unique() > 1]
+
+    def compare(self, metrics: Sequence[str] | None = None, *, level: float = 0.95) -> pl.DataFrame:
+        """Means over replicates, and differences to the baseline in pairs that share all but the policy.
+
+        Args:
+            metrics: figures; those of the settings if left out.
+            level: of the intervals.
+
+        Returns:
+            A row for each combination of what is varied, each policy and metric: ``runs``, ``mean``, ``low``,
+            ``high``; ``against``, ``pairs``, ``difference``, ``difference_low``, ``difference_high``, and
+            ``fewer``, ``more``: on how many pairs it was lower or higher. Intervals are those of
+            `hpctwin.metrics.mean_interval`, null where there are too few.
+
+        Raises:
+            UnknownNameError: there is no such figure.
+        """
+        asked = list(self.settings.metrics if metrics is None else metrics)
+        for name in asked:
+            if name not in self.metrics and len(self.failed) < len(self.table):
+                raise UnknownNameError("figure", name, self.metrics)
+        kept = [name for name in asked if name in self.table.columns]
+        return pl.DataFrame(
+            list(self._compared(kept, level)), infer_schema_length=None, orient="row"
+        )
+
+    def _compared(self, metrics: Sequence[str], level: float) -> Iterator[dict[str, Any]]:
+        ran = self.table.filter(pl.col("error").is_null())
+        varied = self.varied()
+        baseline = self.settings.baseline or self._first()
+        shared = [name for name in VARIED if name != "policy"] + self._of_worlds()
+        base = ran.filter(pl.col("policy") == baseline).select(
+            *shared, *(pl.col(name).alias(f"{name} before") for name in metrics)
+        )
+        paired = ran.join(base, on=shared, how="left", nulls_equal=True, maintain_order="left")
+        for group, rows in paired.group_by([*varied, "policy", "written"], maintain_order=True):
+            about = dict(zip([*varied, "policy", "written"], group, strict=True))
+            for metric in metrics:
+                values = rows[metric].drop_nulls()
+                mean = mean_interval(values, level=level) if len(values) else (None, None, None)
+                found = {
+                    **about, "metric": metric, "runs": len(values),
+                    "mean": mean[0], "low": mean[1], "high": mean[2],
+                }  # fmt: skip
+                change = (rows[metric] - rows[f"{metric} before"]).drop_nulls()
+                own = about["policy"] == baseline or not len(change)
+                between: tuple[Any, ...] = (None,) * 3
+                if not own:
+                    between = mean_interval(change, level=level)
+                yield {
+                    **found, "against": None if own else baseline, "pairs": 0 if own else len(change),
+                    "difference": between[0], "difference_low": between[1], "difference_high": between[2],
+                    "fewer": 0 if own else int((change < 0).sum()),
+                    "more": 0 if own else int((change > 0).sum()),
+                }  # fmt: skip
+
+    def _first(self) -> str:
+        return str(self.table["policy"][0]) if len(self.table) else ""
+
+    def _of_worlds(self) -> list[str]:
+        """Parameters that jobs or machine have, so that a pair shares them: the baseline has them too."""
+        from hpctwin.sweep.filling import names_in
+
+        texts = [str(v) for source in self.settings.workloads for v in source.options.values()]
+        texts += [str(cluster) for cluster in self.settings.clusters]
+        return [f"parameter_{name}" for text in texts for name in names_in(text)]

@@ -1,0 +1,237 @@
+"""A sweep run: chunks go out to workers, rows come back, and what is there already is not run again."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from hpctwin.errors import ConfigError, PolicyError, UnreachableError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy, parse_policy
+from hpctwin.sweep.bench import Row, about
+from hpctwin.sweep.outcome import SweepResult
+from hpctwin.sweep.points import Inputs, Plan, Point, code_version, plan_of
+from hpctwin.sweep.pools import Pool, Processes, Threads
+from hpctwin.sweep.settings import SweepSettings, read_sweep
+from hpctwin.sweep.store import Store, read_rows, table_of
+
+__all__ = ["Progress", "sweep"]
+
+_CHUNK_S = 0.5
+"""A chunk takes so long, as far as is known: handing it over costs some ms."""
+_LARGEST = 512
+_LOOK_EVERY_S = 0.2
+
+
+class Progress(NamedTuple):
+    """How far a sweep has come.
+
+    Args:
+        done, failed: points that have a row now, and those of them that failed.
+        total: all of them.
+        left_s: time that is left, by how fast it went so far; None before anything is known.
+    """
+
+    done: int
+    failed: int
+    total: int
+    left_s: float | None
+
+
+def sweep(
+    settings: SweepSettings | str | os.PathLike[str] | None = None,
+    /,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    where: Literal["threads", "processes"] | Callable[[Inputs], Pool] = "threads",
+    progress: Callable[[Progress], None] | None = None,
+    **varied: Any,
+) -> SweepResult:
+    """Simulate each of some workloads on each of some machines under each of some policies.
+
+    A point that fails is told in its row and ends nothing. With ``out``, rows are written as they come, and
+    what is there already, of the same inputs and the same version, is not run again.
+
+    Args:
+        settings: what is varied, or the path of such a file (``sweep.yaml``).
+        out: folder for the rows.
+        workers: at most so many points at once; default the cores there are.
+        where: ``threads`` of this process or ``processes``; or what makes a pool of the inputs, such as
+            `hpctwin.sweep.on_dask.OnDask`.
+        progress: called now and then.
+        varied: fields of `SweepSettings`, instead of a file; workloads, clusters and policies may be objects.
+
+    Raises:
+        ConfigError, UnknownNameError, PolicyError, TraceError: something named is not there or not right.
+        OutputError: the folder cannot be written.
+    """
+    given: dict[str, Workload | Cluster] = {}
+    if settings is None:
+        settings = SweepSettings.checked(_plain(varied, given), "sweep")
+    elif varied:
+        raise ConfigError(f"{', '.join(varied)}: give a file of settings or what it would hold")
+    elif not isinstance(settings, SweepSettings):
+        settings = read_sweep(settings)
+    plan = plan_of(settings, given)
+    making: Callable[[Inputs], Pool]
+    if callable(where):
+        making = where
+    else:
+        kinds: Mapping[str, Any] = {"threads": Threads, "processes": Processes}
+        if where not in kinds:
+            raise ConfigError(f"where is {where!r}; it must be threads or processes")
+        making = lambda inputs: kinds[where](inputs, workers)  # noqa: E731
+    if out is None:
+        keeper = _Kept(plan, None, settings, progress)
+        keeper.run(making)
+        rows = sorted(keeper.rows, key=lambda row: row["point"])
+        return SweepResult(settings, table_of(rows))
+    with Store(Path(out)) as store:
+        _Kept(plan, store, settings, progress).run(making)
+        return SweepResult(settings, read_rows(store.folder, [point.key for point in plan]))
+
+
+def _plain(varied: Mapping[str, Any], given: dict[str, Workload | Cluster]) -> dict[str, Any]:
+    """Settings of what a user gave; objects are put aside, and named."""
+    plain = dict(varied)
+    for name in ("workloads", "clusters", "policies"):
+        several = varied.get(name, ())
+        alone = isinstance(several, str | int | os.PathLike | Mapping | Workload | Cluster | Policy)
+        plain[name] = [_named(one, given) for one in ([several] if alone else several)]
+    return plain
+
+
+def _named(one: Any, given: dict[str, Workload | Cluster]) -> Any:
+    if isinstance(one, Workload | Cluster):
+        name = one.name
+        while given.get(name, one) is not one:
+            name += "'"
+        given[name] = one
+        return {"trace": name, "name": name} if isinstance(one, Workload) else name
+    if isinstance(one, Policy):
+        if parse_policy(one.name) != one:
+            raise PolicyError(
+                f"policy {one.name!r} is not known by its text, which is what workers get; put its function "
+                "into a file and write my.py:my_function"
+            )
+        return one.name
+    return str(one) if isinstance(one, os.PathLike) else one
+
+
+class _Kept:
+    """What is under way."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: Store | None,
+        settings: SweepSettings,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:
+        self._plan, self._store, self._progress = plan, store, progress
+        self._about = {"version": code_version(), "settings": settings.model_dump(mode="json")}
+        self.rows: list[Row] = []
+        self._there = store.done() if store is not None else set()
+        self._total = len(plan)
+        self._before = sum(point.key in self._there for point in plan) if self._there else 0
+        self._done, self._failed = self._before, 0
+        self._begin = time.monotonic()
+        self._seconds, self._ran = 0.0, 0
+
+    def run(self, making: Callable[[Inputs], Pool]) -> None:
+        """Run all points that have no row yet."""
+        state = "cut off"
+        self._tell("running")
+        try:
+            if self._done < self._total:
+                self._run(making)
+            state = "complete"
+        finally:
+            if self._store is not None:
+                self._store.flush()
+            self._tell(state)
+
+    def _run(self, making: Callable[[Inputs], Pool]) -> None:
+        left = (point for point in self._plan if point.key not in self._there)
+        pool = making(self._plan.inputs)
+        flying: dict[Future[list[Row]], list[Point]] = {}
+        whole = False
+        try:
+            while True:
+                # Two for each worker: one that runs and one that waits.
+                while len(flying) < 2 * pool.slots and (chunk := self._chunk(left, pool.slots)):
+                    flying[pool.submit(chunk)] = chunk
+                if not flying:
+                    break
+                ready, _ = wait(flying, timeout=_LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+                pool.check()
+                if pool.breaks and any(isinstance(one.exception(), pool.lost) for one in ready):
+                    ready, _ = wait(flying)
+                suspects: list[Point] = []
+                for future in ready:
+                    chunk = flying.pop(future)
+                    if future.cancelled():
+                        raise UnreachableError("a chunk of points was cancelled by its scheduler")
+                    if isinstance(future.exception(), pool.lost):
+                        suspects += chunk
+                    else:
+                        self._take(future.result())
+                if suspects:
+                    self._alone(suspects, pool)
+            whole = True
+        finally:
+            pool.close(now=not whole)
+
+    def _chunk(self, left: Iterator[Point], slots: int) -> list[Point]:
+        """The next points, as many as take about half a second."""
+        size = 1
+        if self._ran:
+            size = int(_CHUNK_S * self._ran / max(self._seconds, 1e-9))
+        # What is left at the end is for all workers.
+        most = -(-(self._total - self._done) // (4 * slots))
+        return list(itertools.islice(left, max(1, min(size, most, _LARGEST))))
+
+    def _alone(self, suspects: Iterable[Point], pool: Pool) -> None:
+        """One of these ended its process: each is run with nothing beside it, to know which."""
+        pool.renew()
+        waiting = deque(suspects)
+        while waiting:
+            point = waiting.popleft()
+            future = pool.submit([point])
+            while not wait([future], timeout=_LOOK_EVERY_S).done:
+                pool.check()
+            if isinstance(future.exception(), pool.lost):
+                pool.renew()
+                error = "the process that ran it ended: killed, or out of memory"
+                self._take([{**about(point), "error": error, "seconds": None}])
+            else:
+                self._take(future.result())
+
+    def _take(self, rows: list[Row]) -> None:
+        self._done += len(rows)
+        self._ran += len(rows)
+        self._seconds += sum(row["seconds"] or 0.0 for row in rows)
+        self._failed += sum(row["error"] is not None for row in rows)
+        if self._store is None:
+            self.rows += rows
+        elif self._store.add(rows):
+            self._tell("running")
+        if self._progress is not None:
+            self._progress(self._now())
+
+    def _now(self) -> Progress:
+        new = self._done - self._before
+        passed = time.monotonic() - self._begin
+        left_s = passed / new * (self._total - self._done) if new else None
+        return Progress(self._done, self._failed, self._total, left_s)
+
+    def _tell(self, state: str) -> None:
+        if self._store is not None:
+            self._store.tell(state=state, **self._now()._asdict(), **self._about)

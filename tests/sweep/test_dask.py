@@ -1,0 +1,140 @@
+"""Sweeps on Dask's workers: the same rows as here, whoever dies in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from distributed import Client, LocalCluster
+
+from hpctwin.errors import ConfigError, UnreachableError
+from hpctwin.sweep import sweep
+from hpctwin.sweep.on_dask import OnDask, connected, jobqueue
+from tests.sweep.test_sweep import SMALL, same
+
+pytestmark = pytest.mark.filterwarnings("default")  # Dask's own
+
+VARIED: dict[str, Any] = {**SMALL, "seeds": 6, "loads": [0.6, 0.9]}
+BOUND_S = 120
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + BOUND_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as made:
+        yield made
+
+
+def test_rows_are_the_same_as_here_bit_for_bit(cluster: LocalCluster, tmp_path: Path) -> None:
+    with Client(cluster) as client:
+        there = sweep(**VARIED, where=partial(OnDask, client=client), out=tmp_path / "out")
+    here = sweep(**VARIED, workers=1)
+    assert len(there.table) == 24
+    same(here.table, there.table.select(here.table.columns))
+
+
+def test_a_worker_killed_in_the_middle_loses_nothing(cluster: LocalCluster) -> None:
+    killed: list[int] = []
+
+    def kill(now: Any) -> None:
+        if not killed and now.done >= 2:
+            victim = client.run(os.getpid).popitem()[1]
+            os.kill(victim, signal.SIGKILL)
+            killed.append(victim)
+
+    with Client(cluster) as client:
+        there = sweep(**VARIED, where=partial(OnDask, client=client), progress=kill)
+    assert killed
+    assert not len(there.failed)
+    same(sweep(**VARIED, workers=1).table, there.table)
+
+
+def test_a_sweep_whose_scheduler_was_killed_is_gone_on_with(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    killed: list[int] = []
+    with AScheduler(tmp_path / "one") as (process, file), connected(scheduler_file=file) as client:
+
+        def kill(now: Any) -> None:
+            if not killed and now.done >= 2:
+                process.kill()
+                killed.append(now.done)
+
+        with pytest.raises(UnreachableError, match="the same command goes on"):
+            sweep(**VARIED, where=partial(OnDask, client=client), progress=kill, out=out)
+    assert killed
+    with AScheduler(tmp_path / "two") as (_, file), connected(scheduler_file=file) as client:
+        first: list[int] = []
+        there = sweep(
+            **VARIED,
+            where=partial(OnDask, client=client),
+            out=out,
+            progress=lambda now: first.append(now.done),
+        )
+    assert first[0] > killed[0]
+    here = sweep(**VARIED, workers=1)
+    same(here.table, there.table.select(here.table.columns))
+
+
+class AScheduler:
+    """A scheduler and a worker, each a process; the folder has the scheduler's file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> tuple[subprocess.Popen[bytes], Path]:
+        self.folder.mkdir()
+        file = self.folder / "scheduler.json"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.start("scheduler", "--host 127.0.0.1 --port 0 --no-dashboard", file)
+        until(file.exists)
+        self.start("worker", "--nthreads 1 --no-nanny --no-dashboard --death-timeout 120", file)
+        return self.processes[0], file
+
+    def start(self, what: str, options: str, file: Path) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options.split()]
+        with (self.folder / f"{what}.log").open("wb") as log:
+            self.processes.append(
+                subprocess.Popen(
+                    [*command, "--scheduler-file", file], cwd=self.folder, stdout=log, stderr=log
+                )
+            )
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            process.kill()
+            process.wait()
+
+
+def test_who_cannot_be_reached_is_told(tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing.json"
+    with (
+        pytest.raises(ConfigError, match=r"nothing\.json: no scheduler wrote this file"),
+        connected(scheduler_file=nothing),
+    ):
+        pass
+    with (
+        pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9 does not answer"),
+        connected("tcp://127.0.0.1:9", wait_s=0.5),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="coers"), jobqueue("slurm", 1, {"coers": 4}):
+        pass

@@ -1,0 +1,291 @@
+"""Sweeps: every combination once, the same wherever it runs, and gone on with after any end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import hpctwin
+from hpctwin import HpctwinError, Workload, generate, simulate
+from hpctwin.cli import main
+from hpctwin.errors import ConfigError
+from hpctwin.sweep import SweepSettings, read_sweep, sweep
+from hpctwin.sweep.bench import Bench, workload_of
+from hpctwin.sweep.points import plan_of
+
+SMALL: dict[str, Any] = {
+    "workloads": [{"generate": "poisson", "options": {"jobs": 60, "nodes": 16}}],
+    "policies": ["fcfs+easy", "sjf+easy"],
+    "seeds": 3,
+}
+NOT_THE_SAME = ("seconds", "engine_s")
+"""Of two runs of the same point."""
+
+
+def same(one: pl.DataFrame, other: pl.DataFrame) -> None:
+    assert_frame_equal(
+        one.drop(NOT_THE_SAME), other.drop(NOT_THE_SAME), check_exact=True, check_column_order=False
+    )
+
+
+def test_each_point_has_the_figures_of_its_simulation() -> None:
+    options = {"jobs": 60, "nodes": 16}
+    result = hpctwin.sweep(
+        **{**SMALL, "policies": ["fcfs+easy", "sjf+easy:{k}"]},
+        parameters={"k": [1, 2]},
+        loads=[0.5, 0.9],
+    )
+    assert len(result.table) == 3 * 2 * 3
+    assert not len(result.failed)
+    for row in result.table.iter_rows(named=True):
+        jobs = generate("poisson", seed=row["seed"], **options).scale(row["load"], 16)
+        summary = simulate(jobs, 16, row["policy"], seed=row["seed"]).summary()
+        assert {name: row[name] for name in result.metrics} == {
+            name: summary[name] for name in result.metrics
+        }
+    named = dict(result.table.select("policy", "parameter_k").unique().iter_rows())
+    assert named == {"fcfs+easy": None, "sjf+easy": 1, "sjf+easy:2": 2} or named["sjf+easy:2"] == 2
+
+
+def test_threads_processes_and_one_worker_give_the_same_rows(tmp_path: Path) -> None:
+    alone = sweep(**SMALL, workers=1)
+    same(alone.table, sweep(**SMALL, workers=3).table)
+    there = sweep(**SMALL, workers=2, where="processes", out=tmp_path / "out")
+    same(alone.table, there.table.select(alone.table.columns))
+
+
+def test_what_varies_the_jobs_does_what_it_says() -> None:
+    given = generate("poisson", jobs=200, nodes=32, seed=5).replace(name="mine")
+    settings = SweepSettings(
+        workloads=({"trace": "mine", "name": "mine"},), clusters=("32",), policies=("fcfs",), loads=(0.8,),
+        runtimes=(2.0,), widths=(0.5,),
+        windows=({"begin": "1h", "end": "2d"},),
+    )  # fmt: skip
+    plan = plan_of(settings, {"mine": given})
+    jobs, cluster = workload_of(next(iter(plan)).world, plan.inputs)
+    since = (given.submit_ms - given.submit_ms[0]) / 1000
+    kept = given.take((since >= 3600) & (since < 2 * 86400))
+    assert sorted(jobs.runtime_ms) == sorted(2 * kept.runtime_ms)
+    assert sorted(jobs.nodes) == sorted(np.maximum(1, -(-kept.nodes // 2)))
+    offered = float(jobs.runtime_ms @ jobs.nodes) / (32 * np.ptp(jobs.submit_ms))
+    assert offered == pytest.approx(0.8, rel=1e-3)
+    assert cluster.node_count == 32
+
+
+def test_a_trace_is_drawn_again_in_pieces_that_keep_their_order() -> None:
+    given = generate("poisson", jobs=300, nodes=32, seed=1).replace(name="mine")
+    settings = SweepSettings(
+        workloads=({"trace": "mine", "name": "mine", "resample": "6h"},),
+        policies=("fcfs",),
+        seeds=2,
+    )
+    plan = plan_of(settings, {"mine": given})
+    piece = 6 * 3_600_000
+    since = given.submit_ms - given.submit_ms[0]
+    pieces = {
+        number: (since[since // piece == number] % piece).tolist()
+        for number in range(int(since[-1]) // piece + 1)
+    }
+    drawn = []
+    for point in plan:
+        jobs, _ = workload_of(point.world, plan.inputs)
+        again = jobs.submit_ms - given.submit_ms[0]
+        assert (np.diff(again) >= 0).all()
+        assert len(set(jobs.job_id)) == len(jobs)
+        for number in range(int(again.max()) // piece + 1):
+            assert (again[again // piece == number] % piece).tolist() in pieces.values()
+        drawn.append(again.tolist())
+    assert drawn[0] != drawn[1]
+
+
+def test_values_between_bounds_fill_them_evenly() -> None:
+    settings = SweepSettings.checked(
+        {
+            **SMALL, "policies": ["-(wait/walltime)**{a}*nodes**{b}+easy:{k}"], "samples": 40,
+            "parameters": {"a": {"low": 1, "high": 9}, "b": {"low": 0.01, "high": 100, "log": True},
+                           "k": {"low": 1, "high": 4, "whole": True}},
+        },
+        "here",
+    )  # fmt: skip
+    seen = {point.policy: dict(point.parameters) for point in plan_of(settings)}
+    assert len(seen) == 40
+    for name, share in (
+        ("a", lambda v: (v - 1) / 8), ("b", lambda v: (np.log10(v) + 2) / 4), ("k", lambda v: (v - 0.5) / 4)
+    ):  # fmt: skip
+        places = np.histogram([share(one[name]) for one in seen.values()], 4, (0, 1))[0]
+        assert places.tolist() == [10] * 4, name
+    assert {type(one["k"]) for one in seen.values()} == {int}
+
+
+def test_only_some_machines_and_workloads_are_drawn_each_under_all_policies() -> None:
+    settings = SweepSettings.checked({**SMALL, "loads": [0.5, 0.6, 0.7], "draw": 4}, "here")
+    points = list(plan_of(settings))
+    assert len({point.world.key for point in points}) == 4
+    assert len(points) == 8
+    with pytest.raises(ConfigError, match="draw is 10, but there are only 9"):
+        plan_of(settings.model_copy(update={"draw": 10}))
+
+
+def test_differences_are_of_pairs_of_the_same_jobs() -> None:
+    result = sweep(**{**SMALL, "seeds": 7})
+    mean = result.compare(["mean_wait_s"])
+    assert mean["runs"].to_list() == [7, 7]
+    by = {
+        name: result.table.filter(policy=name)["mean_wait_s"].to_numpy()
+        for name in SMALL["policies"]
+    }
+    change = by["sjf+easy"] - by["fcfs+easy"]
+    row = mean.row(1, named=True)
+    assert row["difference"] == pytest.approx(change.mean())
+    assert (row["fewer"], row["more"]) == ((change < 0).sum(), (change > 0).sum())
+    assert row["difference_low"] < row["difference"] < row["difference_high"]
+    # Paired, what the seeds differ by drops out.
+    assert row["difference_high"] - row["difference_low"] < row["high"] - row["low"]
+    with pytest.raises(hpctwin.HpctwinError, match="Did you mean 'mean_wait_s'"):
+        result.compare(["mean_wiat_s"])
+
+
+def test_a_failed_point_is_told_and_stops_nothing() -> None:
+    wide = Workload.build(
+        submit_s=[0.0, 1.0], runtime_s=[5.0, 5.0], nodes=[1, 1], name="named"
+    ).replace(nodes_hint=None)
+    result = sweep(
+        workloads=[generate("poisson", jobs=30, nodes=8).replace(name="good"), wide],
+        policies="fcfs",
+    )
+    assert result.table["error"].is_null().to_list() == [True, False]
+    assert "the size of the machine is not known" in result.failed["error"][0]
+    assert result.compare()["workload"].to_list() == ["good"] * 4
+
+
+def test_a_sweep_goes_on_where_it_was_cut_off(tmp_path: Path) -> None:
+    out, ran = tmp_path / "out", []
+
+    class CutError(Exception):
+        pass
+
+    def cut(now: Any) -> None:
+        if now.done >= 3:
+            raise CutError
+
+    with pytest.raises(CutError):
+        sweep(**SMALL, out=out, workers=1, progress=cut)
+    told = json.loads((out / "sweep.json").read_text())
+    assert told["state"] == "cut off"
+    assert 3 <= told["done"] < 6
+    row = Bench.row
+
+    def counted(self: Bench, point: Any) -> Any:
+        ran.append(point.number)
+        return row(self, point)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Bench, "row", counted)
+        whole = sweep(**SMALL, out=out, workers=1)
+        assert len(ran) == 6 - told["done"]
+        same(whole.table, sweep(**SMALL).table.select(whole.table.columns))
+        ran.clear()
+        # Another seed is three more policies' points; what is there is taken from the folder.
+        more = sweep(**{**SMALL, "seeds": 4}, out=out)
+        assert len(ran) == 2
+        assert len(more.table) == 8
+    assert json.loads((out / "sweep.json").read_text())["state"] == "complete"
+
+
+def test_what_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Bench, point: Any) -> Any:
+        raise MemoryError("no room")
+
+    varied = {**SMALL, "seeds": 2, "out": tmp_path / "out"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Bench, "_figures", full)
+        assert set(sweep(**varied).table["error"]) == {"MemoryError: no room"}
+    again = sweep(**varied)
+    assert not len(again.failed)
+    assert len(again.table) == 4
+
+
+def test_a_process_that_dies_takes_only_its_point(tmp_path: Path) -> None:
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text(
+        "import multiprocessing, os, signal\n"
+        "from hpctwin import ordering\n"
+        "if multiprocessing.parent_process() is not None:\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "@ordering\ndef mine(now, job):\n    return job.walltime\n"
+    )
+    varied = {**SMALL, "policies": ["fcfs+easy", f"{deadly}:mine+easy"], "seeds": 2}
+    result = sweep(**varied, workers=2, where="processes")
+    killed = result.table.filter(policy=f"{deadly}:mine+easy")
+    assert set(killed["error"]) == {"the process that ran it ended: killed, or out of memory"}
+    rest = result.table.filter(policy="fcfs+easy")
+    assert rest["error"].null_count() == 2
+    alone = sweep(**{**varied, "policies": ["fcfs+easy"]}).table
+    assert rest["mean_wait_s"].to_list() == alone["mean_wait_s"].to_list()
+
+
+def test_two_sweeps_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    def second(_: Any) -> None:
+        with pytest.raises(ConfigError, match="another sweep writes here"):
+            sweep(**SMALL, out=tmp_path / "out")
+
+    sweep(**{**SMALL, "seeds": 1}, out=tmp_path / "out", workers=1, progress=second)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("workloads: [a.swf]\nworkload: [b.swf]\npolicies: [fcfs]", "line 2, workload: there is no such"),
+        ("workloads: [a.swf]\npolicies: [fcfs+easy]", "a.swf"),
+        ("workloads: [{generate: poison}]\npolicies: [fcfs]", "Did you mean 'poisson'?"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs+esy]", "Did you mean 'easy'?"),
+        ("workloads: [{generate: poisson}]\npolicies: ['fcfs+easy:{k}']", "{k} is no parameter. Known: none"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nparameters: {k: [1]}", "'k' is used nowhere"),
+        ("workloads: [{generate: poisson}]\npolicies: ['easy:{k}']\nparameters: {k: {low: 1, high: 3}}",
+         "say how many"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nbaseline: fcsf", "Did you mean 'fcfs'?"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nseeds: 0", "1 or more seeds"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nloads: [-1]", "loads.0: it must be more"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs, fcfs]", "'fcfs' is there twice"),
+        ("workloads: [{generate: poisson, trace: a.swf}]\npolicies: [fcfs]", "one of the two"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nclusters: [nowhere.yaml]", "nowhere.yaml"),
+        ("workloads: [{generate: poisson}]\npolicies: [fcfs]\nwindows: [{begin: soon, end: 2d}]", "soon"),
+        ("workloads: [{generate: poisson, options: {jbs: 3}}]\npolicies: [fcfs]", "Did you mean 'jobs'?"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_told_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(text)
+    with pytest.raises(HpctwinError) as caught:
+        plan_of(read_sweep(file))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_the_command_prints_draws_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("try.yaml").write_text(json.dumps(SMALL))
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "try.yaml", "--plot", "try.png", "--metric", "mean_wait_s"])
+    assert left.value.code == 0
+    printed = capsys.readouterr().out
+    assert "sjf+easy" in printed
+    assert "6 simulations in out/try/points" in printed
+    assert Path("try.png").read_bytes().startswith(b"\x89PNG")
+    parts = sorted(Path("out/try/points").iterdir())
+    with pytest.raises(SystemExit):
+        main(["sweep", "try.yaml", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["points"], found["failed"]) == (6, [])
+    assert sorted(Path("out/try/points").iterdir()) == parts
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", "try.yaml", "--processes", "--dask", "tcp://127.0.0.1:1"])
+    assert left.value.code == 2
