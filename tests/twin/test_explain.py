@@ -19,6 +19,7 @@ from hpctwin.twin.asking import when_job
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.choice import Candidate
 from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.core import Core
 from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.explain import explain_job, why_policy
 from hpctwin.twin.journal import Journal
@@ -103,7 +104,7 @@ def test_a_running_twin_is_asked_for_what_it_has_forecast_already(
     def fail(*_: object) -> None:
         raise AssertionError("looked ahead once more")
 
-    monkeypatch.setattr(starting, "_look_ahead", fail)
+    monkeypatch.setattr(Core, "foretell", fail)
     picture = picture_of(watched.config)
     assert {job: when_job(picture, job) for job in ("mid", "short")} == ahead
     decision = watched.twin.decision

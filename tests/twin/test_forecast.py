@@ -9,11 +9,11 @@ import pytest
 
 from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.accuracy import accuracy
-from hpctwin.twin.forecast import COVERAGE, ENOUGH, Forecast, Forecaster
+from hpctwin.twin.forecast import COVERAGE, ENOUGH, LEVELS, Forecast, Forecaster
 
 
-def job(job_id: str) -> JobRecord:
-    return JobRecord(spec=JobSpec(id=job_id, submit_s=0, nodes=1, walltime_s=60))
+def job(job_id: str, nodes: int = 1) -> JobRecord:
+    return JobRecord(spec=JobSpec(id=job_id, submit_s=0, nodes=nodes, walltime_s=60))
 
 
 def test_with_little_experience_the_interval_reaches_from_now_to_twice_the_wait() -> None:
@@ -52,6 +52,44 @@ def test_a_forecast_is_kept_first_and_then_each_time_its_wait_has_halved() -> No
     assert kept == [0, 500, 750, 900, 950]
 
 
+def test_one_that_is_said_to_start_now_and_does_not_is_kept_once() -> None:
+    forecaster = Forecaster()
+    kept = [forecaster.forecast([job("1")], {"1": now}, now)[0].kept for now in (5.0, 6.0, 7.0)]
+    assert kept == [True, False, False]
+
+
+def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_their_spread() -> None:
+    forecaster = Forecaster()
+    rng = np.random.default_rng(1)
+    for number in range(300):
+        name, spread = str(number), (10.0, 1000.0)[number % 2]
+        drawn = {name: 5000.0 + spread * rng.normal(size=50)}
+        (said,) = forecaster.forecast([job(name)], {name: 5000.0}, 0.0, drawn)
+        assert said.start_s == np.median(drawn[name])
+        forecaster.came_true(name, 5000.0 + spread * float(rng.normal()))
+    widths = []
+    for spread in (10.0, 1000.0):
+        drawn = {"x": 5000.0 + spread * np.linspace(-2, 2, 50)}
+        (said,) = forecaster.foretell([job("x")], {"x": 5000.0}, 0.0, drawn)
+        widths.append((said.high_s or 0.0) - (said.low_s or 0.0))
+    assert widths[1] > 1.5 * widths[0]
+
+
+@pytest.mark.parametrize("size", [1, 16])
+def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) -> None:
+    forecaster, inside = Forecaster(), []
+    rng = np.random.default_rng(2)
+    for number in range(2400):
+        name, nodes = str(number), (1, 16)[number % 2]
+        (said,) = forecaster.forecast([job(name, nodes)], {name: 1000.0}, 0.0)
+        actual = 1000.0 * float(rng.uniform(0.9, 1.1) if nodes == 1 else rng.exponential(3.0))
+        if said.calibrated and nodes == size:
+            assert said.low_s is not None and said.high_s is not None  # noqa: PT018
+            inside.append(said.low_s <= actual <= said.high_s)
+        forecaster.came_true(name, actual)
+    assert np.mean(inside) == pytest.approx(COVERAGE, abs=0.03)
+
+
 def test_what_was_learnt_survives_saving_as_json() -> None:
     forecaster = Forecaster()
     for number in range(50):
@@ -61,7 +99,11 @@ def test_what_was_learnt_survives_saving_as_json() -> None:
     again = Forecaster()
     again.restore(json.loads(json.dumps(forecaster.state())))
     assert again.state() == forecaster.state()
-    assert again.interval(500.0, 400.0) == forecaster.interval(500.0, 400.0)
+    (said,) = forecaster.foretell([job("x")], {"x": 500.0}, 400.0)
+    assert again.foretell([job("x")], {"x": 500.0}, 400.0) == [said]
+    assert said.calibrated
+    assert len(again.quantiles(said)) == len(LEVELS)
+    assert again.quantiles(said) == tuple(sorted(forecaster.quantiles(said)))
     assert again.median_error == forecaster.median_error
 
 
@@ -80,3 +122,18 @@ def test_accuracy_counts_errors_and_coverage_by_the_wait_forecast() -> None:
     assert rows["0 to 1 min"].bias_s == 20.0
     assert rows["1 min to 10 min"].bias_s == -15.0
     assert rows["above 1 d"].median_error_s is None
+
+
+def test_accuracy_is_told_by_size_and_by_week() -> None:
+    week = 7 * 86_400.0
+    said = [
+        (Forecast("a", 0.0, 30.0, 0.0, 60.0, True, True, nodes=1), 50.0),
+        (Forecast("b", week, week + 30.0, week, week + 40.0, True, True, nodes=6), week + 60.0),
+    ]
+    sizes = {row.label: row for row in accuracy(said, "size")}
+    assert list(sizes) == ["all", "1", "5–8"]
+    assert (sizes["1"].covered, sizes["5–8"].covered) == (1.0, 0.0)
+    assert sizes["1"].within_1min == 1.0
+    weeks = {row.label: row.width_s for row in accuracy(said, "week")}
+    assert weeks == {"all": 50.0, "1970-01-01": 60.0, "1970-01-08": 40.0}
+    assert [row.label for row in accuracy([], "size")] == ["all"]

@@ -10,8 +10,9 @@ from typing import Any, Union, get_args, get_origin
 
 from cyclopts import CoercionError, Parameter, Token, convert, validators
 
-__all__ = ["AT_LEAST_1", "read_value"]
+__all__ = ["AT_LEAST_0", "AT_LEAST_1", "read_value"]
 
+AT_LEAST_0 = Parameter(validator=validators.Number(gte=0))
 AT_LEAST_1 = Parameter(validator=validators.Number(gte=1))
 """For counts of which there must be one."""
 

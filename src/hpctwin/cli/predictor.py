@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.numbers import AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+from hpctwin.cli.numbers import AT_LEAST_0, AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -166,6 +166,66 @@ def train(
     return 0
 
 
+@predictor_app.command
+def forecast(
+    trace: Trace,
+    /,
+    *,
+    under: str | None = None,
+    by_policy: str = "fcfs+easy",
+    every: Annotated[int, AT_LEAST_1] = 10,
+    futures: Annotated[int, AT_LEAST_0] = 16,
+    arrivals: str = "1h",
+    seed: int = 0,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    window: WindowOptions = WindowOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Have a twin live through a trace, ask it when waiting jobs will start, and show what came true.
+
+    Beside it stand the policy run ahead with walltimes, and quantiles of the last waits in the job's
+    partition. The first fifth of the forecasts is not counted.
+
+    Args:
+        trace: the trace.
+        under: jobs start and end as in a simulation under this policy, and are forecast by it; left out, as
+            recorded.
+        by_policy: what recorded starts are forecast by.
+        every: ask at every so many submissions of jobs that do not start at once.
+        futures: so many are drawn for a forecast; 0 for none.
+        arrivals: for how long jobs come in them.
+        seed: of what is drawn.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output import note_reading, print_json, progress_bar, screen
+    from hpctwin.model import parse_duration_s
+    from hpctwin.policies import parse_policy
+    from hpctwin.twin.config import CoreSettings
+    from hpctwin.twin.hindcast import hindcast, hindcast_scores, lived_under, recorded
+
+    policy = parse_policy(under or by_policy)
+    coming_s = parse_duration_s(arrivals)
+    workload = reading.read(trace)
+    note_reading(workload)
+    cluster = machine.make(workload, trace)
+    cut = window.cut(workload)
+    if under is None:
+        past = recorded(workload if cut is None else cut.workload)
+    else:
+        past = lived_under(workload if cut is None else cut, cluster, policy)
+    settings = CoreSettings(pool=(policy.name,), futures=futures, arrivals=coming_s, seed=seed)
+    with progress_bar(f"forecasting {workload.name}") as progress:
+        said = hindcast(past, cluster, settings, every=every, progress=progress)
+    tables = {by: hindcast_scores(said, by) for by in ("all", "asked", "size", "week")}
+    if json:
+        print_json({by: table.to_dicts() for by, table in tables.items()})
+        return 0
+    for by, table in tables.items():
+        screen().print(_forecasts(table, by))
+    return 0
+
+
 def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:
     """The jobs of a trace, and when they end."""
     from hpctwin.cli.output import note_reading
@@ -222,4 +282,28 @@ def _table(rows: pl.DataFrame, target: str) -> object:
             value = row[name] * (scale if name == "mean_absolute_error" else factor)
             cells.append(format(value, form))
         table.add_row(*(str(row[name]) for name in names), *cells)
+    return table
+
+
+def _forecasts(rows: pl.DataFrame, by: str) -> object:
+    from rich.table import Table
+
+    from hpctwin.model import format_duration
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column({"asked": "asked", "size": "nodes"}.get(by, by))
+    heads = (
+        "forecasts", "held, %", "width", "of queue's", "median error", "by walltimes", "by queue",
+        "within 1 min, %",
+    )  # fmt: skip
+    for head in heads:
+        table.add_column(head, justify="right")
+    for row in rows.iter_rows(named=True):
+        seconds = ("width_s", "median_error_s", "walltime_error_s", "queue_error_s")
+        width, *errors = (format_duration(round(row[name])) for name in seconds)
+        shares = f"{100 * row['covered']:.1f}", f"{100 * row['within_1min']:.0f}"
+        ratio = f"{row['width_ratio']:.2f}"
+        table.add_row(
+            row["bin"], f"{row['forecasts']:,}", shares[0], width, ratio, *errors, shares[1]
+        )
     return table

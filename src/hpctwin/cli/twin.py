@@ -202,10 +202,16 @@ def repeat(
 
 
 @twin_app.command
-def accuracy(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
+def accuracy(
+    *,
+    by: Literal["wait", "size", "week"] = "wait",
+    config: ConfigPath = DEFAULT,
+    json: bool = False,
+) -> int:
     """Say how well start-time forecasts came true, and whether their intervals held.
 
     Args:
+        by: apart by the wait that was forecast, by nodes asked for, or by week.
         config: the twin's YAML file.
         json: print it as JSON.
     """
@@ -217,14 +223,15 @@ def accuracy(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     from hpctwin.twin.accuracy import accuracy as measured
 
     with _journal(config) as journal:
-        rows = measured(journal.read_forecasts())
+        rows = measured(journal.read_forecasts(), by)
     if json:
         print_json([asdict(row) for row in rows])
         return 0
 
-    table = Table(title="Forecasts of start times that came true, by the wait forecast")
-    for column in ("wait", "forecasts", "median error", "p90 error", "bias", "in interval"):
-        table.add_column(column, justify="right" if column != "wait" else "left")
+    what = "the wait forecast" if by == "wait" else by
+    table = Table(title=f"Forecasts of start times that came true, by {what}")
+    for column in (by, "forecasts", "median error", "p90 error", "bias", "in interval"):
+        table.add_column(column, justify="right" if column != by else "left")
     for row in rows:
         table.add_row(*row.texts())
     screen().print(table)

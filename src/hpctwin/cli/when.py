@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
 
+if TYPE_CHECKING:
+    from hpctwin.twin.starting import When
+
 __all__ = ["when_command"]
 
 MOST_NOTES = 5
+
+_NO_CHART = {
+    "gone": "the job is not in the queue",
+    "runs": "the job runs already",
+    "stuck": "nobody can say until when the job waits",
+    "never": "the job would never start as things are",
+}
 
 
 def when_command(
@@ -31,6 +41,7 @@ def when_command(
     ),
     look: bool = False,
     beside: bool = False,
+    chart: Path | None = None,
     json: bool = False,
 ) -> int:
     """Say when a job will start, with an interval, and why not now.
@@ -52,6 +63,7 @@ def when_command(
         config: the twin's YAML file.
         look: ask the resource manager even if a twin runs.
         beside: ask the resource manager for its own estimate too (squeue --start), which costs it a call.
+        chart: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
         json: print it as JSON.
     """
     from hpctwin.cli.output import print_json
@@ -59,6 +71,7 @@ def when_command(
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.asking import JobToCome, Question
     from hpctwin.twin.config import TwinConfig
+    from hpctwin.twin.forecast import LEVELS
     from hpctwin.twin.when import answered
     from hpctwin.twin.words import clock_text
 
@@ -77,6 +90,10 @@ def when_command(
         assert nodes is not None
         question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
         title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
+    if chart is not None:
+        from hpctwin.report.saving import check_figure
+
+        check_figure(chart)
     said = answered(settings, question, look=look)
     found = said.when
     if job_id is not None:
@@ -89,6 +106,8 @@ def when_command(
         manager = open_manager(settings.manager)
         own_s = manager.own_estimates().get(job_id)
         manager.close()
+    if chart is not None:
+        _draw(found, said.now_s, title, chart)
     if json:
         print_json(
             {
@@ -100,6 +119,7 @@ def when_command(
                 "low_s": found.low_s,
                 "high_s": found.high_s,
                 "calibrated": found.calibrated,
+                "quantiles_s": dict(zip(map(str, LEVELS), found.quantiles_s, strict=False)),
                 "policy": found.policy,
                 "why": list(found.lines),
                 "as_of_s": said.now_s,
@@ -128,3 +148,29 @@ def when_command(
     if len(said.not_read) > MOST_NOTES:
         print(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
     return 1 if found.state == "gone" else 0
+
+
+def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
+    """Draw the distribution of the start.
+
+    Raises:
+        HpctwinError: there is none: it waits for nobody knows what, runs, or too few starts were seen.
+    """
+    from hpctwin.errors import HpctwinError
+    from hpctwin.report.saving import save_figure
+    from hpctwin.report.start import plot_start
+    from hpctwin.twin.forecast import LEVELS
+
+    low_s, high_s = found.low_s, found.high_s
+    if found.start_s is None or low_s is None or high_s is None or not found.quantiles_s:
+        why = _NO_CHART.get(found.state, "too few starts were seen yet to tell")
+        raise HpctwinError(f"--chart: there is no distribution to draw: {why}")
+    figure = plot_start(
+        found.quantiles_s,
+        LEVELS,
+        now_s=now_s,
+        start_s=found.start_s,
+        span_s=(low_s, high_s),
+        title=f"{title.rstrip(',')}: when it will start",
+    )
+    save_figure(figure, chart)

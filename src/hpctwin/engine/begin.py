@@ -23,7 +23,7 @@ from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
 
-__all__ = ["NodePowers", "Running", "begin_at", "hold_until"]
+__all__ = ["NodePowers", "Running", "another_future", "begin_at", "hold_until"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -164,6 +164,29 @@ def _begin_parts(
     lost = np.bincount(pool[gone], minlength=sim.pools)
     sim["stock"]["free"][: sim.pools] -= np.bincount(pool[here], minlength=sim.pools) + lost
     sim["stock"]["down"][: sim.pools] += lost
+
+
+def another_future(
+    sim: Sim, runtime_ms: IntArray, running: IntArray, end_ms: IntArray, arrivals: IntArray
+) -> None:
+    """Let jobs run otherwise, and others arrive, in a fork of a simulation put into the middle of things.
+
+    Args:
+        sim: the fork, in which nothing has happened yet.
+        runtime_ms: how long jobs run [jobs].
+        running: rows of the jobs that run [running].
+        end_ms: when these end, after the beginning [running].
+        arrivals: rows of the jobs that arrive after the beginning, rising; the others never do.
+    """
+    sim.own("job", "by_submit")
+    sim["job"]["runtime"] = runtime_ms
+    sim["state"]["end"][running] = end_ms
+    _fill_heap(sim["ends"], end_ms, running)
+    clock = sim["clock"]
+    arrived, last = int(clock["arrived"][0]), int(clock["arrival_end"][0])
+    clock["arrival_end"] = arrived + len(arrivals)
+    clock["alive"] -= last - arrived - len(arrivals)
+    sim["by_submit"][arrived : arrived + len(arrivals)] = arrivals
 
 
 def hold_until(sim: Sim, begin_ms: IntArray) -> None:

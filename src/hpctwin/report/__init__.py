@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hpctwin.report.resources import plot_resource_use
     from hpctwin.report.run import ReportedRun
     from hpctwin.report.shared_nodes import plot_fragmentation, plot_heatmap
+    from hpctwin.report.start import plot_start
     from hpctwin.report.tables import (
         answer_table,
         compare_table,
@@ -63,6 +64,7 @@ __all__ = [
     "plot_radar",
     "plot_radars",
     "plot_resource_use",
+    "plot_start",
     "plot_utilization",
     "plot_wait_by_size",
     "plot_wait_cdf",
@@ -90,6 +92,7 @@ _HOME = {
     "plot_power": "energy",
     "plot_queue": "timeline",
     "plot_resource_use": "resources",
+    "plot_start": "start",
     "plot_utilization": "timeline",
     "plot_wait_heat": "heat",
     "plot_weeks": "facility",

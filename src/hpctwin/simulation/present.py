@@ -23,10 +23,12 @@ __all__ = [
     "Running",
     "begin_at",
     "energy_j",
+    "go_otherwise",
     "looks_again_ms",
     "nodes_of_job",
     "power_of_nodes",
     "runs",
+    "starts_of",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -70,6 +72,27 @@ def begin_at(
         running = replace(running, amounts=amounts)
     pool = pool_of_nodes(simulation.cluster)
     begin.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers)
+
+
+def go_otherwise(
+    simulation: Simulation,
+    runtime_ms: IntArray,
+    running: IntArray,
+    end_ms: IntArray,
+    arrivals: IntArray,
+) -> None:
+    """As `engine.begin.another_future`, of a fork of what `begin_at` began."""
+    begin.another_future(simulation.state, runtime_ms, running, end_ms, arrivals)
+
+
+def starts_of(simulation: Simulation, rows: IntArray) -> IntArray:
+    """Run until some jobs have started; when each has, ms, -1 for never [rows]."""
+    # Whoever comes last in the queue mostly starts last, so that there is little to stop for.
+    for row in rows[::-1].tolist():
+        if simulation.column("start")[row] < 0:
+            simulation.run_until_started(row)
+    found: IntArray = simulation.column("start")[rows].copy()
+    return found
 
 
 def power_of_nodes(simulation: Simulation) -> NodePowers:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
+from hpctwin.metrics.breakdown import classed
 from hpctwin.model import format_duration
 from hpctwin.twin.forecast import COVERAGE, WAITS_S, Forecast
 
-__all__ = ["Accuracy", "accuracy"]
+__all__ = ["Accuracy", "By", "accuracy"]
+
+IntArray = npt.NDArray[np.int64]
+
+By = Literal["wait", "size", "week"]
+"""What forecasts are told apart by."""
+
+WEEK_S = 7 * 86_400.0
 
 
 @dataclass(frozen=True)
@@ -18,12 +31,14 @@ class Accuracy:
     """The errors of forecasts of one class.
 
     Args:
-        label: the class, by the wait that was forecast.
+        label: the class.
         forecasts: how many came true.
         median_error_s, p90_error_s: of the error's size.
         bias_s: mean of actual minus forecast start; above 0, jobs started later.
         intervals: how many of them had a calibrated interval.
         covered: share of those whose start lay in it; None without any.
+        width_s: median width of those intervals.
+        within_1min: share of all forecasts that were right to a minute.
         promised: the share that should.
     """
 
@@ -34,6 +49,8 @@ class Accuracy:
     bias_s: float | None
     intervals: int
     covered: float | None
+    width_s: float | None
+    within_1min: float | None
     promised: float = COVERAGE
 
     def texts(self) -> tuple[str, ...]:
@@ -49,32 +66,54 @@ class Accuracy:
         return (self.label, str(self.forecasts), *errors, bias, held)
 
 
-def accuracy(said: list[tuple[Forecast, float | None]]) -> list[Accuracy]:
-    """Errors of all forecasts that came true, then by class of the wait forecast.
+def accuracy(said: list[tuple[Forecast, float | None]], by: By = "wait") -> list[Accuracy]:
+    """Errors of all forecasts that came true, then by class.
 
     Args:
         said: forecasts, and when the job started (None: not yet).
+        by: classes of the wait that was forecast, of the nodes asked for, or of the week it was made in.
     """
     true = [(f, actual) for f, actual in said if actual is not None and f.start_s is not None]
-    waits = np.array([(f.start_s or 0.0) - f.made_s for f, _ in true])
-    classes = np.searchsorted(WAITS_S, waits, side="right")
     rows = [_row("all", true, np.ones(len(true), bool))]
-    bounds = ["0", *(_short(seconds) for seconds in WAITS_S)]
-    for number, lower in enumerate(bounds):
-        upper = bounds[number + 1] if number + 1 < len(bounds) else None
-        label = f"{lower} to {upper}" if upper else f"above {lower}"
-        rows.append(_row(label, true, classes == number))
+    classes, labels = _CLASSES[by]([f for f, _ in true])
+    rows += [_row(label, true, classes == number) for number, label in enumerate(labels)]
     return rows
+
+
+def _by_wait(said: Sequence[Forecast]) -> tuple[IntArray, list[str]]:
+    waits = np.array([(one.start_s or 0.0) - one.made_s for one in said])
+    bounds = ["0", *(_short(seconds) for seconds in WAITS_S)]
+    labels = [f"{lower} to {upper}" for lower, upper in pairwise(bounds)]
+    return np.searchsorted(WAITS_S, waits, side="right"), [*labels, f"above {bounds[-1]}"]
+
+
+def _by_size(said: Sequence[Forecast]) -> tuple[IntArray, list[str]]:
+    frame = classed(pl.DataFrame({"nodes": [one.nodes for one in said]}), "size")
+    found = frame.select("bin", "_order").unique().sort("_order")["bin"].to_list()
+    return np.array([found.index(label) for label in frame["bin"]], np.int64), found
+
+
+def _by_week(said: Sequence[Forecast]) -> tuple[IntArray, list[str]]:
+    week = np.array([one.made_s // WEEK_S for one in said], np.int64)
+    found, number = np.unique(week, return_inverse=True)
+    first = dt.datetime.fromtimestamp(0, dt.UTC)
+    days = [first + dt.timedelta(seconds=WEEK_S * one) for one in found.tolist()]
+    return number.ravel(), [f"{day:%Y-%m-%d}" for day in days]
+
+
+_CLASSES = {"wait": _by_wait, "size": _by_size, "week": _by_week}
 
 
 def _row(label: str, true: list[tuple[Forecast, float]], chosen: npt.NDArray[np.bool_]) -> Accuracy:
     pairs = [pair for pair, here in zip(true, chosen, strict=True) if here]
     errors = np.array([actual - (f.start_s or 0.0) for f, actual in pairs])
-    inside = [
-        f.low_s <= actual <= f.high_s
+    spans = [
+        (f.low_s, actual, f.high_s)
         for f, actual in pairs
         if f.calibrated and f.low_s is not None and f.high_s is not None
     ]
+    inside = [low <= actual <= high for low, actual, high in spans]
+    widths = [high - low for low, _, high in spans]
     return Accuracy(
         label=label,
         forecasts=len(pairs),
@@ -83,6 +122,8 @@ def _row(label: str, true: list[tuple[Forecast, float]], chosen: npt.NDArray[np.
         bias_s=float(errors.mean()) if pairs else None,
         intervals=len(inside),
         covered=float(np.mean(inside)) if inside else None,
+        width_s=float(np.median(widths)) if widths else None,
+        within_1min=float(np.mean(np.abs(errors) <= 60.0)) if pairs else None,
     )
 
 

@@ -102,7 +102,9 @@ class Answer:
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Answer:
         """From what `plain` gave, also by way of JSON."""
-        about = {**plain["when"], "lines": tuple(plain["when"]["lines"])}
+        about = dict(plain["when"])
+        for name in ("lines", "quantiles_s"):
+            about[name] = tuple(about[name])
         rest = {**plain, "when": When(**about), "not_read": tuple(plain["not_read"])}
         return cls(**rest)
 

@@ -80,6 +80,7 @@ class CoreSettings(Settings):
         samples: futures with sampled runtimes and arrivals by whose mean a policy is judged; 0 for
             one future in which all is as expected and nothing comes.
         arrivals: for how long jobs come in sampled futures.
+        futures: so many of them are drawn for forecasts of starts; 0 for none.
         horizon: a what-if ends so long after now; left out, when its queue is empty.
         seed: of the sampled futures.
         retry: a job whose start was refused is left alone for so long.
@@ -92,6 +93,7 @@ class CoreSettings(Settings):
     predictor: Predictor = "walltime"
     samples: int = Field(default=0, ge=0, le=1000)
     arrivals: Duration = Field(default=3600.0, ge=0)
+    futures: int = Field(default=16, ge=0, le=1000)
     horizon: Duration | None = Field(default=None, gt=0)
     seed: int = Field(default=0, ge=0)
     retry: Duration = Field(default=60.0, gt=0)

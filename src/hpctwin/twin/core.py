@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
@@ -20,7 +21,8 @@ from hpctwin.twin.ahead import Past, WhatIf, look_ahead
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
-from hpctwin.twin.forecast import Forecaster
+from hpctwin.twin.forecast import Forecast, Forecaster
+from hpctwin.twin.futures import drawn_starts
 from hpctwin.twin.memory import Memory, room_of, waits
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
@@ -171,11 +173,11 @@ class Core:
             memory.policy_since_s = now_s
         before, memory.policy = memory.policy, chosen.policy
         memory.decisions += 1
-        expected, forecast_by = futures[0][number].start_s, chosen.policy
+        expected, by = futures[0][number].start_s, pool[number]
         if self.own is not None and not in_charge:
             now = self.simulated(jobs, now_s)
-            expected = look_ahead(now, [self.own], past=Past.none())[0].start_s
-            forecast_by = self.own.name
+            expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
+        drawn = self.draw(jobs, now_s, by, seed)
         return Decision(
             number=memory.decisions,
             time_s=now_s,
@@ -187,11 +189,29 @@ class Core:
             before=before,
             candidates=tuple(candidates),
             starts=chosen.starts,
-            forecasts=self.forecaster.forecast(waiting, expected, now_s),
+            forecasts=self.forecaster.forecast(waiting, expected, now_s, drawn),
             waiting=len(waiting),
             free_nodes=free,
-            forecast_by=forecast_by,
+            forecast_by=by.name,
         )
+
+    def foretell(self, now_s: float, policy: str | None = None) -> list[Forecast]:
+        """Forecasts for whoever asks, under the policy in force or another; nothing is learnt from them."""
+        jobs, by = self._memory.jobs_as_of(self.mirror, now_s), self._policy(policy or self.policy)
+        expected = look_ahead(self.simulated(jobs, now_s), [by], past=Past.none())[0].start_s
+        drawn = self.draw(jobs, now_s, by, self.settings.seed)
+        waiting = [job for job in jobs if job.start_s is None]
+        return self.forecaster.foretell(waiting, expected, now_s, drawn)
+
+    def draw(
+        self, jobs: Sequence[JobRecord], now_s: float, policy: Policy, seed: int
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """When waiting jobs start in futures that are drawn; see `drawn_starts`."""
+
+        def simulated(arriving: Sequence[JobSpec]) -> Present:
+            return self.simulated(jobs, now_s, policy, arriving, {})
+
+        return drawn_starts(self.expectations, self.settings, jobs, now_s, seed, simulated)
 
     def check_told(self) -> None:
         """Once for each snapshot, whether the cluster tells what policies and objective need to know.

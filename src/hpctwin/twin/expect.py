@@ -10,18 +10,29 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from hpctwin.rms.records import JobRecord, JobSpec
 
 __all__ = ["Expectations", "Predictor"]
 
 Predictor = Literal["walltime", "recent"]
+FloatArray = npt.NDArray[np.float64]
 
 RECENT = 2
 """How many of a user's last jobs the prediction averages (Tsafrir, Etsion, Feitelson 2007, §3.2)."""
+OF_USER = 8
+"""From so many of a user's last jobs run times are drawn."""
 SHARES, ARRIVALS = 500, 500
 """How many runtimes (as shares of the walltime) and submissions are remembered for sampling."""
 MAX_USERS = 100_000
+
+_LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
+"""Of a user's jobs that of the same nodes and walltime weighs so much more, each older one less by this
+factor; all jobs of others together weigh so much."""
+
+_Ran = tuple[float, float, int]
+"""How long a job ran, its walltime, its nodes."""
 
 
 class Expectations:
@@ -34,7 +45,7 @@ class Expectations:
 
     def __init__(self, predictor: Predictor = "walltime") -> None:
         self.predictor = predictor
-        self._recent: dict[str, deque[float]] = {}
+        self._recent: dict[str, deque[_Ran]] = {}
         self._shares: deque[float] = deque(maxlen=SHARES)
         self._arrivals: deque[JobSpec] = deque(maxlen=ARRIVALS)
 
@@ -43,7 +54,9 @@ class Expectations:
         runtime_s = 0.0 if job.start_s is None else max(0.0, end_s - job.start_s)
         if job.spec.user not in self._recent and len(self._recent) >= MAX_USERS:
             self._recent.pop(next(iter(self._recent)))
-        self._recent.setdefault(job.spec.user, deque(maxlen=RECENT)).append(runtime_s)
+        spec = job.spec
+        ran = (runtime_s, spec.walltime_s, spec.nodes)
+        self._recent.setdefault(spec.user, deque(maxlen=OF_USER)).append(ran)
         self._shares.append(min(1.0, runtime_s / job.spec.walltime_s))
 
     def saw_submission(self, spec: JobSpec) -> None:
@@ -56,9 +69,9 @@ class Expectations:
             return {}
         result = {}
         for job in jobs:
-            recent = self._recent.get(job.spec.user)
-            if recent:
-                result[job.spec.id] = min(sum(recent) / len(recent), job.spec.walltime_s)
+            if recent := self._recent.get(job.spec.user):
+                last = [ran[0] for ran in recent][-RECENT:]
+                result[job.spec.id] = min(sum(last) / len(last), job.spec.walltime_s)
         return result
 
     def sample(
@@ -66,53 +79,122 @@ class Expectations:
     ) -> tuple[dict[str, float], list[JobSpec]]:
         """One possible future: runtimes by id, and jobs that come within the horizon.
 
-        Runtimes are the walltime times a share drawn from those seen; a running job's is longer than
-        it has run already. Arrivals repeat past submissions, drawn with replacement, at intervals
-        drawn in the same way.
+        As `runtimes` and `arrivals` draw them.
         """
-        shares = np.array(self._shares) if self._shares else np.ones(1)
-        runtime_s = {}
-        for job in jobs:
-            limit = job.spec.walltime_s
-            ran = 0.0 if job.start_s is None else max(0.0, now_s - job.start_s)
-            possible = shares[shares * limit > ran]
-            share = rng.choice(possible) if len(possible) else 1.0
-            runtime_s[job.spec.id] = float(share * limit)
-        arrivals: list[JobSpec] = []
-        if len(self._arrivals) > 1:
-            submits = np.sort([spec.submit_s for spec in self._arrivals])
-            gaps = np.diff(submits)
-            time_s = now_s
-            # A burst may have no gaps at all; the limit keeps the sample finite.
-            while len(arrivals) < ARRIVALS:
-                time_s += float(rng.choice(gaps))
-                if time_s > now_s + horizon_s:
-                    break
-                spec = self._arrivals[int(rng.integers(len(self._arrivals)))]
-                coming = spec.model_copy(
+        coming = self.arrivals(now_s, horizon_s, ARRIVALS, rng, "sample")
+        there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in coming)]
+        runtime_s = self.runtimes(there, now_s, 1, rng)[0]
+        ids = [job.spec.id for job in there]
+        return dict(zip(ids, runtime_s.tolist(), strict=True)), coming
+
+    def runtimes(
+        self, jobs: Sequence[JobRecord], now_s: float, samples: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """How long jobs may run, drawn from how long others did, seconds [samples, jobs].
+
+        Of the last jobs of the same user, like and later ones more often; and now and then the share of its
+        walltime that any of the last jobs ran. A job that runs already is drawn from those that ran longer.
+
+        Args:
+            jobs: waiting or running.
+            now_s: the present.
+            samples: so often.
+            rng: draws.
+        """
+        limit = np.array([job.spec.walltime_s for job in jobs])
+        start = np.array([now_s if job.start_s is None else job.start_s for job in jobs])
+        so_far = np.maximum(now_s - start, 0.0)
+        known, weight = self._of_users(jobs, limit, so_far)
+        upto = np.cumsum(weight, axis=1)
+        draw = rng.random((samples, len(jobs))) * (upto[:, -1] + _OTHERS)
+        place = (upto[None] <= draw[:, :, None]).sum(axis=2)
+        own = place < OF_USER
+        found = np.take_along_axis(known[None], np.minimum(place, OF_USER - 1)[:, :, None], axis=2)
+        shares = np.sort(np.array([*self._shares, 1.0]))
+        # What has run longer than the share is none of those to draw from; the limit is left in any case.
+        first = np.minimum(np.searchsorted(shares, so_far / limit, "right"), len(shares) - 1)
+        drawn = first + rng.random((samples, len(jobs))) * (len(shares) - first)
+        result: FloatArray = np.where(own, found[:, :, 0], shares[drawn.astype(np.int64)] * limit)
+        return result
+
+    def _of_users(
+        self, jobs: Sequence[JobRecord], limit: FloatArray, so_far: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """What the last jobs of each one's user ran (to its walltime); their weights [jobs, `OF_USER`]."""
+        table = np.zeros((len(jobs), OF_USER, 3))
+        by_user = {user: np.array(ran)[::-1] for user, ran in self._of(jobs)}
+        for row, job in enumerate(jobs):
+            ran = by_user.get(job.spec.user)
+            if ran is not None:
+                table[row, : len(ran)] = ran
+        nodes = np.array([job.spec.nodes for job in jobs])
+        known = np.minimum(table[:, :, 0], limit[:, None])
+        like = (table[:, :, 1] == limit[:, None]) & (table[:, :, 2] == nodes[:, None])
+        weight = np.where(like, _LIKE, 1.0) * _FADES ** np.arange(OF_USER)
+        weight[(table[:, :, 1] == 0.0) | (known <= so_far[:, None])] = 0.0
+        return known, weight
+
+    def _of(self, jobs: Sequence[JobRecord]) -> list[tuple[str, deque[_Ran]]]:
+        users = {job.spec.user for job in jobs}
+        return [(user, self._recent[user]) for user in sorted(users) if user in self._recent]
+
+    def arrivals(
+        self, now_s: float, horizon_s: float, most: int, rng: np.random.Generator, name: str
+    ) -> list[JobSpec]:
+        """Jobs that may come: a stretch of the past once more, from anywhere in it.
+
+        A circular block bootstrap (Politis and Romano 1992).
+
+        Args:
+            now_s: the present.
+            horizon_s: for how long they come.
+            most: so many at most.
+            rng: draws.
+            name: what their ids begin with.
+        """
+        if len(self._arrivals) < 2 or horizon_s <= 0:
+            return []
+        past = sorted(self._arrivals, key=lambda spec: spec.submit_s)
+        submit = np.array([spec.submit_s for spec in past])
+        span = float(submit[-1] - submit[0])
+        if span <= 0:
+            return []
+        begin = float(submit[0]) + rng.random() * span
+        first = int(np.searchsorted(submit, begin, "right"))
+        coming = []
+        for number in range(min(most, len(past))):
+            spec, laps = past[(first + number) % len(past)], (first + number) // len(past)
+            time_s = now_s + spec.submit_s + laps * span - begin
+            if time_s > now_s + horizon_s:
+                break
+            coming.append(
+                spec.model_copy(
                     update={
-                        "id": f"sample-{len(arrivals)}",
+                        "id": f"{name}-{number}",
                         "submit_s": time_s,
                         "not_before_s": None,
                         "dependencies": (),
                         "held": False,
+                        "reason": "",
                     }
                 )
-                runtime_s[coming.id] = float(rng.choice(shares) * coming.walltime_s)
-                arrivals.append(coming)
-        return runtime_s, arrivals
+            )
+        return coming
 
     def state(self) -> dict[str, Any]:
         """All that was learnt, as plain values."""
         return {
-            "recent": {user: list(times) for user, times in self._recent.items()},
+            "recent": {user: list(map(list, known)) for user, known in self._recent.items()},
             "shares": list(self._shares),
             "arrivals": [spec.model_dump(mode="json") for spec in self._arrivals],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
-        self._recent = {u: deque(times, maxlen=RECENT) for u, times in state["recent"].items()}
+        self._recent = {
+            user: deque((tuple(ran) for ran in known), maxlen=OF_USER)
+            for user, known in state["recent"].items()
+        }
         self._shares = deque(state["shares"], maxlen=SHARES)
         self._arrivals = deque(
             (JobSpec.model_validate(spec) for spec in state["arrivals"]), maxlen=ARRIVALS

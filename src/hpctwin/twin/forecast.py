@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.rms.records import JobRecord
+from hpctwin.twin.conformal import Conformal
 
-__all__ = ["Forecast", "Forecaster"]
+__all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -20,10 +20,18 @@ COVERAGE = 0.8
 """Share of starts that should fall into their interval."""
 
 WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
-"""Errors are kept apart by how long the forecast wait is: bounds of the classes, seconds."""
+"""Errors are told apart by how long the forecast wait is: bounds of the classes, seconds."""
 
-ERRORS, ENOUGH = 300, 20
+LEVELS = tuple(level / 20 for level in range(1, 20))
+"""Of which quantiles a forecast's distribution is told."""
+
+ERRORS, ENOUGH, STEP = 300, 20, 0.02
 LEAST_SCALE_S = 60.0
+_OF_EXPECTED = 0.3
+"""So much of the wait that the what-if in force says counts as spread, besides that of the futures."""
+_ROUNDING_S = 1e-3
+_NOW, _ALL = 0, -1
+"""Groups: of jobs that are expected to start at once; of all others together."""
 
 
 class Forecast(NamedTuple):
@@ -38,6 +46,10 @@ class Forecast(NamedTuple):
             from now to twice the forecast wait.
         kept: whether it will be compared with what comes true: a job's first forecast, and each
             one whose wait is half of that of the last one kept.
+        nodes: how many the job asks for.
+        group: whose errors its own is compared with: jobs of its class of sizes (1, 2, 3 to 4, 5 to 8 …
+            nodes), apart for first forecasts and later ones; or those that were expected to start at once.
+        scale_s: what errors are compared in, by how far the futures that were drawn lie from each other.
     """
 
     job_id: str
@@ -47,92 +59,95 @@ class Forecast(NamedTuple):
     high_s: float | None
     calibrated: bool = False
     kept: bool = False
+    nodes: int = 1
+    group: int = _NOW
+    scale_s: float = LEAST_SCALE_S
 
 
 class Forecaster:
-    """Makes forecasts, and learns from those that came true."""
+    """Makes forecasts, and learns from those that came true.
+
+    The forecast is the median of futures that were drawn. Errors are compared in units of how far these lie
+    from each other (locally weighted conformal prediction; Lei et al. 2018, *Distribution-Free Predictive
+    Inference for Regression*, §5.2), apart by classes of sizes; see `Conformal`.
+    """
 
     def __init__(self) -> None:
         self._open: dict[str, list[Forecast]] = {}
-        self._errors: list[deque[float]] = [deque(maxlen=ERRORS) for _ in range(len(WAITS_S) + 1)]
-        self._known: dict[int, tuple[float, float] | None] = {}
+        self._learnt: dict[int, Conformal] = {}
+        self._errors: deque[float] = deque(maxlen=ERRORS)
 
     def forecast(
-        self, waiting: Sequence[JobRecord], start_s: Mapping[str, float], now_s: float
+        self,
+        waiting: Sequence[JobRecord],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray] | None = None,
     ) -> tuple[Forecast, ...]:
-        """A forecast for each waiting job.
+        """A forecast for each waiting job; some of them are kept, to be learnt from.
 
         Args:
             waiting: the jobs.
             start_s: what the what-if in force says, by id.
             now_s: the present.
+            drawn_s: when they start in futures that were drawn, by id [futures].
         """
-        ids = [job.spec.id for job in waiting]
-        started = [i for i in ids if i in start_s]
-        starts = np.array([start_s[i] for i in started], np.float64)
-        lows, highs, calibrated = self._intervals(starts, now_s)
-        spans = dict(
-            zip(
-                started,
-                zip(
-                    starts.tolist(), lows.tolist(), highs.tolist(), calibrated.tolist(), strict=True
-                ),
-                strict=True,
-            )
-        )
         result = []
-        for job_id in ids:
-            span = spans.get(job_id)
-            if span is None:
-                result.append(Forecast(job_id, now_s, None, None, None))
-                continue
-            start, low, high, known = span
-            earlier = self._open.get(job_id)
-            kept = earlier is None
-            if earlier:
-                last = earlier[-1]
-                kept = start - now_s <= 0.5 * ((last.start_s or 0) - last.made_s)
-                kept = kept and not (last.start_s == start == now_s)
-            one = Forecast(job_id, now_s, start, low, high, known, kept)
-            if kept:
-                self._open.setdefault(job_id, []).append(one)
+        for one in self.foretell(waiting, start_s, now_s, drawn_s):
+            if one.start_s is not None and self._is_kept(one):
+                one = one._replace(kept=True)
+                self._open.setdefault(one.job_id, []).append(one)
             result.append(one)
         return tuple(result)
 
-    def interval(self, start_s: float, now_s: float) -> tuple[float, float, bool]:
-        """Between which times a job forecast for ``start_s`` will start; whether it is calibrated."""
-        low, high, calibrated = self._intervals(np.array([start_s]), now_s)
-        return float(low[0]), float(high[0]), bool(calibrated[0])
+    def foretell(
+        self,
+        waiting: Sequence[JobRecord],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray] | None = None,
+    ) -> list[Forecast]:
+        """As `forecast`, for whoever only asks: nothing is kept."""
+        known = [job for job in waiting if job.spec.id in start_s]
+        expected = np.array([start_s[job.spec.id] for job in known], np.float64)
+        start, scale = _of_futures(known, expected, now_s, drawn_s or {})
+        nodes = np.array([job.spec.nodes for job in known], np.int64)
+        later = np.array([job.spec.id in self._open for job in known], np.int64)
+        size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
+        group = np.where(expected <= now_s, _NOW, 1 + 2 * size + later)
+        columns = (start, *self._spans(group, start, scale, now_s), nodes, group, scale)
+        found = {
+            job.spec.id: Forecast(job.spec.id, now_s, start, low, high, calibrated, False, *about)
+            for job, start, low, high, calibrated, *about in zip(
+                known, *(column.tolist() for column in columns), strict=True
+            )
+        }
+        none = (now_s, None, None, None)
+        return [found.get(job.spec.id) or Forecast(job.spec.id, *none) for job in waiting]
 
-    def _intervals(
-        self, start_s: FloatArray, now_s: float
-    ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-        """As `interval`, of many."""
-        wait_s = start_s - now_s
-        scale_s = np.maximum(wait_s, LEAST_SCALE_S)
-        number = np.searchsorted(WAITS_S, wait_s, side="right")
-        low, high = np.full(len(start_s), now_s), start_s + scale_s
-        calibrated = np.zeros(len(start_s), bool)
-        for one in np.unique(number).tolist():
-            if one not in self._known:
-                self._known[one] = _quantiles(self._errors[one])
-            known = self._known[one]
-            if known is None:
-                continue
-            here = number == one
-            low[here] = np.maximum(now_s, start_s[here] + known[0] * scale_s[here])
-            high[here] = np.maximum(low[here], start_s[here] + known[1] * scale_s[here])
-            calibrated[here] = True
-        return low, high, calibrated
+    def quantiles(self, said: Forecast) -> tuple[float, ...]:
+        """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
+        learnt = self._learnt_of(said.group)
+        if said.start_s is None or learnt is None:
+            return ()
+        times = np.maximum(said.start_s + said.scale_s * learnt.quantiles(LEVELS), said.made_s)
+        return tuple(times.tolist())
 
     def came_true(self, job_id: str, start_s: float) -> None:
         """A job has started: learn from what was said of it."""
         for one in self._open.pop(job_id, ()):
-            if one.start_s is not None:
-                wait_s = one.start_s - one.made_s
-                error = (start_s - one.start_s) / max(wait_s, LEAST_SCALE_S)
-                self._errors[_class_of(wait_s)].append(error)
-                self._known.pop(_class_of(wait_s), None)
+            assert one.start_s is not None
+            assert one.low_s is not None
+            assert one.high_s is not None
+            error_s = start_s - one.start_s
+            self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_SCALE_S))
+            groups = (one.group,) if one.group == _NOW else (one.group, _ALL)
+            for group in groups:
+                learnt = self._learnt.setdefault(group, Conformal(COVERAGE, ERRORS, STEP))
+                learnt.learn(error_s / one.scale_s)
+            if one.calibrated:
+                side = (start_s > one.high_s + _ROUNDING_S) - (start_s < one.low_s - _ROUNDING_S)
+                self._learnt[one.group].missed(side)
 
     def forget(self, job_id: str) -> None:
         """A job will not start."""
@@ -145,29 +160,71 @@ class Forecaster:
     @property
     def median_error(self) -> float | None:
         """Median of the recent relative errors' size, None with fewer than 20."""
-        errors = [abs(e) for known in self._errors for e in known]
-        return float(np.median(errors)) if len(errors) >= ENOUGH else None
+        return float(np.median(np.abs(self._errors))) if len(self._errors) >= ENOUGH else None
 
     def state(self) -> dict[str, Any]:
         """All that was learnt, as plain values."""
         return {
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
-            "errors": [list(errors) for errors in self._errors],
+            "learnt": [[group, learnt.state()] for group, learnt in sorted(self._learnt.items())],
+            "errors": list(self._errors),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
-        self._errors = [deque(errors, maxlen=ERRORS) for errors in state["errors"]]
-        self._known = {}
+        self._errors = deque(state["errors"], maxlen=ERRORS)
+        self._learnt = {}
+        for group, learnt in state["learnt"]:
+            self._learnt[group] = Conformal(COVERAGE, ERRORS, STEP)
+            self._learnt[group].restore(learnt)
 
+    def _is_kept(self, one: Forecast) -> bool:
+        earlier = self._open.get(one.job_id)
+        if not earlier or one.start_s is None:
+            return one.start_s is not None
+        last = earlier[-1]
+        before_s = (last.start_s or 0.0) - last.made_s
+        return before_s > 0 and one.start_s - one.made_s <= 0.5 * before_s
 
-def _quantiles(errors: deque[float]) -> tuple[float, float] | None:
-    if len(errors) < ENOUGH:
+    def _learnt_of(self, group: int) -> Conformal | None:
+        """What was learnt of a group; of all sizes, where that is too little."""
+        for known in (group, _ALL) if group != _NOW else (group,):
+            learnt = self._learnt.get(known)
+            if learnt is not None and len(learnt) >= ENOUGH:
+                return learnt
         return None
-    low, high = np.quantile(np.array(errors), [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
-    return float(low), float(high)
+
+    def _spans(
+        self, group: npt.NDArray[np.int64], start: FloatArray, scale: FloatArray, now_s: float
+    ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """Low, high, whether they are calibrated [jobs]."""
+        low = np.full(len(start), now_s)
+        high = start + np.maximum(start - now_s, LEAST_SCALE_S)
+        calibrated = np.zeros(len(start), bool)
+        for one in np.unique(group).tolist():
+            learnt = self._learnt_of(one)
+            if learnt is None:
+                continue
+            here = group == one
+            below, above = learnt.interval()
+            low[here] = np.maximum(start[here] + scale[here] * below, now_s)
+            high[here] = np.maximum(start[here] + scale[here] * above, low[here])
+            calibrated[here] = True
+        return low, high, calibrated
 
 
-def _class_of(wait_s: float) -> int:
-    return bisect_right(WAITS_S, wait_s)
+def _of_futures(
+    jobs: Sequence[JobRecord], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Forecasts, and what their errors are compared in, seconds [jobs]."""
+    start = expected.copy()
+    scale = _OF_EXPECTED * np.maximum(expected - now_s, 0.0) + LEAST_SCALE_S
+    # Who starts now by what is known does so in any future.
+    rows = [r for r, job in enumerate(jobs) if job.spec.id in drawn_s and expected[r] > now_s]
+    if rows:
+        drawn = np.array([drawn_s[jobs[row].spec.id] for row in rows])
+        ends = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
+        low, start[rows], high = np.quantile(drawn, ends, axis=1)
+        scale[rows] += high - low
+    return start, scale

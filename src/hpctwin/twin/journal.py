@@ -149,10 +149,10 @@ class Journal:
             approval,
         )  # fmt: skip
         self._db.executemany(
-            "INSERT INTO forecasts (decision, job, made_s, start_s, low_s, high_s, calibrated)"
-            " VALUES (?,?,?,?,?,?,?)",
+            "INSERT INTO forecasts (decision, job, made_s, start_s, low_s, high_s, calibrated, nodes)"
+            " VALUES (?,?,?,?,?,?,?,?)",
             [
-                (row, f.job_id, f.made_s, f.start_s, f.low_s, f.high_s, f.calibrated)
+                (row, f.job_id, f.made_s, f.start_s, f.low_s, f.high_s, f.calibrated, f.nodes)
                 for f in decision.forecasts
                 if f.kept
             ],
@@ -299,11 +299,13 @@ class Journal:
         """Kept forecasts and when the job started (None: not yet), oldest first."""
         where = "" if job is None else "WHERE job=?"
         rows = self._run(
-            "SELECT job, made_s, start_s, low_s, high_s, calibrated, came_true_s"
+            "SELECT job, made_s, start_s, low_s, high_s, calibrated, nodes, came_true_s"
             f" FROM forecasts {where} ORDER BY id",
             *([] if job is None else [job]),
         ).fetchall()
-        return [(Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True), r[6]) for r in rows]
+        return [
+            (Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True, r[6]), r[7]) for r in rows
+        ]
 
     def approvals(self, state: str) -> list[tuple[int, float]]:
         """Ids and times of the decisions in a state of approval."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 __all__ = ["SCHEMA", "TABLES", "Action", "Input"]
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the tables."""
 
 TABLES = """
@@ -30,7 +30,8 @@ CREATE INDEX IF NOT EXISTS actions_job ON actions (job);
 CREATE INDEX IF NOT EXISTS actions_decision ON actions (decision);
 CREATE TABLE IF NOT EXISTS forecasts (
     id INTEGER PRIMARY KEY, decision INTEGER NOT NULL, job TEXT NOT NULL, made_s REAL NOT NULL,
-    start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL, came_true_s REAL);
+    start_s REAL, low_s REAL, high_s REAL, calibrated INTEGER NOT NULL,
+    nodes INTEGER NOT NULL, came_true_s REAL);
 CREATE INDEX IF NOT EXISTS forecasts_open ON forecasts (job) WHERE came_true_s IS NULL;
 CREATE TABLE IF NOT EXISTS latest (key TEXT PRIMARY KEY, at_s REAL NOT NULL, body TEXT NOT NULL);
 """

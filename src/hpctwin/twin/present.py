@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from hpctwin.policies import Policy
 from hpctwin.rms.columns import Columns, SpecRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
-from hpctwin.simulation.present import Running, begin_at, runs
+from hpctwin.simulation.present import Running, begin_at, go_otherwise, runs, starts_of
 from hpctwin.twin.power import as_expected, powers_of
 
 __all__ = ["Present", "id_key", "present"]
@@ -56,6 +56,48 @@ class Present:
     def starts(self) -> list[str]:
         """Ids of the jobs that the policy starts now, in order of submission."""
         return [self.ids[row] for row in self.given_nodes(self.fork()).tolist()]
+
+    def futures(
+        self,
+        runtime_s: Mapping[str, npt.NDArray[np.float64]],
+        coming: Sequence[Collection[str]],
+    ) -> dict[str, npt.NDArray[np.float64]]:
+        """When each waiting job starts in each of some futures, seconds, by id [futures].
+
+        Args:
+            runtime_s: how long each job runs in each future, by id [futures].
+            coming: which of the jobs to come do so in each future.
+
+        Returns:
+            Only those that start in all of them.
+        """
+        if not len(self.waiting):
+            return {}
+        workload = self.base.workload
+        runtime_ms = np.rint(np.array([runtime_s[i] for i in self.ids]) * MS_PER_S).astype(np.int64)
+        runtime_ms = np.clip(runtime_ms, 1, workload.walltime_ms[:, None])
+        start_ms = self.base.column("start")[self.running]
+        later = np.flatnonzero(workload.submit_ms > self.now_ms)
+        own = set(self.waiting.tolist())
+        found = np.empty((len(coming), len(self.waiting)), np.int64)
+        for number, ids in enumerate(coming):
+            end_ms = remaining_end_ms(
+                self.now_ms,
+                start_ms,
+                runtime_ms[self.running, number],
+                workload.walltime_ms[self.running],
+            )
+            come = [row for row in later.tolist() if row in own or self.ids[row] in ids]
+            simulation = self.fork()
+            go_otherwise(
+                simulation, runtime_ms[:, number], self.running, end_ms, np.array(come, np.int64)
+            )
+            found[number] = starts_of(simulation, self.waiting)
+        return {
+            self.ids[row]: column / MS_PER_S
+            for row, column in zip(self.waiting.tolist(), found.T, strict=True)
+            if (column >= 0).all()
+        }
 
     def given_nodes(self, simulation: Simulation) -> npt.NDArray[np.int64]:
         """Rows of the waiting jobs that a fork gives nodes now; some may have to be switched on first."""

@@ -63,9 +63,7 @@ def standing_of(core: Core, journal: Journal) -> Standing:
     said = journal.read_latest("forecasts")
     forecasts: dict[str, Forecast] = {}
     if said is not None and said[1]["policy"] == policy and now_s - said[1]["time_s"] <= OLDEST_S:
-        made_s = said[1]["time_s"]
-        for job_id, start_s, low_s, high_s, calibrated in said[1]["jobs"]:
-            forecasts[job_id] = Forecast(job_id, made_s, start_s, low_s, high_s, bool(calibrated))
+        forecasts = {one.job_id: one for one in (Forecast(*row) for row in said[1]["jobs"])}
     return Standing(core, now_s, policy, assumed, status, forecasts)
 
 

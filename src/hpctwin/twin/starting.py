@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hpctwin.model import MS_PER_S, format_duration
+from hpctwin.model import format_duration
 from hpctwin.rms.records import JobRecord
 from hpctwin.rms.room import Room
 from hpctwin.twin.core import Core
@@ -28,6 +28,8 @@ class When:
         low_s, high_s: between these with the probability that `forecast.COVERAGE` names.
         calibrated: whether the interval comes from enough starts seen before.
         policy: under which that was forecast.
+        quantiles_s: by when it will have started with the probabilities `forecast.LEVELS`; empty if too few
+            starts were seen.
     """
 
     state: Literal["gone", "runs", "starts now", "waits", "stuck", "never"]
@@ -37,6 +39,7 @@ class When:
     high_s: float | None = None
     calibrated: bool = False
     policy: str = ""
+    quantiles_s: tuple[float, ...] = ()
 
 
 def when(
@@ -76,33 +79,18 @@ def when(
     if stuck:
         return When("stuck", (*lines, *conditions))
     policy = policy or core.policy
-    made = (forecasts or {}).get(job_id)
-    if forecasts and made is not None:
-        starts = {i: one.start_s for i, one in forecasts.items() if one.start_s is not None}
-    else:
-        starts = _look_ahead(core, now_s, policy)
-    start_s = starts.get(job_id)
-    if start_s is None:
+    known = forecasts or {}
+    if job_id not in known:
+        known = {one.job_id: one for one in core.foretell(now_s, policy)}
+    starts = {i: one.start_s for i, one in known.items() if one.start_s is not None}
+    made = known.get(job_id)
+    if made is None or made.start_s is None or made.low_s is None or made.high_s is None:
         return When("never", (*lines, *conditions, _why_never(core, job)), policy=policy)
-    if made is not None and made.low_s is not None and made.high_s is not None:
-        span = (made.low_s, made.high_s, made.calibrated)
-    else:
-        span = core.forecaster.interval(start_s, now_s)
+    start_s, span = made.start_s, (made.low_s, made.high_s, made.calibrated)
     state: Literal["starts now", "waits"] = "starts now" if start_s <= now_s else "waits"
     times = _when(core, job, now_s, start_s, starts, policy, span)
-    return When(state, (*lines, *conditions, *times), start_s, *span, policy)
-
-
-def _look_ahead(core: Core, now_s: float, policy: str) -> dict[str, float]:
-    """When jobs would start under a policy if no other came, by id."""
-    present = core.present(now_s, policy)
-    simulation = present.fork()
-    simulation.advance()
-    return {
-        present.ids[row]: int(ms) / MS_PER_S
-        for row, ms in enumerate(simulation.column("start").tolist())
-        if ms >= 0
-    }
+    quantiles_s = core.forecaster.quantiles(made)
+    return When(state, (*lines, *conditions, *times), start_s, *span, policy, quantiles_s)
 
 
 def _conditions(core: Core, job: JobRecord, now_s: float) -> tuple[bool, list[str]]:

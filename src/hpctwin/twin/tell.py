@@ -111,13 +111,10 @@ class Teller:
         decision, number = self._decider.decision, self._decider.decision_id
         if decision is not None and self._said != number:
             self._said = number
-            said = [
-                [f.job_id, f.start_s, f.low_s, f.high_s, f.calibrated] for f in decision.forecasts
-            ]
             body = {
                 "time_s": decision.time_s,
                 "decision": self._decider.decision_id,
                 "policy": decision.forecast_by,
-                "jobs": said,
+                "jobs": [list(one) for one in decision.forecasts],
             }
             journal.latest("forecasts", body, at_s)

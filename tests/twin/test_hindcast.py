@@ -1,0 +1,140 @@
+"""A twin led through a past that is known, and how its forecasts came true."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+
+from hpctwin import generate
+from hpctwin.cli import main
+from hpctwin.errors import WorkloadError
+from hpctwin.formats import write_workload
+from hpctwin.model import Category, Cluster, Workload
+from hpctwin.policies import parse_policy
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
+from hpctwin.twin.hindcast import Lived, hindcast, hindcast_scores, lived, lived_under, recorded
+
+NODES = 16
+MACHINE = Cluster.uniform(nodes=NODES)
+POLICY = parse_policy("fcfs+easy")
+SETTINGS = CoreSettings(pool=("fcfs+easy",), futures=4)
+
+
+@pytest.fixture(scope="module")
+def jobs() -> Workload:
+    made = generate("poisson", jobs=200, nodes=NODES, seed=3, load=1.2)
+    return made.replace(user=Category.of(np.arange(200) % 5))
+
+
+@pytest.fixture(scope="module")
+def past(jobs: Workload) -> Lived:
+    return lived_under(jobs, MACHINE, POLICY)
+
+
+@pytest.fixture(scope="module")
+def said(past: Lived) -> pl.DataFrame:
+    return hindcast(past, MACHINE, SETTINGS)
+
+
+def test_the_core_sees_at_each_instant_the_jobs_that_wait_and_run(past: Lived) -> None:
+    core = Core(SETTINGS)
+    submit = past.workload.submit_ms
+    for now_s, new in lived(core, past, MACHINE):
+        now = round(1000 * now_s)
+        there = (submit <= now) & (past.end_ms > now)
+        waits = there & (past.start_ms > now)
+        seen = core.mirror.jobs
+        assert set(seen) == {str(row + 1) for row in np.flatnonzero(there)}
+        assert {i for i, job in seen.items() if job.start_s is None} == {
+            str(row + 1) for row in np.flatnonzero(waits)
+        }
+        assert core.free_nodes() == NODES - past.workload.nodes[there & ~waits].sum()
+        assert list(new) == np.flatnonzero(waits & (submit == now)).tolist()
+
+
+def test_each_job_that_waits_is_forecast_at_submission_and_when_its_wait_has_halved(
+    past: Lived, said: pl.DataFrame
+) -> None:
+    waited = past.workload.job_id[past.start_ms > past.workload.submit_ms]
+    assert said.filter("at_submission")["job"].to_list() == sorted(waited.tolist())
+    assert (said["wait_s"] > 0).all()
+    rows = np.searchsorted(past.workload.job_id, said["job"].to_numpy())
+    true_s = past.start_ms[rows] / 1000 - said["made_s"].to_numpy()
+    np.testing.assert_allclose(said["wait_s"].to_numpy(), true_s, atol=2e-3)
+
+
+def test_what_comes_later_changes_no_forecast(past: Lived, said: pl.DataFrame) -> None:
+    """Labels shuffled among the jobs that start later: their starts and ends, and how long they run."""
+    middle_ms = int(np.median(past.start_ms))
+    later = np.flatnonzero(past.start_ms > middle_ms)
+    other = np.random.default_rng(1).permutation(later)
+    start_ms, end_ms = past.start_ms.copy(), past.end_ms.copy()
+    shift = past.start_ms[other] - past.workload.submit_ms[later]
+    start_ms[later] = np.maximum(
+        past.start_ms[other], past.workload.submit_ms[later] + np.abs(shift)
+    )
+    end_ms[later] = start_ms[later] + (past.end_ms - past.start_ms)[other]
+    still_runs = np.flatnonzero((past.start_ms <= middle_ms) & (end_ms > middle_ms))
+    end_ms[still_runs] += 7_000_000
+    assert len(still_runs)
+    again = hindcast(replace(past, start_ms=start_ms, end_ms=end_ms), MACHINE, SETTINGS)
+    before = (pl.col("made_s") < middle_ms / 1000).and_(pl.col("made_s") > 0)
+    columns = [name for name in said.columns if name != "wait_s"]
+    assert said.filter(before).height > 20
+    assert said.filter(before).select(columns).equals(again.filter(before).select(columns))
+
+
+def test_scores_count_what_was_covered_and_stand_beside_both_rivals() -> None:
+    row = {
+        "job": 1, "nodes": 4, "made_s": 0.0, "at_submission": True, "wait_s": 100.0, "forecast_s": 90.0,
+        "low_s": 80.0, "high_s": 120.0, "walltime_s": 200.0, "queue_low_s": 0.0, "queue_s": 50.0,
+        "queue_high_s": 400.0,
+    }  # fmt: skip
+    missed = {**row, "made_s": 10.0, "nodes": 1, "wait_s": 300.0, "at_submission": False}
+    # The first fifth is not counted.
+    (one,) = hindcast_scores(
+        pl.DataFrame([{**row, "made_s": -1.0}, row, row, missed, missed])
+    ).to_dicts()
+    assert (one["forecasts"], one["covered"], one["queue_covered"]) == (4, 0.5, 1.0)
+    assert (one["width_s"], one["width_ratio"]) == (40.0, 0.1)
+    assert one["median_error_s"] == (10.0 + 210.0) / 2
+    assert one["error_ratio"] == 1.1
+    assert one["within_1min"] == 0.5
+    sizes = hindcast_scores(pl.DataFrame([row] * 5 + [missed] * 5), "size")
+    assert sizes["bin"].to_list() == ["1", "3–4"]
+    asked = hindcast_scores(pl.DataFrame([row] * 5 + [missed] * 5), "asked")
+    assert asked["bin"].to_list() == ["at submission", "later"]
+
+
+def test_on_a_crowded_machine_futures_are_nearer_than_walltimes(said: pl.DataFrame) -> None:
+    (score,) = hindcast_scores(said).to_dicts()
+    assert score["error_ratio"] < 1.0
+    assert 0.6 < score["covered"] < 0.95
+
+
+def test_a_trace_without_starts_needs_a_policy(jobs: Workload) -> None:
+    with pytest.raises(WorkloadError, match="does not say when jobs started; give a policy"):
+        recorded(jobs)
+
+
+def test_the_command_shows_each_class(
+    jobs: Workload, tmp_path: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = f"{tmp_path}/jobs.parquet"
+    write_workload(jobs, path)
+    asked = ["predictor", "forecast", path, "-n", str(NODES), "--every", "3", "--futures", "4"]
+    with pytest.raises(SystemExit) as stop:
+        main([*asked, "--under", "fcfs+easy", "--json"])
+    assert not stop.value.code
+    told = json.loads(capsys.readouterr().out)
+    assert list(told) == ["all", "asked", "size", "week"]
+    assert told["all"][0]["forecasts"] == sum(row["forecasts"] for row in told["size"])
+    with pytest.raises(SystemExit) as stop:
+        main(asked)
+    assert stop.value.code
+    assert "does not say when jobs started" in capsys.readouterr().err
