@@ -95,7 +95,8 @@ def compare_command(
     """
     import polars as pl
 
-    from hpctwin.cli.output import check_outputs, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, screen
+    from hpctwin.model.progress import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy_file import read_policy
     from hpctwin.report import summary_table

@@ -42,11 +42,12 @@ def cqsim_plus(
         figures: folder for figures like the paper's 5 to 8, and of the waits by bin.
         json: print one row per case, rule, strategy, knowledge and seed as JSON.
     """
-    from hpctwin.cli.output import check_outputs, note_reading, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, note_reading, print_json, screen
     from hpctwin.errors import UnknownNameError
     from hpctwin.experiments.cqsim_plus import run_case, run_case_by_rule
     from hpctwin.experiments.cqsim_plus_cases import CASES, MORE
     from hpctwin.facility import parse_strategy
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(folders=[figures])
     for name in case:

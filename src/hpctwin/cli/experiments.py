@@ -107,12 +107,13 @@ def schedtwin(
     import numpy as np
 
     from hpctwin.cli.objective_table import objective_table
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.errors import UnknownNameError
     from hpctwin.experiments import schedtwin as experiment
     from hpctwin.formats import read_workload
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import Workload, parse_duration_s
+    from hpctwin.model.progress import progress_bar
     from hpctwin.twin.config import PAPER_POOL, CoreSettings
     from hpctwin.twin.objective import Normalise
 
@@ -211,9 +212,10 @@ def theta_year(
         html: file for the report.
         json: print the summaries as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.experiments import theta_year as experiment
     from hpctwin.model import write_folder
+    from hpctwin.model.progress import progress_bar
     from hpctwin.report import compare_table
     from hpctwin.report.accessor import report_results
 

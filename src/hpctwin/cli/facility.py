@@ -143,15 +143,9 @@ def simulate(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summary as JSON.
     """
-    from hpctwin.cli.output import (
-        check_outputs,
-        need_jobs,
-        note_reading,
-        print_json,
-        progress_bar,
-        screen,
-    )
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
@@ -219,16 +213,10 @@ def compare(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summaries as JSON.
     """
-    from hpctwin.cli.output import (
-        check_outputs,
-        need_jobs,
-        note_reading,
-        print_json,
-        progress_bar,
-        screen,
-    )
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []

@@ -53,9 +53,10 @@ def incentives_command(
         plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
         json: print it as JSON: a row for each account, and one for each incentive.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, progress_bar
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import INCENTIVES
+    from hpctwin.model.progress import progress_bar
     from hpctwin.sweep.incentives import redeem, try_tricks
 
     check_outputs(trace, figures=[plot])
@@ -103,8 +104,9 @@ def s_raps_incentives(
     """
     import sys
 
-    from hpctwin.cli.output import check_outputs, progress_bar
+    from hpctwin.cli.output import check_outputs
     from hpctwin.experiments import incentives as experiment
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(figures=[plot])
     jobs, origin = experiment.workload(seed)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rich.console import Console
 
     from hpctwin.model import Workload
@@ -25,7 +22,6 @@ __all__ = [
     "note_reading",
     "note_rejected",
     "print_json",
-    "progress_bar",
     "screen",
 ]
 
@@ -129,15 +125,3 @@ def note_doomed(simulation: Simulation) -> None:
     """Say on standard error which jobs can never start, and for what other job."""
     for sentence in simulation.why_doomed():
         print(f"{simulation.workload.name}: {sentence}", file=sys.stderr)
-
-
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error, gone when done; nothing where that is no terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)

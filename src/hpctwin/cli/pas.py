@@ -41,8 +41,9 @@ def pas(
         plot: file for a heat map of resources in use over time, of seed 0 (.png, .svg, .pdf).
         json: print one row per method and seed as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.experiments import pas as experiment
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(figures=[plot])
     rows: list[Row] = []

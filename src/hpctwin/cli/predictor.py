@@ -56,8 +56,9 @@ def score(
         under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json, progress_bar, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
+    from hpctwin.model.progress import progress_bar
 
     known = _known(trace, reading, machine, under)
     with progress_bar(f"learning from {known.workload.name}") as progress:
@@ -104,10 +105,10 @@ def apply(
         under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
         overwrite: write over a file that is there.
     """
-    from hpctwin.cli.output import progress_bar
     from hpctwin.cli.workload import check_target, write_to
     from hpctwin.errors import ConfigError
     from hpctwin.learn.prediction import Training, load_predictor, predict, with_predictions
+    from hpctwin.model.progress import progress_bar
 
     check_target(target, overwrite)
     if not target.name.endswith((".csv", ".csv.gz", ".parquet")):
@@ -198,8 +199,9 @@ def forecast(
         seed: of what is drawn.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import note_reading, print_json, progress_bar, screen
+    from hpctwin.cli.output import note_reading, print_json, screen
     from hpctwin.model import parse_duration_s
+    from hpctwin.model.progress import progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.twin.config import CoreSettings
     from hpctwin.twin.hindcast import hindcast, hindcast_scores, lived_under, recorded

@@ -41,9 +41,10 @@ def s_raps(
         out: folder for a table over time of each policy.
         json: print the statistics as JSON.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, progress_bar
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json
     from hpctwin.experiments import s_raps as experiment
     from hpctwin.model import parse_duration_s, write_atomically, write_folder
+    from hpctwin.model.progress import progress_bar
     from hpctwin.simulation import window
 
     check_outputs(trace, folders=[out], figures=[plot])

@@ -44,18 +44,12 @@ def s_raps_ml(
     """
     from dataclasses import asdict
 
-    from hpctwin.cli.output import (
-        check_outputs,
-        need_jobs,
-        note_reading,
-        print_json,
-        progress_bar,
-        screen,
-    )
+    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.experiments import s_raps_ml as experiment
     from hpctwin.experiments.traces import find_trace
     from hpctwin.learn.prediction import Training
+    from hpctwin.model.progress import progress_bar
 
     path = trace or find_trace("Theta-2023-lumos.swf")
     if path is None:

@@ -27,13 +27,14 @@ def on_cluster(
     json: bool,
 ) -> int:
     """Run seeds one after another on the cluster that is there, and store each."""
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import print_json
     from hpctwin.errors import ConfigError
     from hpctwin.experiments.schedtwin import TWIN
     from hpctwin.experiments.schedtwin_live import clock_speed, run_live, twins_part
     from hpctwin.experiments.schedtwin_users import PbsUser, SlurmUser
     from hpctwin.generate.four_phase import four_phase
     from hpctwin.model import check_folder
+    from hpctwin.model.progress import progress_bar
     from hpctwin.twin.config import TwinConfig
 
     if compress <= 0:

@@ -139,10 +139,10 @@ def simulate_command(
         note_doomed,
         note_reading,
         note_rejected,
-        progress_bar,
     )
     from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
+    from hpctwin.model.progress import progress_bar
     from hpctwin.policies import make_policy, parse_policy
     from hpctwin.policies.policy_file import read_policy
     from hpctwin.simulation import Simulation
@@ -270,8 +270,9 @@ def _simulate_spars(
     """Run SPARS's ``simulator_config.yaml``; its CSV files go where it says."""
     import sys
 
-    from hpctwin.cli.output import need_jobs, note_reading, note_rejected, progress_bar
+    from hpctwin.cli.output import need_jobs, note_reading, note_rejected
     from hpctwin.experiments.spars_config import read_spars_config
+    from hpctwin.model.progress import progress_bar
     from hpctwin.simulation import Simulation
 
     asked = read_spars_config(path)
@@ -376,7 +377,8 @@ def breakdown_rows(result: Result, by: By) -> list[dict[str, Any]]:
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
 
-    from hpctwin.cli.output import print_json, progress_bar, screen
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.model.progress import progress_bar
     from hpctwin.simulation.explain import explain
 
     console = screen()

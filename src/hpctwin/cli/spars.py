@@ -39,11 +39,12 @@ def spars(
         out: folder for figures and tables.
         json: print one row per scheduler, timeout and rule as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.errors import ConfigError, UnknownNameError
     from hpctwin.experiments import spars as experiment
     from hpctwin.experiments.spars_published import TIMEOUTS_S
     from hpctwin.model import parse_duration_s
+    from hpctwin.model.progress import progress_bar
 
     check_outputs(folders=[out])
     known = (*experiment.SCHEDULERS, experiment.BEST)

@@ -233,7 +233,8 @@ def download(
     import os
 
     import hpctwin.formats.archive as archive
-    from hpctwin.cli.output import print_json, progress_bar
+    from hpctwin.cli.output import print_json
+    from hpctwin.model.progress import progress_bar
 
     if name is None and json:
         print_json([dataclasses.asdict(log) for log in archive.LOGS.values()])

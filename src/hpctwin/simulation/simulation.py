@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.progress import progress_bar
 from hpctwin.policies import Policy, PolicyLike
 from hpctwin.simulation import outside
 from hpctwin.simulation.advance import Outcome, advance_engine
@@ -185,6 +186,8 @@ def simulate(
     cluster: Cluster | int | str | os.PathLike[str],
     policy: PolicyLike | None = None,
     backfill: str | None = None,
+    *,
+    progress: bool = False,
     **options: Unpack[SimulationOptions],
 ) -> Result:
     """Simulate a workload on a machine to the end.
@@ -195,9 +198,14 @@ def simulate(
         policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering: a
             name, a formula, a function.
         backfill: in place of the policy's own: see `hpctwin.policies.make_policy`.
+        progress: whether to show how far it is, in a terminal or a notebook.
         options: further arguments of `Simulation`.
 
     Raises:
         ConfigError, WorkloadError, PolicyError, UnknownNameError: the parts do not go together.
     """
-    return Simulation(workload, cluster, policy, backfill, **options).run()
+    simulation = Simulation(workload, cluster, policy, backfill, **options)
+    if not progress:
+        return simulation.run()
+    with progress_bar(f"{simulation.workload.name} under {simulation.policy.name}") as told:
+        return simulation.run(told)

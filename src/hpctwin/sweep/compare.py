@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Event
 from typing import Unpack
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.progress import progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.given import as_cluster, as_workload
@@ -26,7 +28,7 @@ def compare(
     policies: Iterable[str | Policy],
     *,
     threads: int | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] | bool | None = None,
     part: Window | None = None,
     **options: Unpack[RunOptions],
 ) -> dict[str, Result]:
@@ -37,7 +39,8 @@ def compare(
         cluster: the machine, a number of equal nodes, or the path of a YAML file.
         policies: policies, or texts such as ``wfp+easy``.
         threads: at most so many at once; default the cores there are.
-        progress: called with the name of each policy that is done.
+        progress: called with the name of each policy that is done; or True, to show how far it is, in a
+            terminal or a notebook.
         part: of the workload in time, of `hpctwin.simulation.window`; its jobs are the workload then.
         options: further arguments of `Simulation`.
 
@@ -49,6 +52,12 @@ def compare(
         UnknownNameError, PolicyError: a policy is not right.
     """
     workload, cluster = as_workload(workload), as_cluster(cluster)
+    policies = list(policies)
+    if progress is True:
+        with _counted(f"{workload.name}, {len(policies)} policies", len(policies)) as told:
+            return compare(
+                workload, cluster, policies, threads=threads, progress=told, part=part, **options
+            )
     if part is not None:
         workload = part.workload
         options.setdefault("begin_s", part.not_before_s)
@@ -77,7 +86,7 @@ def compare(
             result = simulation.result()
         else:
             result = part.run(simulation)
-        if progress is not None:
+        if callable(progress):
             progress(policy.name)
         running.remove(simulation)
         return result
@@ -89,3 +98,16 @@ def compare(
 
     results = run_all(run, pool, threads=threads or os.cpu_count() or 1, stop=stop)
     return dict(zip(names, results, strict=True))
+
+
+@contextmanager
+def _counted(title: str, count: int) -> Iterator[Callable[[str], None]]:
+    """A bar that goes on with each name that is told."""
+    done: list[str] = []
+    with progress_bar(title) as told:
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            told(len(done) / count)
+
+        yield one_more
