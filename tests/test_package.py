@@ -22,6 +22,8 @@ import pytest
 import yaml
 
 from hpctwin import Cluster, __version__
+from hpctwin.cli.app import app
+from hpctwin.cli.manual import manual_page
 from hpctwin.cli.rms import ship
 from hpctwin.cli.serve import mcp_command, serve_command
 from hpctwin.energy.cooling import wet_bulb_c
@@ -30,7 +32,8 @@ from hpctwin.errors import ConfigError
 from hpctwin.simulation.schedulers import BatsimScheduler
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 IMPORTED = {
     "fmpy": "fmpy", "gymnasium": "gymnasium", "mcp": "mcp", "psychrolib": "psychrolib", "pyzmq": "zmq",
     "redis": "redis", "scikit-learn": "sklearn", "skops": "skops", "fastapi": "fastapi", "uvicorn": "uvicorn",
@@ -89,13 +92,29 @@ def test_the_wheel_holds_the_package_and_its_data_and_nothing_else(wheel: zipfil
         ["git", "ls-files", "src/hpctwin"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     wanted = {name.removeprefix("src/") for name in tracked.stdout.splitlines()}
-    there = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    there = {name for name in wheel.namelist() if not re.match(r"[^/]*\.(dist-info|data)/", name)}
     assert there >= wanted
     # Beside them may lie what is written but not committed yet; never what a run left behind.
     assert not [name for name in there if not (ROOT / "src" / name).is_file()]
     assert not [name for name in there if re.search(r"__pycache__|\.nb[ci]$|(^|/)tests?/", name)]
     assert {"hpctwin/py.typed", "hpctwin/web/static/index.html"} <= there
     assert {"hpctwin/formats/systems/frontier.yaml", "hpctwin/rms/slurm/job_submit.lua"} <= there
+
+
+def test_man_finds_the_page_that_an_installation_brings(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    (page,) = [name for name in wheel.namelist() if name.endswith("/data/share/man/man1/hpctwin.1")]
+    assert wheel.read(page).decode() == manual_page(app)
+    # pip puts what lies below data/ into the environment's folder, where man looks beside a program.
+    wheel.extract(page, tmp_path)
+    manuals = tmp_path / page.partition("share/man")[0] / "share/man"
+    shown = subprocess.run(
+        ["man", "-M", str(manuals), "hpctwin"], capture_output=True, text=True, check=True,
+        env={**os.environ, "MANWIDTH": "80", "MAN_KEEP_FORMATTING": "", "LC_ALL": "C.UTF-8"},
+    ).stdout  # fmt: skip
+    assert "hpctwin simulate" in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_the_wheel_tells_licence_pythons_and_the_readme(
@@ -243,6 +262,10 @@ def test_version_licence_and_dependencies_are_the_same_in_all_files_that_tell_th
     assert set(others) == wanted
     assert PROJECT["requires-python"] == f">={conda['context']['python_min']}"
     assert python == "python >=${{ python_min }}"
+    hooks = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]
+    built_by = [*PYPROJECT["build-system"]["requires"], *hooks["custom"]["dependencies"]]
+    assert set(conda["requirements"]["host"][2:]) == {one.replace(">", " >", 1) for one in built_by}
+    assert set(hooks["custom"]["dependencies"]) <= set(PROJECT["dependencies"])
     (entry,) = conda["build"]["python"]["entry_points"]
     assert dict([entry.split(" = ")]) == PROJECT["scripts"]
 

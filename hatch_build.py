@@ -1,0 +1,34 @@
+"""Puts the manual page into the wheel, made of the commands' own help; see ``hpctwin.cli.manual``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class ManualPage(BuildHookInterface):  # type: ignore[type-arg]
+    """Writes the page before a wheel is made of it, and clears up after."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Have the page where ``man`` looks beside the program."""
+        self._folder = Path(tempfile.mkdtemp(prefix="hpctwin-man-"))
+        if version == "editable":
+            return  # what is edited is not what the page would say
+        sys.path.insert(0, str(Path(self.root, "src")))
+        from hpctwin.cli.app import app
+        from hpctwin.cli.manual import manual_page
+
+        page = self._folder / "hpctwin.1"
+        page.write_text(manual_page(app), encoding="utf-8")
+        build_data["shared_data"][str(page)] = "share/man/man1/hpctwin.1"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what was written besides the wheel."""
+        shutil.rmtree(self._folder)
