@@ -52,7 +52,8 @@ def sweep_command(
         worker_jobs: how many such jobs.
         worker_option: of these, as queue=main, cores=4, memory=8GB, walltime=02:00:00; once for each.
     """
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.model.progress import progress_bar
     from hpctwin.report.saving import save_figure
     from hpctwin.report.sweep import plot_sweep, sweep_table
     from hpctwin.sweep import Progress, read_sweep, sweep
