@@ -21,9 +21,7 @@ __all__ = ["JOBQUEUES", "OnDask", "connected", "jobqueue"]
 JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Resource managers that start workers as their jobs, and the class of dask-jobqueue for each."""
 
-_GONE = (
-    "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
-)
+_GONE = "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
 
 _benches: dict[str, Bench] = {}
 """In a worker: what sweeps have handed to it."""
