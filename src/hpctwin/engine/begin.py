@@ -222,7 +222,8 @@ def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
     by_plan = np.lexsort((rows, planned))
     sim["run"]["planned"][:size] = planned[by_plan]
     sim["run"]["job"][:size] = rows[by_plan]
-    sim["clock"]["ends"] = sim["clock"]["running"] = size
+    for name in ("ends", "running", "run_end"):
+        sim["clock"][name] = size
 
 
 def _begin_powers(

@@ -72,9 +72,13 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
             new[name][to] = old[name][rows]
     clock = old.clock
     new["queue"][: clock.queued] = place[old["queue"][: clock.queued]]
-    for name, size in (("ends", clock.ends), ("run", clock.running), ("begins", clock.begins)):
-        new[name][:size] = old[name][:size]
-        new[name]["job"][:size] = place[old[name]["job"][:size]]
+    for name, entries in (
+        ("ends", old["ends"][: clock.ends]),
+        ("run", old.running),
+        ("begins", old["begins"][: clock.begins]),
+    ):
+        new[name][: len(entries)] = entries
+        new[name]["job"][: len(entries)] = place[entries["job"]]
     _carry_releases(old, new, place)
     for name in _SAME:
         new[name][...] = old[name]
@@ -123,6 +127,7 @@ def _carry_clock(old: Sim, new: Sim, rows: IntArray) -> None:
     clock = new.clock
     clock.alive += new.jobs - len(rows)
     clock.arrival_end = new.jobs
+    clock.run_first, clock.run_end = 0, clock.running
     clock.arrived = np.count_nonzero(old["state"]["phase"][rows] != UNSUBMITTED)
     clock.cancels_done = np.isin(old["by_cancel"][: clock.cancels_done], rows).sum()
 

@@ -45,7 +45,7 @@ def amounts_decide(sim: Arrays) -> bool:
     now = sim.clock.now
     if sim.rules.pools > 1:
         return False
-    if sim.clock.running > 0 and sim.run[0].planned <= now:
+    if sim.clock.running > 0 and sim.run[sim.clock.run_first].planned <= now:
         return False
     if len(sim.user_limit) > 1:
         return False
@@ -102,13 +102,15 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
     nodes = sim.job[head].nodes
     for c in range(sim.asks.width):
         sim.low[ONE + c] = sim.stock[ONE + c].free
-    r = 0
+    r = sim.clock.run_first
     shadow = sim.clock.now
     while free < nodes or lacks_later(head, sim):
         shadow = sim.run[r].planned
-        while r < sim.clock.running and sim.run[r].planned == shadow:
-            free += sim.job[sim.run[r].job].nodes
-            add_asked(sim.run[r].job, RETURN, sim)
+        while r < sim.clock.run_end and sim.run[r].planned == shadow:
+            j = sim.run[r].job
+            if j >= 0:
+                free += sim.job[j].nodes
+                add_asked(j, RETURN, sim)
             r += 1
     add_asked(head, TAKE, sim)
     return shadow, free - nodes

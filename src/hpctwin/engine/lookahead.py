@@ -66,8 +66,8 @@ def forget_job(j: int, sim: Arrays) -> None:
 def parts_held(sim: Arrays) -> int:
     """On how many shared nodes running jobs are, each job counted for itself."""
     held = ZERO
-    for i in range(sim.clock.running):
-        row = sim.state[sim.run[i].job].first_node
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        row = sim.state[sim.run[i].job].first_node if sim.run[i].job >= 0 else -1
         while row >= 0:
             held += 1
             row = sim.part[row].next
@@ -89,8 +89,10 @@ def copy_shared(sim: Arrays, fork: Arrays) -> None:
     for node in range(len(fork.share)):
         fork.share[node].part = -1
     last = ZERO
-    for i in range(sim.clock.running):
+    for i in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[i].job
+        if j < 0:
+            continue
         row = sim.state[j].first_node
         fork.state[j].first_node = -1 if row < 0 else last
         while row >= 0:
@@ -142,8 +144,9 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
         j = sim.queue[i]
         fork.queue[i] = j
         copy_job(j, sim, fork)
-    for i in range(sim.clock.running):
-        copy_job(sim.run[i].job, sim, fork)
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        if sim.run[i].job >= 0:
+            copy_job(sim.run[i].job, sim, fork)
         copy_row(fork.run, sim.run, i)
     for i in range(sim.clock.ends):
         copy_row(fork.ends, sim.ends, i)
@@ -183,8 +186,10 @@ def expected_end(j: int, sim: Arrays) -> int:
 def forget_ends(sim: Arrays) -> None:
     """Let running jobs end when they are expected to, not when they really will."""
     n = 0
-    for i in range(sim.clock.running):
+    for i in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[i].job
+        if j < 0:
+            continue
         sim.state[j].end = expected_end(j, sim)
         n = heap_push(sim.ends, n, sim.state[j].end, j)
     sim.clock.ends = n

@@ -199,6 +199,8 @@ def reorder(address: int) -> None:
     for i in range(waiting):
         enqueue(sim.later[i], sim)
     # Some passes compare those that wait with those that run.
-    for r in range(sim.clock.running):
+    for r in range(sim.clock.run_first, sim.clock.run_end):
         j = sim.run[r].job
+        if j < 0:
+            continue
         sim.state[j].key = score(sim.hooks.order, j, sim)

@@ -118,7 +118,7 @@ def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
     clock = sim.clock
     waiting = [sim["queue"][: clock.queued], sim["by_submit"][clock.arrived : clock.arrival_end]]
     if len(sim["share"]):
-        there = np.concatenate([sim["run"]["job"][: clock.running], *waiting])
+        there = np.concatenate([sim.running["job"], *waiting])
         kind = np.concatenate([sim["job"]["kind"][there], ahead["job"]["kind"][coming]])
         parts = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[kind].sum())
         promises = max(

@@ -127,12 +127,14 @@ def build_plan(sim: Arrays) -> None:
     for c in range(width):
         sim.plan_amount[0, c] = sim.stock[c].free
     n = 1
-    running = sim.clock.running
-    overdue = 0
+    running = sim.clock.run_end
+    overdue = sim.clock.run_first
     while overdue < running and sim.run[overdue].planned <= now:
         overdue += 1
     for r in range(overdue, running):
         j = sim.run[r].job
+        if j < 0:
+            continue
         planned = sim.run[r].planned
         if planned != sim.plan_time[n - 1]:
             sim.plan_time[n] = planned
@@ -145,8 +147,10 @@ def build_plan(sim: Arrays) -> None:
         for c in range(sim.asks.width):
             sim.plan_amount[n - 1, pools + c] += sim.asks[j, c]
     sim.plan_rows[0] = n
-    for r in range(overdue):
+    for r in range(sim.clock.run_first, overdue):
         j = sim.run[r].job
+        if j < 0:
+            continue
         load_take(j, sim)
         plan_change(j, planned_end(j, sim), NEVER, RETURN, sim)
     if sim.clock.unpowered > 0:

@@ -163,7 +163,7 @@ def change_speed(
     clock, state, job = sim.clock, sim["state"], sim["job"]
     before = sim["pool"]["speed"]
     left: dict[int, tuple[int, Fraction]] = {}
-    for j in sim["run"]["job"][: clock.running].tolist():
+    for j in sim.running["job"].tolist():
         used = _pools_of(sim, j)
         if not np.isin(used, pools).any():
             continue

@@ -189,6 +189,8 @@ class Clock:
     arrival_end: Int  # … and so many will be
     queued: Int
     running: Int
+    run_first: Int  # places of `run` in use, holes among them,
+    run_end: Int  # … up to here
     starts: Int
     ends: Int  # entries of heaps
     releases: Int
@@ -241,10 +243,10 @@ class Event:
 
 
 class Run:
-    """A running job, by planned end."""
+    """A running job, by planned end; see `running`."""
 
     planned: Int
-    job: Int
+    job: Int  # -1: a hole
 
 
 class Stock:
@@ -320,6 +322,8 @@ class Tried:
     faults: Int  # of the clock, when it was last seen whether the nodes that are up could hold it
     held: Int  # 1: they could
     waiting: Int  # so many of the kind wait
+    look: Int  # of `Sharing.looks`: in which …
+    length: Int  # … one that is expected to run so long did not fit beside what is promised
 
 
 class Sharing:
@@ -331,6 +335,7 @@ class Sharing:
     freed: Int  # how often a node got something back
     faults: Int  # of the clock, in the last pass
     chosen: Int  # nodes that `placing` chose
+    looks: Int  # how often it was begun to start jobs; meanwhile nothing comes free
     turn: Int  # the node after the last that a job started on
     widest: Int  # nodes that a job may have at most
 

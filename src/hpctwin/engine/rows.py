@@ -442,7 +442,8 @@ def number_at(dtype: np.dtype[Any]) -> Any:
     @_intrinsic
     def read(typing: Any, address: Any, place: Any) -> Any:
         def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            return _load(builder, _at(builder, *args, dtype), dtype)
+            where, which = args
+            return _load(builder, _at(builder, where, which, dtype), dtype)
 
         return _number(dtype)(int64, int64), build
 

@@ -108,6 +108,13 @@ class Sim:
         return self["clock"].view(np.recarray)[0]
 
     @property
+    def running(self) -> Any:
+        """The running jobs, records of `records.Run` by planned end."""
+        clock = self["clock"]
+        run = self["run"][clock["run_first"][0] : clock["run_end"][0]]
+        return run[run["job"] >= 0]
+
+    @property
     def jobs(self) -> int:
         """How many jobs there are, whether submitted or not."""
         return len(self._known["job"])

@@ -294,7 +294,9 @@ def stand_anew(sim: Arrays) -> None:
     head.before = -1
     head.after = -1
     row = ZERO
-    for r in range(sim.clock.running):
+    for r in range(sim.clock.run_first, sim.clock.run_end):
+        if sim.run[r].job < 0:
+            continue
         slot = new_slot(sim.run[r].job, sim)
         link(2 * slot + 2, row, sim.run[r].planned, sim.stay[slot].nodes, sim)
         row = 2 * slot + 2

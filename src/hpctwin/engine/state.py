@@ -62,7 +62,7 @@ def new_sim(
         "queue": (size,),
         "taken": (size if pools > 1 else 0, pools),
         "ends": (most,),
-        "run": (most,),
+        "run": (most + most // 4 + 8,),
         "releases": (size if waits or len(known["tells"]) else 0,),
         "stock": (len(known["amount"]),),
         "user_running": (

@@ -31,6 +31,7 @@ from hpctwin.engine.placement import (
 )
 from hpctwin.engine.plan import choose_pools, load_take, note_freed, plan_change
 from hpctwin.engine.rows import SIM, call_with_job
+from hpctwin.engine.running import run_insert, run_remove
 from hpctwin.engine.skipping import at_limit
 
 LONGEST = NEVER // 2
@@ -69,40 +70,6 @@ def account(j: int, nodes: float, sim: Arrays) -> None:
         usage.used = used
         usage.at = sim.clock.now
         usage.nodes += nodes
-
-
-@jit
-def run_insert(j: int, planned: int, sim: Arrays) -> None:
-    """Add a job to the running ones, sorted by planned end."""
-    n = sim.clock.running
-    i = n
-    while i > 0 and sim.run[i - 1].planned > planned:
-        sim.run[i].planned = sim.run[i - 1].planned
-        sim.run[i].job = sim.run[i - 1].job
-        i -= 1
-    sim.run[i].planned = planned
-    sim.run[i].job = j
-    sim.clock.running = n + 1
-
-
-@jit
-def run_remove(j: int, planned: int, sim: Arrays) -> None:
-    """Take a job out of the running ones."""
-    n = sim.clock.running
-    low = 0
-    high = n
-    while low < high:
-        middle = (low + high) // 2
-        if sim.run[middle].planned < planned:
-            low = middle + 1
-        else:
-            high = middle
-    while sim.run[low].job != j:
-        low += 1
-    for i in range(low, n - 1):
-        sim.run[i].planned = sim.run[i + 1].planned
-        sim.run[i].job = sim.run[i + 1].job
-    sim.clock.running = n - 1
 
 
 @jit

@@ -221,7 +221,9 @@ def next_boot_for_end(sim: Arrays) -> int:
     """The next time at which a sleeping node would have to be woken to be there when a job ends."""
     for node in range(len(sim.node)):
         if sim.node[node].power == ASLEEP:
-            for r in range(sim.clock.running):
+            for r in range(sim.clock.run_first, sim.clock.run_end):
+                if sim.run[r].job < 0:
+                    continue
                 wake = sim.run[r].planned - sim.sleep[0].on_time
                 if wake > sim.clock.now:
                     return wake

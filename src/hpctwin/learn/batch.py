@@ -199,6 +199,8 @@ class Batch:
         while code != layout.STEPPED:
             if code == layout.NEED_ROOM:
                 simulation.make_room()
+            elif code == layout.NEED_PASS:
+                simulation.need_pass()
             elif code == layout.NEED_OUTAGES:
                 simulation.draw_outages()
                 simulation.decided()

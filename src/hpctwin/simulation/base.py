@@ -285,7 +285,7 @@ class SimulationBase(Shown):
         """The present state in plain values: time, free nodes, jobs waiting and running."""
         sim, clock = self._sim, self._sim.clock
         waiting = sim["queue"][: clock.queued]
-        running = sim["run"]["job"][: clock.running]
+        running = sim.running["job"]
         return {
             "now_s": self.now_s,
             "free_nodes": self.free_nodes(),

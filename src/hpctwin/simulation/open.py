@@ -109,7 +109,7 @@ class OpenSimulation:
         if clock.arrival_end > clock.arrived:
             rows = np.concatenate([rows, self.on_their_way()])
         total = float(self._width[rows] @ job["expected"][rows])
-        run = sim["run"][: clock.running]
+        run = sim.running
         total += float(self._width[run["job"]] @ np.maximum(run["planned"] - now_ms, 0))
         return total / MS_PER_S
 

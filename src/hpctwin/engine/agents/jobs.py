@@ -21,6 +21,7 @@ from hpctwin.engine.loop import records_have_room
 from hpctwin.engine.passes.admitted import admission, place_of
 from hpctwin.engine.passes.selected import selection
 from hpctwin.engine.rows import go_on
+from hpctwin.engine.running import close_holes
 
 __all__ = [
     "ADMIT",
@@ -209,6 +210,7 @@ def observe_features(address: int, sim: Arrays) -> None:
     total = float(sim.rules.machine_nodes)
     free = free_now(sim)
     back = ZERO
+    close_holes(sim)
     for r in range(sim.clock.running):
         back += sim.job[sim.run[r].job].nodes
         sim.later[r] = back

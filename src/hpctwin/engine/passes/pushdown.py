@@ -208,8 +208,10 @@ def is_adjacent(j: int, sim: Arrays) -> bool:
     if adjacent == 0 or sim.clock.running == 0:
         return True
     place = place_in_queue(j, sim)
-    for r in range(sim.clock.running):
+    for r in range(sim.clock.run_first, sim.clock.run_end):
         other = sim.run[r].job
+        if other < 0:
+            continue
         at = place_in_queue(other, sim)
         if at > place:
             between = at - place - 1

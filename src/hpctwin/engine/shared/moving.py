@@ -10,8 +10,9 @@ from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, RUNNING, TAKE, WALLT
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.plan import active_from, plan_change, planned_end
 from hpctwin.engine.rows import SIM
+from hpctwin.engine.running import run_insert
 from hpctwin.engine.shared.room import CORES, FREED, held
-from hpctwin.engine.transitions import account, note_given, run_insert, scaled
+from hpctwin.engine.transitions import account, note_given, scaled
 
 
 @jit
@@ -171,13 +172,14 @@ def put_back(j: int, sim: Arrays) -> None:
 
 
 @jit
-def free_at(node: int, time: int, c: int, sim: Arrays) -> int:
-    """What running jobs leave free of an amount of a node at a time."""
-    amount = sim.left[node, c]
-    row = sim.share[node].part
-    while row >= 0:
-        part = sim.part[row]
+def free_at(node: int, time: int, row: int, sim: Arrays) -> None:
+    """Put what running jobs leave free of a node at a time into a row of ``sim.promise_left``."""
+    for c in range(4):
+        sim.promise_left[row, c] = sim.left[node, c]
+    p = sim.share[node].part
+    while p >= 0:
+        part = sim.part[p]
         if planned_end(part.job, sim) <= time:
-            amount += held(part.kind, node, part.tasks, c, sim)
-        row = part.after
-    return amount
+            for c in range(4):
+                sim.promise_left[row, c] += held(part.kind, node, part.tasks, c, sim)
+        p = part.after

@@ -88,10 +88,22 @@ def begin_anew(sim: Arrays) -> None:
 
 
 @jit
+def is_longer(j: int, sim: Arrays) -> bool:
+    """Whether a job is expected to run as long, at least, as one of its kind that was found not to fit."""
+    tried = sim.tried[sim.job[j].kind]
+    return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
+
+
+@jit
 def start_if_it_fits(j: int, sim: Arrays) -> bool:
     """Start a job if it fits the plan from now on; whether it did."""
     now = sim.clock.now
-    if not (resources_fit(j, now, sim) and fits_over(j, now, sim.left, sim)):
+    if is_longer(j, sim) or not resources_fit(j, now, sim):
+        return False
+    if not fits_over(j, now, sim.left, sim):
+        tried = sim.tried[sim.job[j].kind]
+        tried.look = sim.sharing.looks
+        tried.length = sim.job[j].expected
         return False
     choose(j, sim)
     start_shared(j, sim)

@@ -17,6 +17,7 @@ from hpctwin.engine.shared.pass_common import (
     MANY_KINDS,
     any_may_fit,
     begin_anew,
+    is_longer,
     jobs_in_order,
     nth,
     start_if_it_fits,
@@ -44,7 +45,7 @@ def try_candidate(j: int, owed: int, sim: Arrays) -> int:
 
     -1 where nobody who waits could start any more.
     """
-    if not may_fit(sim.job[j].kind, sim) or is_skipped_shared(j, sim):
+    if is_longer(j, sim) or not may_fit(sim.job[j].kind, sim) or is_skipped_shared(j, sim):
         return owed
     started = starts_after_promises(j, owed, sim)
     return -1 if started and not any_may_fit(sim) else 0

@@ -76,6 +76,7 @@ def backfill(sim: Arrays) -> None:
     """One cycle: jobs in order; each starts if it fits, or is promised nodes for this cycle."""
     numbers = settings(sim.numbers)[0]
     open_all(sim)
+    sim.sharing.looks += 1
     if not any_may_fit(sim):
         return
     tried = ZERO

@@ -39,9 +39,10 @@ def link(row: int, sim: Arrays) -> None:
     own = sim.promise[row]
     node = own.node
     kind = sim.job[own.job].kind
+    free_at(node, own.start, row, sim)
     for c in range(4):
         mine = held(kind, node, own.tasks, c, sim)
-        left = free_at(node, own.start, c, sim) - mine
+        left = sim.promise_left[row, c] - mine
         p = sim.share[node].promise
         while p >= 0:
             other = sim.promise[p]
@@ -126,12 +127,13 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     for node in range(len(sim.share)):
         for c in range(4):
             sim.base[node, c] = sim.left[node, c]
-    running = sim.clock.running
+    running = sim.clock.run_end
     now = sim.clock.now
-    r = ZERO
+    r = sim.clock.run_first
     n = ZERO
     while r < running and sim.run[r].planned <= now:
-        n = heap_push(sim.times, n, planned_end(sim.run[r].job, sim), sim.run[r].job)
+        if sim.run[r].job >= 0:
+            n = heap_push(sim.times, n, planned_end(sim.run[r].job, sim), sim.run[r].job)
         r += 1
     bare = sim.sharing.promises == 0 and len(sim.window) == 0 and sim.asks.width == 0
     if bare and sim.clock.unpowered == 0 and not_before <= now:
@@ -163,8 +165,9 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
             n -= 1
             if other >= 0:
                 put_back(other, sim)
-        while r < running and sim.run[r].planned == time:
-            put_back(sim.run[r].job, sim)
+        while r < running and sim.run[r].planned <= time:
+            if sim.run[r].job >= 0:
+                put_back(sim.run[r].job, sim)
             r += 1
     return time
 
@@ -172,7 +175,9 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
 @jit
 def _next_time(r: int, n: int, sim: Arrays) -> int:
     time = NEVER
-    if r < sim.clock.running:
+    while r < sim.clock.run_end and sim.run[r].job < 0:
+        r += 1
+    if r < sim.clock.run_end:
         time = sim.run[r].planned
     if n > 0:
         time = min(time, sim.times[0].time)
@@ -204,6 +209,8 @@ def _earliest_bare(j: int, r: int, n: int, sim: Arrays) -> int:
             else:
                 other = sim.run[r].job
                 r += 1
+                if other < 0:
+                    continue
             put_back(other, sim)
             row = sim.state[other].first_node
             while row >= 0:

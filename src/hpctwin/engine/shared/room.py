@@ -232,6 +232,7 @@ def begin_pass(sim: Arrays) -> None:
     """Nothing is blocked, and what was found not to fit is tried anew where nodes failed or came back."""
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
+    sim.sharing.looks += 1
     if sim.sharing.faults != sim.clock.faults:
         sim.sharing.faults = sim.clock.faults
         sim.sharing.freed += FREED + 1
