@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +44,11 @@ def engine_is_busy(pid: int) -> bool:
     """Whether a thread of the engine has run for a while."""
     ticks = os.sysconf("SC_CLK_TCK")
     for task in Path(f"/proc/{pid}/task").iterdir():
-        fields = (task / "stat").read_text().rpartition(")")[2].split()
-        if int(task.name) != pid and int(fields[11]) > 0.5 * ticks:
-            return True
+        # Most threads of the engine end soon, also while they are looked at.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if int(task.name) != pid and int(fields[11]) > 0.5 * ticks:
+                return True
     return False
 
 
@@ -167,11 +170,15 @@ def interrupted(
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process,
     ):  # fmt: skip
-        give_up = time.monotonic() + 300
-        while not reached(process.pid):
-            assert process.poll() is None, said.read_text()
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
+        try:
+            give_up = time.monotonic() + 300
+            while not reached(process.pid):
+                assert process.poll() is None, said.read_text()
+                assert time.monotonic() < give_up
+                time.sleep(0.02)
+        except BaseException:
+            process.kill()  # else it is waited for, which may be for hours
+            raise
         before = computed_s(process.pid)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
