@@ -20,7 +20,7 @@ from hpctwin.formats.mapped import Columns
 from hpctwin.model import Cluster, PowerCap
 from hpctwin.model.settings import Duration
 from hpctwin.policies.policy_file import PolicyFile
-from hpctwin.sweep import SweepSettings
+from hpctwin.sweep import SearchSettings, SweepSettings
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.facility.config import LiveFacility
 
@@ -48,6 +48,11 @@ FILES: dict[str, tuple[type[BaseModel], str]] = {
         "`live.yaml`; more in [several clusters](../facility.md#live)",
     ),
     "A sweep": (SweepSettings, "`hpctwin sweep FILE`; more in [many simulations](../sweeps.md)"),
+    "A search": (
+        SearchSettings,
+        "`hpctwin policy search FILE`; more in "
+        "[many simulations](../sweeps.md#looking-for-a-policy)",
+    ),
     "A cooling plant": (
         Fmu,
         "`--cooling-fmu FILE`; more in [systems](../systems.md#a-plant-of-ones-own)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,9 +19,11 @@ pytest.importorskip("distributed")
 
 from distributed import Client, LocalCluster
 
+from hpctwin.cli import main
 from hpctwin.errors import ConfigError, UnreachableError
 from hpctwin.sweep import sweep
 from hpctwin.sweep.on_dask import OnDask, connected, jobqueue
+from tests.rms.beside_slurm import running
 from tests.sweep.test_sweep import SMALL, same
 
 pytestmark = pytest.mark.filterwarnings("default")  # Dask's own
@@ -138,3 +141,26 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="coers"), jobqueue("slurm", 1, {"coers": 4}):
         pass
+
+
+@pytest.mark.slurm
+def test_workers_are_jobs_of_a_real_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["interface=lo", "memory=1GB", "walltime=00:30:00", "queue=main"]
+    with running(tmp_path, nodes=2, cpus=2, memory=4096) as slurm:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+        Path("small.yaml").write_text(json.dumps(SMALL))
+        with pytest.raises(SystemExit) as left:
+            main(
+                ["sweep", "small.yaml", "--jobqueue", "slurm", "--json",
+                 *(word for one in options for word in ("--worker-option", one))]
+            )  # fmt: skip
+        assert left.value.code == 0
+        said = slurm.say("squeue", "-h", "-t", "all", "-o", "%j %T").split()
+    assert said[::2] == ["dask-worker"] * 2
+    assert json.loads(capsys.readouterr().out)["points"] == 6
+    there = sweep("small.yaml", out="out/small").table
+    here = sweep(**SMALL, workers=1).table
+    same(here, there.select(here.columns))

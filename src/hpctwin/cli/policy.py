@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App
 from cyclopts import Parameter as Option
 
 from hpctwin.cli.completing import complete_policy
+from hpctwin.cli.numbers import AT_LEAST_1
 
 if TYPE_CHECKING:
     from hpctwin.policies.registry import Entry, Parameter
@@ -127,4 +129,61 @@ def check(
         print_json({"policy": found.name, "says": said})
     else:
         print("\n".join(said))
+    return 0
+
+
+@policy_app.command
+def search(
+    config: Path,
+    /,
+    *,
+    out: Path | None = None,
+    workers: Annotated[int, AT_LEAST_1] = 1,
+    plot: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Look for a policy: what stands in its places is chosen on some parts of a trace, and tried on others.
+
+    The same command again goes on where it was; given twice at a time, also on machines that share the
+    folder, the work is shared.
+
+    Args:
+        config: what is looked for (docs/sweeps.md); paths in it are from its folder.
+        out: folder for the trials and the policies found; out/NAME of the file if left out.
+        workers: policies tried at once.
+        plot: file for a figure of all trials, .png, .svg or .pdf.
+        json: print the policies found, and all trials, as JSON.
+    """
+    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.report.saving import save_figure
+    from hpctwin.report.sweep import plot_search, sweep_table
+    from hpctwin.sweep import read_search
+    from hpctwin.sweep import search as look
+
+    settings = read_search(config)
+    folder = out if out is not None else Path("out") / config.stem
+    check_outputs(config, folders=[folder], figures=[plot])
+    with progress_bar(f"{config.stem}, to {folder}") as bar:
+        found = look(
+            settings, out=folder, workers=workers, progress=lambda done, total: bar(done / total)
+        )
+    paths = found.write(folder)
+    if plot is not None:
+        save_figure(plot_search(found.trials, settings.objectives), plot)
+    compared = found.held_out.compare()
+    if json:
+        print_json(
+            {
+                "policies": found.winners,
+                "held_out": compared.to_dicts(),
+                "trials": found.trials.to_dicts(),
+            }
+        )
+        return 0
+    console = screen()
+    states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
+    told = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    console.print(f"{len(found.trials):,} trials: {told}. On the parts held out:")
+    console.print(sweep_table(compared))
+    console.print("written: " + ", ".join(map(str, paths)))
     return 0

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from hpctwin.report.axes import empty_note, new_figure
 from hpctwin.report.columns import COLUMNS, format_metric, metric_name
-from hpctwin.report.style import LINES, color, styled
+from hpctwin.report.style import FADED, LINES, color, styled
 
-__all__ = ["plot_sweep", "sweep_table"]
+__all__ = ["plot_search", "plot_sweep", "sweep_table"]
 
 _BETTER = {column.key: column.better for column in COLUMNS}
 
@@ -138,13 +142,67 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
         )
         if not name:
             axis = ax.yaxis if across else ax.xaxis
-            axis.set_major_formatter(lambda value, _, metric=metric: format_metric(metric, value))
+            axis.set_major_formatter(partial(_formatted, metric))
     for ax in panels.flat[len(metrics) :]:
         ax.set_visible(False)
     if across and labels.n_unique() > 1:
         handles, names = panels.flat[0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=min(3, len(names)))
     return figure
+
+
+@styled
+def plot_search(trials: pl.DataFrame, objectives: Mapping[str, str]) -> Figure:
+    """Draw the trials of a search: two objectives against each other, or one in the order of trials.
+
+    Args:
+        trials: as `hpctwin.sweep.Found` has them.
+        objectives: figures, each ``low`` or ``high``.
+
+    Returns:
+        The figure; those that came to their end, and of these the best.
+    """
+    whole = trials.filter(pl.col("state") == "complete")
+    figure = new_figure(4)
+    ax = figure.subplots()
+    first, *others = objectives
+    values = whole[first].to_numpy()
+    falling = objectives[first] == "low"
+    if not others:
+        best = np.minimum.accumulate(values) if falling else np.maximum.accumulate(values)
+        ax.plot(whole["trial"], values, ".", color=FADED, label="trials on all jobs")
+        ax.step(whole["trial"], best, where="post", color=color(0), label="best so far")
+        ax.set_xlabel("trial")
+        axes: list[tuple[Axis, str]] = [(ax.yaxis, first)]
+    else:
+        signs = [1 if objectives[name] == "low" else -1 for name in objectives]
+        points = whole.select(*objectives).to_numpy()
+        signed = points * signs
+        front = [
+            not ((signed <= one).all(axis=1) & (signed < one).any(axis=1)).any() for one in signed
+        ]
+        ax.plot(points[:, 0], points[:, 1], ".", color=FADED, label="trials on all jobs")
+        chosen = points[front][np.argsort(points[front][:, 0])]
+        ax.plot(
+            chosen[:, 0],
+            chosen[:, 1],
+            "o-",
+            color=color(0),
+            markersize=4,
+            label="none is better in all",
+        )
+        axes = [(ax.xaxis, first), (ax.yaxis, others[0])]
+    for axis, name in axes:
+        axis.set_label_text(f"{metric_name(name)} ({objectives[name]}er is better)")
+        axis.set_major_formatter(partial(_formatted, name))
+        axis.set_major_locator(MaxNLocator(6))
+    ax.set_title("Policies tried")
+    ax.legend()
+    return figure
+
+
+def _formatted(metric: str, value: float, _: int) -> str:
+    return format_metric(metric, value)
 
 
 def _unit(metric: str, rows: pl.DataFrame) -> tuple[float, str]:

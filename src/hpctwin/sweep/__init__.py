@@ -8,15 +8,20 @@ from hpctwin.sweep.compare import compare
 from hpctwin.sweep.fair_start import fair_starts
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.running import Progress, sweep
+from hpctwin.sweep.search import Found, SearchSettings, read_search, search
 from hpctwin.sweep.settings import SweepSettings, read_sweep
 
 __all__ = [
+    "Found",
     "Progress",
+    "SearchSettings",
     "SweepResult",
     "SweepSettings",
     "compare",
     "fair_starts",
+    "read_search",
     "read_sweep",
+    "search",
     "sweep",
 ]
 

@@ -48,6 +48,7 @@ def sweep(
     settings: SweepSettings | str | os.PathLike[str] | None = None,
     /,
     *,
+    given: Mapping[str, Workload | Cluster] | None = None,
     out: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     where: Literal["threads", "processes"] | Callable[[Inputs], Pool] = "threads",
@@ -61,6 +62,7 @@ def sweep(
 
     Args:
         settings: what is varied, or the path of such a file (``sweep.yaml``).
+        given: workloads and clusters that the settings name, and that are in no file.
         out: folder for the rows.
         workers: at most so many points at once; default the cores there are.
         where: ``threads`` of this process or ``processes``; or what makes a pool of the inputs, such as
@@ -72,14 +74,14 @@ def sweep(
         ConfigError, UnknownNameError, PolicyError, TraceError: something named is not there or not right.
         OutputError: the folder cannot be written.
     """
-    given: dict[str, Workload | Cluster] = {}
+    known = dict(given or {})
     if settings is None:
-        settings = SweepSettings.checked(_plain(varied, given), "sweep")
+        settings = SweepSettings.checked(_plain(varied, known), "sweep")
     elif varied:
         raise ConfigError(f"{', '.join(varied)}: give a file of settings or what it would hold")
     elif not isinstance(settings, SweepSettings):
         settings = read_sweep(settings)
-    plan = plan_of(settings, given)
+    plan = plan_of(settings, known)
     making: Callable[[Inputs], Pool]
     if callable(where):
         making = where

@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -16,7 +16,12 @@ from hpctwin.model.units import parse_duration_s
 from hpctwin.model.yaml_file import read_yaml
 from hpctwin.sweep.filling import names_in
 
-__all__ = ["Run", "Source", "Span", "SweepSettings", "Values", "read_sweep"]
+__all__ = [
+    "Run", "Scalar", "Source", "Span", "SweepSettings", "Values", "Worlds", "beside", "read_sweep",
+    "source_of",
+]  # fmt: skip
+
+S = TypeVar("S", bound="Worlds")
 
 Scalar = bool | int | float | str
 """What a parameter may be."""
@@ -121,7 +126,8 @@ class Run(Settings):
     on_dependency_failure: Literal["cancel", "hold"] = "cancel"
 
 
-def _source(given: Any) -> Any:
+def source_of(given: Any) -> Any:
+    """A path alone is a trace."""
     return {"trace": str(given)} if isinstance(given, str | Path) else given
 
 
@@ -136,13 +142,25 @@ def _seeds(given: Any) -> Any:
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class SweepSettings(Settings):
-    """Which simulations there are: each value of each list with each of the others.
+class Worlds(Settings):
+    """Jobs and machines.
 
     Args:
         workloads: paths of traces, or more about each.
-        policies: texts such as ``wfp+easy``; ``{name}`` stands for a parameter.
         clusters: numbers of equal nodes, or machines' files; what the trace says of its machine if left out.
+        run: how each simulation runs.
+    """
+
+    workloads: tuple[Annotated[Source, BeforeValidator(source_of)], ...] = Field(min_length=1)
+    clusters: tuple[int | str, ...] = ()
+    run: Run = Run()
+
+
+class SweepSettings(Worlds):
+    """Which simulations there are: each value of each list with each of the others.
+
+    Args:
+        policies: texts such as ``wfp+easy``; ``{name}`` stands for a parameter.
         windows: parts of each workload in time; the whole if left out.
         loads: what jobs offer the machine, by their submit times put closer together or further apart; as
             they are if left out.
@@ -155,15 +173,12 @@ class SweepSettings(Settings):
         samples: how many points are drawn between the bounds, evenly in each (Latin hypercube).
         draw: only so many of all workloads by all clusters, drawn at random, each under all policies.
         sample_seed: of both draws.
-        run: how each simulation runs.
         metrics: what tables and figures show; all figures of each simulation are kept.
         baseline: the policy that others are compared with; the first if left out.
         replicates: over what means and intervals are taken; comparisons are of pairs that share them.
     """
 
-    workloads: tuple[Annotated[Source, BeforeValidator(_source)], ...] = Field(min_length=1)
     policies: tuple[str, ...] = Field(min_length=1)
-    clusters: tuple[int | str, ...] = ()
     windows: tuple[Span, ...] = ()
     loads: tuple[Positive, ...] = ()
     runtimes: tuple[Positive, ...] = (1.0,)
@@ -173,7 +188,6 @@ class SweepSettings(Settings):
     samples: int | None = Field(default=None, ge=1)
     draw: int | None = Field(default=None, ge=1)
     sample_seed: int = 0
-    run: Run = Run()
     metrics: tuple[str, ...] = Field(
         ("mean_wait_s", "p95_wait_s", "mean_bounded_slowdown", "utilization"), min_length=1
     )
@@ -230,21 +244,22 @@ def read_sweep(path: str | os.PathLike[str]) -> SweepSettings:
     Raises:
         ConfigError: the file cannot be read or is not valid; a line for each fault.
     """
-    path = Path(path)
-    settings = SweepSettings.checked(read_yaml(path, "workloads"), str(path))
-    here = path.parent
+    settings = SweepSettings.checked(read_yaml(Path(path), "workloads"), str(path))
+    return beside(settings, Path(path).parent)
 
-    def beside(text: str) -> str:
-        return str(here / text) if not Path(text).is_absolute() else text
+
+def beside(settings: S, folder: Path) -> S:
+    """Settings whose paths are from a folder."""
+
+    def within(text: str) -> str:
+        return text if Path(text).is_absolute() else str(folder / text)
 
     workloads = tuple(
-        source
-        if source.trace is None
-        else source.model_copy(update={"trace": beside(source.trace)})
-        for source in settings.workloads
+        one if one.trace is None else one.model_copy(update={"trace": within(one.trace)})
+        for one in settings.workloads
     )
     clusters = tuple(
-        beside(one) if isinstance(one, str) and (here / one).is_file() else one
+        within(one) if isinstance(one, str) and (folder / one).is_file() else one
         for one in settings.clusters
     )
     return settings.model_copy(update={"workloads": workloads, "clusters": clusters})

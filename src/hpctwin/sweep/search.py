@@ -1,0 +1,356 @@
+"""Policies looked for: what stands in their places is chosen by what came of it, and tried on other jobs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import numpy as np
+import polars as pl
+from pydantic import BeforeValidator, Field, model_validator
+
+from hpctwin.errors import ConfigError, HpctwinError, UnknownNameError, need
+from hpctwin.model import Cluster, Workload, write_atomically
+from hpctwin.model.yaml_file import read_yaml
+from hpctwin.policies import parse_policy
+from hpctwin.simulation import simulate
+from hpctwin.sweep.bench import workload_of
+from hpctwin.sweep.filling import fill, names_in
+from hpctwin.sweep.outcome import SweepResult
+from hpctwin.sweep.points import plan_of
+from hpctwin.sweep.running import sweep
+from hpctwin.sweep.settings import Scalar, Span, SweepSettings, Values, Worlds, beside
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["Found", "SearchSettings", "read_search", "search"]
+
+_HIGH = ("utilization", "throughput", "jain_fairness", "jobs_completed")
+_FEWEST = 5
+"""Fewer trials than these say nothing of whether another one is hopeless."""
+
+
+def _objectives(given: Any) -> Any:
+    if isinstance(given, str):
+        given = [given]
+    if isinstance(given, list | tuple):
+        return {name: "high" if str(name).startswith(_HIGH) else "low" for name in given}
+    return given
+
+
+class SearchSettings(Worlds):
+    """What ``search.yaml`` holds.
+
+    Args:
+        policies: texts with places, ``-(wait/walltime)**{a}*nodes**{b}+easy:{k}``; of several, one is chosen
+            as a parameter is.
+        parameters: values by name, or bounds.
+        objectives: figures, and whether each should be low or high; of several, the policies are found that
+            no other one is better than in all of them.
+        train: parts in time that policies are chosen on; more are replicates.
+        held_out: parts that the winners are tried on afterwards.
+        seeds: as of a sweep.
+        baseline: what the winners are compared with.
+        trials: how many policies are tried.
+        prefixes: a policy is first tried on this share of the jobs of each part, then on the next; one that
+            more than half of the others were better than goes no further.
+        sample_seed: of what is chosen.
+    """
+
+    policies: tuple[str, ...] = Field(min_length=1)
+    parameters: Mapping[str, tuple[Scalar, ...] | Values] = Field(min_length=1)
+    objectives: Annotated[
+        Mapping[str, Literal["low", "high"]], BeforeValidator(_objectives), Field(min_length=1)
+    ]
+    train: tuple[Span, ...] = Field(min_length=1)
+    held_out: tuple[Span, ...] = Field(min_length=1)
+    seeds: int = Field(default=1, ge=1)
+    baseline: str = "fcfs+easy"
+    trials: int = Field(default=100, ge=1)
+    prefixes: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = (0.1, 0.3)
+    sample_seed: int = 0
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if list(self.prefixes) != sorted(set(self.prefixes)):
+            raise ValueError("prefixes must rise, such as [0.1, 0.3]")
+        parts = set(self.train) & set(self.held_out)
+        if parts:
+            raise ValueError(f"{parts.pop().label} is in train and in held_out")
+        # Each place has a parameter, each parameter a place, each text is a policy: a sweep of them says so.
+        self.as_sweep(
+            self.policies, self.train, parameters=self.parameters, samples=self._samples()
+        )
+        least = {
+            name: one.low if isinstance(one, Values) else one[0]
+            for name, one in self.parameters.items()
+        }
+        for text in self.policies:
+            parse_policy(str(fill(text, self._typed(least))))
+        return self
+
+    def _samples(self) -> int | None:
+        return 1 if any(isinstance(one, Values) for one in self.parameters.values()) else None
+
+    def _typed(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        whole = {n for n, one in self.parameters.items() if isinstance(one, Values) and one.whole}
+        return {name: int(value) if name in whole else value for name, value in values.items()}
+
+    def as_sweep(
+        self, policies: Sequence[str], parts: Sequence[Span], **more: Any
+    ) -> SweepSettings:
+        """A sweep of some policies over some parts."""
+        return SweepSettings(
+            workloads=self.workloads, clusters=self.clusters, policies=tuple(policies), windows=tuple(parts),
+            seeds=self.seeds, run=self.run, metrics=tuple(self.objectives), **more,
+        )  # fmt: skip
+
+
+def read_search(path: str | os.PathLike[str]) -> SearchSettings:
+    """Read ``search.yaml``; paths in it are from its folder.
+
+    Raises:
+        ConfigError: the file cannot be read or is not valid; a line for each fault.
+    """
+    settings = SearchSettings.checked(read_yaml(Path(path), "workloads"), str(path))
+    return beside(settings, Path(path).parent)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search found.
+
+    Args:
+        trials: a row for each trial: ``policy``, ``state`` (complete, pruned or failed), ``prefix`` (share
+            of the jobs it was tried on), and the objectives there.
+        winners: policies that none was better than in all objectives; of one objective, the best.
+        held_out: these and the baseline on the parts that were held out.
+    """
+
+    trials: pl.DataFrame
+    winners: tuple[str, ...]
+    held_out: SweepResult
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write each winner as a policy file, with what it did on the parts held out; the paths.
+
+        Raises:
+            OutputError: one cannot be written.
+        """
+        told = self.held_out.compare()
+        several = len(self.winners) > 1
+        paths = []
+        for number, policy in enumerate(self.winners, 1):
+            path = folder / (f"policy-{number}.yaml" if several else "policy.yaml")
+            lines = [f"policy: {_quoted(policy)}"]
+            for row in told.filter(pl.col("policy") == policy).iter_rows(named=True):
+                before = (
+                    "" if row["difference"] is None else f"{row['mean'] - row['difference']:.6g}"
+                )
+                lines.append(
+                    f"# held out, {row['runs']} runs: {row['metric']} {row['mean']:.6g}"
+                    + (f", {row['against']} {before}" if before else "")
+                )
+            with write_atomically(path) as file:
+                file.write(("\n".join(lines) + "\n").encode())
+            paths.append(path)
+        return paths
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def search(
+    settings: SearchSettings | str | os.PathLike[str],
+    *,
+    out: str | os.PathLike[str],
+    given: Mapping[str, Workload | Cluster] | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Look for policies: Optuna chooses what stands in their places (tree-structured Parzen estimators).
+
+    All trials are in the folder's ``study.journal``. The same call again goes on, and whoever calls with
+    the same folder at the same time, on this machine or another one that sees it, shares the work.
+
+    Args:
+        settings: what is looked for, or the path of such a file.
+        out: folder.
+        given: workloads and clusters that the settings name, and that are in no file.
+        workers: trials at once, in threads; with 1, the same settings find the same.
+        progress: called with how many trials are over, and of how many.
+
+    Raises:
+        ConfigError: Optuna is not installed (extra ``search``), the settings are not right, or no trial
+            came to its end.
+        UnknownNameError: an objective is no figure.
+    """
+    need("optuna", "search", "a search of policies")
+    if not isinstance(settings, SearchSettings):
+        settings = read_search(settings)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    trying = _Trying(settings, given)
+    study = trying.run(folder, workers, progress)
+    trials = trying.told(study)
+    whole = [one for one in study.best_trials if one.user_attrs.get("policy")]
+    if not whole:
+        said = next((one for one in trials["error"].drop_nulls()), "all were pruned")
+        raise ConfigError(f"none of {len(trials):,} trials came to its end: {said}")
+    winners = tuple(dict.fromkeys(one.user_attrs["policy"] for one in whole))
+    if len(settings.objectives) == 1:
+        winners = winners[:1]
+    policies = list(dict.fromkeys([settings.baseline, *winners]))
+    held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
+    return Found(trials, winners, held_out)
+
+
+class _Trying:
+    """Tries policies on the parts to choose them on."""
+
+    def __init__(
+        self, settings: SearchSettings, given: Mapping[str, Workload | Cluster] | None
+    ) -> None:
+        self.settings = settings
+        plan = plan_of(settings.as_sweep([settings.baseline], settings.train), given)
+        self._worlds = [
+            (*workload_of(point.world, plan.inputs), point.world.seed) for point in plan
+        ]
+        figures = self._figures(settings.baseline, min((*settings.prefixes, 1.0)))
+        for name in settings.objectives:
+            if name not in figures:
+                raise UnknownNameError("figure", name, figures)
+
+    def _figures(self, policy: str, share: float) -> dict[str, float]:
+        """Means of the figures over the worlds, each of the first so many of its jobs."""
+        summaries = []
+        for jobs, cluster, seed in self._worlds:
+            part = jobs[: max(1, round(share * len(jobs)))]
+            options = self.settings.run.model_dump()
+            summaries.append(simulate(part, cluster, policy, seed=seed, **options).summary())
+        return {
+            name: float(np.mean([one[name] for one in summaries]))
+            for name, value in summaries[0].items()
+            if isinstance(value, int | float)
+            and all(one.get(name) is not None for one in summaries)
+        }
+
+    def run(
+        self, folder: Path, workers: int, progress: Callable[[int, int], None] | None
+    ) -> optuna.Study:
+        """Try until there are as many trials as are wanted."""
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+        from optuna.study import MaxTrialsCallback, StudyDirection
+        from optuna.trial import TrialState
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        over = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(folder / "study.journal")))
+        directions = {"low": StudyDirection.MINIMIZE, "high": StudyDirection.MAXIMIZE}
+        wanted = self.settings.model_dump_json(exclude={"trials"})
+        study = optuna.create_study(
+            storage=storage, study_name="search", load_if_exists=True,
+            directions=[directions[one] for one in self.settings.objectives.values()],
+            sampler=optuna.samplers.TPESampler(
+                seed=self.settings.sample_seed, constant_liar=workers > 1
+            ),
+        )  # fmt: skip
+        if study.user_attrs.setdefault("settings", wanted) != wanted:
+            raise ConfigError(f"{folder}: it has another search's trials; take another folder")
+        study.set_user_attr("settings", wanted)
+
+        def told(_: optuna.Study, __: Any) -> None:
+            if progress is not None:
+                progress(len(study.get_trials(deepcopy=False, states=over)), self.settings.trials)
+
+        if len(study.get_trials(deepcopy=False, states=over)) < self.settings.trials:
+            study.optimize(
+                self._try, n_jobs=workers, catch=(HpctwinError,),
+                callbacks=[told, MaxTrialsCallback(self.settings.trials, states=over)],
+            )  # fmt: skip
+        return study
+
+    def _try(self, trial: optuna.Trial) -> Sequence[float]:
+        """One trial; `optuna.TrialPruned` if it is hopeless after some of the jobs."""
+        import optuna
+
+        policy = self._suggested(trial)
+        trial.set_user_attr("policy", policy)
+        try:
+            for share in self.settings.prefixes:
+                values = self._values(policy, share)
+                trial.set_user_attr(f"at {share:g}", values)
+                if self._hopeless(trial, f"at {share:g}", values):
+                    raise optuna.TrialPruned
+            values = self._values(policy, 1.0)
+        except HpctwinError as error:
+            trial.set_user_attr("error", str(error))
+            raise
+        trial.set_user_attr("at 1", values)
+        return values
+
+    def _suggested(self, trial: optuna.Trial) -> str:
+        texts = self.settings.policies
+        text = texts[0] if len(texts) == 1 else trial.suggest_categorical("policy", texts)
+        values = {}
+        for name in dict.fromkeys(names_in(text)):
+            one = self.settings.parameters[name]
+            if not isinstance(one, Values):
+                values[name] = trial.suggest_categorical(name, one)
+            elif one.whole:
+                values[name] = trial.suggest_int(name, int(one.low), int(one.high), log=one.log)
+            else:
+                values[name] = trial.suggest_float(name, one.low, one.high, log=one.log)
+        return str(fill(text, values))
+
+    def _values(self, policy: str, share: float) -> list[float]:
+        figures = self._figures(policy, share)
+        lacking = [name for name in self.settings.objectives if name not in figures]
+        if lacking:
+            raise ConfigError(f"{policy} has no {lacking[0]} on some part")
+        return [figures[name] for name in self.settings.objectives]
+
+    def _hopeless(self, trial: optuna.Trial, at: str, values: Sequence[float]) -> bool:
+        """Whether more than half of the others were better in all objectives after as many jobs."""
+        others = [
+            one.user_attrs[at]
+            for one in trial.study.get_trials(deepcopy=False)
+            if at in one.user_attrs and one.number != trial.number
+        ]
+        if len(others) < _FEWEST:
+            return False
+        signs = np.array([1 if one == "low" else -1 for one in self.settings.objectives.values()])
+        better = (np.array(others) * signs < np.array(values) * signs).all(axis=1)
+        return bool(better.mean() > 0.5)
+
+    def told(self, study: optuna.Study) -> pl.DataFrame:
+        """A row for each trial."""
+        rows = []
+        for trial in study.get_trials(deepcopy=False):
+            reached = [
+                share
+                for share in (*self.settings.prefixes, 1.0)
+                if f"at {share:g}" in trial.user_attrs
+            ]
+            prefix = reached[-1] if reached else None
+            values = trial.user_attrs.get(f"at {prefix:g}") if prefix else None
+            rows.append(
+                {
+                    "trial": trial.number,
+                    "policy": trial.user_attrs.get("policy"),
+                    "state": {"fail": "failed"}.get(
+                        trial.state.name.lower(), trial.state.name.lower()
+                    ),
+                    "prefix": prefix,
+                    **dict(zip(self.settings.objectives, values or [None] * 9, strict=False)),
+                    "error": trial.user_attrs.get("error"),
+                }
+            )
+        schema = {"policy": pl.String, "prefix": pl.Float64, "error": pl.String}
+        return pl.DataFrame(rows, schema_overrides=schema, infer_schema_length=None)
