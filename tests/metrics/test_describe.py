@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 
 import pytest
+from rich.console import Console
 
 from hpctwin import Workload
 from hpctwin.metrics.describe import describe
 from hpctwin.model import Category, Dependencies, DependencyKind
+from hpctwin.report.describe import description_tables
 
 
 def small() -> Workload:
@@ -55,3 +59,51 @@ def test_a_description_is_plain_json_even_of_an_empty_workload() -> None:
     for workload in (small(), empty):
         told = describe(workload).to_dict()
         assert json.loads(json.dumps(told))["jobs"] == len(workload)
+
+
+def shared() -> Workload:
+    return Workload.build(
+        submit_s=[0, 100, 1000],
+        runtime_s=[100, 200, 300],
+        nodes=[1, 1, 2],
+        user=Category.of(["a", "b", "a"]),
+        chunks={
+            "tasks": [4, 2, 0],
+            "cores_per_task": [2, 1, 0],
+            "memory_gb_per_task": [8, 0, 0],
+            "gpus_per_task": [0, 1, 0],
+        },
+        per_node={"cores": [0, 0, 16]},
+    )
+
+
+def test_jobs_that_share_nodes_are_described_by_their_tasks_and_cores() -> None:
+    found = describe(shared())
+    figures = found.figures
+    assert figures["jobs_with_tasks"] == 2
+    assert figures["nodes"] is None
+    assert not {"offered_load", "node_hours"} & set(figures)
+    assert figures["core_hours"] == pytest.approx((8 * 100 + 2 * 200 + 32 * 300) / 3600)
+    assert figures["gpu_hours"] == pytest.approx(2 * 200 / 3600)
+    assert figures["offered_cores"] == pytest.approx(10_800 / 1000)
+    assert figures["offered_memory_gb"] == pytest.approx(32 * 100 / 1000)
+    assert found.distributions["tasks"]["mean"] == 3
+    assert found.distributions["cores_per_task"]["max"] == 2
+    assert found.distributions["cores"]["max"] == 8
+    assert found.distributions["nodes"]["mean"] == 2
+    assert [(row["cores"], row["jobs"]) for row in found.by_width] == [(2, 1), (8, 1), (32, 1)]
+    assert found.top_users[0]["user"] == "a"
+    assert found.top_users[0]["core_hours"] == pytest.approx((800 + 9600) / 3600)
+
+
+def test_a_description_of_tasks_fits_80_columns() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None)
+    for table in description_tables(describe(shared())):
+        console.print(table)
+    text = out.getvalue()
+    assert "cores up to" in text
+    assert "offered cores" in text
+    assert "…" not in text
+    assert re.search(r"tasks +a task", text)
+    assert max(map(len, text.splitlines())) <= 80

@@ -10,10 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S, Category, Workload
+from hpctwin.model.chunks import totals_asked
 
 __all__ = ["QUANTILES", "Description", "describe"]
 
 QUANTILES = {"min": 0.0, "p5": 0.05, "p25": 0.25, "median": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99, "max": 1.0}  # fmt: skip  # noqa: E501
+
+
+_PER_TASK = ("tasks", "cores_per_task", "memory_gb_per_task", "gpus_per_task")
 
 
 @dataclass(frozen=True)
@@ -22,12 +26,17 @@ class Description:
 
     Args:
         figures: flat: jobs, span_s, nodes, nodes_are (where that number comes from), offered_load,
-            dates, counts of users, accounts and partitions, and shares of all jobs.
+            dates, counts of users, accounts and partitions, and shares of all jobs. Where jobs share nodes,
+            in place of loads and hours of nodes: jobs_with_tasks, core_hours, gpu_hours, and offered_cores,
+            offered_memory_gb and offered_gpus, what would be held on average if nobody waited.
         distributions: of ``nodes``, ``runtime_s``, ``walltime_s``, ``interarrival_s`` and
-            ``walltime_accuracy`` (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99, max.
-        by_width: ``nodes`` (upper end of the class), ``jobs``, ``node_hours``.
+            ``walltime_accuracy`` (runtime / walltime): min, p5, p25, median, mean, p75, p95, p99, max. Where
+            jobs share nodes ``nodes`` is of those that ask for whole ones, and there are ``tasks``,
+            ``cores_per_task``, ``memory_gb_per_task``, ``gpus_per_task`` and ``cores`` (a job) of the others.
+        by_width: ``nodes`` (upper end of the class), ``jobs``, ``node_hours``; where jobs share nodes
+            ``cores``, ``jobs``, ``core_hours``.
         by_hour: jobs by hour of the day, 24 numbers; UTC if the date is known, else since time zero.
-        top_users: ``user``, ``jobs``, ``node_hours``, at most ten.
+        top_users: ``user``, ``jobs``, ``node_hours`` or ``core_hours``, at most ten.
         notes: what the reader changed, and how many records it left out.
     """
 
@@ -56,7 +65,12 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
     runtime = workload.runtime_ms / MS_PER_S
     walltime = workload.walltime_ms / MS_PER_S
     machine, origin = _machine(workload, nodes)
-    work = runtime * workload.nodes
+    shared = workload.shares_nodes
+    asked = totals_asked(workload.chunks, workload.per_node, workload.nodes)
+    unit, width = (
+        ("core", asked["cores"]) if shared else ("node", workload.nodes.astype(np.float64))
+    )
+    work = runtime * width
     span = workload.span_s
     figures: dict[str, Any] = {
         "workload": workload.name,
@@ -64,18 +78,22 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
         "span_s": span,
         "nodes": machine,
         "nodes_are": origin,
-        "offered_load": float(work.sum()) / (machine * span) if span > 0 else None,
-        "node_hours": float(work.sum()) / 3600,
+        **(
+            _asked_of_shared(workload, asked, runtime)
+            if machine is None or shared
+            else {"offered_load": float(work.sum()) / (machine * span) if span > 0 else None}
+        ),
+        f"{unit}_hours": float(work.sum()) / 3600,
         **_dates(workload),
         "users": _known(workload.user),
         "accounts": _known(workload.account),
         "partitions": _known(workload.partition),
     }
     if size:
-        power_of_two = (workload.nodes & (workload.nodes - 1)) == 0
+        power_of_two = np.log2(np.maximum(width, 1e-9)) % 1 == 0
         waits = np.unique(workload.dependencies.job)
         figures |= {
-            "share_serial": float((workload.nodes == 1).mean()),
+            "share_serial": float((width == 1).mean()),
             "share_power_of_two": float(power_of_two.mean()),
             "share_past_walltime": float((runtime > walltime).mean()),
             "share_with_dependencies": len(waits) / size,
@@ -84,24 +102,50 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
     return Description(
         figures=figures,
         distributions={
-            "nodes": _distribution(workload.nodes.astype(np.float64)),
+            **_sizes(workload, asked["cores"]),
             "runtime_s": _distribution(runtime),
             "walltime_s": _distribution(walltime),
             "interarrival_s": _distribution(np.diff(submit)),
             "walltime_accuracy": _distribution(runtime / walltime),
         },
-        by_width=_by_width(workload, work),
+        by_width=_by_width(unit, width, work),
         by_hour=_by_hour(workload, submit),
-        top_users=_top_users(workload, work),
+        top_users=_top_users(workload, unit, work),
         notes={**workload.notes.counts, "records left out": len(workload.notes.skipped)},
     )
 
 
-def _machine(workload: Workload, nodes: int | None) -> tuple[int, str]:
+def _asked_of_shared(
+    workload: Workload, asked: dict[str, npt.NDArray[np.float64]], runtime: npt.NDArray[np.float64]
+) -> dict[str, Any]:
+    """What jobs that share nodes ask, and would hold on average if nobody waited."""
+    held = {name: float((amount * runtime).sum()) for name, amount in asked.items() if amount.any()}
+    span = workload.span_s
+    return {
+        "jobs_with_tasks": int((workload.chunks["tasks"] > 0).sum()),
+        **({f"offered_{name}": amount / span for name, amount in held.items()} if span > 0 else {}),
+        **({"gpu_hours": held["gpus"] / 3600} if "gpus" in held else {}),
+    }
+
+
+def _sizes(workload: Workload, cores: npt.NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    """Distributions of what jobs ask."""
+    nodes = workload.nodes.astype(np.float64)
+    if not workload.shares_nodes:
+        return {"nodes": _distribution(nodes)}
+    asks = workload.chunks["tasks"] > 0
+    columns = {name: workload.chunks[name][asks] for name in _PER_TASK} | {"cores": cores[asks]}
+    found = {name: _distribution(column) for name, column in columns.items() if column.any()}
+    return found if asks.all() else {"nodes": _distribution(nodes[~asks]), **found}
+
+
+def _machine(workload: Workload, nodes: int | None) -> tuple[int | None, str]:
     if nodes is not None:
         return nodes, "as given"
     if workload.nodes_hint is not None:
         return workload.nodes_hint, "as the trace says"
+    if workload.shares_nodes:
+        return None, "not known"
     return int(workload.nodes.max(initial=1)), "the widest job"
 
 
@@ -128,13 +172,15 @@ def _distribution(values: npt.NDArray[np.float64]) -> dict[str, float]:
     return {**dict(zip(QUANTILES, found.tolist(), strict=True)), "mean": float(values.mean())}
 
 
-def _by_width(workload: Workload, work: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Jobs and node-hours by width: 1, 2, up to 4, up to 8, and so on."""
-    order = np.ceil(np.log2(np.maximum(workload.nodes, 1))).astype(np.int64)
+def _by_width(
+    unit: str, width: npt.NDArray[np.float64], work: npt.NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """Jobs and node-hours, or core-hours, by width: 1, 2, up to 4, up to 8, and so on."""
+    order = np.ceil(np.log2(np.maximum(width, 1))).astype(np.int64)
     jobs = np.bincount(order)
     hours = np.bincount(order, weights=work) / 3600
     return [
-        {"nodes": 2**k, "jobs": int(n), "node_hours": float(hours[k])}
+        {f"{unit}s": 2**k, "jobs": int(n), f"{unit}_hours": float(hours[k])}
         for k, n in enumerate(jobs)
         if n
     ]
@@ -145,13 +191,15 @@ def _by_hour(workload: Workload, submit: npt.NDArray[np.float64]) -> list[int]:
     return [int(n) for n in np.bincount(hour, minlength=24)]
 
 
-def _top_users(workload: Workload, work: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
+def _top_users(
+    workload: Workload, unit: str, work: npt.NDArray[np.float64]
+) -> list[dict[str, Any]]:
     known = workload.user.codes >= 0
     labels = len(workload.user.labels)
     hours = np.bincount(workload.user.codes[known], weights=work[known], minlength=labels) / 3600
     jobs = np.bincount(workload.user.codes[known], minlength=labels)
     return [
-        {"user": workload.user.labels[i], "jobs": int(jobs[i]), "node_hours": float(hours[i])}
+        {"user": workload.user.labels[i], "jobs": int(jobs[i]), f"{unit}_hours": float(hours[i])}
         for i in np.argsort(-hours, kind="stable")[:10]
         if jobs[i]
     ]

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model.chunks import totals_asked
 from hpctwin.report.axes import empty_note, log_durations, new_figure
 from hpctwin.report.style import ACCENT, PALETTE, styled
 
@@ -29,9 +30,9 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
         title: above the figure; the workload's name and number of jobs if left out.
 
     Returns:
-        The figure, six panels: nodes, runtime, walltime, share of the walltime used, time between
-        arrivals, arrivals by hour of the day (UTC where time zero is known, else counted from
-        time zero).
+        The figure, six panels: nodes (cores, where jobs share nodes), runtime, walltime, share of the
+        walltime used, time between arrivals, arrivals by hour of the day (UTC where time zero is known, else
+        counted from time zero).
     """
     figure = new_figure(5.4)
     heading = title if title is not None else f"{workload.name}: {len(workload):,} jobs"
@@ -40,7 +41,11 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
     submit = workload.submit_ms / MS_PER_S
     runtime = workload.runtime_ms / MS_PER_S
     walltime = workload.walltime_ms / MS_PER_S
-    _sizes(panels[0, 0], workload.nodes)
+    if workload.shares_nodes:
+        cores = totals_asked(workload.chunks, workload.per_node, workload.nodes)["cores"]
+        _sizes(panels[0, 0], np.maximum(cores, 1), "cores")
+    else:
+        _sizes(panels[0, 0], workload.nodes, "nodes")
     _durations(panels[0, 1], runtime, "runtime", "jobs")
     _durations(panels[0, 2], walltime, "requested walltime", "jobs")
     _accuracy(panels[1, 0], runtime / walltime)
@@ -49,8 +54,8 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
     return figure
 
 
-def _sizes(ax: Axes, nodes: npt.NDArray[np.int64]) -> None:
-    ax.set_xlabel("nodes requested")
+def _sizes(ax: Axes, nodes: npt.NDArray[np.int64] | FloatArray, unit: str) -> None:
+    ax.set_xlabel(f"{unit} requested")
     ax.set_ylabel("jobs")
     if not len(nodes):
         empty_note(ax)
