@@ -37,7 +37,8 @@ PROJECT = PYPROJECT["project"]
 IMPORTED = {
     "fmpy": "fmpy", "gymnasium": "gymnasium", "mcp": "mcp", "psychrolib": "psychrolib", "pyzmq": "zmq",
     "redis": "redis", "scikit-learn": "sklearn", "skops": "skops", "fastapi": "fastapi", "uvicorn": "uvicorn",
-    "prometheus-client": "prometheus_client",
+    "prometheus-client": "prometheus_client", "distributed": "distributed",
+    "dask-jobqueue": "dask_jobqueue", "optuna": "optuna",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 

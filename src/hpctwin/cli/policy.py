@@ -154,7 +154,8 @@ def search(
         plot: file for a figure of all trials, .png, .svg or .pdf.
         json: print the policies found, and all trials, as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json, progress_bar, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.model.progress import progress_bar
     from hpctwin.report.saving import save_figure
     from hpctwin.report.sweep import plot_search, sweep_table
     from hpctwin.sweep import read_search
