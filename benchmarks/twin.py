@@ -1,4 +1,4 @@
-"""How fast the live twin is: `python benchmarks/twin.py [cycle] [long] [when] [redis] [memory]`.
+"""How fast the live twin is: `python benchmarks/twin.py [cycle] [long] [futures] [when] [redis] [memory]`.
 
 All if none is named.
 
@@ -7,6 +7,7 @@ All if none is named.
   is printed beside it, as a measure of the machine.
 - long: a decision with 2,000 jobs waiting on 1,000 nodes, by its parts: the mirror as a simulation, each
   policy's run in the engine, choice and forecasts, the journal.
+- futures: what a decision's forecasts cost: the futures that are drawn, by the length of the queue.
 - when: `hpctwin when` as a process of its own, of a job that waits and of one to come, beside a twin with
   2,000 jobs waiting whose last checkpoint is as old as it gets.
 - redis: from a submission on an emulated cluster to the start of the job there, through a real Redis,
@@ -193,6 +194,31 @@ def long_queue(nodes: int = 1000, waiting: int = 2000) -> None:
         print(f"{what} | {np.median(took[2:]):.1f} | {min(took):.1f}", flush=True)
 
 
+def futures() -> None:
+    """The futures that forecasts are made of; least processor time of five."""
+    print("nodes | waiting | all of a decision under one policy, ms | futures of it, ms")
+    for nodes, waiting, widest in ((32, 140, 20), (1000, 2000, 50), (4360, 1000, 200)):
+        core = Core(CoreSettings(pool=("fcfs+easy",)))
+        core.take_snapshot(busy_cluster(nodes, waiting, widest))
+        rng = np.random.default_rng(2)
+        for number in range(500):
+            done = spec(10**6 + number, int(rng.integers(1, widest)), 3600.0, NOW_S - number)
+            job = JobRecord(spec=done, start_s=NOW_S - 4000)
+            core.expectations.saw_submission(done)
+            core.expectations.saw_end(job, NOW_S - 4000 + float(rng.integers(10, 3600)))
+        jobs = list(core.mirror.jobs.values())
+        took: dict[str, list[float]] = {"all": [], "futures": []}
+        for seed in range(6):
+            begin = time.process_time()
+            core.decide(NOW_S)
+            took["all"].append(1e3 * (time.process_time() - begin))
+            begin = time.process_time()
+            core.draw(jobs, NOW_S, core.pool[0], seed)
+            took["futures"].append(1e3 * (time.process_time() - begin))
+        least = {name: min(ms[1:]) for name, ms in took.items()}
+        print(f"{nodes} | {waiting} | {least['all']:.0f} | {least['futures']:.0f}", flush=True)
+
+
 class Silent(PlainManager):
     """A resource manager that is not asked for anything but a snapshot."""
 
@@ -364,6 +390,13 @@ def memory() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"cycle": cycle, "long": long_queue, "when": when, "redis": redis, "memory": memory}
+    parts = {
+        "cycle": cycle,
+        "long": long_queue,
+        "futures": futures,
+        "when": when,
+        "redis": redis,
+        "memory": memory,
+    }
     for part in sys.argv[1:] or parts:
         parts[part]()

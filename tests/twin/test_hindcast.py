@@ -132,7 +132,8 @@ def test_the_command_shows_each_class(
         main([*asked, "--under", "fcfs+easy", "--json"])
     assert not stop.value.code
     told = json.loads(capsys.readouterr().out)
-    assert list(told) == ["all", "asked", "size", "week"]
+    assert list(told) == ["at_once", "all", "asked", "size", "week"]
+    assert 0.0 < told["at_once"] < 1.0
     assert told["all"][0]["forecasts"] == sum(row["forecasts"] for row in told["size"])
     with pytest.raises(SystemExit) as stop:
         main(asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -204,7 +204,7 @@ def forecast(
     from hpctwin.model.progress import progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.twin.config import CoreSettings
-    from hpctwin.twin.hindcast import hindcast, hindcast_scores, lived_under, recorded
+    from hpctwin.twin.hindcast import at_once, hindcast, hindcast_scores, lived_under, recorded
 
     policy = parse_policy(under or by_policy)
     coming_s = parse_duration_s(arrivals)
@@ -221,10 +221,12 @@ def forecast(
         said = hindcast(past, cluster, settings, every=every, progress=progress)
     tables = {by: hindcast_scores(said, by) for by in ("all", "asked", "size", "week")}
     if json:
-        print_json({by: table.to_dicts() for by, table in tables.items()})
+        shown: dict[str, Any] = {by: table.to_dicts() for by, table in tables.items()}
+        print_json({"at_once": at_once(past), **shown})
         return 0
     for by, table in tables.items():
         screen().print(_forecasts(table, by))
+    print(f"{at_once(past):.1%} of the jobs started at once and do not count.")
     return 0
 
 

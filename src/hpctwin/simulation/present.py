@@ -87,12 +87,15 @@ def go_otherwise(
 
 def starts_of(simulation: Simulation, rows: IntArray) -> IntArray:
     """Run until some jobs have started; when each has, ms, -1 for never [rows]."""
-    # Whoever comes last in the queue mostly starts last, so that there is little to stop for.
-    for row in rows[::-1].tolist():
-        if simulation.column("start")[row] < 0:
-            simulation.run_until_started(row)
-    found: IntArray = simulation.column("start")[rows].copy()
-    return found
+    asked = np.zeros(len(rows), bool)
+    while True:
+        found: IntArray = simulation.column("start")[rows]
+        left = np.flatnonzero((found < 0) & ~asked)
+        if not len(left):
+            return found
+        # Whoever comes last in the queue mostly starts last, so that there is little to stop for.
+        asked[left[-1]] = True
+        simulation.run_until_started(int(rows[left[-1]]))
 
 
 def power_of_nodes(simulation: Simulation) -> NodePowers:

@@ -31,6 +31,10 @@ _LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
 """Of a user's jobs that of the same nodes and walltime weighs so much more, each older one less by this
 factor; all jobs of others together weigh so much."""
 
+_TOGETHER = 0.5
+"""In a future so many of a user's jobs run as the same earlier one did: a campaign is long or fails as one,
+and drawn apart the lengths of its jobs would make up for each other."""
+
 _Ran = tuple[float, float, int]
 """How long a job ran, its walltime, its nodes."""
 
@@ -94,6 +98,7 @@ class Expectations:
 
         Of the last jobs of the same user, like and later ones more often; and now and then the share of its
         walltime that any of the last jobs ran. A job that runs already is drawn from those that ran longer.
+        In each sample half of a user's jobs are drawn alike.
 
         Args:
             jobs: waiting or running.
@@ -101,21 +106,33 @@ class Expectations:
             samples: so often.
             rng: draws.
         """
+        if not jobs:
+            return np.zeros((samples, 0))
         limit = np.array([job.spec.walltime_s for job in jobs])
         start = np.array([now_s if job.start_s is None else job.start_s for job in jobs])
         so_far = np.maximum(now_s - start, 0.0)
         known, weight = self._of_users(jobs, limit, so_far)
         upto = np.cumsum(weight, axis=1)
-        draw = rng.random((samples, len(jobs))) * (upto[:, -1] + _OTHERS)
+        chance, share = (self._draws(jobs, samples, rng) for _ in range(2))
+        draw = chance * (upto[:, -1] + _OTHERS)
         place = (upto[None] <= draw[:, :, None]).sum(axis=2)
         own = place < OF_USER
         found = np.take_along_axis(known[None], np.minimum(place, OF_USER - 1)[:, :, None], axis=2)
         shares = np.sort(np.array([*self._shares, 1.0]))
         # What has run longer than the share is none of those to draw from; the limit is left in any case.
         first = np.minimum(np.searchsorted(shares, so_far / limit, "right"), len(shares) - 1)
-        drawn = first + rng.random((samples, len(jobs))) * (len(shares) - first)
+        drawn = first + share * (len(shares) - first)
         result: FloatArray = np.where(own, found[:, :, 0], shares[drawn.astype(np.int64)] * limit)
         return result
+
+    def _draws(
+        self, jobs: Sequence[JobRecord], samples: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """Numbers between 0 and 1, of which a user's jobs have some in common [samples, jobs]."""
+        users = {user: number for number, user in enumerate({job.spec.user: 0 for job in jobs})}
+        common = rng.random((samples, len(users)))[:, [users[job.spec.user] for job in jobs]]
+        alone = rng.random((samples, len(jobs)))
+        return np.where(rng.random((samples, len(jobs))) < _TOGETHER, common, alone)
 
     def _of_users(
         self, jobs: Sequence[JobRecord], limit: FloatArray, so_far: FloatArray

@@ -21,6 +21,10 @@ FloatArray = npt.NDArray[np.float64]
 
 MOST_ARRIVALS = 40
 """So many jobs come in a future at most."""
+STRETCHES = 4
+"""So many stretches of past submissions are drawn; each comes in every so many futures."""
+FEWEST, MOST_STARTS = 4, 8000
+"""With a long queue fewer futures are drawn, so that the starts in all of them are not more than that."""
 _APART = 1 << 20
 """Of the seed's draws these are others than those by which policies are judged."""
 
@@ -49,14 +53,15 @@ def drawn_starts(
     if not settings.futures:
         return {}
     rng = np.random.default_rng([seed, _APART])
+    futures = min(settings.futures, max(FEWEST, MOST_STARTS // max(1, len(jobs))))
     coming = [
         expectations.arrivals(now_s, settings.arrivals, MOST_ARRIVALS, rng, f"future-{number}")
-        for number in range(settings.futures)
+        for number in range(min(STRETCHES, futures))
     ]
     arriving = [spec for specs in coming for spec in specs]
     there = [*jobs, *(JobRecord.model_construct(spec=spec) for spec in arriving)]
-    runtime_s = expectations.runtimes(there, now_s, settings.futures, rng)
+    runtime_s = expectations.runtimes(there, now_s, futures, rng)
     return simulated(arriving).futures(
         {job.spec.id: column for job, column in zip(there, runtime_s.T, strict=True)},
-        [{spec.id for spec in specs} for specs in coming],
+        [{spec.id for spec in coming[number % len(coming)]} for number in range(futures)],
     )

@@ -24,13 +24,24 @@ from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import COVERAGE, ENOUGH, ERRORS, Forecast
 
-__all__ = ["By", "Lived", "hindcast", "hindcast_scores", "lived", "lived_under", "recorded"]
+__all__ = [
+    "By",
+    "Lived",
+    "at_once",
+    "hindcast",
+    "hindcast_scores",
+    "lived",
+    "lived_under",
+    "recorded",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 LOW_MIDDLE_HIGH = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
 _ROUNDING_S = 1e-3
+_LEFT_OUT = 0.2
+"""When least is known."""
 
 _ENDS, _SUBMITTED, _STARTS = range(3)
 
@@ -230,6 +241,13 @@ def hindcast(
     return _table(rows, workload, past.start_ms)
 
 
+def at_once(past: Lived) -> float:
+    """The share of jobs that started at once; of those that were submitted in the last four fifths."""
+    submit = past.workload.submit_ms
+    counted = (submit >= np.quantile(submit, _LEFT_OUT)) & (past.start_ms >= 0)
+    return float((past.start_ms == submit)[counted].mean()) if counted.any() else 0.0
+
+
 def _table(
     rows: list[tuple[int, bool, Forecast, float]], workload: Workload, start_ms: IntArray
 ) -> pl.DataFrame:
@@ -296,7 +314,7 @@ def hindcast_scores(said: pl.DataFrame, by: By = "all") -> pl.DataFrame:
         by walltimes), ``walltime_error_s``, ``queue_error_s``, ``within_1min``, ``walltime_within_1min``.
     """
     said = said.sort("made_s", maintain_order=True)
-    said = said.slice(len(said) // 5).drop_nulls()
+    said = said.slice(round(_LEFT_OUT * len(said))).drop_nulls()
     if by == "size":
         said = classed(said, "size")
     elif by == "week":

@@ -295,13 +295,22 @@ class Journal:
         rows = self._run(f"SELECT {columns} FROM actions WHERE result IS NULL ORDER BY id")
         return [Action(*row) for row in rows.fetchall()]
 
-    def read_forecasts(self, job: str | None = None) -> list[tuple[Forecast, float | None]]:
-        """Kept forecasts and when the job started (None: not yet), oldest first."""
-        where = "" if job is None else "WHERE job=?"
+    def read_forecasts(
+        self, job: str | None = None, *, decision: int | None = None
+    ) -> list[tuple[Forecast, float | None]]:
+        """Kept forecasts and when the job started (None: not yet), oldest first.
+
+        Args:
+            job: only of this one.
+            decision: only those of this decision (its id).
+        """
+        asked = {"job": job, "decision": decision}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        where = "WHERE " + " AND ".join(f"{name}=?" for name in wanted) if wanted else ""
         rows = self._run(
             "SELECT job, made_s, start_s, low_s, high_s, calibrated, nodes, came_true_s"
             f" FROM forecasts {where} ORDER BY id",
-            *([] if job is None else [job]),
+            *wanted.values(),
         ).fetchall()
         return [
             (Forecast(r[0], r[1], r[2], r[3], r[4], bool(r[5]), True, r[6]), r[7]) for r in rows

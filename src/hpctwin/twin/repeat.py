@@ -16,6 +16,8 @@ from hpctwin.twin.restore import apply_input
 __all__ = ["Again", "decide_again", "restored_core"]
 
 _COMPARED = ("number", "time_s", "seq", "state", "seed", "policy", "reason", "before", "starts")
+_TOLD = 6
+"""So many fields of a forecast are compared: which, when, start, interval and whether that is calibrated."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
     for before, after in zip(recorded["candidates"], decision.candidates, strict=True):
         if before != after:
             differences.append((f"candidate {after.policy}", before, after))
+    said = {one.job_id: one for one, _ in journal.read_forecasts(decision=recorded["id"])}
+    for again in decision.forecasts:
+        before = said.get(again.job_id)
+        if before is not None and before[:_TOLD] != again[:_TOLD]:
+            differences.append((f"forecast of job {again.job_id}", before[2:_TOLD], again[2:_TOLD]))
     if versions["hpctwin"] != __version__ and differences:
         differences.append(("version", versions["hpctwin"], __version__))
     return Again(recorded, decision, tuple(differences), versions)
