@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from hpctwin import Cluster, Workload, generate, simulate
 from hpctwin.errors import WorkloadError
 from hpctwin.metrics.fidelity import fidelity
 from hpctwin.sweep.assumptions import check_past
+from hpctwin.sweep.fitting import PARTS
 
 MACHINE = Cluster.uniform(16)
 
@@ -76,3 +78,36 @@ def test_jobs_without_a_recorded_start_are_counted_and_a_past_without_any_is_ref
     assert (found.without, len(found.jobs)) == (20, 230)
     with pytest.raises(WorkloadError, match=r"no job of .* has a recorded start"):
         fidelity(workload.replace(recorded_start_ms=np.full(250, -1)), result)
+
+
+def test_what_is_fitted_before_each_part_meets_what_comes_after() -> None:
+    """A site with 14 nodes up of 16, whose starts take 20 s."""
+    found = check_past(past("fcfs+easy", Cluster.uniform(14), late_s=20.0), MACHINE, "fcfs+easy")
+    rolling = found.rolling.to_dicts()
+    assert len(rolling) == PARTS - 1
+    assert sum(row["jobs"] for row in rolling) + 250 // PARTS + 1 == 250
+    for row in rolling[1:]:
+        assert (row["assumption"], row["instead"], row["delay_s"]) == ("nodes up", "14", 20.0)
+        assert row["error_s"] == 0.0
+        assert row["within_1min"] == 1.0
+        assert row["taken_error_s"] > 0.0
+
+
+def test_what_is_fitted_does_not_know_what_comes_later() -> None:
+    """All that was recorded from a time on is otherwise; what was fitted until then stays."""
+    workload = past("fcfs+easy", Cluster.uniform(14), late_s=20.0)
+    middle_ms = int(workload.submit_ms[170])
+    other = np.random.default_rng(1).integers(0, 10**7, 250)
+    starts = workload.recorded_start_ms
+    shuffled = np.where(
+        starts >= middle_ms, np.maximum(workload.submit_ms, middle_ms) + other, starts
+    )
+    fitted = ["from_s", "assumption", "instead", "delay_s"]
+    tables = [
+        check_past(one, MACHINE, "fcfs+easy").rolling.select(fitted)
+        for one in (workload, workload.replace(recorded_start_ms=shuffled))
+    ]
+    early = [table.filter(pl.col("from_s") <= middle_ms / 1000).to_dicts() for table in tables]
+    assert early[0] == early[1]
+    assert len(early[0]) == 4
+    assert early[0][-1]["instead"] == "14"

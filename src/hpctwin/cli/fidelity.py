@@ -23,6 +23,7 @@ def fidelity_figures(checked: Checked) -> dict[str, Any]:
         "not_compared": taken.without,
         **{f"by_{by}": taken.by(by).to_dicts() for by in _CLASSES},
         "assumptions": checked.instead.to_dicts(),
+        "fitted": checked.rolling.to_dicts(),
         "not_tried": list(checked.refused),
     }
 
@@ -48,7 +49,21 @@ def fidelity_tables(checked: Checked) -> dict[str, Any]:
             for one in checked.instead.iter_rows(named=True)
         ],
     )
+    if len(checked.rolling):
+        tables["Fitted on what was known before, and the error in what came after"] = (
+            ("from", "until", "jobs", "fitted", "delay", "median error", "as asked for"),
+            [_rolled(one) for one in checked.rolling.iter_rows(named=True)],
+        )
     return tables
+
+
+def _rolled(one: Mapping[str, Any]) -> tuple[str, ...]:
+    from hpctwin.model import format_duration
+
+    times = (format_duration(round(one[name])) for name in ("from_s", "until_s"))
+    fitted = f"{one['assumption']}: {one['instead']}" if one["instead"] else one["assumption"]
+    seconds = (format_duration(one[name]) for name in ("delay_s", "error_s", "taken_error_s"))
+    return (*times, f"{one['jobs']:,}", fitted, *seconds)
 
 
 def _row(name: str, figures: Mapping[str, Any]) -> tuple[str, ...]:

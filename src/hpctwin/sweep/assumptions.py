@@ -14,15 +14,19 @@ import polars as pl
 
 from hpctwin.errors import HpctwinError
 from hpctwin.metrics.fidelity import Fidelity, fidelity
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import simulate
+from hpctwin.sweep.fitting import fitted_on_the_past
 
 __all__ = ["Checked", "check_past"]
 
 BACKFILLS = ("none", "first-fit", "easy", "conservative", "slurm")
 ORDERINGS = ("fcfs", "sjf", "largest", "wfp", "priority")
-_SHARES_OF_NODES = (0.95, 0.9)
+_SHARES_OF_NODES = (1.05, 0.95, 0.9)
+_HELD_S = (30, 120)
+_NOT_FITTED = ("planned with", "starts take", "of the past")
+"""Run times are not known before; a delay is fitted besides; and the last is about which jobs count."""
 _SETTLED = 0.1
 
 
@@ -36,11 +40,14 @@ class Checked:
             ``taken``, ``instead``, figures as of `Fidelity.figures`, and ``gain_s``, by how much the median
             error fell (below zero: rose); the largest gain first.
         refused: what could not be tried, and why.
+        rolling: what would have been fitted before each part of the past, and its error in that part; see
+            `fitted_on_the_past`.
     """
 
     taken: Fidelity
     instead: pl.DataFrame
     refused: tuple[str, ...]
+    rolling: pl.DataFrame
 
 
 @dataclass(frozen=True)
@@ -74,18 +81,22 @@ def check_past(
     taken = fidelity(workload, simulate(workload, cluster, policy).jobs)
     before = taken.figures()["median_error_s"]
     rows, refused = [], []
+    tried = {("as asked for", ""): taken}
     for trial in _trials(workload, cluster, policy, taken):
         if progress is not None:
             progress(f"{trial.assumption}: {trial.instead}")
         try:
-            figures = trial.run().figures()
+            found = trial.run()
         except HpctwinError as error:
             refused.append(f"{trial.assumption}, {trial.instead}: {error}")
             continue
+        figures = found.figures()
+        if trial.assumption not in _NOT_FITTED:
+            tried[trial.assumption, trial.instead] = found
         said = {name: getattr(trial, name) for name in ("assumption", "taken", "instead")}
         rows.append({**said, **figures, "gain_s": before - (figures["median_error_s"] or 0.0)})
     table = pl.DataFrame(rows).sort("gain_s", descending=True, maintain_order=True)
-    return Checked(taken, table, tuple(refused))
+    return Checked(taken, table, tuple(refused), fitted_on_the_past(tried))
 
 
 def _trials(
@@ -108,9 +119,15 @@ def _trials(
         yield _Trial("planned with", "walltimes", "run times", run(exact, cluster, policy))
     for share in _SHARES_OF_NODES:
         fewer = _fewer(cluster, share)
-        if fewer.node_count < cluster.node_count:
+        if fewer.node_count != cluster.node_count:
             before, after = (f"{machine.node_count:,}" for machine in (cluster, fewer))
             yield _Trial("nodes up", before, after, run(workload, fewer, policy))
+    for held_s in _HELD_S:
+        longer = workload.replace(
+            runtime_ms=workload.runtime_ms + held_s * MS_PER_S,
+            walltime_ms=workload.walltime_ms + held_s * MS_PER_S,
+        )
+        yield _Trial("nodes held longer", "0 s", f"{held_s} s", run(longer, cluster, policy))
     delay = taken.jobs["error_s"].median()
     if isinstance(delay, float) and delay < 0:
         yield _Trial("starts take", "0 s", f"{-delay:,.0f} s", lambda: _shifted(taken, -delay))
