@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,19 @@ def test_wrong_usage_is_told_without_a_traceback(
         assert report(*arguments) == 2, arguments
         assert says in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_another_version_is_refused_by_its_format(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "run"
+    shutil.copytree(runs / "five", other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    (other / "manifest.json").write_text(json.dumps(manifest | {"format": 99, "hpctwin": "9.9"}))
+    assert report(other, "--html", tmp_path / "r.html") == 2
+    said = capsys.readouterr().err
+    assert "run: of format 99, written by hpctwin 9.9; this is hpctwin" in said
+    assert not (tmp_path / "r.html").exists()
 
 
 def test_the_heat_map_holds_every_job_that_ran_in_one_class() -> None:

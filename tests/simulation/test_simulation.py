@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,38 @@ def test_files_that_are_no_saved_simulation_are_refused(tmp_path: Path) -> None:
     (tmp_path / "half.npz").write_bytes(whole.read_bytes()[:2000])
     with pytest.raises(SimulationError, match="not a simulation saved by hpctwin"):
         Simulation.load(tmp_path / "half.npz")
+
+
+def _resaved(path: Path, to: Path, about: dict[str, object], **arrays: object) -> Path:
+    with np.load(path) as file:
+        kept = {name: file[name] for name in file.files}
+    known = json.loads(kept["about"].tobytes()) | about
+    kept["about"] = np.frombuffer(json.dumps(known).encode(), np.uint8)
+    kept |= arrays
+    np.savez(to, **{name: array for name, array in kept.items() if array is not None})
+    return to
+
+
+def test_a_simulation_of_another_version_is_refused_by_its_format_and_version(
+    tmp_path: Path,
+) -> None:
+    whole, other = tmp_path / "whole.npz", tmp_path / "other.npz"
+    Simulation(random_workload(), MACHINE).save(whole)
+    # What another version has besides, or lacks, does not matter then.
+    _resaved(whole, other, {"format": 99, "version": "9.9"}, sim_state=None)
+    told = (
+        r"of format 99, written by hpctwin 9.9; this is hpctwin .*, which reads format 5: use the"
+    )
+    with pytest.raises(SimulationError, match=told):
+        Simulation.load(other)
+    for form in ({"sim_state": None}, {"sim_state": np.zeros(3)}, {"workload": None}):
+        _resaved(whole, other, {"version": "9.9"}, **form)
+        with pytest.raises(SimulationError, match=r"saved by hpctwin 9\.9, and this is") as said:
+            Simulation.load(other)
+        assert "\n" not in str(said.value)
+    _resaved(whole, other, {"cluster": {"nodez": 3}, "version": "9.9"})
+    with pytest.raises(SimulationError, match=r"saved by hpctwin 9\.9, and this is"):
+        Simulation.load(other)
 
 
 def test_an_ordering_that_gives_nan_is_an_error_that_names_the_job() -> None:

@@ -17,6 +17,7 @@ from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal import Journal
+from hpctwin.twin.repeat import restored_core
 
 
 def decision(number: int = 1) -> Decision:
@@ -166,5 +167,19 @@ def test_a_file_that_is_no_journal_is_named(tmp_path: Path) -> None:
     other.execute("CREATE TABLE meta (key TEXT, value TEXT)")
     other.execute("INSERT INTO meta VALUES ('schema', '99')")
     other.commit()
-    with pytest.raises(JournalError, match="format 99"):
-        Journal(tmp_path / "other", read_only=True)
+    other.close()
+    before = (tmp_path / "other").read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(JournalError, match=r"of format 99; .* reads format 2: use the version"):
+            Journal(tmp_path / "other", read_only=read_only)
+    assert (tmp_path / "other").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"text", "other"}
+
+
+def test_a_decision_whose_state_another_version_recorded_is_not_made_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    with journal.writing():
+        journal.settings({"manager": {"kind": "emulated", "address": "c.sock"}}, 0.0)
+        journal.checkpoint({"snapshot": {"of": "another version"}}, 1.0)
+    with pytest.raises(JournalError, match="recorded by another version than this"):
+        restored_core(Journal(tmp_path / "j", read_only=True))

@@ -16,6 +16,7 @@ import polars as pl
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.metrics.jobs import with_job_metrics
 from hpctwin.model import write_atomically
+from hpctwin.model.files import other_format
 
 __all__ = ["Accounts", "AccountsBy", "collect_accounts", "read_accounts"]
 
@@ -23,6 +24,9 @@ AccountsBy = Literal["account", "user"]
 """Whose accounts."""
 
 UNKNOWN = "unknown"
+
+FORMAT = 1
+"""Of the files that `Accounts.write` writes."""
 
 _COUNTS = ("jobs", "ended")
 _SUMS = (
@@ -140,13 +144,15 @@ class Accounts:
         with write_atomically(path) as file:
             if path.suffix == ".parquet":
                 about = (
+                    pl.lit(FORMAT).alias("format"),
                     pl.lit(self.by).alias("by"),
                     pl.lit(self.there_node_s).alias("there_node_s"),
                 )
                 self.sums.with_columns(*about).write_parquet(file)
             else:
                 document = {
-                    "by": self.by, "there_node_s": self.there_node_s, "accounts": self.sums.to_dicts(),
+                    "format": FORMAT, "by": self.by, "there_node_s": self.there_node_s,
+                    "accounts": self.sums.to_dicts(),
                 }  # fmt: skip
                 file.write(json.dumps(document, indent=1).encode())
 
@@ -166,16 +172,22 @@ def read_accounts(path: str | os.PathLike[str]) -> Accounts:
         if path.suffix == ".parquet":
             rows = pl.read_parquet(path)
             by, there = rows["by"][0], rows["there_node_s"][0]
+            if rows["format"][0] != FORMAT:
+                raise ConfigError(other_format(path, rows["format"][0], FORMAT))
         else:
             document = json.loads(path.read_bytes())
             rows = pl.DataFrame(document["accounts"], infer_schema_length=None)
             by, there = document["by"], document["there_node_s"]
+            if document["format"] != FORMAT:
+                raise ConfigError(other_format(path, document["format"], FORMAT))
         sums = rows.select(
             pl.col("name").cast(pl.String),
             *(pl.col(name).cast(pl.Int64) for name in _COUNTS),
             *(pl.col(name).cast(pl.Float64) for name in _SUMS),
         )
         there = float(there)
+    except ConfigError:
+        raise
     except (
         OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError,
     ) as error:  # fmt: skip

@@ -11,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, OutputError
 
-__all__ = ["check_file", "check_folder", "write_atomically", "write_folder"]
+__all__ = ["check_file", "check_folder", "other_format", "write_atomically", "write_folder"]
 
 _LONGEST_STEM = (
     180  # with what is added, a temporary name stays within the 255 bytes of file systems
@@ -166,3 +167,19 @@ def _move_files(source: Path, target: Path) -> None:
             moved.mkdir(exist_ok=True)
         else:
             path.replace(moved)
+
+
+def other_format(path: Path, found: object, reads: int, writer: object = None) -> str:
+    """What is said of a file that another version wrote, in a format that this one does not read.
+
+    Args:
+        path: the file, or the folder.
+        found: its format.
+        reads: the format of this version.
+        writer: the version of hpctwin that wrote it, where it says so.
+    """
+    by = "" if writer is None else f", written by hpctwin {writer}"
+    return (
+        f"{path}: of format {found}{by}; this is hpctwin {__version__}, which reads format {reads}: use the "
+        "version that wrote it, or make it anew"
+    )

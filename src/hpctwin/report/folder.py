@@ -18,6 +18,7 @@ from hpctwin._version import __version__
 from hpctwin.energy.outputs import energy_tables
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, write_atomically, write_folder
+from hpctwin.model.files import other_format
 from hpctwin.report.run import ReportedRun
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["VERSIONS", "is_run", "read_run", "runs_in", "write_run"]
 
 MANIFEST, SUMMARY = "manifest.json", "summary.json"
+FORMAT = 1
+"""Of the folder: what its files are called, and what is in them."""
 VERSIONS = ("hpctwin", "python", "numpy", "numba", "polars")
 """Whose versions the manifest has."""
 _SHOWN = ("node_map", "placements", "lost", "power", "node_log", "cooling", "costs")
@@ -58,6 +61,7 @@ def write_run(
     """
     written = {**_tables(result), **(tables or {})}
     manifest = {
+        "format": FORMAT,
         "hpctwin": __version__,
         "python": platform.python_version(),
         **{name: version(name) for name in VERSIONS[2:]},
@@ -113,9 +117,14 @@ def read_run(folder: Path, label: str | None = None) -> ReportedRun:
         label: the policy's name if left out.
 
     Raises:
-        ConfigError: a file is not there, or is not what it should be.
+        ConfigError: a file is not there, or is not what it should be, or the folder is of another version.
     """
-    manifest, summary = _json(folder, MANIFEST), _json(folder, SUMMARY)
+    manifest = _json(folder, MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise ConfigError(
+            other_format(folder, manifest.get("format"), FORMAT, manifest.get("hpctwin"))
+        )
+    summary = _json(folder, SUMMARY)
     cluster = Cluster.model_validate(manifest["cluster"])
     there = {name: _table(folder, name) for name in _SHOWN if name in manifest["tables"]}
     return ReportedRun(

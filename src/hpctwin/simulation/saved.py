@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +19,7 @@ from hpctwin.energy.modes import ModeChange
 from hpctwin.engine.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
+from hpctwin.model.files import other_format
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.powered import Outside
@@ -71,23 +73,27 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
     """Read a simulation.
 
     Raises:
-        SimulationError: the file is not one, or comes from another version of the format.
+        SimulationError: the file is not one, or comes from another version of the format; or its ordering was
+            a Python function, and no policy is given.
     """
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(arrays["about"].tobytes())
-        frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
-        state = {name: arrays[f"sim_{name}"] for name in STATE}
+        found, version = about["format"], about["version"]
     except FileNotFoundError as error:
         raise SimulationError(f"{path}: there is no such file") from error
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise SimulationError(f"{path}: not a simulation saved by hpctwin ({error})") from error
-    if about["format"] != _FORMAT:
-        raise SimulationError(
-            f"{path}: saved in format {about['format']} by hpctwin {about['version']}; "
-            f"this is {__version__} with format {_FORMAT}"
-        )
+    if found != _FORMAT:
+        raise SimulationError(other_format(path, found, _FORMAT, version))
+    with _as_it_is_now(path, version):
+        frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
+        workload = Workload.from_frame(frame, name=about["workload"])
+        cluster = Cluster.model_validate(about["cluster"])
+        state = {name: arrays[f"sim_{name}"] for name in STATE}
+        node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
+        outside = _outside_of_plain(about["outside"], arrays)
     try:
         was = parse_policy(about["policy"])
     except HpctwinError as error:
@@ -97,8 +103,8 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
             ) from error
         was = policy
     made = cls(
-        Workload.from_frame(frame, name=about["workload"]),
-        Cluster.model_validate(about["cluster"]),
+        workload,
+        cluster,
         policy=was,
         overrun=about["overrun"],
         on_dependency_failure=about["on_dependency_failure"],
@@ -107,12 +113,24 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         track_nodes=about["track_nodes"],
         log=about["log"],
     )
-    outside = _outside_of_plain(about["outside"], arrays)
-    node, start, end = np.array(about["outages"], np.int64).reshape(-1, 3).T
-    made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
+    with _as_it_is_now(path, version):
+        made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
     if policy is not None and policy.name != about["policy"]:
         return made.fork(policy)
     return made
+
+
+@contextmanager
+def _as_it_is_now(path: Path, version: str) -> Iterator[None]:
+    """What was saved is what this version's simulations hold; or else it is told whose it is."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, pl.exceptions.PolarsError) as error:
+        why = str(error).splitlines()[0]
+        raise SimulationError(
+            f"{path}: saved by hpctwin {version}, and this is {__version__}, whose simulations hold "
+            f"something else ({why}); use the version that wrote it, or simulate again"
+        ) from error
 
 
 def _outside_as_plain(outside: Outside) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 
 from hpctwin._version import __version__
 from hpctwin.errors import JournalError
+from hpctwin.model.files import other_format
 from hpctwin.model.private_file import make_private
 from hpctwin.rms.manager import Outcome
 from hpctwin.twin.choice import Candidate, Decision
@@ -43,7 +44,7 @@ class Journal:
         read_only: for looking into the journal of a running twin.
 
     Raises:
-        JournalError: it cannot be opened, is not a journal, or was written by a later version.
+        JournalError: it cannot be opened, is not a journal, or is of another version, and stays as it is.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -57,6 +58,12 @@ class Journal:
                 make_private(path)
             where = f"file:{path}?mode={'ro' if read_only else 'rwc'}"
             self._db = sqlite3.connect(where, uri=True, isolation_level=None, timeout=5.0)
+            # Before anything is changed: a journal of another version is left as it is.
+            if self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+                self._check_format()
+            elif read_only:
+                self._db.close()
+                raise JournalError(f"{path}: nothing is recorded yet")
             if not read_only:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=NORMAL")
@@ -65,18 +72,16 @@ class Journal:
                     f"BEGIN IMMEDIATE; {TABLES}"
                     f"INSERT OR IGNORE INTO meta VALUES ('schema', '{SCHEMA}'); COMMIT;"
                 )
-            elif not self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-                self._db.close()
-                raise JournalError(f"{path}: nothing is recorded yet")
-            found = self._db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: not a journal that can be used: {error}") from error
-        if found is None or int(found[0]) != SCHEMA:
-            raise JournalError(
-                f"{path}: a journal of format {found and found[0]}; this version reads {SCHEMA}"
-            )
         self._settings = 0
         self._since_checkpoint = 0
+
+    def _check_format(self) -> None:
+        found = self._db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
+        if found is None or found[0] != str(SCHEMA):
+            self._db.close()
+            raise JournalError(other_format(self.path, found and found[0], SCHEMA))
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctwin._version import __version__
-from hpctwin.errors import HpctwinError
+from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
@@ -57,8 +57,7 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
         raise HpctwinError(
             f"{journal.path}: what decision {recorded['id']} was made from is not kept any more"
         )
-    if state is not None:
-        core.restore(state)
+    _restore(core, state, journal)
     decision = None
     for one in inputs:
         decision = apply_input(core, one)
@@ -93,11 +92,27 @@ def restored_core(journal: Journal) -> Core:
         raise HpctwinError(f"{journal.path}: nothing is recorded yet")
     core = Core(TwinConfig.of(last, f"{journal.path}, settings").core)
     state, inputs = journal.read_inputs()
-    if state is not None:
-        core.restore(state)
+    _restore(core, state, journal)
     for one in inputs:
         if one.kind != "decide":
             apply_input(core, one)
     if not core.mirror.snapshots:
         raise HpctwinError(f"{journal.path}: no snapshot of the cluster is recorded yet")
     return core
+
+
+def _restore(core: Core, state: dict[str, Any] | None, journal: Journal) -> None:
+    """Have the core as it was.
+
+    Raises:
+        JournalError: another version recorded it otherwise.
+    """
+    if state is None:
+        return
+    try:
+        core.restore(state)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise JournalError(
+            f"{journal.path}: the state in it was recorded by another version than this, hpctwin "
+            f"{__version__}; use the one that wrote it"
+        ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,19 @@ def test_only_one_placer_works_on_a_queue(tmp_path: Path) -> None:
     first.close()
     second.lock()
     second.close()
+
+
+def test_a_queue_of_another_version_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE jobs (key TEXT)")
+    other.execute("PRAGMA user_version=99")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(QueueError, match=r"q: of format 99; .* reads format 2: use the version"):
+        Queue(path)
+    assert path.read_bytes() == before
 
 
 def test_a_key_is_one_job_and_a_queued_one_can_be_withdrawn(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from hpctwin.learn.prediction.known import FEATURES, Known
 from hpctwin.learn.prediction.models import MODELS, Boosting, Clusters
 from hpctwin.learn.prediction.online import bounded
 from hpctwin.model import write_atomically
+from hpctwin.model.files import other_format
 
 __all__ = ["Predictor", "load_predictor", "train"]
 
@@ -141,9 +142,14 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read("about.json"))
             packed = archive.read("models.skops")
+        found, writer = about["format"], about["hpctwin"]
+        if found != _FORMAT:
+            raise ConfigError(other_format(path, found, _FORMAT, writer))
         method, targets = about["method"], list(about["targets"])
         trained_on, jobs = str(about["trained_on"]), int(about["jobs"])
-        version, sklearn_version, features = about["format"], about["sklearn"], about["features"]
+        sklearn_version, features = about["sklearn"], about["features"]
+    except ConfigError:
+        raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
             f"{path} is no predictor, as hpctwin predictor train writes them: {error}"
@@ -151,9 +157,9 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
     skops = _skops()
     import sklearn
 
-    if version != _FORMAT or features != list(FEATURES):
+    if features != list(FEATURES):
         raise ConfigError(
-            f"{path} was written by hpctwin {about.get('hpctwin')}, whose jobs have other features; "
+            f"{path} was written by hpctwin {writer}, whose jobs have other features; "
             "train it again"
         )
     if sklearn_version.split(".")[:2] != sklearn.__version__.split(".")[:2]:

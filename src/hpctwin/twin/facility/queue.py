@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from hpctwin.errors import QueueError
 from hpctwin.model.file_lock import FileLock
+from hpctwin.model.files import other_format
 from hpctwin.model.private_file import make_private
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.gate import JobRequest
@@ -91,12 +92,14 @@ class Queue:
             make_private(path)
             # No transaction is left open between two calls.
             self._db = sqlite3.connect(path, isolation_level=None, timeout=10)
+            # Before anything is changed: a queue of another version is left as it is.
+            found = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, SCHEMA):
+                self._db.close()
+                raise QueueError(other_format(path, found, SCHEMA))
             self._db.execute("PRAGMA journal_mode=WAL")
             # A step is on disk, not only in the system's memory, before the next is taken.
             self._db.execute("PRAGMA synchronous=FULL")
-            found = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, SCHEMA):
-                raise QueueError(f"{path}: a queue of version {found}, this hpctwin reads {SCHEMA}")
             self._db.executescript(_TABLES)
             self._db.execute(f"PRAGMA user_version={SCHEMA}")
             self._db.execute(
