@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, errors, generate, read_workload, simulate
+from hpctwin.cli import main
 from hpctwin.experiments import s_raps_ml
+from hpctwin.formats import write_workload
 from hpctwin.formats.datasets import dataset, write_sample
 from hpctwin.learn.prediction import (
     METHODS,
     Known,
     Training,
+    drawing_as_predicted,
     load_predictor,
     predict,
     ranked,
@@ -335,6 +338,55 @@ def test_data_with_measured_power_is_foretold_in_its_published_schema(
     errors_w = scores(known, "node_w", found)
     assert errors_w["jobs"].min() > 0  # type: ignore[operator]
     assert errors_w["accuracy"].min() > 0.5  # type: ignore[operator]
+
+
+MACHINE = {
+    "nodes": [
+        {
+            "name": "n",
+            "count": NODES,
+            "components": {"cpu": {"count": 1, "idle_w": 50, "max_w": 400}},
+        }
+    ]
+}
+PARTS = Cluster.checked(MACHINE, "machine")
+
+
+def test_energy_is_reckoned_by_the_power_that_was_foretold(known: Known) -> None:
+    jobs = known.workload
+    foretold = predict(known, "node_w", ["recent"], OFTEN)["recent"]
+    foretold[3] = np.nan
+    seen = drawing_as_predicted(with_predictions(jobs, {"node_w": foretold}))
+    ran = {name: simulate(one, PARTS) for name, one in (("measured", jobs), ("foretold", seen))}
+    starts = [run.jobs["start_s"].to_list() for run in ran.values()]
+    assert starts[0] == starts[1]
+    energy = {name: run.energy.jobs["energy_j"].to_numpy() for name, run in ran.items()}
+    told = ~np.isnan(foretold)
+    node_s = jobs.nodes * jobs.runtime_ms / 1000
+    np.testing.assert_allclose(energy["foretold"][told], (foretold * node_s)[told], rtol=1e-6)
+    whole = {name: joules[told].sum() for name, joules in energy.items()}
+    assert whole["foretold"] == pytest.approx(whole["measured"], rel=0.2)
+    assert energy["foretold"][~told] == pytest.approx(400 * node_s[~told])
+
+
+def test_the_command_draws_what_was_foretold(
+    known: Known, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine, jobs = tmp_path / "machine.yaml", tmp_path / "jobs.parquet"
+    machine.write_text(json.dumps(MACHINE))
+    write_workload(with_predictions(known.workload, {"node_w": np.full(300, 111.0)}), jobs)
+    joules = {}
+    for use in ("measured", "predicted"):
+        with pytest.raises(SystemExit) as stop:
+            main(["simulate", str(jobs), "-M", str(machine), "--use", use, "--json"])
+        assert not stop.value.code
+        joules[use] = json.loads(capsys.readouterr().out)["total_energy_j"]
+    assert joules["measured"] != joules["predicted"]
+    write_workload(known.workload, jobs)
+    with pytest.raises(SystemExit) as stop:
+        main(["simulate", str(jobs), "-M", str(machine), "--use", "predicted"])
+    assert stop.value.code
+    assert "no predicted_node_w; hpctwin predictor apply writes it" in capsys.readouterr().err
 
 
 def test_scheduling_by_truth_is_best_and_by_what_is_foretold_between(known: Known) -> None:

@@ -31,7 +31,9 @@ def fidelity_figures(checked: Checked) -> dict[str, Any]:
 def fidelity_tables(checked: Checked) -> dict[str, Any]:
     """As tables of texts: a head and rows, by title."""
     taken = checked.taken
-    tables = {"Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])}
+    tables: dict[str, Any] = {
+        "Simulated starts beside the recorded ones": (_HEAD, [_row("all", taken.figures())])
+    }
     for by in _CLASSES:
         rows = (
             taken.by(by)

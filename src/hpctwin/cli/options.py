@@ -71,8 +71,11 @@ class TraceOptions:
     """SWF field that names the partition."""
     timezone: Annotated[str | None, Parameter(group="Trace")] = None
     """Where accounting or a data set wrote its times, such as Europe/Berlin; UTC, or its own, if left out."""
-    use: Annotated[Literal["measured", "components", "none"], Parameter(group="Trace")] = "measured"
-    """Of a data set: measured power of nodes, where there is one; use of their components; or neither."""
+    use: Annotated[
+        Literal["measured", "components", "none", "predicted"], Parameter(group="Trace")
+    ] = "measured"
+    """Of a data set: measured power of nodes, where there is one; use of their components; or neither. Of any
+    trace: predicted, what hpctwin predictor apply foretold that nodes draw, in place of what was measured."""
     only: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
     """Of a data set: only rows of which a column has one of some values, as partition=1,2."""
     columns: Annotated[tuple[str, ...], Parameter(group="Trace")] = ()
@@ -103,16 +106,21 @@ class TraceOptions:
             processors=self.processors,
             partition_field=self.partition_field,
         )
-        return read_workload(
+        workload = read_workload(
             path,
             format=self.format,
             rules=rules,
             skip_invalid=self.skip_invalid,
             timezone=self.timezone,
-            use=self.use,
+            use="measured" if self.use == "predicted" else self.use,
             only=self.only,
             columns=self._mapping(),
         )
+        if self.use != "predicted":
+            return workload
+        from hpctwin.learn.prediction import drawing_as_predicted
+
+        return drawing_as_predicted(workload)
 
     def _mapping(self) -> Columns | None:
         """What columns are, if they are not ours."""

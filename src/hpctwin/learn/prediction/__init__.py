@@ -1,7 +1,14 @@
 """Learned prediction of runtimes, power and memory, by what was known at each job's submission."""
 
 from hpctwin.learn.prediction.known import FEATURES, Known
-from hpctwin.learn.prediction.online import METHODS, RIVALS, Training, predict, with_predictions
+from hpctwin.learn.prediction.online import (
+    METHODS,
+    RIVALS,
+    Training,
+    drawing_as_predicted,
+    predict,
+    with_predictions,
+)
 from hpctwin.learn.prediction.ranking import ranked
 from hpctwin.learn.prediction.saved import Predictor, load_predictor, train
 from hpctwin.learn.prediction.scores import scores, scores_by
@@ -13,6 +20,7 @@ __all__ = [
     "Known",
     "Predictor",
     "Training",
+    "drawing_as_predicted",
     "load_predictor",
     "predict",
     "ranked",

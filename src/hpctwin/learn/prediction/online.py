@@ -17,8 +17,18 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.learn.prediction.known import Known
 from hpctwin.learn.prediction.models import MODELS
 from hpctwin.model import Workload
+from hpctwin.model.usage import NODE_W, Usage
 
-__all__ = ["ENSEMBLE", "METHODS", "RIVALS", "Training", "inaccuracy", "predict", "with_predictions"]
+__all__ = [
+    "ENSEMBLE",
+    "METHODS",
+    "RIVALS",
+    "Training",
+    "drawing_as_predicted",
+    "inaccuracy",
+    "predict",
+    "with_predictions",
+]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -127,6 +137,26 @@ def with_predictions(workload: Workload, predicted: Mapping[str, FloatArray]) ->
         predicted: of each target what is foretold; NaN where nothing is [jobs].
     """
     return workload.replace(predicted={**workload.predicted, **predicted})
+
+
+def drawing_as_predicted(workload: Workload) -> Workload:
+    """The jobs with the power that is foretold of their nodes in the place of what was measured.
+
+    What a simulation then says of energy is what could have been said before the jobs ran. Of a job of which
+    nothing is foretold its nodes draw what their machine's components say.
+
+    Args:
+        workload: the jobs, with predictions.
+
+    Raises:
+        ConfigError: no power is predicted.
+    """
+    if NODE_W not in workload.predicted:
+        raise ConfigError(
+            f"{workload.name} has no predicted_{NODE_W}; hpctwin predictor apply writes it where power was "
+            "measured"
+        )
+    return workload.replace(usage={NODE_W: Usage.averages(workload.predicted[NODE_W])})
 
 
 def inaccuracy(predicted: FloatArray, truth: FloatArray) -> FloatArray:
