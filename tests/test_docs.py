@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,26 @@ def test_commands_that_pages_show_are_such(command: list[str]) -> None:
     from hpctwin.cli.app import app
 
     app.parse_args(command, exit_on_error=False, print_error=False)
+
+
+def mentioned(page: Path) -> Iterator[list[str]]:
+    """Commands that stand within a page's sentences."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for span in re.findall(r"`(hpctwin [a-z][^`]*)`", text):
+        if not re.search(r"…|\.\.\.| \| |\[-", span):  # several commands, or a part of one
+            yield from command_lines(" ".join(span.split()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_pages_mention_are_such_as_far_as_they_go(page: Path) -> None:
+    from cyclopts import CoercionError, MissingArgumentError
+
+    from hpctwin.cli.app import app
+
+    for command in mentioned(page):
+        # A letter stands for a number, and a word may be all that is meant.
+        with suppress(MissingArgumentError, CoercionError):
+            app.parse_args(command, exit_on_error=False, print_error=False)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""How commands that run for long tell what happens: on standard error, a line each."""
+"""How commands that run for long tell what happens: on standard error, a line each.
+
+By Python's own logging; JSON is one class of it, and secrets are taken out of either form.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Downloads of well-known logs of the Parallel Workloads Archive.
 
 The archive publishes no checksums. The first download is checked by its length and by gzip's own
-checksum; its SHA-256 is then kept beside it, and later calls hold the file against that.
+checksum; its SHA-256 is then kept beside it, and later calls hold the file against that. A broken download
+goes on where it stopped; pooch, a library for such files, would begin anew.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Files that say that somebody works on something, for as long as he lives."""
+"""Files that say that somebody works on something, for as long as he lives.
+
+The library filelock locks in the same way; it does not tell who has the lock, as messages must.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files are written whole or not at all, and folders of files together or not at all."""
+"""Files are written whole or not at all, and folders of files together or not at all.
+
+Libraries write single files so (atomicwrites is given up by its author); none knows folders, pipes and modes.
+"""
 
 from __future__ import annotations
 

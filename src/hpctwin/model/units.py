@@ -1,4 +1,7 @@
-"""Quantities as people write them, parsed once into the units the code uses."""
+"""Quantities as people write them, parsed once into the units the code uses.
+
+Libraries for durations (pytimeparse, Polars's own strings) do not know Slurm's ``1-12:00:00``.
+"""
 
 from __future__ import annotations
 

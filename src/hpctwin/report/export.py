@@ -1,4 +1,7 @@
-"""A run for others' viewers: Evalys's CSV, OpenMetrics."""
+"""A run for others' viewers: Evalys's CSV, OpenMetrics.
+
+The latter is text with a time at each sample; prometheus-client, an extra, writes one moment.
+"""
 
 from __future__ import annotations
 
