@@ -12,7 +12,7 @@ export HPCTWIN_GOLDEN ?= $(if $(wildcard $(SHARED)/golden),$(abspath $(SHARED)/g
 # What processes import is kept compiled, and so are the tests' assertions: else each process does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package pythons oldest clean
+.PHONY: run test lint compiled bounds-compiled unit bounds bench properties docs package container pythons oldest clean
 
 run: $(VENV)/run
 	$(BIN)/hpctwin demo
@@ -65,6 +65,10 @@ docs: $(VENV)/dev
 package: $(VENV)/release
 	$(VENV)/tools/bin/repo-review .
 	$(VENV)/tools/bin/python contrib/release.py
+
+# Images, by podman, docker, buildah or apptainer; says so where none of them can.
+container:
+	contrib/container/build
 
 # A part of the tests that meets each dependency, under other Pythons (make pythons PYTHONS=3.13; pyenv's are found
 # where PYENV_VERSION names them) and with the oldest versions that pyproject.toml allows.

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -282,3 +283,38 @@ def test_a_release_has_the_hash_of_its_sdist_in_its_recipe_and_notes_from_the_ch
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert release["notes"]("9.8.7").strip() in changes
     assert release["notes"]("9.8.7").startswith("- ")
+
+
+def with_programs(folder: Path, **programs: str) -> dict[str, str]:
+    """An environment whose path has the system's own programs and these."""
+    folder.mkdir()
+    for name in ("sh", "dirname", "mktemp", "rm"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def test_images_are_built_and_tried_by_what_is_there(tmp_path: Path) -> None:
+    script, log = ROOT / "contrib/container/build", tmp_path / "log"
+    docker = with_programs(
+        tmp_path / "bin", podman="exit 1", docker=f'echo "$@" >> {log}', apptainer=f'echo "$@" >> {log}'
+    )  # fmt: skip
+    done = subprocess.run([script], env=docker, capture_output=True, text=True, check=True)
+    assert "podman does not run here" in done.stderr
+    assert done.stdout.endswith("built and tried: docker apptainer\n")
+    calls = log.read_text().splitlines()
+    (build,) = [call for call in calls if call.startswith("build --build-arg")]
+    assert build.endswith("-t hpctwin -f contrib/container/Containerfile .")
+    assert [call for call in calls if call.startswith(("run ", "exec "))]
+
+
+def test_where_no_image_can_be_built_it_is_said_why(tmp_path: Path) -> None:
+    nothing = with_programs(tmp_path / "bin", docker="exit 1")
+    done = subprocess.run(
+        [ROOT / "contrib/container/build"], env=nothing, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+    assert "docker does not run here" in done.stderr
+    assert "no image was built" in done.stderr

@@ -102,3 +102,21 @@ def test_commands_are_named_noun_then_verb_and_nouns_in_the_singular() -> None:
         "rms pbs",
         "rms slurm",
     }
+
+
+OF_ONE_RUN = {
+    # Parts of a policy, which a policy's own text has.
+    "--order", "--backfill", "--reservations", "--candidates", "--placement",
+    # Somebody else's program decides in place of a policy.
+    "--scheduler", "--scheduler-every",
+    # What is written, told or looked at of one run while it goes on.
+    "--accounts", "--accounts-by", "--stream", "--out-every", "--explain",
+}  # fmt: skip
+
+
+def test_compare_takes_whatever_simulate_takes_but_what_is_of_one_run() -> None:
+    def names(command: str) -> set[str]:
+        found = {name for one in options(COMMANDS[command]) for name in one.names}
+        return {name for name in found if name.startswith("--")}
+
+    assert names("simulate") - names("compare") == OF_ONE_RUN
