@@ -40,6 +40,8 @@ IMPORTED = {
     "redis": "redis", "scikit-learn": "sklearn", "skops": "skops", "fastapi": "fastapi", "uvicorn": "uvicorn",
     "prometheus-client": "prometheus_client", "distributed": "distributed",
     "dask-jobqueue": "dask_jobqueue", "optuna": "optuna",
+    "torch": "torch", "stable-baselines3": "stable_baselines3",
+    "sb3-contrib": "sb3_contrib",
 }  # fmt: skip
 """What the packages of the extras for users are imported as."""
 

@@ -77,7 +77,7 @@ WITHOUT_JSON = {
     # What they write or draw is the result, or they run until they are ended.
     "export", "report", "serve", "policy serve", "mcp", "twin run", "twin top", "rms ship", "warmup",
     "workload convert", "workload filter", "workload generate", "dataset sample",
-    "predictor apply", "predictor train",
+    "predictor apply", "predictor train", "agent train",
     # These say that it is done.
     "facility submit", "facility withdraw", "twin approve", "rms pbs install", "rms pbs uninstall",
     # These print a file that another program reads.
@@ -94,7 +94,7 @@ def test_what_prints_results_prints_them_as_json_too(name: str) -> None:
 def test_commands_are_named_noun_then_verb_and_nouns_in_the_singular() -> None:
     nouns = {name.split()[0] for name in COMMANDS if " " in name}
     assert nouns == {
-        "cluster", "dataset", "experiment", "facility", "import", "policy", "predictor", "rms",
+        "agent", "cluster", "dataset", "experiment", "facility", "import", "policy", "predictor", "rms",
         "system", "twin", "workload",
     }  # fmt: skip
     # A third word only names the resource manager that something is for.

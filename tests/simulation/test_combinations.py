@@ -154,7 +154,8 @@ def test_compared_at_once_policies_are_as_each_alone(kind: str, data: st.DataObj
 def possible(case: dict[str, Any], policy: dict[str, Any], cap: PowerCap | None) -> Simulation:
     """The simulation of a case, if its parts go together."""
     # Nodes are woken for those that wait, again and again for ten years: nobody starts them.
-    assume(policy["backfill"] != "outside" or case["power"].kind != "psas-ipm")
+    left_alone = policy["backfill"] in ("outside", "selected")
+    assume(not left_alone or case["power"].kind != "psas-ipm")
     given_parts = {
         key: case[key] for key in ("workload", "platform", "power", "cluster", "overrun")
     }

@@ -38,6 +38,7 @@ for name, target, summary in (
         "predictor:predictor_app",
         "Learn runtimes, power and memory; foretell, score.",
     ),
+    ("agent", "agent:agent_app", "Train agents that schedule; compare, list them."),
     ("policy", "policy:policy_app", "List policies, check one's own; schedule for Batsim."),
     ("cluster", "cluster:cluster_app", "Check a cluster's YAML."),
     ("dataset", "dataset:dataset_app", "Published data sets: what they are, and files of them."),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.sim import Sim
-from hpctwin.model import MS_PER_S, Workload
+from hpctwin.model import MS_PER_S, Cluster, Workload
 
 __all__ = ["Control", "Orders", "PowerView"]
 
@@ -22,6 +22,9 @@ class Looked(Protocol):
     @property
     def now_s(self) -> float:
         """The present instant, seconds."""
+
+    cluster: Cluster
+    """The machine."""
 
     @property
     def state(self) -> Sim:
@@ -58,6 +61,20 @@ class PowerView:
         self._simulation = simulation
         self.now_s = simulation.now_s
         """The present instant, seconds."""
+
+    orders = Orders
+    """What to give back."""
+
+    @cached_property
+    def can_sleep(self) -> npt.NDArray[np.bool_]:
+        """Whether each node has a sleep state [nodes]."""
+        groups = self._simulation.cluster.nodes
+        return np.repeat([bool(group.sleep) for group in groups], [g.count for g in groups])
+
+    @property
+    def sim(self) -> Sim:
+        """The engine's arrays; to be looked at, not changed, and not for what jobs will really run."""
+        return self._simulation.state
 
     @cached_property
     def states(self) -> npt.NDArray[np.str_]:

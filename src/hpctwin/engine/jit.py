@@ -25,7 +25,15 @@ from hpctwin.engine.interrupts import interrupts_noted
 from hpctwin.engine.linking import KernelCompiler, PartCompiler
 from hpctwin.errors import PolicyError
 
-__all__ = ["CACHE_DIR", "Kernel", "address_of", "compiled_score", "jit", "kept_on_disk"]
+__all__ = [
+    "CACHE_DIR",
+    "Kernel",
+    "address_of",
+    "compiled_score",
+    "jit",
+    "kept_on_disk",
+    "part_of_score",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,6 +94,12 @@ def jit(function: F) -> F:
         no_cfunc_wrapper=True,
         pipeline_class=PartCompiler,
     )(function)
+    return compiled
+
+
+def part_of_score(function: F) -> F:
+    """A part of orderings and placements that call it, as `jit` makes parts of kernels."""
+    compiled: F = _njit(nogil=True, error_model="numpy")(getattr(function, "py_func", function))
     return compiled
 
 

@@ -133,6 +133,8 @@ class Batch:
         agent["seen"], agent["mask"] = self.agents["seen"][number], self.agents["mask"][number]
         agent["sim"] = own.state.address
         agent["chosen"] = agent["until"] = agent["quiet"] = agent["steps"] = -1
+        agent["instants"] = -1
+        agent["shown"] = agent["shown_before"] = agent["window"]
         agent["stage"] = record.ON_THE_WAY
         self.agents[number] = agent[0]
         code = self._step_one(self._address(number))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
+from hpctwin.engine.agents.features import JOB_FEATURES
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environment import Environment
 from hpctwin.learn.episodes import Source, episodes_of
@@ -48,11 +49,16 @@ def _windowed(window: int, nodes: int) -> tuple[int, ...]:
 
 OBSERVATIONS = {
     "features": Observation(hooks.OBSERVE_FEATURES, _windowed),
+    "job": Observation(hooks.OBSERVE_JOB, lambda window, nodes: (window, JOB_FEATURES)),
     "rlscheduler": Observation(
         hooks.OBSERVE_RLSCHEDULER, _windowed, facts=True, amounts=most_of_each
     ),
 }
-"""By name: ``features`` are `FEATURES`; ``rlscheduler`` has its eight: wait over 12 h; walltime, nodes,
+"""By name: ``features`` are `FEATURES`. ``job`` is what orderings see, too, so that an agent can be one:
+whether a job is
+there; its wait w as w / (w + an hour); its walltime t as log(1 + t) / 14 (s), at most 1; its nodes n
+over all N; log(1 + n) /
+log(1 + N); w / (w + t + 1 s). ``rlscheduler`` has its eight: wait over 12 h; walltime, nodes,
 memory, user and
 account over the largest there is; 1 in the place of the executable; whether the job fits."""
 

@@ -129,12 +129,21 @@ def power_management(
         nodes=nodes,
         numbers={
             "every": 0 if every_s is None else to_ms(every_s),
+            "most": _most_wasted(first),
             "alpha": alpha,
             "beta": beta,
         },
         watts=watts_of(first),
         facts=_sleepers(first),
     )
+
+
+def _most_wasted(simulation: Simulation) -> float:
+    """What all nodes would draw at most without computing, W."""
+    from hpctwin.energy.states import node_watts
+
+    watts = node_watts(simulation.cluster)
+    return float(np.delete(watts, 1, axis=0).max(axis=0).sum())
 
 
 def _sleepers(simulation: Simulation) -> Any:

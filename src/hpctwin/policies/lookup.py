@@ -11,9 +11,11 @@ from typing import Any
 from hpctwin.engine.abi import JobView
 from hpctwin.errors import PolicyError, UnknownNameError
 from hpctwin.policies.adaptive import adaptive, pas, pfm
+from hpctwin.policies.agents import agent_ordering
 from hpctwin.policies.files import is_file, load_function
 from hpctwin.policies.formula import formula, is_formula
 from hpctwin.policies.multifactor import multifactor
+from hpctwin.policies.network import is_network
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.orderings import BUILT_IN
 from hpctwin.policies.registry import Entry, Parameter, Registry
@@ -84,6 +86,8 @@ def find_ordering(what: OrderingLike) -> Ordering:
     if is_file(text):
         whole, found = load_function(text, Ordering, "ordering")
         return _usable(found, whole)
+    if is_network(text):
+        return agent_ordering(text)
     if is_formula(text):
         return formula(text)
     if text in ORDERINGS:

@@ -12,6 +12,7 @@ from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.errors import ConfigError, PolicyError
 from hpctwin.policies.backfills import Entries, engine_numbers, parameter_of
 from hpctwin.policies.files import is_file, load_function, split_file
+from hpctwin.policies.network import is_network
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
 __all__ = ["POWERS", "PowerPolicy", "find_power"]
@@ -150,6 +151,10 @@ def find_power(what: str | PowerPolicy | Callable[[Any], Any] | None) -> PowerPo
     text = what.strip()
     if is_file(text):
         return _in_file(text)
+    if is_network(text):
+        from hpctwin.policies.switching import agent_control
+
+        return PowerPolicy("orders", control=agent_control(text), source=text)
     name, _, details = text.partition(":")
     made = _read(name.strip(), details)
     if made.timeout_s is None and needs_timeout(made.kind) and "never" not in details:

@@ -5,6 +5,7 @@ They see a window of the queue: its first jobs in the policy's order.
 
 from __future__ import annotations
 
+from hpctwin.engine.agents.features import JOB_FEATURES, seen_of_job
 from hpctwin.engine.agents.record import (
     ENDED,
     GOES_ON,
@@ -26,6 +27,7 @@ from hpctwin.engine.running import close_holes
 __all__ = [
     "ADMIT",
     "OBSERVE_FEATURES",
+    "OBSERVE_JOB",
     "OBSERVE_RLSCHEDULER",
     "REWARD_SLOWDOWN",
     "REWARD_WAIT",
@@ -169,7 +171,9 @@ def mask_places(address: int, sim: Arrays) -> int:
         there = ZERO
     for i in range(there):
         put_mask(mask, i, ONE)
-    for i in range(there, window):
+    # What is seen and allowed is written to two places in turn: the rest is empty there.
+    last = max(agent.shown, agent.shown_before)
+    for i in range(there, last):
         put_mask(mask, i, ZERO)
     if agent.width > window:
         for i in range(there):
@@ -177,6 +181,16 @@ def mask_places(address: int, sim: Arrays) -> int:
                 put_mask(mask, i, ZERO)
         put_mask(mask, window, ONE)
     return there
+
+
+@jit
+def rows_to_empty(there: int, address: int) -> int:
+    """Up to which place of the window there may be jobs from before; from now on so many are shown."""
+    agent = agent_at(address)
+    last = max(agent.shown, agent.shown_before)
+    agent.shown_before = agent.shown
+    agent.shown = there
+    return last
 
 
 @jit
@@ -231,7 +245,7 @@ def observe_features(address: int, sim: Arrays) -> None:
         put_seen(out, row + 5, share)
         put_seen(out, row + 6, nodes_back(now + job.limit, sim) / total)
         put_seen(out, row + 7, crowd)
-    last = FEATURES * agent.window
+    last = FEATURES * rows_to_empty(there, address)
     for k in range(FEATURES * there, last):
         put_seen(out, k, 0.0)
 
@@ -270,7 +284,7 @@ def observe_rlscheduler(address: int, sim: Arrays) -> None:
         put_seen(out, row + 5, among(fact.account, most_account))
         put_seen(out, row + 6, 1.0)
         put_seen(out, row + 7, ALMOST_1 if job.nodes <= free else 1e-5)
-    last = agent.window
+    last = rows_to_empty(there, address)
     for i in range(there, last):
         row = FEATURES * i
         put_seen(out, row, 0.0)
@@ -279,6 +293,31 @@ def observe_rlscheduler(address: int, sim: Arrays) -> None:
         put_seen(out, row + FEATURES - 1, 0.0)
 
 
+def observe_job(address: int, sim: Arrays) -> None:
+    """What orderings see too: see `features.seen_of_job`."""
+    agent = agent_at(address)
+    there = mask_places(address, sim)
+    now = sim.clock.now
+    machine = float(sim.rules.machine_nodes)
+    out = agent.seen
+    for i in range(there):
+        job = sim.job[sim.queue[i]]
+        a, b, c, d, e = seen_of_job(
+            (now - job.submit) / 1000.0, job.limit / 1000.0, float(job.nodes), machine
+        )
+        row = JOB_FEATURES * i
+        put_seen(out, row, 1.0)
+        put_seen(out, row + 1, a)
+        put_seen(out, row + 2, b)
+        put_seen(out, row + 3, c)
+        put_seen(out, row + 4, d)
+        put_seen(out, row + 5, e)
+    last = JOB_FEATURES * rows_to_empty(there, address)
+    for k in range(JOB_FEATURES * there, last):
+        put_seen(out, k, 0.0)
+
+
+OBSERVE_JOB = hook(observe_job)
 OBSERVE_FEATURES, OBSERVE_RLSCHEDULER = hook(observe_features), hook(observe_rlscheduler)
 
 

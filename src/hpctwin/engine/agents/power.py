@@ -14,7 +14,7 @@ from hpctwin.engine.agents.record import (
     put_mask,
     put_seen,
 )
-from hpctwin.engine.agents.step import drawn
+from hpctwin.engine.agents.step import drawn, wasting
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     ASLEEP,
@@ -59,8 +59,9 @@ SHARES, SPARS, NODES = 8, 6, 8
 
 
 @jit
-def switched(sim: Arrays) -> None:
+def switched(address: int, sim: Arrays) -> None:
     """After nodes were switched: a pass sees it."""
+    agent_at(address).instants = -1
     end_transitions(sim)
     if sim.clock.switching > 0:
         sim.clock.timer = min(sim.clock.timer, sim.switching[0].time)
@@ -125,7 +126,7 @@ def switch_to(coming: bool, address: int, sim: Arrays) -> None:
     elif on < target:
         done = switch_some_on(target - on, sim)
     if done > 0:
-        switched(sim)
+        switched(address, sim)
 
 
 @jit
@@ -164,7 +165,7 @@ def switch_each(address: int, sim: Arrays) -> None:
             switch_off(node, ZERO, sim)
             done = True
     if done:
-        switched(sim)
+        switched(address, sim)
     next_time_due(address, sim)
 
 
@@ -359,10 +360,15 @@ def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
 def wasted_lately(address: int, sim: Arrays) -> float:
     """What was wasted since the decision before, J."""
     agent = agent_at(address)
-    now_wasted = drawn(sim, agent.watts, False)
-    lately = now_wasted - agent.wasted
-    agent.wasted = now_wasted
-    return lately
+    before = agent.wasted
+    if agent.instants == sim.clock.instants:
+        # No node has changed.
+        agent.wasted += agent.rate * (sim.clock.now - agent.since) / 1000.0
+    else:
+        agent.wasted = drawn(sim, agent.watts, False)
+        agent.rate = wasting(sim, agent.watts)
+        agent.instants = sim.clock.instants
+    return agent.wasted - before
 
 
 def reward_spars(address: int, sim: Arrays) -> None:
@@ -382,15 +388,8 @@ def reward_shares(address: int, sim: Arrays) -> None:
     if length <= 0.0:
         agent.earned = 0.0
         return
-    states = sim.spent.width
-    most = 0.0
-    for node in range(len(sim.node)):
-        first = sim.pool_of[node] * states
-        highest = fact_at(agent.watts, first)
-        for row in range(2, states):
-            highest = max(highest, fact_at(agent.watts, first + row))
-        most += highest
-    part = waste / (most * length / 1000.0) if most > 0.0 else 0.0
+    most = agent.most * length / 1000.0
+    part = waste / most if most > 0.0 else 0.0
     wait = lately / jobs / length if jobs > 0 else 0.0
     agent.earned = -agent.alpha * part - agent.beta * wait
 

@@ -63,6 +63,11 @@ class Agent:
     quiet: Int  # since when nothing but nodes has changed; -1
     low: Int  # jobs before this place in the order of submission had started by then
     wasted: Real  # J by then
+    rate: Real  # W that are wasted as nodes are now
+    most: Real  # W that could be wasted at most
+    instants: Int  # of the clock when that was reckoned; -1: nodes were switched since
+    shown: Int  # so many places of the window were filled the last time,
+    shown_before: Int  # … and the time before
     earned: Real
     slowdown: Real  # at the end: mean bounded slowdown of the jobs that ran,
     wait: Real  # … mean wait, s,

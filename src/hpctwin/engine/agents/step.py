@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
+from numba import int64, types
 
 from hpctwin.engine.agents.record import (
     CHOOSING,
@@ -19,7 +19,7 @@ from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
 from hpctwin.engine.power import row_of_state
 from hpctwin.engine.rows import call_with_job, sim_at
 
-__all__ = ["drawn", "step_many", "step_one"]
+__all__ = ["drawn", "look", "step_many", "step_one", "wasting"]
 
 TAU_MS = np.int64(10_000)
 """As `metrics.jobs.TAU_S`."""
@@ -52,6 +52,18 @@ def drawn(sim: Arrays, watts: int, all_states: bool) -> float:
             if all_states or is_waste(row):
                 total += sim.spent[node, row] * fact_at(watts, first + row)
     return total / 1000.0
+
+
+@jit
+def wasting(sim: Arrays, watts: int) -> float:
+    """What nodes waste as they are now, W."""
+    total = 0.0
+    for node in range(len(sim.node)):
+        own = sim.node[node]
+        state = row_of_state(own.power, own.depth)
+        if is_waste(state):
+            total += fact_at(watts, sim.pool_of[node] * sim.spent.width + state)
+    return total
 
 
 @jit
@@ -115,6 +127,14 @@ def _step_many(first: int, size: int, count: int) -> int:
             worst = code
     return worst
 
+
+def _look(address: int) -> None:
+    agent = agent_at(address)
+    call_with_job(agent.observe, address, sim_at(agent.sim))
+
+
+look = Kernel(_look, types.void(int64))
+"""Write what an agent sees now: ``(address)``."""
 
 step_one = Kernel(_step_one, int64(int64))
 """A step of the agent at an address: ``(address) -> code``."""

@@ -1,0 +1,249 @@
+"""``hpctwin agent``: agents that learn to schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+
+if TYPE_CHECKING:
+    from hpctwin.learn import Episodes
+
+__all__ = ["agent_app"]
+
+agent_app = App(name="agent", help="Train agents, compare them with policies, list them.")
+
+Count = Annotated[int, AT_LEAST_1]
+Kind = Literal["JobSelection", "Backfilling", "PowerManagement"]
+
+
+@agent_app.command
+def train(
+    kind: Kind,
+    trace: Trace,
+    target: Path,
+    /,
+    *,
+    steps: Count = 200_000,
+    jobs: Count = 256,
+    first: int = 0,
+    last: int | None = None,
+    seed: int = 0,
+    option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"])] = (),
+    environments: Count = 16,
+    checkpoints: Path | None = None,
+    tensorboard: Path | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    overwrite: bool = False,
+) -> int:
+    """Train an agent on parts of a trace, and write it with its model card.
+
+    Args:
+        kind: the environment: JobSelection, Backfilling or PowerManagement; see docs/learn.md.
+        trace: the trace.
+        target: the file to write, .safetensors; it is an ordering or a power policy, as in FILE+easy or
+            fcfs+easy~FILE.
+        steps: decisions to train on.
+        jobs: of an episode.
+        first: episodes begin at this job or later.
+        last: and end before this one; the end of the trace if left out.
+        seed: of episodes, first weights and choices.
+        option: of the environment, as in backfilling=true or every_s=600. Once for each.
+        environments: stepped at once.
+        checkpoints: a folder for where training stands; it goes on from what is there.
+        tensorboard: a folder for TensorBoard's logs.
+        overwrite: write over a file that is there.
+    """
+    from hpctwin.cli.output import progress_bar
+    from hpctwin.cli.workload import check_target
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.plan import Plan
+    from hpctwin.learn.training import train as train_agent
+    from hpctwin.policies.network import is_network
+
+    check_target(target, overwrite)
+    if not is_network(target.name):
+        raise ConfigError(f"{target}: an agent is written as .safetensors")
+    episodes = _episodes(trace, reading, machine, jobs, first, last)
+    plan = Plan(
+        steps,
+        seed,
+        environments,
+        checkpoints=checkpoints,
+        tensorboard=tensorboard,
+    )
+    about = {"data": {"trace": episodes.workload.name, "first": first, "last": episodes.last}}
+    earned: list[float] = []
+    with progress_bar(f"training on {episodes.workload.name}") as show:
+
+        def progress(share: float, lately: float) -> None:
+            earned.append(lately)
+            show(share)
+
+        network = train_agent(
+            kind, episodes, plan, options=_options(option), progress=progress, about=about
+        )
+    network.save(target)
+    came = f", earned {earned[0]:.4g} at first and {earned[-1]:.4g} at last" if earned else ""
+    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}")
+    return 0
+
+
+@agent_app.command
+def evaluate(
+    agent: Path,
+    trace: Trace,
+    /,
+    *,
+    policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
+    metric: Literal["mean_bounded_slowdown", "mean_wait_s", "energy_j"] | None = None,
+    episodes: Count = 10,
+    jobs: Count = 1024,
+    first: int = 0,
+    last: int | None = None,
+    seed: int = 0,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Compare an agent with the policies beside it, on the same parts of a trace.
+
+    Orderings and F1 to F4 beside an agent that selects jobs; timeouts, PSAS and PSAS+IPM beside one that
+    switches nodes.
+
+    Args:
+        agent: what hpctwin agent train wrote.
+        trace: the trace.
+        policy: beside it, too. Once for each.
+        metric: what is compared; energy_j of agents that switch nodes, else mean_bounded_slowdown, if
+            left out.
+        episodes: how many.
+        jobs: of each.
+        first: they begin at this job or later.
+        last: and end before this one; the end of the trace if left out.
+        seed: of which are drawn.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output import print_json, progress_bar, screen
+    from hpctwin.errors import ConfigError
+    from hpctwin.learn.evaluation import evaluate as evaluate_agent
+
+    source = _episodes(trace, reading, machine, jobs, first, last)
+    with progress_bar(f"{agent} on {source.workload.name}") as progress:
+        found = evaluate_agent(
+            agent, source, episodes=episodes, seed=seed, policies=policy, progress=progress
+        )
+    powered = found.runs["energy_j"].null_count() == 0
+    chosen = metric or ("energy_j" if powered else "mean_bounded_slowdown")
+    if chosen == "energy_j" and not powered:
+        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
+    table = found.table(chosen)
+    if json:
+        print_json({"metric": chosen, "agent": found.agent, "policies": table.to_dicts()})
+        return 0
+    console = screen()
+    console.print(_table(table, chosen, found.agent))
+    console.print(f"{episodes} parts of {jobs} jobs; more: above the agent, 95 % interval")
+    return 0
+
+
+@agent_app.command(name="list")
+def list_agents(
+    folder: Path = Path(),
+    /,
+    *,
+    json: bool = False,
+) -> int:
+    """List the agents of a folder: what each was trained in and on.
+
+    Args:
+        folder: it; where you are, if left out.
+        json: print their model cards as JSON.
+    """
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.errors import ConfigError, PolicyError
+    from hpctwin.policies.network import SUFFIX, Network
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder")
+    cards: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        try:
+            cards[str(path)] = Network.load(path).card
+        except PolicyError:
+            continue  # weights of something else
+    if json:
+        print_json(cards)
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for head in ("agent", "environment", "trained on", "nodes", "steps", "seed"):
+        table.add_column(head)
+    for name, card in cards.items():
+        trained, data = card.get("trained", {}), card.get("data", {})
+        table.add_row(
+            name,
+            str(card.get("environment", "")),
+            str(data.get("trace", "")),
+            str(card.get("nodes", "")),
+            f"{trained.get('steps', 0):,}",
+            str(trained.get("seed", "")),
+        )
+    screen().print(table if cards else f"{folder}: no agents; hpctwin agent train makes one")
+    return 0
+
+
+def _episodes(
+    trace: Path,
+    reading: TraceOptions,
+    machine: ClusterOptions,
+    jobs: int,
+    first: int,
+    last: int | None,
+) -> Episodes:
+    from hpctwin.cli.output import need_jobs, note_reading
+    from hpctwin.learn import Episodes
+
+    workload = reading.read(trace)
+    note_reading(workload)
+    need_jobs(workload)
+    cluster = machine.make(workload, trace)
+    return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last)
+
+
+def _options(given: tuple[str, ...]) -> dict[str, Any]:
+    """``name=value`` as Python has them.
+
+    Raises:
+        ConfigError: one is not so written.
+    """
+    import yaml
+
+    from hpctwin.errors import ConfigError
+
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"option {text!r} is not written as name=value")
+        found[name.strip()] = yaml.safe_load(value)
+    return found
+
+
+def _table(rows: Any, metric: str, agent: str) -> object:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in ("policy", metric, "more", "from", "to", "µs/job"):
+        table.add_column(head, justify="left" if head == "policy" else "right")
+    for row in rows.iter_rows():
+        name, *values = row
+        shown = f"[bold]{name}[/]" if name == agent else name
+        table.add_row(shown, *("" if value is None else f"{value:,.4g}" for value in values))
+    return table

@@ -1,0 +1,43 @@
+"""How an agent is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an agent is trained.
+
+    Args:
+        steps: decisions in all.
+        seed: of episodes, first weights and choices.
+        environments: that are stepped at once.
+        horizon: steps of each between two updates.
+        epochs: over what was gathered, at each update.
+        rate: learning rate.
+        entropy: weight of the entropy of choices.
+        discount: of what is earned later; left out, 1 where it is earned at the end, else 0.99.
+        layers: sizes of the hidden layers, two.
+        threads: of the environments; None for as many as there are cores.
+        checkpoints: a folder that holds where training stands, so that it can go on; None for none.
+        every: steps between two of them.
+        tensorboard: a folder for its logs; None for none.
+    """
+
+    steps: int = 200_000
+    seed: int = 0
+    environments: int = 16
+    horizon: int = 256
+    epochs: int = 4
+    rate: float = 1e-3
+    entropy: float = 0.0
+    discount: float | None = None
+    layers: tuple[int, int] = (32, 16)
+    threads: int | None = None
+    checkpoints: Path | None = None
+    every: int = 50_000
+    tensorboard: Path | None = None

@@ -1,0 +1,227 @@
+"""What training needs of PyTorch, Stable-Baselines3 and sb3-contrib."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sb3_contrib
+import stable_baselines3
+import torch
+from gymnasium import spaces
+from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.vec_env import VecNormalize
+from torch import nn
+
+from hpctwin.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpctwin.learn.plan import Plan
+    from hpctwin.learn.sb3 import Sb3Environments
+
+__all__ = ["NAME", "VERSIONS", "fit"]
+
+NAME = "sb3-contrib MaskablePPO"
+VERSIONS = {
+    "torch": torch.__version__,
+    "stable-baselines3": stable_baselines3.__version__,
+    "sb3-contrib": sb3_contrib.__version__,
+}
+LAST = "last.zip"
+RETURNS = "returns.npz"
+
+
+class Networks(nn.Module):
+    """What chooses, and what reckons with what will be earned.
+
+    Where each row of what is seen is a job, one small network scores each, as in RLScheduler; what will
+    be earned
+    is reckoned from the mean and the maximum over rows.
+
+    Args:
+        shape: of the observation.
+        choices: how many scores.
+        layers: sizes of the hidden layers.
+        by_row: whether rows are scored each by itself.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], choices: int, layers: tuple[int, ...], by_row: bool
+    ) -> None:
+        super().__init__()
+        self.shape, self.by_row = shape, by_row
+        inputs = shape[-1] if by_row else int(np.prod(shape))
+        self.actor = _stack((inputs, *layers, 1 if by_row else choices))
+        self.nobody = nn.Parameter(torch.zeros(choices - shape[0] if by_row else 0))
+        self.critic = _stack((2 * inputs if by_row else inputs, 64, 64))
+        self.latent_dim_pi, self.latent_dim_vf = choices, 64
+
+    def forward(self, seen: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores, and what the value is reckoned from."""
+        return self.forward_actor(seen), self.forward_critic(seen)
+
+    def forward_actor(self, seen: torch.Tensor) -> torch.Tensor:
+        """The score of each choice."""
+        if not self.by_row:
+            scores: torch.Tensor = self.actor(seen)
+            return scores
+        rows = self.actor(seen.view(len(seen), *self.shape)).squeeze(-1)
+        return torch.cat([rows, self.nobody.expand(len(seen), -1)], dim=1)
+
+    def forward_critic(self, seen: torch.Tensor) -> torch.Tensor:
+        """What the value is reckoned from."""
+        if self.by_row:
+            rows = seen.view(len(seen), *self.shape)
+            seen = torch.cat([rows.mean(dim=1), rows.amax(dim=1)], dim=1)
+        found: torch.Tensor = torch.tanh(self.critic(seen))
+        return found
+
+
+def _stack(sizes: tuple[int, ...]) -> nn.Sequential:
+    parts: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        parts += [nn.Linear(inputs, outputs), nn.Tanh()]
+    return nn.Sequential(*parts[:-1])
+
+
+class Chooser(MaskableActorCriticPolicy):
+    """A policy of Stable-Baselines3 whose scores are those of `Networks`."""
+
+    def __init__(self, *given: Any, layers: tuple[int, ...], by_row: bool, **options: Any) -> None:
+        self._own = layers, by_row
+        super().__init__(*given, **options)
+
+    def _build_mlp_extractor(self) -> None:
+        layers, by_row = self._own
+        space: Any = self.action_space
+        one = isinstance(space, spaces.Discrete)
+        choices = int(space.n) if one else 2 * int(np.prod(space.shape))
+        shape: Any = self.observation_space.shape
+        self.mlp_extractor: Any = Networks(shape, choices, layers, by_row)
+
+    def _build(self, lr_schedule: Any) -> None:
+        super()._build(lr_schedule)
+        self.action_net: Any = nn.Identity()
+        options: dict[str, Any] = dict(self.optimizer_kwargs)
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **options)
+
+
+class _Watch(BaseCallback):
+    """Tells how far training is, and keeps where it stands."""
+
+    def __init__(self, plan: Plan, progress: Callable[[float, float], None] | None) -> None:
+        super().__init__()
+        self.plan, self.progress = plan, progress
+        self.kept = 0
+        self.earned: list[float] = []
+        self._sums: Any = None
+
+    def _on_training_start(self) -> None:
+        self.kept = self.num_timesteps
+
+    def _on_step(self) -> bool:
+        earned = self.locals["env"].get_original_reward()
+        self._sums = earned.copy() if self._sums is None else self._sums + earned
+        for number in np.flatnonzero(self.locals["dones"]).tolist():
+            self.earned.append(float(self._sums[number]))
+            self._sums[number] = 0.0
+        return True
+
+    def _on_rollout_end(self) -> None:
+        lately = float(np.mean(self.earned[-50:])) if self.earned else float("nan")
+        self.logger.record("rollout/earned", lately)
+        if self.progress is not None:
+            self.progress(min(self.num_timesteps / self.plan.steps, 1.0), lately)
+        if self.num_timesteps - self.kept >= self.plan.every:
+            self.kept = self.num_timesteps
+            keep(self.model, self.plan.checkpoints)
+
+
+def keep(model: Any, folder: Path | None) -> None:
+    """Write where training stands."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        aside = folder / f"new-{LAST}"
+        model.save(aside)
+        running = model.get_env()
+        np.savez(
+            folder / f"new-{RETURNS}",
+            mean=running.ret_rms.mean,
+            var=running.ret_rms.var,
+            count=running.ret_rms.count,
+        )
+        (folder / f"new-{RETURNS}").replace(folder / RETURNS)
+        aside.replace(folder / LAST)
+
+
+def fit(
+    many: Sb3Environments,
+    plan: Plan,
+    *,
+    by_row: bool,
+    at_end: bool,
+    progress: Callable[[float, float], None] | None,
+) -> tuple[list[tuple[Any, Any]], int]:
+    """Train; the layers of what chooses, and how many steps that took in all.
+
+    Args:
+        many: the environments.
+        plan: how.
+        by_row: whether rows are scored each by itself.
+        at_end: whether all is earned at the end of an episode.
+        progress: as of `training.train`.
+
+    Raises:
+        ConfigError: what was kept of an earlier training is of others, or there is no TensorBoard.
+    """
+    if plan.tensorboard is not None and find_spec("tensorboard") is None:
+        raise ConfigError(
+            "TensorBoard's logs need tensorboard, which is not installed: pip install tensorboard"
+        )
+    torch.set_num_threads(1)
+    discount = plan.discount if plan.discount is not None else (1.0 if at_end else 0.99)
+    scaled = VecNormalize(many, norm_obs=False, norm_reward=True, gamma=min(discount, 0.9999))
+    last = None if plan.checkpoints is None else plan.checkpoints / LAST
+    if last is not None and last.is_file():
+        try:
+            model = MaskablePPO.load(last, env=scaled, device="cpu")
+        except (ValueError, KeyError) as error:
+            raise ConfigError(
+                f"{last} is of another training ({error}); take another folder"
+            ) from error
+        with np.load(last.parent / RETURNS) as kept:
+            for name in ("mean", "var", "count"):
+                setattr(scaled.ret_rms, name, kept[name])
+    else:
+        model = MaskablePPO(
+            Chooser,
+            scaled,
+            learning_rate=plan.rate,
+            n_steps=plan.horizon,
+            batch_size=max(64, plan.horizon * plan.environments // 8),
+            n_epochs=plan.epochs,
+            gamma=discount,
+            gae_lambda=0.97,
+            ent_coef=plan.entropy,
+            seed=plan.seed,
+            device="cpu",
+            tensorboard_log=None if plan.tensorboard is None else str(plan.tensorboard),
+            policy_kwargs={"layers": plan.layers, "by_row": by_row},
+        )
+    left = plan.steps - model.num_timesteps
+    if left > 0:
+        model.learn(left, _Watch(plan, progress), reset_num_timesteps=False)
+        keep(model, plan.checkpoints)
+    actor: Any = model.policy.mlp_extractor.actor
+    layers = [
+        (one.weight.detach().numpy(), one.bias.detach().numpy())
+        for one in actor
+        if isinstance(one, nn.Linear)
+    ]
+    return layers, int(model.num_timesteps)

@@ -1,0 +1,94 @@
+"""A trained agent that switches nodes, as a control function: in simulations, comparisons and the twin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine import layout
+from hpctwin.engine.agents import power as hooks
+from hpctwin.engine.agents.record import AGENT
+from hpctwin.engine.agents.step import look
+from hpctwin.errors import PolicyError
+from hpctwin.model import MS_PER_S
+from hpctwin.policies.agents import read_agent
+from hpctwin.policies.network import Network
+
+__all__ = ["AgentControl", "agent_control"]
+
+SEEN = {
+    "shares": (hooks.OBSERVE_SHARES, (hooks.SHARES,)),
+    "spars": (hooks.OBSERVE_SPARS, (hooks.SPARS,)),
+}
+
+
+def agent_control(text: str) -> AgentControl:
+    """The control function that an agent of power management is.
+
+    Args:
+        text: its file.
+
+    Raises:
+        PolicyError: it is no such agent, or decides of each node.
+    """
+    return AgentControl(text, read_agent(text, "PowerManagement"))
+
+
+class AgentControl:
+    """Asked after each instant, it decides when the next multiple of its interval is over.
+
+    Args:
+        name: its file.
+        network: it.
+
+    Raises:
+        PolicyError: it decides otherwise than by levels at times.
+    """
+
+    def __init__(self, name: str, network: Network) -> None:
+        options = network.card.get("options", {})
+        seen, every_s = options.get("observation", "shares"), options.get("every_s", 1800.0)
+        if seen not in SEEN or not every_s or options.get("levels", 0) < 2:
+            raise PolicyError(
+                f"{name} does not choose from shares of nodes at fixed times; as a policy it must"
+            )
+        self.__name__ = name
+        self.network, self.every_s = network, float(every_s)
+        self.coming = options.get("action", "share") == "share"
+        self.levels = int(options["levels"])
+        self.hook, shape = SEEN[seen]
+        self.seen = np.zeros(shape, np.float32)
+        self.agent = np.zeros(1, AGENT)
+        self.agent["seen"] = self.seen.ctypes.data
+
+    def __call__(self, view: Any) -> Any:
+        """What to switch now; see `hpctwin.energy.PowerView`."""
+        every_ms = round(self.every_s * MS_PER_S)
+        now_ms = round(view.now_s * MS_PER_S)
+        due_s = (now_ms // every_ms + 1) * self.every_s
+        if now_ms % every_ms:
+            return view.orders(again_s=due_s)
+        sim = view.sim
+        self.agent["sim"], self.agent["observe"] = sim.address, self.hook.address
+        look(self.agent.ctypes.data)
+        level = int(np.argmax(self.network.scores(self.seen)))
+        on, off = self.switched(sim, view.can_sleep, level / (self.levels - 1))
+        return view.orders(on=on, off=off, again_s=due_s)
+
+    def switched(self, sim: Any, can_sleep: Any, share: float) -> tuple[list[int], list[int]]:
+        """Nodes to switch on and off for a share of all to be on, as `engine.agents.power` switches them."""
+        node, pool = sim["node"], sim["pool_of"]
+        power = node["power"]
+        on = power <= layout.COMPUTING
+        if self.coming:
+            on = on | (power == layout.SWITCHING_ON)
+        more = int(np.rint(share * len(node))) - int(on.sum())
+        there = (node["job"] < 0) & (node["down"] == 0)
+        numbers = np.arange(len(node))
+        if more < 0:
+            idle = numbers[there & (power == layout.IDLE) & can_sleep]
+            return [], idle[np.lexsort((idle, pool[idle]))][:-more].tolist()
+        asleep = numbers[there & (power == layout.ASLEEP)]
+        order = np.lexsort((asleep, pool[asleep], node["depth"][asleep]))
+        return asleep[order][:more].tolist(), []
