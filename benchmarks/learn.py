@@ -1,6 +1,8 @@
-"""Steps of one environment a second of processor time: `python benchmarks/learn.py`.
+"""Steps of environments a second of processor time: `python benchmarks/learn.py`.
 
-Random actions (of those that the mask allows) on generated jobs, after one episode that is not counted.
+One environment through Gymnasium's plain API, and many in one compiled call on one thread: so many on each
+core.
+Random choices (of those that are there), made before; resets are counted. The best of several rounds.
 """
 
 from __future__ import annotations
@@ -8,50 +10,102 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from hpctwin import generate
-from hpctwin.learn import JobSelection, PolicySelection
+from hpctwin import Cluster, generate
+from hpctwin.learn import Backfilling, JobSelection, PolicySelection, PowerManagement, many
+from hpctwin.model import Mode, NodeGroup, Sleep, Transition
 
 NODES = 128
 
 
-def steps_a_second(
-    environment: JobSelection | PolicySelection, choose: Callable[[], int], episodes: int
-) -> float:
-    """Steps over processor time, resets included."""
-    taken, begin = 0, time.process_time()
-    for seed in range(episodes):
-        environment.reset(seed=seed)
-        over = False
-        while not over:
-            over = environment.step(np.int64(choose()))[2]
-            taken += 1
-    return taken / (time.process_time() - begin)
+def machine() -> Cluster:
+    """128 nodes that can be off."""
+    off = Sleep(
+        power_w=10.0,
+        switch_off=Transition(time=60.0, power_w=80.0),
+        switch_on=Transition(time=300.0, power_w=150.0),
+    )
+    modes = {"base": Mode(power_w=200.0, idle_w=100.0)}
+    group = NodeGroup(name="all", count=NODES, modes=modes, sleep=(off,))
+    return Cluster(name="powered", nodes=(group,))
+
+
+def alone(environment: Any, choice: Any, rounds: int, steps: int) -> float:
+    """Steps a second of one environment, by a constant choice."""
+    environment.reset(seed=0)
+    best = 0.0
+    for _ in range(rounds):
+        begin = time.process_time()
+        for _ in range(steps):
+            _, _, ended, cut, _ = environment.step(choice)
+            if ended or cut:
+                environment.reset()
+        best = max(best, steps / (time.process_time() - begin))
+    return best
+
+
+def together(kind: Any, cluster: Any, rounds: int, steps: int, **options: Any) -> float:
+    """Steps a second of 256 environments on one thread."""
+    workload = generate("poisson", jobs=5000, nodes=NODES, seed=1)
+    vector = many(kind, workload, cluster, num_envs=256, threads=1, **options)
+    _, infos = vector.reset(seed=0)
+    rng = np.random.default_rng(1)
+    best = 0.0
+    for _ in range(rounds):
+        taken = 0.0
+        for _ in range(steps):
+            if kind is PowerManagement:
+                actions = rng.uniform(0.7, 1.0, (256, 1)).astype(np.float32)
+            else:
+                # A random one of the places that are allowed.
+                drawn = rng.random((256, vector.task.width)) * infos["action_mask"]
+                actions = drawn.argmax(axis=1)
+            begin = time.process_time()
+            infos = vector.step(actions)[-1]
+            taken += time.process_time() - begin
+        best = max(best, 256 * steps / taken)
+    return best
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--episodes", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    rng = np.random.default_rng(1)
     workload = generate("poisson", jobs=5000, nodes=NODES, seed=1)
-    jobs, policies = JobSelection(workload, NODES), PolicySelection(workload, NODES)
-    rows = {}
-    for name, environment, choose in (
-        ("JobSelection", jobs, lambda: int(rng.choice(np.flatnonzero(jobs.action_masks())))),
-        ("PolicySelection", policies, lambda: int(rng.integers(len(policies.policies)))),
-    ):
-        steps_a_second(environment, choose, 1)
-        rows[name] = steps_a_second(environment, choose, asked.episodes)
+    rounds, steps = asked.rounds, asked.steps
+    on = np.ones(1, np.float32)
+    rows = {
+        "one JobSelection": alone(JobSelection(workload, NODES), 0, rounds, 30 * steps),
+        "one PowerManagement, 1 min": alone(
+            PowerManagement(workload, machine(), every_s=60.0), on, rounds, 30 * steps
+        ),
+        "one PolicySelection": alone(PolicySelection(workload, NODES), 0, rounds, steps),
+        "many JobSelection": together(JobSelection, NODES, rounds, steps),
+        "many JobSelection, backfilling": together(
+            JobSelection, NODES, rounds, steps, backfilling=True
+        ),
+        "many JobSelection, RLScheduler's eight": together(
+            JobSelection, NODES, rounds, steps, observation="rlscheduler"
+        ),
+        "many Backfilling": together(Backfilling, NODES, rounds, steps),
+        "many PowerManagement, 1 min": together(
+            PowerManagement, machine(), rounds, steps, every_s=60.0
+        ),
+        "many PowerManagement, instants": together(
+            PowerManagement, machine(), rounds, steps, every_s=None
+        ),
+        "many PowerManagement, 30 min": together(PowerManagement, machine(), rounds, steps),
+    }
     if asked.json:
         print(json.dumps(rows))
         return
-    for name, steps in rows.items():
-        print(f"{name:<16} {steps:10,.0f} steps a second")
+    for name, rate in rows.items():
+        print(f"{name:<40} {rate:10,.0f} steps a second")
 
 
 if __name__ == "__main__":

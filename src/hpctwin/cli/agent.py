@@ -33,7 +33,7 @@ def train(
     first: int = 0,
     last: int | None = None,
     seed: int = 0,
-    option: Annotated[tuple[str, ...], Parameter(name=["--option", "-o"])] = (),
+    option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
     environments: Count = 16,
     checkpoints: Path | None = None,
     tensorboard: Path | None = None,
@@ -59,11 +59,11 @@ def train(
         tensorboard: a folder for TensorBoard's logs.
         overwrite: write over a file that is there.
     """
-    from hpctwin.cli.output import progress_bar
     from hpctwin.cli.workload import check_target
     from hpctwin.errors import ConfigError
     from hpctwin.learn.plan import Plan
     from hpctwin.learn.training import train as train_agent
+    from hpctwin.model.progress import progress_bar
     from hpctwin.policies.network import is_network
 
     check_target(target, overwrite)
@@ -129,9 +129,10 @@ def evaluate(
         seed: of which are drawn.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json, progress_bar, screen
+    from hpctwin.cli.output import print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.learn.evaluation import evaluate as evaluate_agent
+    from hpctwin.model.progress import progress_bar
 
     source = _episodes(trace, reading, machine, jobs, first, last)
     with progress_bar(f"{agent} on {source.workload.name}") as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,9 @@ class Looked(Protocol):
 
     cluster: Cluster
     """The machine."""
+
+    outside: Any
+    """What was ordered so far."""
 
     @property
     def state(self) -> Sim:
@@ -64,6 +67,12 @@ class PowerView:
 
     orders = Orders
     """What to give back."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the time at which the function wanted to be asked again has come; so it has at first."""
+        again_s = self._simulation.outside.again_s
+        return again_s is None or self.now_s >= again_s
 
     @cached_property
     def can_sleep(self) -> npt.NDArray[np.bool_]:

@@ -67,7 +67,7 @@ class AgentControl:
         every_ms = round(self.every_s * MS_PER_S)
         now_ms = round(view.now_s * MS_PER_S)
         due_s = (now_ms // every_ms + 1) * self.every_s
-        if now_ms % every_ms:
+        if not view.due:
             return view.orders(again_s=due_s)
         sim = view.sim
         self.agent["sim"], self.agent["observe"] = sim.address, self.hook.address
