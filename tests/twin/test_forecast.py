@@ -75,6 +75,16 @@ def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_the
     assert widths[1] > 1.5 * widths[0]
 
 
+def test_no_interval_reaches_further_than_four_times_the_longest_of_the_last_waits() -> None:
+    forecaster = Forecaster()
+    for number in range(50):
+        forecaster.forecast([job(str(number))], {str(number): 10.0}, 0.0)
+        forecaster.came_true(str(number), (10.0, 1000.0)[number % 2])
+    drawn = {"x": np.linspace(1000.0, 3000.0, 21)}
+    (said,) = forecaster.foretell([job("x")], {"x": 2000.0}, 0.0, drawn)
+    assert (said.start_s, said.high_s) == (2000.0, 4000.0)
+
+
 @pytest.mark.parametrize("size", [1, 16])
 def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) -> None:
     forecaster, inside = Forecaster(), []

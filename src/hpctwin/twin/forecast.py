@@ -25,11 +25,13 @@ WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
 LEVELS = tuple(level / 20 for level in range(1, 20))
 """Of which quantiles a forecast's distribution is told."""
 
-ERRORS, ENOUGH, STEP = 300, 20, 0.02
+ERRORS, ENOUGH, STEP = 300, 20, 0.01
 LEAST_SCALE_S = 60.0
 _OF_EXPECTED = 0.3
 """So much of the wait that the what-if in force says counts as spread, besides that of the futures."""
 _ROUNDING_S = 1e-3
+_REACH = 4.0
+"""No interval reaches so many times further than the longest of the last waits."""
 _NOW, _ALL = 0, -1
 """Groups: of jobs that are expected to start at once; of all others together."""
 
@@ -76,6 +78,7 @@ class Forecaster:
         self._open: dict[str, list[Forecast]] = {}
         self._learnt: dict[int, Conformal] = {}
         self._errors: deque[float] = deque(maxlen=ERRORS)
+        self._waits: deque[float] = deque(maxlen=ERRORS)
 
     def forecast(
         self,
@@ -140,6 +143,7 @@ class Forecaster:
             assert one.low_s is not None
             assert one.high_s is not None
             error_s = start_s - one.start_s
+            self._waits.append(start_s - one.made_s)
             self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_SCALE_S))
             groups = (one.group,) if one.group == _NOW else (one.group, _ALL)
             for group in groups:
@@ -168,12 +172,14 @@ class Forecaster:
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
             "learnt": [[group, learnt.state()] for group, learnt in sorted(self._learnt.items())],
             "errors": list(self._errors),
+            "waits": list(self._waits),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
+        self._waits = deque(state["waits"], maxlen=ERRORS)
         self._learnt = {}
         for group, learnt in state["learnt"]:
             self._learnt[group] = Conformal(COVERAGE, ERRORS, STEP)
@@ -209,7 +215,9 @@ class Forecaster:
             here = group == one
             below, above = learnt.interval()
             low[here] = np.maximum(start[here] + scale[here] * below, now_s)
-            high[here] = np.maximum(start[here] + scale[here] * above, low[here])
+            furthest = np.maximum(start[here], now_s + _REACH * max(self._waits, default=0.0))
+            reached = np.minimum(start[here] + scale[here] * above, furthest)
+            high[here] = np.maximum(reached, low[here])
             calibrated[here] = True
         return low, high, calibrated
 
