@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
-from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
-from hpctwin.engine.passes import Pass, settings_of
+from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared import find_shared_pass
-from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-from hpctwin.engine.sim import Sim, single
+from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
@@ -34,15 +31,12 @@ from hpctwin.policies import (
     PowerLike,
     make_policy,
 )
-from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation import powered, sharing
+from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.refusals import check_together
-
-if TYPE_CHECKING:
-    from hpctwin.engine.jit import Kernel
 
 __all__ = ["SimulationBase"]
 
@@ -330,28 +324,23 @@ class SimulationBase(Shown):
 
     def decided(self) -> dict[str, npt.NDArray[Any]]:
         """The policy in the engine's form; the same object as long as it is the same."""
-        from hpctwin.engine.kernel import hooks
-
         if self._decided is None:
-            found, power = self.passes()
-            self._decided = {
-                "rules": single("rules", self._rules().items()),
-                "hooks": hooks(
-                    *self._compiled(),
-                    found,
-                    power,
-                    shared=self._choosing(),
-                    races=self._races(),
-                    tracked=self.tracked,
-                    planned=self._planned or self._others < 0,
-                ),
-                "numbers": settings_of(found.numbers, self.policy.numbers()),
-                "power_numbers": settings_of(
-                    None if power is None else power.numbers, self.policy.power.numbers()
-                ),
-            }
+            deciding = Deciding(
+                self._sim,
+                self.cluster,
+                self.policy,
+                self.ordering,
+                *self.passes(),
+                tracked=self.tracked,
+                terminate=self.overrun == "terminate",
+                hold=self.on_dependency_failure == "hold",
+                log=self.log,
+                planned=self._planned,
+                horizon=self._horizon,
+            )
+            self._decided = deciding.made()
             self._sim.decide(**self._decided)
-            if any(score.facts for score in self._scores):
+            if any(score.facts for score in deciding.scores):
                 self.know_facts()
         return self._decided
 
@@ -374,92 +363,17 @@ class SimulationBase(Shown):
             return find_shared_pass(self.policy.backfill), power
         return self.policy.scheduling, power
 
-    @staticmethod
-    def _race_from(order: Ordering) -> int:
-        if order.fairshare:
-            return layout.RACE_SHARED
-        return layout.RACE_CHANGING if order.changes else layout.RACE_SORTED
-
-    @property
-    def _others(self) -> int:
-        """`engine.layout.Rules.others`."""
-        others = self.passes()[0].others
-        one = self.policy.setting("reservations") in (None, 1)
-        return others if others is not None and one else -1
-
-    def _races(self) -> bool:
-        """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
-        order = self.ordering
-        return (
-            self._sim.jobs >= self._race_from(order)
-            and (order.power > 0 or not order.changes)
-            and not order.chain
-            and self._others >= 0
-            and not self.cluster.has_power
-            and self._sim.pools == 1
-            and (not self._sim["user_running"].shape[1] or len(self._sim["user_limit"]) == 1)
-        )
-
     def make_room(self) -> None:
         """Give the engine more room for what it notes and plans."""
         more_room(self._sim)
         if self.log:
             more_log(self._sim)
 
-    def _compiled(self) -> tuple[Any, Any, Any]:
-        """The ordering, that of candidates, and what scores nodes, if anything does."""
-        order = self.ordering.compiled
-        candidates, place = self.policy.candidates, self.policy.placement.score
-        return (
-            order,
-            order if candidates is None else candidates.compiled,
-            None if place is None else place.compiled,
-        )
-
-    def _choosing(self) -> Kernel | None:
-        """What chooses nodes for a job, where they are shared."""
-        if not self.workload.shares_nodes:
-            return None
-        return SHARED_PLACEMENTS.find(self.policy.placement.shared_name)
-
     @property
     def ordering(self) -> Ordering:
         """The policy's ordering, or what comes to the same where all jobs have one user."""
         order = self.policy.order
         return order.alone if order.alone and len(self._sim["promised"]) == 1 else order
-
-    @property
-    def _scores(self) -> list[Ordering | NodeScore]:
-        scores = self.ordering, self.policy.candidates, self.policy.placement.score
-        return [score for score in scores if score is not None]
-
-    def _rules(self) -> dict[str, Any]:
-        """The fields of `engine.layout.Rules`."""
-        order, candidates = self.ordering, self.policy.candidates
-        rules = {
-            "pools": self._sim.pools,
-            "placement": self.policy.placement.number,
-            "terminate": self.overrun == "terminate",
-            "hold_dependents": self.on_dependency_failure == "hold",
-            "requeue": self.cluster.failures.then == "requeue",
-            "order_changes": order.changes,
-            "order_power": order.power if order.changes else 1.0,
-            "order_exact": order.exact,
-            "race_from": self._race_from(order),
-            "others": self._others,
-            "own_candidates": candidates is not None,
-            "fairshare": any(score.fairshare for score in self._scores),
-            "chains": order.chain,
-            "in_order": self.passes()[0].in_order,
-            "outage_horizon": self._horizon,
-            "machine_nodes": self.cluster.node_count,
-            "decay": math.log(2) / (self.cluster.fairshare.half_life * MS_PER_S),
-        }
-        if self.workload.shares_nodes:
-            rules["promises"] = sharing.most_promises(self._sim, self.policy)
-        if self.cluster.has_power:
-            rules |= powered.power_rules(self.cluster, self.policy, log=self.log)
-        return rules
 
     def _change_policy(self, policy: Policy) -> None:
         from hpctwin.engine.kernel import reorder

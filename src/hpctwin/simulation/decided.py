@@ -1,0 +1,139 @@
+"""A simulation's policy in the engine's form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy.typing as npt
+
+from hpctwin.engine import layout
+from hpctwin.engine.passes import Pass, settings_of
+from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+from hpctwin.engine.sim import Sim, single
+from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.policies import Ordering, Policy
+from hpctwin.policies.placements import NodeScore
+from hpctwin.simulation import powered, sharing
+
+__all__ = ["Deciding"]
+
+
+@dataclass(frozen=True, eq=False)
+class Deciding:
+    """What a policy is decided by.
+
+    Args:
+        sim: the engine's arrays.
+        cluster: the machine.
+        policy: the policy.
+        ordering: its ordering, or what comes to the same.
+        found: what starts jobs.
+        power: what switches nodes; None where they have no power states.
+        tracked: whether nodes have identity.
+        terminate: whether walltimes end jobs.
+        hold: whether jobs are held whose dependency cannot come true.
+        log: whether past power states are kept.
+        planned: whether the pass itself is needed where counting may do in its place.
+        horizon: ms; node failures are known up to here.
+    """
+
+    sim: Sim
+    cluster: Cluster
+    policy: Policy
+    ordering: Ordering
+    found: Pass
+    power: PowerPass | None
+    tracked: bool
+    terminate: bool
+    hold: bool
+    log: bool
+    planned: bool
+    horizon: int
+
+    @property
+    def scores(self) -> list[Ordering | NodeScore]:
+        """All functions of the policy that give scores."""
+        scores = self.ordering, self.policy.candidates, self.policy.placement.score
+        return [score for score in scores if score is not None]
+
+    def made(self) -> dict[str, npt.NDArray[Any]]:
+        """The policy's numbers (`engine.layout.Numbers`), compiled what it needs."""
+        from hpctwin.engine.kernel import hooks
+
+        policy, order = self.policy, self.ordering.compiled
+        candidates, place = policy.candidates, policy.placement.score
+        shared = self.found.gave_back is not None
+        return {
+            "rules": single("rules", self._rules().items()),
+            "hooks": hooks(
+                order,
+                order if candidates is None else candidates.compiled,
+                None if place is None else place.compiled,
+                self.found,
+                self.power,
+                shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
+                races=self._races(),
+                tracked=self.tracked,
+                planned=self.planned or self._others < 0,
+            ),
+            "numbers": settings_of(self.found.numbers, policy.numbers()),
+            "power_numbers": settings_of(
+                None if self.power is None else self.power.numbers, policy.power.numbers()
+            ),
+        }
+
+    def _rules(self) -> dict[str, Any]:
+        """The fields of `engine.layout.Rules`."""
+        cluster, policy, order = self.cluster, self.policy, self.ordering
+        rules = {
+            "pools": self.sim.pools,
+            "placement": policy.placement.number,
+            "terminate": self.terminate,
+            "hold_dependents": self.hold,
+            "requeue": cluster.failures.then == "requeue",
+            "order_changes": order.changes,
+            "order_power": order.power if order.changes else 1.0,
+            "order_exact": order.exact,
+            "race_from": self._race_from,
+            "others": self._others,
+            "own_candidates": policy.candidates is not None,
+            "fairshare": any(score.fairshare for score in self.scores),
+            "chains": order.chain,
+            "in_order": self.found.in_order,
+            "outage_horizon": self.horizon,
+            "machine_nodes": cluster.node_count,
+            "decay": math.log(2) / (cluster.fairshare.half_life * MS_PER_S),
+        }
+        if self.found.gave_back is not None:
+            rules["promises"] = sharing.most_promises(self.sim, policy)
+        if cluster.has_power:
+            rules |= powered.power_rules(cluster, policy, log=self.log)
+        return rules
+
+    @property
+    def _race_from(self) -> int:
+        if self.ordering.fairshare:
+            return layout.RACE_SHARED
+        return layout.RACE_CHANGING if self.ordering.changes else layout.RACE_SORTED
+
+    @property
+    def _others(self) -> int:
+        """`engine.layout.Rules.others`."""
+        one = self.policy.setting("reservations") in (None, 1)
+        return self.found.others if self.found.others is not None and one else -1
+
+    def _races(self) -> bool:
+        """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
+        order, sim = self.ordering, self.sim
+        return (
+            sim.jobs >= self._race_from
+            and (order.power > 0 or not order.changes)
+            and not order.chain
+            and self._others >= 0
+            and not self.cluster.has_power
+            and sim.pools == 1
+            and (not sim["user_running"].shape[1] or len(sim["user_limit"]) == 1)
+        )
