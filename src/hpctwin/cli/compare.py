@@ -164,7 +164,7 @@ def _check_several(traces: Sequence[Path], html: Path | None, energy: EnergyOpti
     """What goes with one trace, or one run, alone.
 
     Raises:
-        ConfigError: such a thing is asked for, or a trace is given twice.
+        ConfigError: such a thing is asked for, or a trace is not there, or is there twice.
     """
     if energy.spars_out is not None:
         raise ConfigError("--spars-out is of one run; it goes with hpctwin simulate")
@@ -175,11 +175,25 @@ def _check_several(traces: Sequence[Path], html: Path | None, energy: EnergyOpti
         )
     seen: set[Path] = set()
     for one in traces:
+        if str(one) != "-" and not one.exists():
+            hint = "; a policy is given with -p" if _is_policy(one) else ""
+            raise ConfigError(f"{one}: there is no such file{hint}")
         if one.resolve() in seen:
             raise ConfigError(
                 f"{one} is there twice: the same jobs again would make differences look surer than they are"
             )
         seen.add(one.resolve())
+
+
+def _is_policy(text: Path) -> bool:
+    from hpctwin.errors import HpctwinError
+    from hpctwin.policies import parse_policy
+
+    try:
+        parse_policy(str(text))
+    except HpctwinError:
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
