@@ -11,6 +11,7 @@ from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.cli.options import Trace
 
 if TYPE_CHECKING:
+    from hpctwin.experiments.entries import Entry
     from hpctwin.experiments.schedtwin import Row
 
 __all__ = ["experiments_app"]
@@ -51,6 +52,122 @@ experiments_app.command(
     name="s-raps-schedulers",
     help="S-RAPS (SC25-W), §4.2: schedulers from outside, what they decide and cost.",
 )
+
+
+@experiments_app.command(name="list")
+def list_entries(
+    *,
+    json: bool = False,
+) -> int:
+    """List every published table and figure that has results, and whether it can be made here.
+
+    Args:
+        json: print them as JSON.
+    """
+    from rich.table import Table
+
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.experiments.papers import ENTRIES
+
+    if json:
+        print_json(
+            [
+                {
+                    "name": one.name,
+                    "paper": one.paper,
+                    "shows": one.shows,
+                    "makes": one.make is not None,
+                }
+                for one in ENTRIES.values()
+            ]
+        )
+        return 0
+    table = Table(box=None, pad_edge=False)
+    for head in ("name", "what it shows", ""):
+        table.add_column(head)
+    for one in ENTRIES.values():
+        table.add_row(one.name, one.shows, "" if one.make else f"[dim]{one.because}[/]")
+    screen().print(table)
+    return 0
+
+
+@experiments_app.command
+def run(
+    name: str,
+    /,
+    *more: str,
+    out: Path | None = None,
+    json: bool = False,
+) -> int:
+    """Make published tables and figures again, beside what was published.
+
+    Args:
+        name: of `hpctwin experiment list`.
+        more: further ones.
+        out: folder for report.md, results.json and figures.
+        json: print what came out as JSON.
+    """
+    from hpctwin.experiments.papers import find_entry
+
+    return _made([find_entry(one) for one in (name, *more)], out, json=json)
+
+
+@experiments_app.command(name="all")
+def all_entries(
+    *,
+    out: Path = Path("out/published"),
+    json: bool = False,
+) -> int:
+    """Make every published table and figure again that can be made, with one report of all.
+
+    Args:
+        out: folder for report.md, results.json and figures.
+        json: print what came out as JSON.
+    """
+    from hpctwin.experiments.papers import ENTRIES
+
+    return _made(list(ENTRIES.values()), out, json=json)
+
+
+def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
+    """Make them, and say what came out; 1 if something differs and nobody knows why."""
+    from rich.table import Table
+
+    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.experiments.entries import make, write_report
+    from hpctwin.model.progress import progress_bar
+
+    check_outputs(folders=[out])
+    outcomes = []
+    with progress_bar(f"{len(entries)} published tables and figures") as progress:
+        for entry in entries:
+            outcomes.append(make(entry))
+            progress(len(outcomes) / len(entries))
+    if out is not None:
+        write_report(out, outcomes)
+    unexplained = any(one.verdict == "differs" and not one.because for one in outcomes)
+    if json:
+        print_json([one.plain() for one in outcomes])
+        return int(unexplained)
+    console = screen()
+    for one in outcomes:
+        why = f": {one.because}" if one.because else ""
+        console.print(f"[bold]{one.entry.name}[/] {one.verdict}{why}", highlight=False)
+        if not one.made.findings:
+            continue
+        table = Table(box=None, pad_edge=False)
+        table.add_column("")
+        for head in ("published", "here", "off"):
+            table.add_column(head, justify="right")
+        for found in one.made.findings:
+            off = "" if found.off is None else f"{found.off * 100:+.1f} %"
+            style = "" if found.agrees else "yellow"
+            cells = (format(value, found.form) for value in (found.expected, found.obtained))
+            table.add_row(found.what, *cells, off, style=style)
+        console.print(table)
+    if out is not None:
+        console.print(f"report: {out / 'report.md'}")
+    return int(unexplained)
 
 
 @experiments_app.command

@@ -1,0 +1,154 @@
+"""What a sweep costs beside its simulations, how well two workers share them, and what a thousand would do.
+
+    python benchmarks/sweep.py [--json] [--trace theta_2022.swf.gz] [--points 400]
+
+``overhead_ms``: processor time a point, of a sweep in one thread less the same simulations in a plain loop.
+``efficiency``: how many times as fast two workers are as one, by the clock; the machine must do nothing else.
+``model``: a million simulations of the trace on 100 cores and on 1,000 workers, reckoned with what was
+measured: each worker is handed the trace once, and one scheduler hands out chunks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hpctwin import generate, simulate, sweep
+from hpctwin.experiments.traces import find_trace
+from hpctwin.formats import read_workload
+from hpctwin.sweep.running import _CHUNK_S
+
+ROUNDS = 5
+LINK_BYTES_S = 1e9
+"""Of the scheduler's network, 10 Gbit/s less what it is never used."""
+
+
+def least(work: Callable[[], Any], clock: Callable[[], float], rounds: int = ROUNDS) -> float:
+    found = []
+    for _ in range(rounds):
+        begin = clock()
+        work()
+        found.append(clock() - begin)
+    return min(found)
+
+
+def overhead_ms(points: int) -> dict[str, float]:
+    options = {"jobs": 50, "nodes": 16}
+    seeds = tuple(range(points // 2))
+    policies = ["fcfs+easy", "sjf+easy"]
+
+    def plain() -> None:
+        for seed in seeds:
+            jobs = generate("poisson", seed=seed, **options)
+            for policy in policies:
+                simulate(jobs, 16, policy, seed=seed).summary()
+
+    def swept() -> None:
+        with TemporaryDirectory() as folder:
+            sweep(
+                workloads=[{"generate": "poisson", "options": options}],
+                policies=policies,
+                seeds=seeds,
+                workers=1,
+                out=Path(folder) / "out",
+            )
+
+    plain(), swept()
+    both = [
+        (least(plain, time.process_time, 1), least(swept, time.process_time, 1))
+        for _ in range(ROUNDS)
+    ]
+    alone, with_sweep = (min(column) for column in zip(*both, strict=True))
+    return {
+        "points": 2 * len(seeds),
+        "plain_ms": 1000 * alone / points,
+        "overhead_ms": 1000 * (with_sweep - alone) / points,
+    }
+
+
+def efficiency(trace: Path, points: int) -> dict[str, float]:
+    jobs = read_workload(trace)
+    seeds = tuple(range(points // 4))
+    policies = ["fcfs+easy", "sjf+easy", "wfp+easy", "smallest+easy"]
+    nodes = jobs.nodes_hint or int(jobs.nodes.max())
+    found: dict[str, float] = {"trace_bytes": float(len(pickle.dumps(jobs)))}
+
+    def run(workers: int, where: Any) -> Callable[[], Any]:
+        return lambda: sweep(
+            workloads=[jobs],
+            clusters=[nodes],
+            policies=policies,
+            seeds=seeds,
+            workers=workers,
+            where=where,
+        )
+
+    run(1, "threads")()
+    begin = time.process_time()
+    run(1, "threads")()
+    found["cpu_s_per_point"] = (time.process_time() - begin) / (4 * len(seeds))
+    for where in ("threads", "processes"):
+        one, two = (least(run(workers, where), time.perf_counter, 3) for workers in (1, 2))
+        found[f"efficiency_{where}"] = one / two
+    return found
+
+
+def per_chunk_s(chunks: int = 300) -> float:
+    """Processor time of client and scheduler for each chunk, with a worker in the same process."""
+    from distributed import Client
+
+    with Client(
+        processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as client:
+        executor = client.get_executor(pure=False)
+
+        def hand_out() -> None:
+            for future in [executor.submit(len, (number,)) for number in range(chunks)]:
+                future.result()
+
+        hand_out()
+        return least(hand_out, time.process_time, 3) / chunks
+
+
+def modelled(
+    simulations: float, cores: int, per_point_s: float, chunk_s: float, trace_bytes: float
+) -> float:
+    """Seconds for so many simulations: who is slower, workers or scheduler, and handing out the trace."""
+    chunk = max(1, math.floor(_CHUNK_S / per_point_s))
+    working = simulations * per_point_s / cores
+    handing = simulations / chunk * chunk_s
+    return max(working, handing) + cores * trace_bytes / LINK_BYTES_S + chunk * per_point_s
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--trace", type=Path, default=find_trace("theta_2022.swf"))
+    parser.add_argument("--points", type=int, default=400)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    found = overhead_ms(given.points)
+    if given.trace is not None:
+        found |= efficiency(given.trace, max(8, given.points // 10))
+        found["chunk_ms"] = 1000 * per_chunk_s()
+        for cores in (100, 1000):
+            found[f"million_on_{cores}_s"] = modelled(
+                1e6, cores, found["cpu_s_per_point"], found["chunk_ms"] / 1000, found["trace_bytes"]
+            )
+    if given.json:
+        print(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        print(f"{name:24} {value:,.3f}")
+
+
+if __name__ == "__main__":
+    main()

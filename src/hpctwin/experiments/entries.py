@@ -1,0 +1,207 @@
+"""Published tables and figures, made again: expected, obtained and a verdict, and one report of all."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hpctwin.errors import HpctwinError
+from hpctwin.model import write_atomically, write_folder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Entry", "Finding", "Made", "Outcome", "make", "write_report"]
+
+Verdict = Literal["agrees", "differs", "drawn", "cannot be made"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A number of a published table or figure.
+
+    Args:
+        what: it is, with its unit.
+        expected: as published.
+        obtained: as it came out here.
+        within: the share by which it may be off and still agree.
+        form: how both are written.
+    """
+
+    what: str
+    expected: float
+    obtained: float
+    within: float
+    form: str = ",.1f"
+
+    @property
+    def off(self) -> float | None:
+        """By which share of the published number it is off; None if that is 0."""
+        return self.obtained / self.expected - 1 if self.expected else None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it is as published, to the digits that were printed or the share allowed."""
+        return abs(self.obtained - self.expected) <= self.within * abs(self.expected) + 1e-12
+
+
+@dataclass(frozen=True)
+class Made:
+    """What making one gives.
+
+    Args:
+        findings: its numbers.
+        figures: by name; drawn when they are asked for.
+    """
+
+    findings: Sequence[Finding] = ()
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or a figure of a paper.
+
+    Args:
+        name: it is called here.
+        paper: it is in.
+        shows: what.
+        config: what is simulated for it, with seeds.
+        because: why numbers differ, or why it cannot be made.
+        make: makes it; None where it cannot be made.
+        more: the command that shows more of it.
+    """
+
+    name: str
+    _: KW_ONLY
+    paper: str
+    shows: str
+    config: str = ""
+    because: str = ""
+    make: Callable[[], Made] | None = None
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an entry.
+
+    Args:
+        entry: it.
+        verdict: ``agrees`` if all its numbers do, ``drawn`` where the paper prints none.
+        because: why it differs or cannot be made.
+        made: numbers and figures.
+        seconds: processor time that it took.
+    """
+
+    entry: Entry
+    verdict: Verdict
+    because: str
+    made: Made
+    seconds: float
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "name": self.entry.name,
+            "paper": self.entry.paper,
+            "shows": self.entry.shows,
+            "config": self.entry.config,
+            "verdict": self.verdict,
+            "because": self.because,
+            "findings": [
+                {"what": one.what, "expected": one.expected, "obtained": one.obtained,
+                 "within": one.within, "agrees": one.agrees} for one in self.made.findings
+            ],
+            "seconds": self.seconds,
+        }  # fmt: skip
+
+
+def make(entry: Entry) -> Outcome:
+    """Make one again; what cannot be made, since its data are not here, is told so."""
+    if entry.make is None:
+        return Outcome(entry, "cannot be made", entry.because, Made(), 0.0)
+    begin = time.process_time()
+    try:
+        made = entry.make()
+    except HpctwinError as error:
+        return Outcome(entry, "cannot be made", str(error), Made(), 0.0)
+    verdict: Verdict = "drawn"
+    if made.findings:
+        verdict = "agrees" if all(one.agrees for one in made.findings) else "differs"
+    because = entry.because if verdict != "agrees" else ""
+    return Outcome(entry, verdict, because, made, time.process_time() - begin)
+
+
+def write_report(folder: Path, outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Write ``report.md``, ``results.json`` and all figures into a folder; what was written of.
+
+    Raises:
+        OutputError: they cannot be written.
+    """
+    from hpctwin.report.saving import save_figure
+
+    done = list(outcomes)
+    with write_folder(folder) as new:
+        parts = []
+        for one in done:
+            for name, draw in one.made.figures.items():
+                save_figure(draw(), new / f"{name}.png")
+            parts.append(_part(one))
+        text = "\n".join([*_head(done), *parts])
+        with write_atomically(new / "report.md") as file:
+            file.write(text.encode())
+        with write_atomically(new / "results.json") as file:
+            file.write(json.dumps([one.plain() for one in done], indent=2).encode())
+    return done
+
+
+def _head(done: Sequence[Outcome]) -> list[str]:
+    counts: dict[str, int] = {}
+    for one in done:
+        counts[one.verdict] = counts.get(one.verdict, 0) + 1
+    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    lines = [
+        "# Published tables and figures",
+        "",
+        f"Made by `hpctwin experiment all`; each alone by `hpctwin experiment run NAME`. {told}.",
+        "",
+        "| name | paper | what it shows | verdict |",
+        "|---|---|---|---|",
+    ]
+    for one in done:
+        within = f"{sum(f.agrees for f in one.made.findings)} of {len(one.made.findings)} numbers"
+        verdict = one.verdict + (f" ({within})" if one.verdict == "differs" else "")
+        lines.append(
+            f"| [`{one.entry.name}`](#{one.entry.name}) | {one.entry.paper} | {one.entry.shows} | {verdict} |"
+        )
+    return [*lines, ""]
+
+
+def _part(one: Outcome) -> str:
+    entry = one.entry
+    lines = [f"## {entry.name}", "", f"{entry.paper}: {entry.shows}."]
+    if entry.config:
+        lines[-1] += f" {entry.config}."
+    if entry.more:
+        lines[-1] += f" More: `{entry.more}`."
+    verdict = one.verdict[0].upper() + one.verdict[1:]
+    because = f": {one.because}" if one.because else ""
+    lines += ["", f"**{verdict}**{because}."]
+    if one.made.findings:
+        lines += ["", "| | published | here | off | |", "|---|---|---|---|---|"]
+        for found in one.made.findings:
+            off = "" if found.off is None else f"{found.off * 100:+.1f} %".replace("-", "−")
+            lines.append(
+                f"| {found.what} | {found.expected:{found.form}} | {found.obtained:{found.form}} | {off} | "
+                f"{'agrees' if found.agrees else 'differs'} |"
+            )
+    for name in one.made.figures:
+        words = re.sub(r"-", " ", name)
+        lines += ["", f"![{words}]({name}.png)"]
+    return "\n".join([*lines, ""])

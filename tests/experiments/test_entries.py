@@ -1,0 +1,109 @@
+"""Published tables and figures: every one has a verdict, and none that differs is without a reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from hpctwin.cli import main
+from hpctwin.errors import WorkloadError
+from hpctwin.experiments.entries import Entry, Finding, Made, make
+from hpctwin.experiments.papers import ENTRIES, find_entry
+
+PAGE = Path(__file__).parents[2] / "docs/published/report.md"
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(["experiment", *map(str, arguments)])
+    code = left.value.code
+    assert isinstance(code, int)
+    return code
+
+
+def entry(made: Made | None, because: str = "") -> Entry:
+    return Entry(
+        "x", paper="A", shows="y", because=because, make=None if made is None else lambda: made
+    )
+
+
+def test_a_verdict_follows_from_the_numbers() -> None:
+    near, far = Finding("n", 100, 104, 0.05), Finding("n", 100, 106, 0.05)
+    assert make(entry(Made([near]), "some reason")).verdict == "agrees"
+    assert make(entry(Made([near]), "some reason")).because == ""
+    assert make(entry(Made([near, far]), "some reason")).verdict == "differs"
+    assert make(entry(Made([near, far]), "some reason")).because == "some reason"
+    assert make(entry(Made())).verdict == "drawn"
+    assert make(entry(None, "no data")).verdict == "cannot be made"
+    assert Finding("of nothing", 0, 0, 0.0).agrees
+    assert not Finding("of nothing", 0, 1, 0.5).agrees
+
+
+def test_what_lacks_its_trace_says_which() -> None:
+    def lacking() -> Made:
+        raise WorkloadError("put nasa.swf there")
+
+    outcome = make(Entry("x", paper="A", shows="y", make=lacking))
+    assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
+
+
+def test_who_differs_for_no_known_reason_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = Made([Finding("n", 100, 106, 0.05)])
+    monkeypatch.setitem(ENTRIES, "x", entry(far))
+    assert run("run", "x") == 1
+    monkeypatch.setitem(ENTRIES, "x", entry(far, "another machine"))
+    assert run("run", "x") == 0
+    assert "x differs: another machine" in capsys.readouterr().out
+
+
+def test_the_five_papers_have_their_tables_and_figures() -> None:
+    assert len(ENTRIES) == 24
+    assert {one.paper for one in ENTRIES.values()} == {
+        "SPARS",
+        "PAS",
+        "SchedTwin",
+        "CQSim+",
+        "S-RAPS",
+    }
+    for one in ENTRIES.values():
+        assert one.make is not None or one.because, one.name
+
+
+def test_two_ends_at_one_instant_are_one_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("run", "spars-figure-1", "--out", tmp_path, "--json") == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "agrees"
+    assert [one["obtained"] for one in told["findings"]] == [10.0, 15.0]
+    assert (tmp_path / "spars-figure-1.png").read_bytes().startswith(b"\x89PNG")
+    report = (tmp_path / "report.md").read_text()
+    assert "![spars figure 1](spars-figure-1.png)" in report
+    assert json.loads((tmp_path / "results.json").read_text()) == [told]
+
+
+@pytest.mark.traces
+def test_the_forms_of_fcfs_have_the_published_energies_and_waits(traces: Path) -> None:
+    outcome = make(find_entry("spars-figure-4"))
+    fcfs = [one for one in outcome.made.findings if one.what.startswith("fcfs")]
+    assert len(fcfs) == 6
+    assert all(one.agrees for one in fcfs)
+
+
+def test_a_wrong_name_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", "spars-figure-5") == 2
+    assert "Did you mean 'spars-figure-4'?" in capsys.readouterr().err
+    assert run("list", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(ENTRIES)
+
+
+def test_the_page_in_the_documentation_is_of_these_entries() -> None:
+    page = PAGE.read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == list(ENTRIES)
+    for image in re.findall(r"\]\(([\w-]+\.png)\)", page):
+        assert (PAGE.parent / image).is_file(), image
