@@ -165,7 +165,8 @@ def _head(done: Sequence[Outcome]) -> list[str]:
     counts: dict[str, int] = {}
     for one in done:
         counts[one.verdict] = counts.get(one.verdict, 0) + 1
-    told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
+    words = {"agrees": "agree", "differs": "differ"}
+    told = ", ".join(f"{count} {words.get(name, name)}" for name, count in counts.items())
     lines = [
         "# Published tables and figures",
         "",

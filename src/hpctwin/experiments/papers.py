@@ -315,8 +315,8 @@ def _by_cluster(name: str) -> Made:
 _THETA = "Theta's year 2022"
 _BOTH = "Polaris and Theta, September to December 2023"
 _CHANCE = (
-    "random and user(0.6) draw clusters, and drew others in the paper; the paper's bins of SGS-T hold "
-    "other jobs where they differ"
+    "random and user(0.6) draw clusters, and drew others in the paper; so does SGS-T where both clusters "
+    "would end a job at once, as alike ones often would"
 )
 _NO_NUMBERS = "the paper prints no numbers of it"
 _PAS_OPEN = (
