@@ -75,6 +75,29 @@ def test_a_forecast_is_the_median_of_the_futures_and_its_interval_grows_with_the
     assert widths[1] > 1.5 * widths[0]
 
 
+def test_futures_are_due_for_whom_nothing_was_said_yet_and_once_a_second() -> None:
+    forecaster = Forecaster()
+    waiting, drawn = [job("1"), job("2")], {"1": np.array([40.0, 60.0])}
+    assert forecaster.is_due({"1": 90.0}, 10.0)
+    (said,) = forecaster.forecast(waiting[:1], {"1": 90.0}, 10.0, drawn)
+    assert said.start_s == 50.0
+    assert not forecaster.is_due({"1": 91.0}, 10.5)
+    (again,) = forecaster.forecast(waiting[:1], {"1": 91.0}, 10.5, None)
+    assert again == said._replace(kept=False)
+    assert forecaster.is_due({"1": 90.0}, 11.0)
+    assert forecaster.is_due({"1": 91.0, "2": 20.0}, 10.5)
+    # Who starts at once needs no future, and is told so.
+    assert not forecaster.is_due({"1": 10.6, "2": 10.6}, 10.6)
+    assert [
+        one.start_s for one in forecaster.forecast(waiting, {"1": 10.6, "2": 10.6}, 10.6, None)
+    ] == [
+        10.6,
+        10.6,
+    ]
+    # One that was to start at once and does not after all is looked at anew.
+    assert forecaster.is_due({"2": 90.0}, 10.7)
+
+
 def test_no_interval_reaches_further_than_four_times_the_longest_of_the_last_waits() -> None:
     forecaster = Forecaster()
     for number in range(50):

@@ -177,7 +177,8 @@ class Core:
         if self.own is not None and not in_charge:
             now = self.simulated(jobs, now_s)
             expected, by = look_ahead(now, [self.own], past=Past.none())[0].start_s, self.own
-        drawn = self.draw(jobs, now_s, by, seed)
+        due = self.forecaster.is_due(expected, now_s)
+        drawn = self.draw(jobs, now_s, by, seed) if due else None
         return Decision(
             number=memory.decisions,
             time_s=now_s,

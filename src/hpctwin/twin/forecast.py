@@ -27,6 +27,8 @@ LEVELS = tuple(level / 20 for level in range(1, 20))
 
 ERRORS, ENOUGH, STEP = 300, 20, 0.01
 LEAST_SCALE_S = 60.0
+AGAIN_S = 1.0
+"""Futures are drawn so often at most, by the cluster's clock, unless somebody comes to wait."""
 _OF_EXPECTED = 0.3
 """So much of the wait that the what-if in force says counts as spread, besides that of the futures."""
 _ROUNDING_S = 1e-3
@@ -66,6 +68,9 @@ class Forecast(NamedTuple):
     scale_s: float = LEAST_SCALE_S
 
 
+_NONE_DRAWN: Mapping[str, FloatArray] = {}
+
+
 class Forecaster:
     """Makes forecasts, and learns from those that came true.
 
@@ -79,13 +84,28 @@ class Forecaster:
         self._learnt: dict[int, Conformal] = {}
         self._errors: deque[float] = deque(maxlen=ERRORS)
         self._waits: deque[float] = deque(maxlen=ERRORS)
+        self._last: dict[str, Forecast] = {}
+        self._last_s = 0.0
+
+    def is_due(self, start_s: Mapping[str, float], now_s: float) -> bool:
+        """Whether futures are to be drawn: somebody waits of whom nothing was said yet, or long enough ago.
+
+        Args:
+            start_s: what the what-if in force says, by id.
+            now_s: the present.
+        """
+        later = [job_id for job_id, time_s in start_s.items() if time_s > now_s]
+        if not later:
+            return False
+        known = all(job_id in self._last for job_id in later)
+        return not known or not 0.0 <= now_s - self._last_s < AGAIN_S
 
     def forecast(
         self,
         waiting: Sequence[JobRecord],
         start_s: Mapping[str, float],
         now_s: float,
-        drawn_s: Mapping[str, FloatArray] | None = None,
+        drawn_s: Mapping[str, FloatArray] | None = _NONE_DRAWN,
     ) -> tuple[Forecast, ...]:
         """A forecast for each waiting job; some of them are kept, to be learnt from.
 
@@ -93,10 +113,19 @@ class Forecaster:
             waiting: the jobs.
             start_s: what the what-if in force says, by id.
             now_s: the present.
-            drawn_s: when they start in futures that were drawn, by id [futures].
+            drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
+                the same is said again of whoever does not start now.
         """
         result = []
-        for one in self.foretell(waiting, start_s, now_s, drawn_s):
+        made = self.foretell(waiting, start_s, now_s, drawn_s)
+        if drawn_s is None:
+            made = [self._again(one) for one in made]
+        else:
+            self._last_s = now_s
+        self._last = {
+            one.job_id: one for one in made if one.start_s is not None and one.group != _NOW
+        }
+        for one in made:
             if one.start_s is not None and self._is_kept(one):
                 one = one._replace(kept=True)
                 self._open.setdefault(one.job_id, []).append(one)
@@ -171,6 +200,8 @@ class Forecaster:
         return {
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
             "learnt": [[group, learnt.state()] for group, learnt in sorted(self._learnt.items())],
+            "last": [list(one) for one in self._last.values()],
+            "last_s": self._last_s,
             "errors": list(self._errors),
             "waits": list(self._waits),
         }
@@ -180,10 +211,19 @@ class Forecaster:
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
         self._waits = deque(state["waits"], maxlen=ERRORS)
+        self._last = {one.job_id: one for one in (Forecast(*row) for row in state["last"])}
+        self._last_s = state["last_s"]
         self._learnt = {}
         for group, learnt in state["learnt"]:
             self._learnt[group] = Conformal(COVERAGE, ERRORS, STEP)
             self._learnt[group].restore(learnt)
+
+    def _again(self, one: Forecast) -> Forecast:
+        """What was said last of a job, unless it starts now or should have started."""
+        last = self._last.get(one.job_id)
+        if last is None or one.group == _NOW or (last.start_s or 0.0) <= one.made_s:
+            return one
+        return last
 
     def _is_kept(self, one: Forecast) -> bool:
         earlier = self._open.get(one.job_id)
