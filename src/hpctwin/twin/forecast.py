@@ -25,7 +25,7 @@ WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
 LEVELS = tuple(level / 20 for level in range(1, 20))
 """Of which quantiles a forecast's distribution is told."""
 
-ERRORS, ENOUGH, STEP = 300, 20, 0.01
+ERRORS, ENOUGH, STEP = 300, 20, 0.02
 LEAST_SCALE_S = 60.0
 AGAIN_S = 1.0
 """Futures are drawn so often at most, by the cluster's clock, unless somebody comes to wait."""
