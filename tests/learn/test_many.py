@@ -249,6 +249,19 @@ def test_waste_and_waits_of_all_steps_are_those_of_the_episode() -> None:
     assert wasted == pytest.approx(energy.node_j[energy.is_waste].sum())
 
 
+def test_slowdown_of_all_steps_is_the_mean_of_wait_over_run_time() -> None:
+    environment = JobSelection(WORKLOAD, NODES, jobs=60, reward="slowdown")
+    environment.reset(options={"first": 5})
+    rng, over, earned = np.random.default_rng(1), False, 0.0
+    while not over:
+        action = rng.choice(np.flatnonzero(environment.action_masks()))
+        _, reward, over, *_ = environment.step(action)
+        earned += reward
+    jobs = with_job_metrics(environment.simulation.result().jobs)
+    own = jobs["wait_s"] / jobs["run_s"].clip(10.0)
+    assert -earned == pytest.approx(own.mean())
+
+
 def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     failing = machine(
         failures=Failures(outages=(Outage(node=2, start=5000.0, duration=4000.0),), then="requeue")

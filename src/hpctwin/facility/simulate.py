@@ -74,6 +74,18 @@ class FacilitySimulation:
         Args:
             progress: called now and then with the share of jobs placed, 0 to 1.
         """
+        for rows in self.placements(progress):
+            self.strategy.place(rows, self.state)
+        return self.result()
+
+    def placements(self, progress: Callable[[float], None] | None = None) -> Iterator[list[int]]:
+        """Go on from one instant to the next at which jobs are to be placed, which they are.
+
+        Who goes through these places or holds each of them, as `Strategy.place` does.
+
+        Args:
+            progress: called now and then with the share of jobs placed, 0 to 1.
+        """
         state = self.state
         size = max(1, len(state.workload))
         done = 0
@@ -84,7 +96,7 @@ class FacilitySimulation:
             held = self._called_up()
             if held or rows:
                 begin = time.perf_counter()
-                self.strategy.place([*held, *rows], state)
+                yield [*held, *rows]
                 state.held.sort()
                 if rows:
                     self.decision_ms[rows] = 1000 * (time.perf_counter() - begin) / len(rows)
@@ -93,6 +105,10 @@ class FacilitySimulation:
             done += len(rows)
             if progress is not None and done * 50 // size != (done - len(rows)) * 50 // size:
                 progress(done / size)
+
+    def result(self) -> FacilityResult:
+        """The outcome, once all are placed: what is left happens."""
+        state = self.state
         for cluster in state.clusters:
             cluster.finish()
         last_s = max(cluster.simulation.now_s for cluster in state.clusters)

@@ -4,6 +4,7 @@
 ``hpctwin/Backfilling-v0``: which job may pass the first in order; see `Backfilling`.
 ``hpctwin/PowerManagement-v0``: which nodes are on; see `PowerManagement`.
 ``hpctwin/PolicySelection-v0``: which policy rules next; see `PolicySelection`.
+``hpctwin/Placement-v0``: to which cluster a job goes; see `Placement`.
 
 Of the first three, many are stepped in one compiled call: `many`, or ``gymnasium.make_vec``.
 """
@@ -24,6 +25,7 @@ from hpctwin.learn.environment import Environment, Environments
 from hpctwin.learn.episodes import Curriculum, Episodes, Generated
 from hpctwin.learn.job_selection import JobSelection
 from hpctwin.learn.many import many
+from hpctwin.learn.placement import Placement
 from hpctwin.learn.policy_selection import PolicySelection
 from hpctwin.learn.power_management import PowerManagement
 from hpctwin.learn.task import Observation
@@ -37,6 +39,7 @@ __all__ = [
     "Generated",
     "JobSelection",
     "Observation",
+    "Placement",
     "PolicySelection",
     "PowerManagement",
     "many",
@@ -49,3 +52,4 @@ for _made in (JobSelection, Backfilling, PowerManagement):
         vector_entry_point=partial(many, _made),
     )
 register(id="hpctwin/PolicySelection-v0", entry_point="hpctwin.learn:PolicySelection")
+register(id="hpctwin/Placement-v0", entry_point="hpctwin.learn:Placement")

@@ -26,8 +26,13 @@ KINDS: dict[str, Any] = {
 """What agents are trained in, by name."""
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "JobSelection": {"observation": "job", "window": 64, "backfilling": False},
-    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs"},
+    "JobSelection": {
+        "observation": "job",
+        "window": 64,
+        "backfilling": False,
+        "reward": "slowdown",
+    },
+    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs", "reward": "slowdown"},
     "PowerManagement": {"observation": "shares", "levels": 17, "every_s": 1800.0},
 }
 """Options of each that training sets unless others are given: agents that can be parts of a policy."""
@@ -76,7 +81,7 @@ def train(
     )
     many = Sb3Environments(environments, seed=plan.seed)
     by_row = one.task.chosen == "place" and len(one.observation_space.shape) == 2
-    at_end = kind != "PowerManagement"
+    at_end = chosen.get("reward") in ("bounded-slowdown", "wait")
     try:
         layers, steps = ppo.fit(many, plan, by_row=by_row, at_end=at_end, progress=progress)
     finally:

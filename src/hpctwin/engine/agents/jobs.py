@@ -16,6 +16,7 @@ from hpctwin.engine.agents.record import (
     put_mask,
     put_seen,
 )
+from hpctwin.engine.agents.step import TAU_MS
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import DONE, NEED_ROOM, NEVER, ONE, STEPPED, WAITING, ZERO, Arrays
 from hpctwin.engine.loop import records_have_room
@@ -29,6 +30,7 @@ __all__ = [
     "OBSERVE_FEATURES",
     "OBSERVE_JOB",
     "OBSERVE_RLSCHEDULER",
+    "REWARD_LATELY",
     "REWARD_SLOWDOWN",
     "REWARD_WAIT",
     "SELECT",
@@ -336,4 +338,28 @@ def reward_wait(address: int, sim: Arrays) -> None:
     agent.earned = -agent.wait / 3600.0 if agent.over != GOES_ON else 0.0
 
 
+def reward_lately(address: int, sim: Arrays) -> None:
+    """Minus what the waits since the decision before add to the mean of wait over run time."""
+    agent = agent_at(address)
+    now = sim.clock.now
+    since = agent.since
+    total = 0.0
+    settled = True
+    for i in range(agent.low, sim.clock.arrived):
+        j = sim.by_submit[i]
+        state = sim.state[j]
+        gone = state.end >= 0 and state.start < 0
+        if gone or 0 <= state.start <= since:
+            if settled:
+                agent.low = i + 1
+            continue
+        settled = False
+        until = state.start if 0 <= state.start <= now else now
+        begin = max(sim.job[j].submit, since)
+        if until > begin:
+            total += (until - begin) / float(max(sim.job[j].runtime, TAU_MS))
+    agent.earned = -total / len(sim.state)
+
+
 REWARD_SLOWDOWN, REWARD_WAIT = hook(reward_slowdown), hook(reward_wait)
+REWARD_LATELY = hook(reward_lately)
