@@ -98,16 +98,6 @@ def test_futures_are_due_for_whom_nothing_was_said_yet_and_once_a_second() -> No
     assert forecaster.is_due({"2": 90.0}, 10.7)
 
 
-def test_no_interval_reaches_further_than_four_times_the_longest_of_the_last_waits() -> None:
-    forecaster = Forecaster()
-    for number in range(50):
-        forecaster.forecast([job(str(number))], {str(number): 10.0}, 0.0)
-        forecaster.came_true(str(number), (10.0, 1000.0)[number % 2])
-    drawn = {"x": np.linspace(1000.0, 3000.0, 21)}
-    (said,) = forecaster.foretell([job("x")], {"x": 2000.0}, 0.0, drawn)
-    assert (said.start_s, said.high_s) == (2000.0, 4000.0)
-
-
 @pytest.mark.parametrize("size", [1, 16])
 def test_each_class_of_sizes_is_covered_though_their_errors_differ(size: int) -> None:
     forecaster, inside = Forecaster(), []

@@ -32,8 +32,6 @@ AGAIN_S = 1.0
 _OF_EXPECTED = 0.3
 """So much of the wait that the what-if in force says counts as spread, besides that of the futures."""
 _ROUNDING_S = 1e-3
-_REACH = 4.0
-"""No interval reaches so many times further than the longest of the last waits."""
 _NOW, _ALL = 0, -1
 """Groups: of jobs that are expected to start at once; of all others together."""
 
@@ -83,7 +81,6 @@ class Forecaster:
         self._open: dict[str, list[Forecast]] = {}
         self._learnt: dict[int, Conformal] = {}
         self._errors: deque[float] = deque(maxlen=ERRORS)
-        self._waits: deque[float] = deque(maxlen=ERRORS)
         self._last: dict[str, Forecast] = {}
         self._last_s = 0.0
 
@@ -172,7 +169,6 @@ class Forecaster:
             assert one.low_s is not None
             assert one.high_s is not None
             error_s = start_s - one.start_s
-            self._waits.append(start_s - one.made_s)
             self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_SCALE_S))
             groups = (one.group,) if one.group == _NOW else (one.group, _ALL)
             for group in groups:
@@ -203,14 +199,12 @@ class Forecaster:
             "last": [list(one) for one in self._last.values()],
             "last_s": self._last_s,
             "errors": list(self._errors),
-            "waits": list(self._waits),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
-        self._waits = deque(state["waits"], maxlen=ERRORS)
         self._last = {one.job_id: one for one in (Forecast(*row) for row in state["last"])}
         self._last_s = state["last_s"]
         self._learnt = {}
@@ -255,9 +249,7 @@ class Forecaster:
             here = group == one
             below, above = learnt.interval()
             low[here] = np.maximum(start[here] + scale[here] * below, now_s)
-            furthest = np.maximum(start[here], now_s + _REACH * max(self._waits, default=0.0))
-            reached = np.minimum(start[here] + scale[here] * above, furthest)
-            high[here] = np.maximum(reached, low[here])
+            high[here] = np.maximum(start[here] + scale[here] * above, low[here])
             calibrated[here] = True
         return low, high, calibrated
 
