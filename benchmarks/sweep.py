@@ -23,7 +23,7 @@ from typing import Any
 from hpctwin import generate, simulate, sweep
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
-from hpctwin.sweep.running import _CHUNK_S
+from hpctwin.sweep.running import chunk_s as length_s
 
 ROUNDS = 5
 LINK_BYTES_S = 1e9
@@ -121,7 +121,7 @@ def modelled(
     simulations: float, cores: int, per_point_s: float, chunk_s: float, trace_bytes: float
 ) -> float:
     """Seconds for so many simulations: who is slower, workers or scheduler, and handing out the trace."""
-    chunk = max(1, math.floor(_CHUNK_S / per_point_s))
+    chunk = max(1, math.floor(length_s(cores) / per_point_s))
     working = simulations * per_point_s / cores
     handing = simulations / chunk * chunk_s
     return max(working, handing) + cores * trace_bytes / LINK_BYTES_S + chunk * per_point_s

@@ -25,8 +25,15 @@ __all__ = ["Progress", "sweep"]
 
 _CHUNK_S = 0.5
 """A chunk takes so long, as far as is known: handing it over costs some ms."""
+_PER_WORKER_S = 0.01
+"""Longer for many workers: who hands chunks out takes some 4 ms for each, and must not be waited for."""
 _LARGEST = 512
 _LOOK_EVERY_S = 0.2
+
+
+def chunk_s(workers: int) -> float:
+    """How long a chunk of points should take, seconds."""
+    return max(_CHUNK_S, _PER_WORKER_S * workers)
 
 
 class Progress(NamedTuple):
@@ -192,10 +199,10 @@ class _Kept:
             pool.close(now=not whole)
 
     def _chunk(self, left: Iterator[Point], slots: int) -> list[Point]:
-        """The next points, as many as take about half a second."""
+        """The next points, as many as take about half a second, or longer for many workers."""
         size = 1
         if self._ran:
-            size = int(_CHUNK_S * self._ran / max(self._seconds, 1e-9))
+            size = int(chunk_s(slots) * self._ran / max(self._seconds, 1e-9))
         # What is left at the end is for all workers.
         most = -(-(self._total - self._done) // (4 * slots))
         return list(itertools.islice(left, max(1, min(size, most, _LARGEST))))
