@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -127,7 +128,7 @@ class AScheduler:
             process.wait()
 
 
-def test_who_cannot_be_reached_is_told(tmp_path: Path) -> None:
+def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     nothing = tmp_path / "nothing.json"
     with (
         pytest.raises(ConfigError, match=r"nothing\.json: no scheduler wrote this file"),
@@ -141,6 +142,9 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="coers"), jobqueue("slurm", 1, {"coers": 4}):
         pass
+    # Nothing half made is left that would warn when it is dropped.
+    gc.collect()
+    assert not [warning for warning in recwarn if "unclosed cluster" in str(warning.message)]
 
 
 @pytest.mark.slurm

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,11 +161,18 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
         raise UnknownNameError("job queue", kind, JOBQUEUES)
     need("dask_jobqueue", "dask", "a sweep whose workers are jobs")
     import dask_jobqueue
+    from dask_jobqueue.core import JobQueueCluster
     from distributed import Client
 
+    made = getattr(dask_jobqueue, JOBQUEUES[kind])
     given = {"cores": 1, "processes": 1, "memory": "2 GB", **options}
+    of_cluster = signature(JobQueueCluster).parameters
     try:
-        cluster = getattr(dask_jobqueue, JOBQUEUES[kind])(**given)
+        # A cluster that was refused half made warns later, wherever Python comes to drop it.
+        made.job_cls(
+            "tcp://127.0.0.1:1", "tried", **{k: v for k, v in given.items() if k not in of_cluster}
+        )
+        cluster = made(**given)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"--jobqueue {kind}: {error}") from error
     try:
