@@ -40,6 +40,8 @@ class Pair:
         body: dict[str, Any] = {
             "manager": {"kind": "emulated", "address": str(self.socket)},
             "act": {"mode": "act", "kill_switch": "stop", "starts_per_minute": 1_000_000},
+            # Their clock runs so fast that sixteen would be drawn at nearly each decision.
+            "core": {"futures": 2},
             "journal": {"path": "journal.sqlite"},
             "gap_patience": 0.2,
             "heartbeat_every": 0.2,
