@@ -4,7 +4,12 @@ import re
 import sys
 from pathlib import Path
 
+import hpctwin
+
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+# The function is meant that has its room's name, also where the room was loaded first.
+hpctwin.__getattr__("generate")
 
 project = "hpctwin"
 extensions = [

@@ -97,6 +97,8 @@ def hooks(
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import lookahead
+    from hpctwin.engine.agents import features, jobs, record, step
+    from hpctwin.engine.agents import power as agents_power
 
     found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
     found += [reorder, power_passes.give_orders]
@@ -109,6 +111,8 @@ def all_kernels() -> list[Kernel]:
         for name in SHARED_PASSES:
             for power in powers:
                 found += kernels_of(find_shared_pass(name), power, place)
+    for module in (features, jobs, agents_power, record, step):
+        found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +104,9 @@ class OnDask:
         """See `Pool`."""
         if self._client.status == "running":
             self._executor.shutdown(wait=not now)
-            self._client.unregister_worker_plugin(self._name)
+            # The client may not have noticed yet that the scheduler has gone.
+            with suppress(OSError):
+                self._client.unregister_worker_plugin(self._name)
 
 
 @contextmanager
