@@ -199,17 +199,10 @@ class Batch:
         """
         simulation = self.simulations[number]
         while code != layout.STEPPED:
-            if code == layout.NEED_ROOM:
-                simulation.make_room()
-            elif code == layout.NEED_PASS:
-                simulation.need_pass()
-            elif code == layout.NEED_OUTAGES:
-                simulation.draw_outages()
-                simulation.decided()
-            elif code == record.NOT_ALLOWED:
+            if code == record.NOT_ALLOWED:
                 choice = int(self.whole[number, ACTION])
                 raise SimulationError(self.task.why_not(simulation, choice))
-            else:
+            if not simulation.provide(code):
                 what = not_a_number(simulation.policy, simulation.state)
                 raise PolicyError(f"{what} gave something that is not a number")
             self.whole[number, SIM] = simulation.state.address

@@ -67,14 +67,9 @@ def advance_engine(
             ) from error
         if interrupted:
             raise KeyboardInterrupt
-        if code == layout.NEED_ROOM:
-            simulation.make_room()
-        elif code == layout.NEED_PASS:
-            simulation.need_pass()
-        elif code == layout.NEED_OUTAGES:
-            simulation.draw_outages()
-            simulation.decided()
-        elif code == layout.STEPPED and _sliced(simulation, first, instants):
+        if simulation.provide(code):
+            continue
+        if code == layout.STEPPED and _sliced(simulation, first, instants):
             took = time.perf_counter() - entered
             if took < SLICE_S / 2:
                 simulation.slice *= 2

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
+from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
 from hpctwin.engine.passes import Pass
@@ -349,6 +350,19 @@ class SimulationBase(Shown):
         self._planned = True
         self._decided = None
         self.decided()
+
+    def provide(self, code: int) -> bool:
+        """Do what the engine stopped for, by what `engine.loop.advance` gave; False if it needs nothing."""
+        if code == layout.NEED_ROOM:
+            self.make_room()
+        elif code == layout.NEED_PASS:
+            self.need_pass()
+        elif code == layout.NEED_OUTAGES:
+            self.draw_outages()
+            self.decided()
+        else:
+            return False
+        return True
 
     def know_facts(self) -> None:
         """Tell the engine of jobs what only some orderings ask for; forks share it."""
