@@ -2,6 +2,7 @@
 
     python benchmarks/newcomer.py                   # builds a wheel of this tree, installs it, walks
     python benchmarks/newcomer.py --page twin.md    # one page, or some
+    python benchmarks/newcomer.py --keep /tmp/walk --from facility.md       # go on where an earlier walk has been
 
 Each page is walked in a folder of its own that holds what a newcomer has: traces, a machine, settings. What needs a real resource
 manager, root, a network or data that cannot be given away is listed with its reason. Ends with 1 if anything failed.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -28,7 +30,7 @@ PAGES = [
     *(page for page in sorted((ROOT / "docs").glob("[!_]*.md")) if page.name != "index.md"),
     ROOT / "docs/reference/command-line.md",
 ]  # fmt: skip
-EXTRAS = "live,energy,learn,web,mcp"
+EXTRAS = "live,energy,learn,train,search,web,mcp"
 NOT_HERE = {
     r"^make (run|test)": "sets up an environment of its own; continuous integration runs it",
     r"^pip install": "the wheel of this tree is installed in its place",
@@ -38,6 +40,7 @@ NOT_HERE = {
     r"rms probe": "needs a resource manager",
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
+    r"experiment all": "needs all of them",
     r"facility (run|submit|queue|withdraw) live\.yaml": "needs two real Slurms",
     r"hpctwin when 4711": "needs a job of that number in the queue",
     r"pybatsim|batsim:tcp|^batsim |policy serve tcp": "needs Batsim, or a scheduler written for it",
@@ -45,7 +48,8 @@ NOT_HERE = {
 }
 UNTIL_ENDED = r"^hpctwin (twin run|serve|mcp)\b|&$"
 """What runs until somebody ends it."""
-PATIENCE_S = 900.0
+PATIENCE_S = 3600.0
+"""For one step, on a machine that may be busy with other things."""
 
 MATERIAL = """
 import datetime, random, shutil
@@ -61,9 +65,10 @@ def recorded(jobs, nodes, policy="fcfs+easy"):
 theta = recorded(generate("theta-year", jobs=1500, days=20, seed=1), 4360)
 theta = theta.replace(user=Category.of(np.arange(1500) % 12))
 write_workload(theta, "theta.swf.gz")
+write_workload(generate("theta-year", jobs=3000, days=365, seed=1), "theta_2022.swf.gz")
 small = recorded(generate("poisson", jobs=300, nodes=128, seed=1), 128)
 small = small.replace(account=Category.of(np.array(["physics", "chemistry", "biology"])[np.arange(300) % 3]))
-for name in ("trace.swf", "trace.swf.gz", "trace.parquet", "next.parquet"):
+for name in ("trace.swf", "trace.swf.gz", "trace.parquet", "next.parquet", "jobs.parquet"):
     write_workload(small, name)
 power = "nodes: [{name: n, count: 128, modes: {base: {power_w: 220, idle_w: 95}}, sleep: [{name: off, power_w: 4, switch_off: {time: 1m, power_w: 95}, switch_on: {time: 5m, power_w: 180}}]}]"
 for name in ("machine.yaml", "m.yaml"):
@@ -124,7 +129,7 @@ class Step(NamedTuple):
 def steps_of(page: Path) -> Iterator[Step]:
     """All that a page tells its reader to do, in order."""
     page_text = page.read_text()
-    for found in re.finditer(r"```(sh|console|python)\n(.*?)```", page_text, re.DOTALL):
+    for found in re.finditer(r"```(sh|python)\n(.*?)```", page_text, re.DOTALL):
         kind, text = found.groups()
         if kind == "python":
             said = page_text[: found.start()].rstrip().split("\n\n")[-1]
@@ -135,6 +140,12 @@ def steps_of(page: Path) -> Iterator[Step]:
             command = re.sub(r"\s+#\s.*$", "", line.removeprefix("$ ")).strip()
             if command and not command.startswith("#"):
                 yield Step(page.name, "command", command)
+
+
+def processor_s() -> float:
+    """Processor time of all processes that were begun here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Walk:
@@ -157,17 +168,18 @@ class Walk:
 
     def install(self, wheel: Path | None) -> None:
         """Make the environment; without a wheel one is made of this tree."""
-        if (self.bin / "hpctwin").exists():
-            return  # a walk that goes on where an earlier one has been
-        subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
+        if not (self.bin / "python").exists():
+            subprocess.run([sys.executable, "-m", "venv", self.folder / "venv"], check=True)
         pip = [self.bin / "python", "-m", "pip", "-q", "--disable-pip-version-check"]
         if wheel is None:
             made = self.folder / "wheel"
+            shutil.rmtree(made, ignore_errors=True)
             subprocess.run([*pip, "wheel", "--no-deps", "-w", made, ROOT], check=True)
             (wheel,) = made.glob("hpctwin-*.whl")
-        subprocess.run(
-            [*pip, "install", f"hpctwin[{EXTRAS}] @ {wheel.resolve().as_uri()}"], check=True
-        )
+        wanted = f"hpctwin[{EXTRAS}] @ {wheel.resolve().as_uri()}"
+        subprocess.run([*pip, "install", wanted], check=True)
+        # What an earlier walk installed has the same version, and may be of other sources.
+        subprocess.run([*pip, "install", "--no-deps", "--force-reinstall", wanted], check=True)
 
     def walk(self, page: Path) -> None:
         """Do all that a page says."""
@@ -182,6 +194,10 @@ class Walk:
         running: list[tuple[Step, subprocess.Popen[str]]] = []
         try:
             # A reader has seen the page: its files are there before its commands are tried.
+            for name, text in re.findall(
+                r"```yaml\n# (\w+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL
+            ):
+                (here / name).write_text(text)
             for step in steps:
                 if step.file:
                     (here / step.file).write_text(step.text)
@@ -299,7 +315,7 @@ class Walk:
             script = here / f"block{number}.py"
             script.write_text(step.text)
             command = [self.bin / "python", script]
-        begin = time.monotonic()
+        before = processor_s()
         try:
             done = subprocess.run(
                 list(map(str, command)), cwd=here, env=self.environment, capture_output=True, text=True,
@@ -309,7 +325,7 @@ class Walk:
             fine = done.returncode == 0
         except subprocess.TimeoutExpired:
             fine, said = False, f"not done after {PATIENCE_S:g} s"
-        self._tell(step, "done" if fine else f"FAILED: {said}", time.monotonic() - begin)
+        self._tell(step, "done" if fine else f"FAILED: {said}", processor_s() - before)
 
     def _end(self, step: Step, process: subprocess.Popen[str]) -> None:
         before = process.poll()
@@ -339,8 +355,14 @@ def main() -> None:
     parser.add_argument("--page", action="append", help="its name; all pages if left out")
     parser.add_argument("--wheel", type=Path, help="in place of one made of this tree")
     parser.add_argument("--keep", type=Path, help="folder to work in, which is kept")
+    parser.add_argument("--from", dest="first", help="name of the page to begin with")
     given = parser.parse_args()
-    pages = [page for page in PAGES if not given.page or page.name in given.page]
+    names = [page.name for page in PAGES]
+    for name in filter(None, [*(given.page or ()), given.first]):
+        if name not in names:
+            parser.error(f"no page is called {name}; there are {', '.join(names)}")
+    begun = PAGES[names.index(given.first) :] if given.first else PAGES
+    pages = [page for page in begun if not given.page or page.name in given.page]
     with tempfile.TemporaryDirectory(prefix="newcomer-") as passing:
         folder = given.keep or Path(passing)
         folder.mkdir(parents=True, exist_ok=True)
@@ -354,9 +376,12 @@ def main() -> None:
         step.text for page in PAGES for step in steps_of(page) if step.kind == "command"
     )
     stale = (
-        [] if given.page else [what for what in NOT_HERE if not re.search(what.strip("^"), said)]
+        []
+        if given.page or given.first
+        else [what for what in NOT_HERE if not re.search(what.strip("^"), said)]
     )
-    print(f"{len(walk.rows)} steps: {len(failed)} failed, {len(left)} not here")
+    took = f"{processor_s():.0f} s of processor time"
+    print(f"{len(walk.rows)} steps: {len(failed)} failed, {len(left)} not here; {took}")
     for what in stale:
         print(f"nothing is like {what!r} any more: take it out of NOT_HERE")
     sys.exit(1 if failed or stale else 0)
