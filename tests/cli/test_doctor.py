@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,3 +52,22 @@ def test_a_package_that_is_missing_is_a_fault_with_its_remedy(
     assert [(one.what, one.says) for one in faults] == [("pyyaml", "missing: pip install pyyaml")]
     assert run("doctor") == 1
     assert "! pyyaml" in capsys.readouterr().out
+
+
+def test_extras_for_users_are_told_and_lines_fit_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages = [f"package-{number}" for number in range(20)]
+    wanted = [
+        f'{name}>=1; extra == "{extra}"' for name in packages for extra in ("web", "dev", "all")
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda name: [*wanted, "numpy>=1"])
+    monkeypatch.setattr(metadata, "version", lambda name: "1.2.3")
+    monkeypatch.setattr("hpctwin.cli.output.screen", lambda: SimpleNamespace(width=60))
+    assert run("doctor") == 0
+    shown = capsys.readouterr().out
+    assert set(re.findall(r"\[(\w+)\]", shown)) == {"web"}
+    told = shown.partition("packages\n")[2].partition("engine\n")[0].splitlines()
+    assert len(told) > 5
+    assert max(map(len, told)) <= 60
+    assert re.findall(r"package-\d+", "".join(told)) == packages

@@ -26,6 +26,34 @@ FILES = {
     "empty.py": b"x = 1\n",
     "syntax.py": b"x = 1\ndef f(now, job)\n    return 1\n",
     "lacks.py": b"import nosuchpackage\n",
+    "text.safetensors": b"nothing",
+    "twin.yaml": b"manager: {kind: emulated, address: nobody.sock}\n",
+}
+TRAIN = "agent train JobSelection t.swf a.safetensors -n 8 --jobs 9 --steps 64"
+SWEEP = "workloads: [t.swf]\nclusters: [8]\npolicies: [fcfs+easy]\n"
+SWEEPS = {
+    "fine": SWEEP,
+    "key": SWEEP + "plicies: [sjf]\n",
+    "policy": SWEEP.replace("fcfs", "fcsf"),
+    "trace": SWEEP.replace("t.swf", "none.swf"),
+    "table": SWEEP.replace("t.swf", "other.csv"),
+    "folder": SWEEP.replace("t.swf", "folder"),
+    "generator": SWEEP.replace("t.swf", "{generate: lublen}"),
+    "nodes": SWEEP.replace("8", "-8"),
+    "load": SWEEP + "loads: [0.7, -1]\n",
+    "seeds": SWEEP + "seeds: -3\n",
+}
+SEARCH = (
+    "workloads: [t.swf]\npolicies: ['-wait**{a}+easy']\nparameters: {a: {low: 1, high: 2}}\n"
+    "objectives: [mean_wait_s]\ntrain: [{begin: 0, end: 100}]\nheld_out: [{begin: 100, end: 200}]\n"
+)
+SEARCHES = {
+    "fine": SEARCH,
+    "figure": SEARCH.replace("mean_wait_s", "mean_wiat_s"),
+    "place": SEARCH.replace("{a}", "{b}"),
+    "bounds": SEARCH.replace("low: 1", "low: 3"),
+    "trials": SEARCH + "trials: -2\n",
+    "baseline": SEARCH + "baseline: wfpp+easy\n",
 }
 
 
@@ -35,6 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_workload(generate("poisson", jobs=30, nodes=8, seed=1), made / "t.swf")
     for name, content in FILES.items():
         (made / name).write_bytes(content)
+    for kind, files in (("sweep", SWEEPS), ("search", SEARCHES)):
+        for name, text in files.items():
+            (made / f"{kind}-{name}.yaml").write_text(text)
     (made / "folder").mkdir()
     return made
 
@@ -187,6 +218,128 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("experiment spars -m x", 2, "unknown scheduler 'x'. Known: easy-auto"),
         ("incentives t.swf -i x -n 8", 2, "does not say whose jobs they are: it has no accounts"),
         ("simulat", 2, 'Did you mean "simulate"?'),
+        ("sweep folder", 2, "folder: Is a directory"),
+        ("sweep binary.swf", 2, "binary.swf: not a text file"),
+        (
+            "sweep sweep-key.yaml",
+            2,
+            "line 4, plicies: there is no such field. Did you mean 'policies'?",
+        ),
+        ("sweep sweep-policy.yaml", 2, "unknown ordering 'fcsf'. Did you mean 'fcfs'?"),
+        ("sweep sweep-trace.yaml", 1, "none.swf: No such file or directory"),
+        ("sweep sweep-table.yaml", 1, "other.csv, field submit_s: the column is missing"),
+        ("sweep sweep-folder.yaml", 1, "folder: neither the name nor the content tells the format"),
+        ("sweep sweep-generator.yaml", 2, "generator 'lublen'. Did you mean 'lublin'?"),
+        (
+            "sweep sweep-nodes.yaml",
+            2,
+            "sweep-nodes.yaml, line 2, clusters.0: it must be 1 node or more",
+        ),
+        ("sweep sweep-load.yaml", 2, "line 4, loads.1: it must be more than 0, not -1"),
+        ("sweep sweep-seeds.yaml", 2, "line 4, seeds: it must be 1 or more seeds"),
+        (
+            "sweep sweep-fine.yaml --dask nowhere",
+            2,
+            "nowhere: that is no address, such as tcp://HOST",
+        ),
+        ("sweep sweep-fine.yaml --jobqueue slrum", 2, 'Did you mean "slurm"?'),
+        ("sweep sweep-fine.yaml --out t.swf", 1, "it is a file, and should be a folder"),
+        ("sweep sweep-fine.yaml --plot none/a.png", 1, "the folder none is not there"),
+        ("policy search folder", 2, "folder: Is a directory"),
+        ("policy search search-figure.yaml", 2, "'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
+        ("policy search search-place.yaml", 2, "search-place.yaml: {b} is no parameter. Known: a"),
+        ("policy search search-bounds.yaml", 2, "low is 3 and high 2; low must be less"),
+        ("policy search search-trials.yaml", 2, "line 7, trials: it must be 1 or more, not -2"),
+        ("policy search search-baseline.yaml", 2, "ordering 'wfpp'. Did you mean 'wfp'?"),
+        ("policy search search-fine.yaml --out t.swf", 1, "it is a file, and should be a folder"),
+        ("agent train JobSelecton t.swf a.safetensors", 2, 'Did you mean "JobSelection"?'),
+        (
+            "agent train JobSelection folder a.safetensors",
+            2,
+            "folder: there is no workload.parquet in it",
+        ),
+        ("agent train JobSelection t.swf folder -n 8", 1, "it is a folder, and should be a file"),
+        (
+            "agent train JobSelection t.swf a.txt -n 8",
+            2,
+            "a.txt: an agent is written as .safetensors",
+        ),
+        (
+            "agent train JobSelection other.csv a.safetensors",
+            1,
+            "field submit_s: the column is missing",
+        ),
+        (
+            "agent train JobSelection t.swf a.safetensors -n 8 --first -1",
+            2,
+            "--first is '-1', it must be",
+        ),
+        (f"{TRAIN} --option backfiling=true", 2, "'backfiling'. Did you mean 'backfilling'?"),
+        (
+            f"{TRAIN} --option window=many",
+            2,
+            "window of JobSelection: it must be a whole number, not",
+        ),
+        (f"{TRAIN} --option window=-1", 2, "the window has -1 places, it must have 1 or more"),
+        (f"{TRAIN} --option observation=4", 2, "observation of JobSelection: it must be a name"),
+        (f"{TRAIN} --option reward=slow", 2, "unknown reward 'slow'"),
+        (f"{TRAIN} --option reward=[", 2, "--option 'reward=[': '[' is not a value"),
+        (f"{TRAIN} --option window", 2, "--option 'window': write NAME=VALUE"),
+        (f"{TRAIN} --checkpoints t.swf", 1, "it is a file, and should be a folder"),
+        (
+            "agent evaluate folder t.swf -n 8 --jobs 9",
+            2,
+            "folder: Is a directory; an agent is made by",
+        ),
+        (
+            "agent evaluate none.safetensors t.swf -n 8 --jobs 9",
+            2,
+            "none.safetensors: No such file",
+        ),
+        (
+            "agent evaluate text.safetensors t.swf -n 8 --jobs 9",
+            2,
+            "text.safetensors holds no agent",
+        ),
+        ("agent evaluate text.safetensors none.swf -n 8", 1, "none.swf: No such file or directory"),
+        ("agent evaluate a t.swf -n 8 --metric mean_wait", 2, 'Did you mean "mean_wait_s"?'),
+        ("agent evaluate a t.swf -n 8 --episodes 0", 2, "--episodes is '0', it must be 1 or more"),
+        ("agent list none", 2, "none is no folder"),
+        ("agent list t.swf", 2, "t.swf is no folder"),
+        ("predictor forecast folder", 2, "folder: there is no workload.parquet in it"),
+        ("predictor forecast other.csv", 1, "other.csv, field submit_s: the column is missing"),
+        (
+            "predictor forecast t.swf -n 8",
+            1,
+            "when jobs started; give a policy that they start by (--under)",
+        ),
+        ("predictor forecast t.swf -n 8 --under fcsf", 2, "'fcsf'. Did you mean 'fcfs'?"),
+        ("predictor forecast t.swf -n 8 --arrivals soon", 2, "'soon' is not a duration"),
+        (
+            "predictor forecast t.swf -n 8 --futures -1",
+            2,
+            "--futures is '-1', it must be a whole number",
+        ),
+        ("predictor train t.swf t.swf", 2, "t.swf is there already; --overwrite writes over it"),
+        (
+            "predictor apply t.swf o.parquet --predictor t.swf",
+            2,
+            "t.swf is no predictor, or not whole",
+        ),
+        ("experiment list --jsn", 2, "Did you mean --json?"),
+        ("experiment run spars-figure-44", 2, "'spars-figure-44'. Did you mean 'spars-figure-4'?"),
+        ("experiment run spars-figure-4 --out t.swf", 1, "it is a file, and should be a folder"),
+        ("experiment run", 2, "NAME is missing: see hpctwin experiment run --help"),
+        ("experiment all --out t.swf", 1, "it is a file, and should be a folder"),
+        ("when 12 -c folder", 2, "folder: Is a directory"),
+        ("when 12 -c twin.yaml", 1, "nobody.sock: No such file or directory"),
+        ("when 12 -c twin.yaml --plot a.gif", 2, "a.gif: a figure is written as .png, .svg, .pdf"),
+        ("when 12 -c twin.yaml --plot none/a.png", 1, "the folder none is not there"),
+        ("when --nodes 0 --walltime 2h -c twin.yaml", 2, "--nodes is '0', it must be 1 or more"),
+        ("when --nodes 4 --walltime long -c twin.yaml", 2, "'long' is not a duration"),
+        ("twin accuracy -c folder", 2, "folder: Is a directory"),
+        ("twin accuracy -c twin.yaml", 1, "no such journal; `hpctwin twin run` makes one"),
+        ("twin accuracy -c twin.yaml --by sizes", 2, 'Did you mean "size"?'),
     ],
 )
 def test_a_wrong_line_is_told_in_a_line(

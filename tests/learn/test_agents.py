@@ -98,6 +98,15 @@ def test_one_seed_trains_one_agent_and_training_goes_on_from_a_checkpoint(tmp_pa
     assert again.card["trained"]["versions"]["torch"]
 
 
+def test_training_leaves_no_folder_of_logs_among_the_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    plan = Plan(64, environments=2, horizon=32, threads=1)
+    train("JobSelection", Episodes.of(WORKLOAD, NODES, jobs=20), plan, options={"window": 8})
+    assert not list(tmp_path.glob("SB3*"))
+
+
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     source = Episodes.of(WORKLOAD, NODES, jobs=20)
     plan = Plan(64, environments=2, horizon=32, threads=1, checkpoints=tmp_path)
@@ -298,7 +307,7 @@ def test_the_commands_train_evaluate_and_list(
                 "--option",
                 "x",
             ],
-            "name=value",
+            "NAME=VALUE",
         ),
         (["train", "JobSelection", "trace.swf", "a.safetensors", "-n", "16"], "takes 256 jobs"),
         (["evaluate", "none.safetensors", "trace.swf", "-n", "16", "--jobs", "5"], "No such file"),

@@ -59,6 +59,7 @@ def train(
         tensorboard: a folder for TensorBoard's logs.
         overwrite: write over a file that is there.
     """
+    from hpctwin.cli.output import check_outputs
     from hpctwin.cli.workload import check_target
     from hpctwin.errors import ConfigError
     from hpctwin.learn.plan import Plan
@@ -67,6 +68,7 @@ def train(
     from hpctwin.policies.network import is_network
 
     check_target(target, overwrite)
+    check_outputs(folders=[checkpoints, tensorboard])
     if not is_network(target.name):
         raise ConfigError(f"{target}: an agent is written as .safetensors")
     episodes = _episodes(trace, reading, machine, jobs, first, last)
@@ -232,8 +234,11 @@ def _options(given: tuple[str, ...]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"option {text!r} is not written as name=value")
-        found[name.strip()] = yaml.safe_load(value)
+            raise ConfigError(f"--option {text!r}: write NAME=VALUE, as in backfilling=true")
+        try:
+            found[name.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"--option {text!r}: {value!r} is not a value") from None
     return found
 
 

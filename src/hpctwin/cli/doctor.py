@@ -20,6 +20,9 @@ SERVICES = {
 }
 """What there may be beside us, by the commands that show it."""
 
+FOR_US = ("dev", "docs", "all")
+"""Extras of those who work on hpctwin, and what is all of the others."""
+
 SECRET = ("HPCTWIN_TOKENS", "HPCTWIN_KEY", "HPCTWIN_REDIS_URL")
 """Variables whose values are not shown."""
 
@@ -50,19 +53,26 @@ def doctor_command(*, json: bool = False) -> int:
     Args:
         json: print the findings as JSON.
     """
-    from hpctwin.cli.output import print_json
+    from textwrap import TextWrapper
+
+    from hpctwin.cli.output import print_json, screen
 
     found = list(findings())
     if json:
         print_json([asdict(one) for one in found])
     else:
-        part = ""
+        width, part = screen().width, ""
         for one in found:
             if one.part != part:
                 part = one.part
                 print(part)
             mark = {"fine": " ", "none": "-", "fault": "!"}[one.state]
-            print(f"{mark} {one.what:18} {one.says}")
+            begin = f"{mark} {one.what:18} "
+            # A path is not cut, so that it can be copied.
+            whole = TextWrapper(
+                width, begin, " " * len(begin), break_long_words=False, break_on_hyphens=False
+            )
+            print(whole.fill(one.says))
     return int(any(one.state == "fault" for one in found))
 
 
@@ -93,7 +103,7 @@ def _system() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """What was asked for when hpctwin was installed, and what is there; the extras on a line each."""
+    """What was asked for when hpctwin was installed, and what is there; users' extras on a line each."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
     try:
@@ -112,7 +122,7 @@ def _packages() -> Iterator[Finding]:
         if extra is None:
             state: Literal["fine", "fault"] = "fine" if says else "fault"
             yield Finding("packages", name, state, says or f"missing: pip install {name}")
-        elif extra[1] != "all":
+        elif extra[1] not in FOR_US:
             extras.setdefault(extra[1], []).append(f"{name} {says}" if says else f"no {name}")
     for extra_name, told in extras.items():
         there = not any(one.startswith("no ") for one in told)

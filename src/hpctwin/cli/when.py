@@ -16,7 +16,7 @@ __all__ = ["when_command"]
 
 MOST_NOTES = 5
 
-_NO_CHART = {
+_NO_FIGURE = {
     "gone": "the job is not in the queue",
     "runs": "the job runs already",
     "stuck": "nobody can say until when the job waits",
@@ -41,7 +41,7 @@ def when_command(
     ),
     look: bool = False,
     beside: bool = False,
-    chart: Path | None = None,
+    plot: Annotated[Path | None, Parameter(name=["--plot", "--chart"])] = None,
     json: bool = False,
 ) -> int:
     """Say when a job will start, with an interval, and why not now.
@@ -63,10 +63,10 @@ def when_command(
         config: the twin's YAML file.
         look: ask the resource manager even if a twin runs.
         beside: ask the resource manager for its own estimate too (squeue --start), which costs it a call.
-        chart: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
+        plot: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import check_outputs, print_json
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.asking import JobToCome, Question
@@ -90,10 +90,7 @@ def when_command(
         assert nodes is not None
         question = JobToCome(nodes, walltime_s, partition, user, account, cores, gpus, memory_gb)
         title = f"A job of {nodes} node{'s' if nodes > 1 else ''} for {walltime}, submitted now,"
-    if chart is not None:
-        from hpctwin.report.saving import check_figure
-
-        check_figure(chart)
+    check_outputs(figures=[plot])
     said = answered(settings, question, look=look)
     found = said.when
     if job_id is not None:
@@ -106,8 +103,8 @@ def when_command(
         manager = open_manager(settings.manager)
         own_s = manager.own_estimates().get(job_id)
         manager.close()
-    if chart is not None:
-        _draw(found, said.now_s, title, chart)
+    if plot is not None:
+        _draw(found, said.now_s, title, plot)
     if json:
         print_json(
             {
@@ -150,7 +147,7 @@ def when_command(
     return 1 if found.state == "gone" else 0
 
 
-def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
+def _draw(found: When, now_s: float, title: str, path: Path) -> None:
     """Draw the distribution of the start.
 
     Raises:
@@ -163,8 +160,8 @@ def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
 
     low_s, high_s = found.low_s, found.high_s
     if found.start_s is None or low_s is None or high_s is None or not found.quantiles_s:
-        why = _NO_CHART.get(found.state, "too few starts were seen yet to tell")
-        raise HpctwinError(f"--chart: there is no distribution to draw: {why}")
+        why = _NO_FIGURE.get(found.state, "too few starts were seen yet to tell")
+        raise HpctwinError(f"--plot: there is no distribution to draw: {why}")
     figure = plot_start(
         found.quantiles_s,
         LEVELS,
@@ -173,4 +170,4 @@ def _draw(found: When, now_s: float, title: str, chart: Path) -> None:
         span_s=(low_s, high_s),
         title=f"{title.rstrip(',')}: when it will start",
     )
-    save_figure(figure, chart)
+    save_figure(figure, path)

@@ -41,7 +41,7 @@ def read_cluster(path: str | Path) -> Cluster:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file ({error.reason})") from error
+        raise ConfigError(f"{path}: not a text file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise ConfigError(f"{path}: {cause(error)}") from error
     return Cluster.checked(foreign(path, text), str(path))

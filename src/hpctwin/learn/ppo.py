@@ -16,6 +16,7 @@ from gymnasium import spaces
 from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
@@ -214,6 +215,9 @@ def fit(
             tensorboard_log=None if plan.tensorboard is None else str(plan.tensorboard),
             policy_kwargs={"layers": plan.layers, "by_row": by_row},
         )
+    if plan.tensorboard is None:
+        # Left to itself, it makes a folder for logs among the system's temporary files, and leaves it there.
+        model.set_logger(Logger(folder=None, output_formats=[]))
     left = plan.steps - model.num_timesteps
     if left > 0:
         model.learn(left, _Watch(plan, progress), reset_num_timesteps=False)

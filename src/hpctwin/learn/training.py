@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import Any, get_args
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
@@ -15,7 +17,8 @@ from hpctwin.learn.environment import Environments
 from hpctwin.learn.episodes import Source
 from hpctwin.learn.job_selection import JobSelection
 from hpctwin.learn.plan import Plan
-from hpctwin.learn.power_management import PowerManagement
+from hpctwin.learn.power_management import PowerManagement, power_management
+from hpctwin.model.settings import first_fault
 from hpctwin.policies.network import Network
 
 __all__ = ["DEFAULTS", "KINDS", "train"]
@@ -61,11 +64,13 @@ def train(
         The network, with its card.
 
     Raises:
-        UnknownNameError: there is no such kind.
-        ConfigError: Stable-Baselines3 is not installed, or as the environment tells.
+        UnknownNameError: there is no such kind, or it has no such option.
+        ConfigError: an option is of another type, Stable-Baselines3 is not installed, or as the
+            environment tells.
     """
     if kind not in KINDS:
         raise UnknownNameError("environment", kind, list(KINDS))
+    _check(kind, options or {})
     try:
         from hpctwin.learn import ppo
         from hpctwin.learn.sb3 import Sb3Environments
@@ -106,6 +111,36 @@ def train(
         **(about or {}),
     }
     return Network(tuple(layers), by_row, _plain(card))
+
+
+def _check(kind: str, options: Mapping[str, Any]) -> None:
+    """Find out whether options are the environment's, by its signature.
+
+    Raises:
+        UnknownNameError: it has no such option.
+        ConfigError: one is of another type.
+    """
+    makers = [KINDS[kind], *([power_management] if kind == "PowerManagement" else [])]
+    known = {
+        one.name: one.annotation
+        for made in makers
+        for one in signature(made, eval_str=True).parameters.values()
+        if one.kind is one.KEYWORD_ONLY and one.name != "jobs"  # episodes have that
+    }
+    for name, value in options.items():
+        if name not in known:
+            raise UnknownNameError(f"option of {kind}", name, sorted(known))
+        hint = known[name]
+        if hint is Any:
+            continue  # the environment tells
+        if not set(get_args(hint) or [hint]) <= {bool, int, float, str, type(None)}:
+            if isinstance(value, hint):
+                continue
+            raise ConfigError(f"option {name} of {kind}: it must be a name, not {value!r}")
+        try:
+            TypeAdapter(hint).validate_python(value, strict=True)
+        except ValidationError as error:
+            raise ConfigError(f"option {name} of {kind}: {first_fault(error)}") from error
 
 
 def _plain(card: dict[str, Any]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def read_yaml(path: str | Path, example: str) -> Fields:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not a text file ({error.reason})") from error
+        raise ConfigError(f"{path}: not a text file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a NUL in it
         raise ConfigError(f"{path}: {cause(error)}") from error
     return parse_yaml(text, str(path), example)

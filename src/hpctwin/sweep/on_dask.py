@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError, need
+from hpctwin.model.files import cause
 from hpctwin.sweep.bench import Bench, Row
 from hpctwin.sweep.points import Inputs, Point
 
@@ -135,9 +136,13 @@ def connected(
         client = Client(
             address, scheduler_file=scheduler_file and str(scheduler_file), timeout=wait_s
         )
-    except (OSError, ValueError) as error:
+    except ValueError as error:
+        raise ConfigError(
+            f"Dask's scheduler at {address or scheduler_file}: that is no address, such as tcp://HOST:8786"
+        ) from error
+    except OSError as error:
         raise UnreachableError(
-            f"Dask's scheduler at {address or scheduler_file} does not answer: {error}"
+            f"Dask's scheduler at {address or scheduler_file} does not answer: {cause(error)}"
         ) from error
     try:
         yield client

@@ -82,9 +82,12 @@ class SearchSettings(Worlds):
         if parts:
             raise ValueError(f"{parts.pop().label} is in train and in held_out")
         # Each place has a parameter, each parameter a place, each text is a policy: a sweep of them says so.
-        self.as_sweep(
-            self.policies, self.train, parameters=self.parameters, samples=self._samples()
-        )
+        try:
+            self.as_sweep(
+                self.policies, self.train, parameters=self.parameters, samples=self._samples()
+            )
+        except ConfigError as error:
+            raise ValueError(str(error).removeprefix("SweepSettings: ")) from error
         least = {
             name: one.low if isinstance(one, Values) else one[0]
             for name, one in self.parameters.items()

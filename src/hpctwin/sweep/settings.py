@@ -139,6 +139,12 @@ def _seeds(given: Any) -> Any:
     return given
 
 
+def _machine(given: Any) -> Any:
+    if isinstance(given, int) and given < 1:
+        raise ValueError(f"it must be 1 node or more, or a machine's file or name, not {given}")
+    return given
+
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -152,7 +158,7 @@ class Worlds(Settings):
     """
 
     workloads: tuple[Annotated[Source, BeforeValidator(source_of)], ...] = Field(min_length=1)
-    clusters: tuple[int | str, ...] = ()
+    clusters: tuple[Annotated[int | str, BeforeValidator(_machine)], ...] = ()
     run: Run = Run()
 
 

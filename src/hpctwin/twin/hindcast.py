@@ -70,7 +70,7 @@ def recorded(workload: Workload) -> Lived:
     start = workload.recorded_start_ms
     if not (start >= 0).any():
         raise WorkloadError(
-            f"{workload.name} does not say when jobs started; give a policy that they start by"
+            f"{workload.name} does not say when jobs started; give a policy that they start by (--under)"
         )
     return Lived(workload, start, np.where(start < 0, -1, start + workload.runtime_ms))
 

@@ -74,7 +74,7 @@ class Known:
                 raise WorkloadError(
                     f"{workload.name} does not say when {len(unknown):,} of {len(workload):,} jobs started "
                     f"(job {workload.job_id[unknown[0]]} first), so what was known when is not known; give "
-                    "the ends of a simulation"
+                    "the ends of a simulation (--under POLICY)"
                 )
             started = workload.recorded_start_ms
             end = np.where(started < 0, _NEVER, started + workload.runtime_ms)

@@ -152,7 +152,7 @@ def load_predictor(path: str | os.PathLike[str]) -> Predictor:
         raise
     except (OSError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"{path} is no predictor, as hpctwin predictor train writes them: {error}"
+            f"{path} is no predictor, or not whole: hpctwin predictor train writes them"
         ) from error
     skops = _skops()
     import sklearn

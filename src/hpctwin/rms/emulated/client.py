@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from hpctwin.errors import CommandError, LostAnswerError, UnreachableError
+from hpctwin.model.files import cause
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.manager import Outcome, Way
 from hpctwin.rms.plain import PlainManager
@@ -209,7 +210,7 @@ class EmulatedManager(PlainManager):
                 reply: bytes = self._stream.readline(MAX_REPLY)
             except OSError as error:
                 self._hang_up()
-                raise LostAnswerError(f"{self.path}: no answer: {error}") from error
+                raise LostAnswerError(f"{self.path}: no answer: {cause(error)}") from error
             if not reply.endswith(b"\n"):
                 self._hang_up()
                 raise LostAnswerError(f"{self.path}: the connection was closed")
@@ -229,7 +230,7 @@ class EmulatedManager(PlainManager):
             # What lacks its end was not carried out.
             self._hang_up()
             if not known:
-                raise UnreachableError(f"{self.path}: {error}") from error
+                raise UnreachableError(f"{self.path}: {cause(error)}") from error
             self._send(line)
 
     def _hang_up(self) -> None:
@@ -261,7 +262,7 @@ class EmulatedManager(PlainManager):
                 # To be shut down while the stream is in the midst of reading.
                 feed = connection.dup()
         except OSError as error:
-            raise UnreachableError(f"{self.path}: {error}") from error
+            raise UnreachableError(f"{self.path}: {cause(error)}") from error
         self._feeds.add(feed)
         return feed, stream
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import HpctwinError
+from hpctwin.model.files import cause
 
 __all__ = ["MAX_REQUEST", "Feeds", "Listener", "Request"]
 
@@ -194,7 +195,7 @@ def _bind(path: Path) -> socket.socket:
         listener.listen(MAX_CONNECTIONS)
     except OSError as error:
         listener.close()
-        raise HpctwinError(f"{path}: no socket can be made there: {error}") from error
+        raise HpctwinError(f"{path}: no socket can be made there: {cause(error)}") from error
     except HpctwinError:
         listener.close()
         raise
