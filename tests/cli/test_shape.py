@@ -95,7 +95,7 @@ def test_commands_are_named_noun_then_verb_and_nouns_in_the_singular() -> None:
     nouns = {name.split()[0] for name in COMMANDS if " " in name}
     assert nouns == {
         "agent", "cluster", "dataset", "experiment", "facility", "import", "policy", "predictor", "rms",
-        "system", "twin", "workload",
+        "signal", "system", "twin", "workload",
     }  # fmt: skip
     # A third word only names the resource manager that something is for.
     assert {name.rsplit(" ", 1)[0] for name in COMMANDS if name.count(" ") > 1} == {

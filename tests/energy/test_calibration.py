@@ -149,6 +149,21 @@ def test_calibrate_tells_errors_and_writes_forecasts(tmp_path: Path, capsys) -> 
     assert (tmp_path / "f.png").exists()
 
 
+def test_nothing_is_fitted_to_what_was_not_measured(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "m.parquet"
+    gap = pl.when(pl.int_range(pl.len()).is_between(300, 799)).then(None).otherwise("power_w")
+    _table(tmp_path / "m.csv").with_columns(power_w=gap).write_parquet(path)
+    with pytest.raises(SystemExit) as ended:
+        main(["calibrate", str(path), "--ahead", "30m", "--rolling", "2h", "--json",
+              "--plot", str(tmp_path / "f.png")])  # fmt: skip
+    assert ended.value.code == 0
+    rows = {row["model"]: row for row in json.loads(capsys.readouterr().out)}
+    # Two hours are 240 samples, from the 121st on: the second lies in the gap.
+    told = [one is not None for one in rows["line"]["rolling_pct"]]
+    assert told == [True, False, True, True, True]
+    assert rows["line"]["mape_pct"] < 1 < rows["as it was"]["mape_pct"]
+
+
 @pytest.mark.parametrize(
     ("change", "options", "code", "said"),
     [

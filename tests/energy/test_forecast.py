@@ -107,6 +107,35 @@ def test_what_is_no_forecast_is_refused(text: str) -> None:
         parse_forecast(text, drawn(1))
 
 
+@pytest.mark.parametrize("step_s", [900.0, 3600.0])
+def test_the_past_of_a_series_that_deviates_for_days_tells_more_than_its_usual_day(
+    step_s: float,
+) -> None:
+    # As wind does: what it is now fades in a day.
+    rng, per_h = np.random.default_rng(1), round(3600 / step_s)
+    hours = np.arange(60 * 24 * per_h) / per_h
+    kept, wind = 0.97 ** (1 / per_h), np.zeros(len(hours))
+    for i, fresh in enumerate(rng.normal(0, 1, len(hours) - 1)):
+        wind[i + 1] = kept * wind[i] + np.sqrt(1 - kept**2) * fresh
+    values = 300 + 30 * np.sin(hours / 24 * 2 * np.pi) + 100 * wind
+    forecast = from_past(Series.hourly(values, "g", step_s=step_s))
+    at = np.arange(40 * 24 * per_h, 57 * 24 * per_h, 3 * per_h)
+    told = np.array([forecast(int(now), 1 + 48 * per_h) for now in at]) * 3.6e6
+    for ahead, most in ((0, 1e-6), (3, 45), (12, 85), (48, 130)):
+        error = told[:, ahead * per_h] - values[at + ahead * per_h]
+        assert np.sqrt(np.mean(error**2)) < most
+
+
+def test_a_series_shorter_than_the_simulation_repeats() -> None:
+    series = Series.hourly(np.round(200 + 100 * np.sin(np.arange(72) / 24 * 2 * np.pi)), "g")
+    forecast = from_past(series)
+    for now in (0, 20, 30, 80, 700, 5000):
+        told = forecast(now, 30)
+        assert told[0] == series.values[now % 72]
+        if now > 100:
+            np.testing.assert_allclose(told, series.values[(now + np.arange(30)) % 72], rtol=1e-3)
+
+
 def test_uneven_steps_are_refused() -> None:
     uneven = Series(np.array([0.0, 3600.0, 5000.0, 9000.0]), np.ones(4), 12_600.0, "g")
     with pytest.raises(ConfigError, match="steps are not equal"):

@@ -53,6 +53,7 @@ for name, target, summary in (
         "incentives:incentives_command",
         "Collect accounts, redeem them, and try to cheat.",
     ),
+    ("signal", "signal:signal_app", "Fetch prices and carbon intensities of the grid."),
     ("calibrate", "calibrate:calibrate_command", "Fit power to use on measured power."),
     ("import", "import_site:import_app", "Read a site's own files: Slurm's or PBS's."),
     ("facility", "facility:facility_app", "Several clusters: where should this job go?"),

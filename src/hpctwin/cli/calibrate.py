@@ -76,7 +76,7 @@ def calibrate_command(
             f"{measured} covers {len(table) * step_s:g} s; to forecast {ahead} ahead, more than "
             f"{first * step_s:g} s are needed"
         )
-    watts = table[power_column].to_numpy()
+    watts = table[power_column].fill_null(float("nan")).to_numpy()
     found = calibrate(
         table.drop(time_column, power_column).to_numpy(),
         watts,
@@ -111,7 +111,7 @@ def calibrate_command(
     for head in ("model", "error %", f"by {rolling}"):
         shown.add_column(head, justify="left" if head == "model" else "right")
     for row in rows:
-        by = " ".join(f"{error:.2f}" for error in row["rolling_pct"])
+        by = " ".join("–" if error is None else f"{error:.2f}" for error in row["rolling_pct"])
         shown.add_row(row["model"], f"{row['mape_pct']:.2f}", by)
     screen().print(shown)
     return 0
@@ -143,7 +143,8 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
     for name in wanted:
         bad = ~table[name].is_finite().fill_null(False)
         if name == power:
-            bad |= (table[name] <= 0).fill_null(True)
+            # A cell without anything is a time in which nothing was measured.
+            bad = (bad & frame[name].is_not_null()) | (table[name] <= 0).fill_null(False)
         if bad.any():
             row = int(bad.arg_max() or 0)
             must = "a number above 0" if name == power else "a number"

@@ -1,7 +1,8 @@
 """Power from use, fitted to measured power on the past only: rolling lines, their residual, an ensemble.
 
 All series have one step. A forecast for sample ``i`` that is made ``ahead`` samples before is of what was
-measured up to sample ``i - ahead``; what is known of use up to sample ``i`` is the caller's to say.
+measured up to sample ``i - ahead``; what is known of use up to sample ``i`` is the caller's to say. Power
+that was not measured is NaN: nothing is fitted to it.
 """
 
 from __future__ import annotations
@@ -66,12 +67,14 @@ class Fit:
             over: of how many samples the mean is taken.
         """
         size = len(self.use)
-        total = np.zeros(size)
-        for back in range(over):
+        total, count = np.zeros(size), np.zeros(size)
+        for back in range(min(over, size)):
             past = np.einsum("nk,nk->n", self.use[: size - back], self.weights[back:])
-            total[back:] += self.measured_w[: size - back] - past
+            above = self.measured_w[: size - back] - past
+            total[back:] += np.nan_to_num(above)
+            count[back:] += ~np.isnan(above)
         found = np.full(size, np.nan)
-        found[ahead:] = total[: size - ahead] / np.minimum(np.arange(size - ahead) + 1, over)
+        found[ahead:] = total[: size - ahead] / np.maximum(count[: size - ahead], 1)
         return found
 
 
@@ -88,7 +91,8 @@ def fit_line(use: FloatArray, measured_w: FloatArray, *, window: int, every: int
     size, width = columns.shape
     fits = -(-size // every)
     padded = np.zeros((fits * every, width + 1))
-    padded[:size] = np.column_stack([columns, measured_w])
+    rows = np.column_stack([columns, measured_w])
+    padded[:size] = np.where(np.isnan(measured_w)[:, None], 0.0, rows)
     blocks = padded.reshape(fits, every, width + 1)
     sums = np.cumsum(np.matmul(blocks.transpose(0, 2, 1), blocks), axis=0)
     sums = np.concatenate([np.zeros((1, width + 1, width + 1)), sums])
@@ -104,9 +108,10 @@ def fit_line(use: FloatArray, measured_w: FloatArray, *, window: int, every: int
 
 
 def last_measured(measured_w: FloatArray, ahead: int) -> FloatArray:
-    """The power as it was so many samples before [samples]."""
+    """The power as it was measured last, so many samples before [samples]."""
+    at = np.where(np.isnan(measured_w), 0, np.arange(len(measured_w)))
     found = np.full(len(measured_w), np.nan)
-    found[ahead:] = measured_w[: len(measured_w) - ahead]
+    found[ahead:] = measured_w[np.maximum.accumulate(at)[: len(measured_w) - ahead]]
     return found
 
 
@@ -197,7 +202,7 @@ def calibrate(
 
     Args:
         use: columns of use in one unit, known of each sample when it is forecast [samples, columns].
-        measured_w: measured power, above 0 [samples].
+        measured_w: measured power, above 0; NaN where there was none [samples].
         ahead: how many samples before a forecast is made.
         window: samples that the line is fitted to.
         every: samples from one fit to the next.
@@ -228,13 +233,17 @@ def mape_pct(forecast: FloatArray, measured_w: FloatArray, first: int) -> float:
 
 def rolling_mape_pct(
     forecasts: Mapping[str, FloatArray], measured_w: FloatArray, first: int, window: int
-) -> dict[str, list[float]]:
-    """The mean error of each window of samples one after the other, from the first on, by model."""
+) -> dict[str, list[float | None]]:
+    """The mean error of each window of samples one after the other, from the first on, by model.
+
+    None where nothing was measured.
+    """
     found = {}
     for name, forecast in forecasts.items():
         error = errors_pct(forecast, measured_w)[first:]
         cuts = range(window, len(error), window)
-        found[name] = [float(np.nanmean(part)) for part in np.split(error, cuts) if len(part)]
+        parts = [part[~np.isnan(part)] for part in np.split(error, cuts) if len(part)]
+        found[name] = [float(part.mean()) if len(part) else None for part in parts]
     return found
 
 

@@ -6,9 +6,10 @@ the next, and where a node changes its power state. Between is nothing to comput
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from hpctwin.model.racks import node_w
 
 __all__ = ["PARTS", "Draw", "Stretches", "feed", "together"]
 
-IntArray = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.signedinteger[Any]]
 FloatArray = npt.NDArray[np.float64]
 
 PARTS = ("jobs", "idle", "conversion", "rectification", "switches", "pumps")
@@ -113,14 +114,21 @@ def feed(group: NodeGroup, work: list[tuple[Stretches, Pieces, bool]], end_ms: i
     size = np.diff(np.append(starts, group.count))
     of_unit, time, level = _levels(group, work, starts, size)
     inner = (time < end_ms) | (time == 0)
-    of_unit, time = of_unit[inner], time[inner]
-    parts = _parts(group, level[:, inner], chassis[of_unit])
+    if not inner.all():
+        of_unit, time, level = of_unit[inner], time[inner], level[:, inner]
+    begins = np.append(True, np.diff(cdu_of) > 0)
+    total = np.zeros(len(time))
+
+    def parts() -> Iterator[FloatArray]:
+        for part in _parts(group, level, chassis.astype(np.int32)[of_unit], begins[of_unit]):
+            total[:] += part
+            yield part
+
+    summed = _summed(of_unit, time, parts(), end_ms)
     if group.racks is None:
         none = np.zeros(0, np.int64)
-        return Draw(*_summed(of_unit, time, parts, end_ms), none, none, np.zeros(0))
-    begins = np.append(True, np.diff(cdu_of) > 0)
-    parts[5] = group.racks.cdu_w * begins[of_unit]
-    return Draw(*_summed(of_unit, time, parts, end_ms), cdu_of[of_unit], time, parts.sum(axis=0))
+        return Draw(*summed, none, none, np.zeros(0))
+    return Draw(*summed, cdu_of.astype(np.int32)[of_unit], time, total)
 
 
 def together(draws: Sequence[Draw]) -> Draw:
@@ -138,17 +146,32 @@ def together(draws: Sequence[Draw]) -> Draw:
 
 
 def _summed(
-    unit: IntArray, time: IntArray, parts: FloatArray, end_ms: int
+    unit: IntArray, time: IntArray, parts: Iterable[FloatArray], end_ms: int
 ) -> tuple[IntArray, FloatArray]:
     """Times and parts of the sum of units, each given by what it takes from each change on, in order."""
-    change = np.diff(parts, axis=1, prepend=0.0)
     first = np.append(True, np.diff(unit) > 0)
-    change[:, first] = parts[:, first]
     order = np.argsort(time)
     time = time[order]
     begins = np.flatnonzero(np.append(True, time[1:] != time[:-1]))
-    sums = np.add.reduceat(change[:, order], begins, axis=1)
-    return np.append(time[begins], end_ms), np.cumsum(sums, axis=1)
+    time = np.append(time[begins], end_ms)
+    sums = np.empty((len(PARTS), len(begins)))
+    # Row by row, as in `_levels`: all at once they are most of what a run of hours needs of memory.
+    for part, row in zip(sums, parts, strict=True):
+        part[:] = _added(_changes(row, first)[order], begins)
+    return time, sums
+
+
+def _changes(level: FloatArray, first: npt.NDArray[np.bool_] | IntArray) -> FloatArray:
+    """What each adds to the one before it; the first of each unit adds to nothing."""
+    found = np.diff(level, prepend=0.0)
+    found[first] = level[first]
+    return found
+
+
+def _added(changes: FloatArray, begins: IntArray) -> FloatArray:
+    """The level after all changes of a time."""
+    found: FloatArray = np.cumsum(np.add.reduceat(changes, begins))
+    return found
 
 
 def _levels(
@@ -164,31 +187,37 @@ def _levels(
     idle_w = node_w(group.components, 0.0)
     idle_taken = float(_taken(group, np.array([idle_w]))[0])
     keys = [np.arange(len(starts)) * _SPAN]
-    rises = [np.zeros((3, len(starts)))]
+    told = []
     for stretches, pieces, computes in work:
         unit, of, nodes = _by_unit(stretches, starts, size)
         count = np.bincount(pieces.run, minlength=int(of.max(initial=-1)) + 1)
         before = np.cumsum(count) - count
         place = np.repeat(before[of], count[of]) + ramp(count[of])
         each, units = np.repeat(nodes, count[of]), np.repeat(unit, count[of]) * _SPAN
-        drawn = pieces.watts
-        own = np.stack(
-            [drawn * computes, drawn * (not computes) - idle_w, _taken(group, drawn) - idle_taken]
-        )
-        # What a piece adds to the one before it; the first adds to idle nodes, and the last is taken back.
-        step = np.diff(own, axis=1, prepend=0.0)
-        step[:, before[count > 0]] = own[:, before[count > 0]]
         last = (before + count - 1)[of]
         keys += [units + pieces.start_ms[place], unit * _SPAN + pieces.end_ms[last]]
-        rises += [each * step[:, place], -nodes * own[:, last]]
+        told.append((pieces.watts, computes, before[count > 0], each, place, nodes, last))
+        del units
     key = np.concatenate(keys)
+    del keys
     order = np.argsort(key)
     key = key[order]
     begins = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
-    change = np.add.reduceat(np.concatenate(rises, axis=1)[:, order], begins, axis=1)
     key = key[begins]
-    of_unit = key // _SPAN
-    level: FloatArray = np.cumsum(change, axis=1)
+    of_unit = (key // _SPAN).astype(np.int32)
+    level = np.empty((3, len(begins)))
+    for row in range(3):
+        rises = [np.zeros(len(starts))]
+        for drawn, computes, first, each, place, nodes, last in told:
+            if row == 0:
+                own = drawn * computes
+            elif row == 1:
+                own = drawn * (not computes) - idle_w
+            else:
+                own = _taken(group, drawn) - idle_taken
+            # A piece adds to the one before it; the first to idle nodes, and the last is taken back.
+            rises += [each * _changes(own, first)[place], -nodes * own[last]]
+        level[row] = _added(np.concatenate(rises)[order], begins)
     level[1] += size[of_unit] * idle_w
     level[2] += size[of_unit] * idle_taken
     return of_unit, key & (_SPAN - 1), level
@@ -239,19 +268,30 @@ def _taken(group: NodeGroup, watts: FloatArray) -> FloatArray:
     return watts if group.racks is None else group.racks.converter.taken(watts)
 
 
-def _parts(group: NodeGroup, level: FloatArray, chassis: IntArray) -> FloatArray:
-    """Power of each unit by part, but for pumps, from what `_levels` found.
+def _parts(
+    group: NodeGroup, level: FloatArray, chassis: IntArray, pumps: npt.NDArray[np.bool_]
+) -> Iterator[FloatArray]:
+    """Power of each unit by part from what `_levels` found, as `PARTS` [changes] each.
 
     Args:
         group: the nodes.
         level: of each change [3, changes].
         chassis: in the unit of each change [changes].
+        pumps: whether the unit's are those of a coolant distribution unit [changes].
     """
     jobs, idle, taken = level
-    parts = np.zeros((len(PARTS), len(jobs)))
-    parts[0], parts[1], parts[2] = jobs, idle, taken - jobs - idle
-    if group.racks is not None:
-        fed = chassis * group.racks.chassis_taken(taken / np.maximum(chassis, 1))
-        parts[4] = chassis * group.racks.switches * group.racks.switch_w
-        parts[3] = fed - taken - parts[4]
-    return parts
+    yield jobs
+    yield idle
+    yield taken - jobs - idle
+    racks = group.racks
+    if racks is None:
+        yield from np.zeros((3, len(jobs)))
+        return
+    lost: FloatArray = racks.chassis_taken(taken / np.maximum(chassis, 1))
+    lost *= chassis
+    lost -= taken
+    lost -= chassis * (racks.switches * racks.switch_w)
+    yield lost
+    del lost
+    yield np.multiply(chassis, racks.switches * racks.switch_w, dtype=np.float64)
+    yield np.where(pumps, racks.cdu_w, 0.0)

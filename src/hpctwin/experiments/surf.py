@@ -150,7 +150,7 @@ class Row:
     mape_pct: float
     within_hour_pct: float
     seconds: float
-    by_day_pct: list[float] = field(default_factory=list)
+    by_day_pct: list[float | None] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
         """As plain values."""

@@ -47,14 +47,15 @@ def plot_calibration(
     above.set_ylabel("kW")
     above.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
     for number, (model, forecast) in enumerate(forecasts.items()):
-        error = np.nan_to_num(errors_pct(forecast, measured_w))
-        error[:first] = 0.0
-        total = np.concatenate([[0.0], np.cumsum(error)])
+        error = errors_pct(forecast, measured_w)
+        error[:first] = np.nan
+        total = np.concatenate([[0.0], np.cumsum(np.nan_to_num(error))])
+        count = np.concatenate([[0], np.cumsum(~np.isnan(error))])
         end = np.arange(first, len(error)) + 1
         begin = np.maximum(end - rolling, first)
         below.plot(
             at[first:],
-            (total[end] - total[begin]) / (end - begin),
+            (total[end] - total[begin]) / np.maximum(count[end] - count[begin], 1),
             label=model,
             color=color(number),
             linewidth=0.9,

@@ -13,7 +13,7 @@ from typing import Protocol
 from hpctwin.errors import ConfigError
 from hpctwin.model import write_atomically
 
-__all__ = ["Lines", "Spool", "checked_path"]
+__all__ = ["Lines", "Spool", "Tail", "checked_path"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,49 @@ class Lines(Protocol):
         """Give back connections."""
 
 
+class Tail:
+    """Reads a file that others append whole lines to, each line once.
+
+    A file that is another one, or has become shorter, is read from its start.
+
+    Args:
+        path: the file; it need not be there yet.
+        inode, place: which file it was, and how many bytes of it have been read.
+    """
+
+    def __init__(self, path: Path, inode: int = 0, place: int = 0) -> None:
+        self.path, self.inode, self.place = path, inode, place
+
+    @classmethod
+    def at_end(cls, path: Path) -> Tail:
+        """One that passes over what is in the file now."""
+        try:
+            about = path.stat()
+        except FileNotFoundError:
+            return cls(path)
+        return cls(path, about.st_ino, about.st_size)
+
+    def lines(self) -> list[str]:
+        """New whole lines; none if there are none, or the file is not there."""
+        try:
+            with self.path.open("rb") as file:
+                about = os.fstat(file.fileno())
+                if about.st_ino != self.inode or about.st_size < self.place:
+                    self.inode, self.place = about.st_ino, 0
+                if about.st_size == self.place:
+                    return []
+                file.seek(self.place)
+                data = file.read(MOST_AT_ONCE)
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        if end == 0 and len(data) == MOST_AT_ONCE:
+            # No line is that long: it is not ours.
+            end = len(data)
+        self.place += end
+        return data[:end].decode("utf-8", errors="replace").splitlines()
+
+
 class Spool:
     """Reads a file that others append whole lines to.
 
@@ -77,13 +120,13 @@ class Spool:
         if not os.access(path.parent, os.X_OK):
             raise ConfigError(f"{path.parent}: not a folder that can be read")
         self._rotates = os.access(path.parent, os.W_OK)
-        self._inode, self._place = self._kept_place()
+        self._tail = Tail(path, *self._kept_place())
 
     def read(self, timeout_s: float) -> list[str]:
         """New whole lines, as soon as there are any."""
         give_up = time.monotonic() + timeout_s
         while True:
-            lines = self._new_lines()
+            lines = self._tail.lines()
             if lines or time.monotonic() >= give_up:
                 return lines
             time.sleep(min(STEP_S, max(0.0, give_up - time.monotonic())))
@@ -91,8 +134,8 @@ class Spool:
     def keep_place(self) -> None:
         """Write down the place reached; put a large file aside."""
         with write_atomically(self._place_path) as file:
-            file.write(json.dumps({"inode": self._inode, "place": self._place}).encode())
-        if self._place >= ROTATE_BYTES and self._rotates:
+            file.write(json.dumps({"inode": self._tail.inode, "place": self._tail.place}).encode())
+        if self._tail.place >= ROTATE_BYTES and self._rotates:
             self._rotate()
 
     def close(self) -> None:
@@ -111,39 +154,20 @@ class Spool:
             )
             return 0, 0
 
-    def _new_lines(self) -> list[str]:
-        try:
-            with self.path.open("rb") as file:
-                about = os.fstat(file.fileno())
-                if about.st_ino != self._inode or about.st_size < self._place:
-                    self._inode, self._place = about.st_ino, 0
-                if about.st_size == self._place:
-                    return []
-                file.seek(self._place)
-                data = file.read(MOST_AT_ONCE)
-        except FileNotFoundError:
-            return []
-        end = data.rfind(b"\n") + 1
-        if end == 0 and len(data) == MOST_AT_ONCE:
-            # No line is that long: it is not ours.
-            end = len(data)
-        self._place += end
-        return data[:end].decode("utf-8", errors="replace").splitlines()
-
     def _rotate(self) -> None:
         """Put the file aside if it was read to its end; whoever writes opens it anew each time."""
         aside = self.path.with_name(self.path.name + ".old")
-        if self.path.stat().st_size != self._place:
+        if self.path.stat().st_size != self._tail.place:
             return
         self.path.rename(aside)
         # A writer that had opened it before the renaming has written long before this.
         time.sleep(0.05)
         with aside.open("rb") as file:
-            file.seek(self._place)
+            file.seek(self._tail.place)
             late = file.read()
         if late:
             # Back into the queue, in front of nothing: the new file has begun a moment ago at most.
             with self.path.open("ab") as file:
                 file.write(late)
         aside.unlink()
-        self._inode, self._place = 0, 0
+        self._tail = Tail(self.path)

@@ -16,6 +16,7 @@ from hpctwin.rms.manager import Way
 from hpctwin.rms.managers import AnyManager, kind_of
 from hpctwin.rms.settings import RedisUrl
 from hpctwin.twin.expect import Predictor
+from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.named_code import check_named_code, named_beside, texts_of
 from hpctwin.twin.objective import PAPER_WEIGHTS, Normalise, Objective
 from hpctwin.twin.refusals import check_acting, check_live
@@ -215,6 +216,7 @@ class TwinConfig(Settings):
         cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
         heartbeat_every: how often the resource manager is told that the twin lives.
         threads: for what-ifs at once.
+        meter: measured power, on which the twin calibrates what it expects to be drawn.
         lock: a file that twins on several hosts share, so that one of them acts; on one host, twins of
             one cluster find each other without it.
     """
@@ -229,6 +231,7 @@ class TwinConfig(Settings):
     cycle_every: Duration = Field(default=30.0, gt=0)
     heartbeat_every: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)
+    meter: AnyMeter | None = None
     lock: Path | None = None
 
     @model_validator(mode="before")

@@ -113,6 +113,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"{counts['decisions']} decisions, {counts['starts']} "
         f"{'changes of priority' if status['orders'] else 'starts'}, {counts['refused']} refused."
     )
+    if status.get("meter"):
+        lines += _meter_lines(status["meter"])
     if status["calls_per_minute"]:
         calls = count(status["calls_per_minute"], "command")
         lines.append(f"In the last minute it ran {calls} of the resource manager.")
@@ -121,6 +123,24 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         if len(status["not_read"]) > 1:
             lines.append(f"  and {len(status['not_read']) - 1} more (--json lists them).")
     return lines
+
+
+def _meter_lines(meter: dict[str, Any]) -> list[str]:
+    """What a meter tells, as `Metering.status` gives it."""
+    ahead, errors = format_duration(round(meter["ahead_s"])), meter["error_pct"]
+    said = []
+    if meter["power_w"] is not None:
+        said.append(f"Measured power {meter['power_w'] / 1000:,.1f} kW")
+    if meter["expected_w"] is not None:
+        said.append(f"{meter['expected_w'] / 1000:,.1f} kW expected in {ahead}")
+    lines = ["; ".join(said) + "."] if said else []
+    if errors:
+        by_model = ", ".join(f"{name} {error:.2f} %" for name, error in errors.items())
+        lines.append(f"Errors of power {ahead} ahead, over the last day: {by_model}.")
+    if meter["left_out"]:
+        left = ", ".join(f"{number} ({why})" for why, number in meter["left_out"].items())
+        lines.append(f"Readings left out: {left}.")
+    return [*lines, f"The meter: {meter['fault']}."] if meter["fault"] else lines
 
 
 def why_policy(

@@ -30,6 +30,7 @@ from hpctwin.twin.faults import FaultsInForce
 from hpctwin.twin.follow import RETRY_S, Follower
 from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Journal
+from hpctwin.twin.metering import Metering
 from hpctwin.twin.tell import Teller
 
 __all__ = ["Twin"]
@@ -79,7 +80,9 @@ class Twin(Shown):
         self.core.warm_up()
         self.command = Command(self.follower, self.guard, self.faults)
         self.decider = Decider(self.follower, self.guard, self.command)
-        self.teller = Teller(self.follower, self.command, self.decider)
+        kept = config.journal.path.with_name(config.journal.path.name + ".meter.parquet")
+        self.metering = None if config.meter is None else Metering(config.meter, kept)
+        self.teller = Teller(self.follower, self.command, self.decider, self.metering)
         self._strikes: dict[str, int] = {}
         self._pause_until = 0.0
 
@@ -154,6 +157,8 @@ class Twin(Shown):
     def begin(self) -> None:
         """Restore the state from the journal, and see what became of actions under way."""
         self.follower.begin()
+        if self.metering is not None:
+            self.metering.begin()
         stopped = self.journal.read_latest("stopped")
         if stopped is not None and stopped[1]:
             self.guard.stop(stopped[1])
@@ -165,6 +170,8 @@ class Twin(Shown):
     def end(self) -> None:
         """Let go, and save the whole state."""
         self.command.let_go()
+        if self.metering is not None:
+            self.metering.end()
         try:
             with self.journal.writing():
                 if self.core.mirror.snapshots:
@@ -188,6 +195,8 @@ class Twin(Shown):
         if began < self._pause_until:
             time.sleep(min(timeout_s, self._pause_until - began))
             return
+        if self.metering is not None:
+            self.metering.turn(self.core, self.follower.now_s(), self.in_charge)
         for name in _TRIED_AGAIN:
             self.faults.mended(name)
         steps = (

@@ -8,6 +8,7 @@ from typing import Any
 from hpctwin.twin.act import Command
 from hpctwin.twin.decide import Decider
 from hpctwin.twin.follow import Follower
+from hpctwin.twin.metering import Metering
 from hpctwin.twin.standing import OLDEST_S, Standing, starts_by
 
 __all__ = ["Teller"]
@@ -22,12 +23,20 @@ class Teller:
 
     Args:
         follower, command, decider: the parts of a twin.
+        metering: of its meter, if it has one.
     """
 
-    def __init__(self, follower: Follower, command: Command, decider: Decider) -> None:
+    def __init__(
+        self,
+        follower: Follower,
+        command: Command,
+        decider: Decider,
+        metering: Metering | None = None,
+    ) -> None:
         self._follower = follower
         self._command = command
         self._decider = decider
+        self._metering = metering
         self._said = 0
         self.due = 0.0
 
@@ -79,6 +88,7 @@ class Teller:
             "calls_per_minute": report.calls_per_minute,
             "not_read": list(report.notes[:MOST_NOTES]),
             "forecast_error": core.forecaster.median_error,
+            "meter": None if self._metering is None else self._metering.status(follower.now_s()),
             "counts": self.counts(),
         }
 

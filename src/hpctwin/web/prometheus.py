@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from hpctwin.web.live import Live
 from hpctwin.web.source import Source
 from hpctwin.web.telling import nodes_by_state, queue_by_reason
+from hpctwin.web.views import MeterView
 
 __all__ = ["exposition"]
 
@@ -75,6 +76,8 @@ class _Collector:
             if key in _COUNTS:
                 yield CounterMetricFamily(f"hpctwin_{key}", _COUNTS[key], value)
         yield from self._forecasts()
+        if head.meter is not None:
+            yield from _metered(head.meter)
 
     def _forecasts(self) -> Iterable[Metric]:
         median = GaugeMetricFamily(
@@ -93,6 +96,29 @@ class _Collector:
             if row.covered is not None:
                 covered.add_metric([row.label], row.covered)
         yield from (median, covered)
+
+
+def _metered(meter: MeterView) -> Iterable[Metric]:
+    for name, says, value in (
+        ("metered_power_watts", "what the meter told last", meter.power_w),
+        ("meter_age_seconds", "how old that is", meter.age_s),
+        ("expected_power_watts", "what will be drawn then, as is expected now", meter.expected_w),
+    ):
+        if value is not None:
+            yield GaugeMetricFamily(f"hpctwin_{name}", says, value)
+    error = GaugeMetricFamily(
+        "hpctwin_power_error_ratio",
+        "mean absolute error of power forecasts over the last day, as a share, by model",
+        labels=["model"],
+    )
+    for model, pct in meter.error_pct.items():
+        error.add_metric([model], pct / 100)
+    left = CounterMetricFamily(
+        "hpctwin_meter_readings_left_out", "readings that did not count, by why", labels=["why"]
+    )
+    for why, count in meter.left_out.items():
+        left.add_metric([why], count)
+    yield from (error, left)
 
 
 def _labelled(name: str, says: str, label: str, values: dict[str, int]) -> Metric:

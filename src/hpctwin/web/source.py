@@ -41,6 +41,7 @@ from hpctwin.web.views import (
     JobView,
     LaneGroup,
     LinesView,
+    MeterView,
     NodeView,
     Shown,
     TimelineView,
@@ -103,6 +104,7 @@ class Source(FollowedJournal):
                 decision=None if decided is None else decided["id"],
                 cycle_ms=None if decided is None else decided["took_ms"],
                 energy=energy,
+                meter=MeterView(**status["meter"]) if status.get("meter") else None,
                 not_read=tuple(status.get("not_read", ())),
                 pool=tuple(policy.name for policy in core.pool),
             )
@@ -124,6 +126,8 @@ class Source(FollowedJournal):
         named = (("", "fault"), ("it does not act: ", "kept_out"), ("stopped by itself: ", "stopped"),
                  ("the mirror waits for a snapshot: ", "waits_for_snapshot"))  # fmt: skip
         found = [f"{text}{status[key]}" for text, key in named if status.get(key)]
+        if (status.get("meter") or {}).get("fault"):
+            found.append(f"the meter: {status['meter']['fault']}")
         if status.get("killed"):
             found.append("the kill switch is thrown")
         if not self._alive:

@@ -66,6 +66,20 @@ class EnergyView(View):
     carbon_per_h: float | None = Field(None, description="at present, g/h")
 
 
+class MeterView(View):
+    """What the twin's meter tells."""
+
+    power_w: float | None = Field(description="measured last; none while the meter is silent")
+    age_s: float | None = Field(description="how old that is")
+    expected_w: float | None = Field(description="what will be drawn in `ahead_s`")
+    ahead_s: float
+    error_pct: dict[str, float] = Field(
+        description="mean absolute percentage error of such forecasts over the last day, by model"
+    )
+    left_out: dict[str, int] = Field(description="readings that did not count, by why")
+    fault: str | None = Field(description="why nothing is known of the power now")
+
+
 class Head(View):
     """How the cluster and its twin stand. ``version`` grows whenever anything has changed."""
 
@@ -90,6 +104,7 @@ class Head(View):
     energy: EnergyView | None = Field(
         description="none if the machine's description does not say what nodes draw"
     )
+    meter: MeterView | None = Field(description="none if the twin has no meter")
     not_read: tuple[str, ...] = Field(description="what the mirror leaves out")
     pool: tuple[str, ...] = Field(description="policies that are compared")
 

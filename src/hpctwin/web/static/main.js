@@ -27,7 +27,7 @@ function showHead() {
   const figures = [
     ["policy", head.policy + (head.policy_assumed ? " (assumed)" : "")], ["running", head.running], ["waiting", head.waiting],
     ["nodes free", `${head.free_nodes} of ${head.nodes}`], ["cluster's time", clock(head.time_s)],
-    ...drawn(head.energy),
+    ...drawn(head.energy), ...metered(head.meter),
     ["a decision takes", head.cycle_ms === null ? "–" : `${number(head.cycle_ms)} ms`],
   ];
   replace(at("figures"), figures.map(([name, value]) => {
@@ -52,6 +52,17 @@ function drawn(energy) {
     ["power", amount(energy.power_w, "W")], ...(energy.pue === null ? [] : [["PUE", number(energy.pue)]]),
     ...(energy.carbon_per_h === null ? [] : [["carbon", `${amount(energy.carbon_per_h, "g")}/h`]]),
     ...(energy.price_per_h === null ? [] : [["price", `${cost(energy.price_per_h)}/h`]]),
+  ];
+}
+
+/** What the meter tells, as pairs. */
+function metered(meter) {
+  if (!meter) return [];
+  const error = meter.error_pct["expected use"] ?? meter.error_pct.ensemble;
+  return [
+    ["measured power", meter.power_w === null ? "–" : amount(meter.power_w, "W")],
+    ...(meter.expected_w === null ? [] : [[`expected in ${span(meter.ahead_s)}`, amount(meter.expected_w, "W")]]),
+    ...(error === undefined ? [] : [["error of such", `${number(error)} %`]]),
   ];
 }
 

@@ -1,0 +1,325 @@
+"""Where measured power comes from: a CSV file or JSON lines that others append to, or Prometheus."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+import math
+import os
+import re
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
+from urllib.parse import urlencode, urlsplit
+
+from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+
+from hpctwin.errors import ConfigError, UnreachableError, near
+from hpctwin.model.secrets import has_password, without_password
+from hpctwin.model.settings import Duration, Settings
+from hpctwin.rms.spool import Tail
+
+__all__ = ["AnyMeter", "CsvMeter", "JsonMeter", "Meter", "PrometheusMeter", "Reading", "unix_time"]
+
+_UNITS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
+_TIMEOUT_S = 5.0
+_MOST_BYTES = 1_000_000
+_ZONE = re.compile(r"Z([+-]\d\d:?\d\d)$|([+-]\d\d:?\d\d)Z$")
+
+
+class Reading(NamedTuple):
+    """What a meter tells.
+
+    Args:
+        time_s: when it was measured, Unix time, NaN where it cannot be read; None where it is not told.
+        power_w: W; NaN where it cannot be read.
+    """
+
+    time_s: float | None
+    power_w: float
+
+
+class Meter(Protocol):
+    """What is read of a meter; it may take its time, since a thread waits for it."""
+
+    every_s: float
+    """How often it is read."""
+
+    def read(self) -> list[Reading]:
+        """What is new.
+
+        Raises:
+            HpctwinError: it cannot be read.
+        """
+
+
+class MeterSettings(Settings):
+    """A meter of all that the cluster draws; power is calibrated on it while the twin runs.
+
+    Args:
+        unit: of what it tells.
+        least_w, most_w: what the machine can draw lies between, W; if left out, between a hundredth and ten
+            times of what its description says it draws in full use.
+        step: use and power are means of steps of so long.
+        ahead: power is forecast so long before.
+        past: what lines are fitted to.
+        silent_after: a meter that has told nothing for so long is silent.
+    """
+
+    unit: Literal["W", "kW", "MW"] = "W"
+    least_w: float | None = Field(default=None, ge=0)
+    most_w: float | None = Field(default=None, gt=0)
+    step: Duration = Field(default=30.0, ge=1, le=3600)
+    ahead: Duration = Field(default=3600.0, gt=0, le=86_400)
+    past: Duration = Field(default=172_800.0, gt=0, le=30 * 86_400)
+    silent_after: Duration = Field(default=300.0, gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if None not in (self.least_w, self.most_w) and not (self.least_w or 0) < (self.most_w or 0):
+            raise ValueError("least_w must be less than most_w")
+        if not self.step <= self.ahead <= self.past:
+            raise ValueError("step, ahead and past must ascend")
+        if self.past > 20_000 * self.step:
+            raise ValueError("past is more than 20,000 steps: make steps longer")
+        return self
+
+    @property
+    def factor(self) -> float:
+        """W of its unit."""
+        return _UNITS[self.unit]
+
+
+class CsvMeter(MeterSettings):
+    """A CSV file with a head that others append lines to; what is in it when the twin begins is passed over.
+
+    Args:
+        path: the file.
+        time: the column of times: Unix time or ISO 8601, UTC if no zone is given; empty: when it is read.
+        power: the column of power.
+    """
+
+    kind: Literal["csv"]
+    path: Path
+    time: str = "time_s"
+    power: str = "power_w"
+
+    def open(self) -> Meter:
+        """The meter."""
+        return _Csv(self)
+
+
+class JsonMeter(MeterSettings):
+    """A file of JSON objects, one a line, that others append to, such as ``mosquitto_sub -F %J >> FILE``.
+
+    Args:
+        path: the file; what is in it when the twin begins is passed over.
+        time: the field of times, as of CSV; empty: when it is read. ``payload.at`` is a field within a field,
+            which may be JSON in text too.
+        power: the field of power.
+        where: only objects with these values in these fields count, such as ``{topic: site/power}``.
+    """
+
+    kind: Literal["jsonl"]
+    path: Path
+    time: str = "time_s"
+    power: str = "power_w"
+    where: dict[str, str] = Field(default_factory=dict)
+
+    def open(self) -> Meter:
+        """The meter."""
+        return _Jsonl(self)
+
+
+def _http(url: str) -> str:
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError("it must begin with http:// or https://")
+    if has_password(url):
+        raise ValueError("a password has no place in it; token_env names a variable with a token")
+    return url
+
+
+class PrometheusMeter(MeterSettings):
+    """A query to Prometheus (or what answers as it does) that gives one number.
+
+    Args:
+        url: of the server, such as ``http://localhost:9090``.
+        query: in PromQL, such as ``sum(ipmi_dcmi_power_consumption_watts)``.
+        every: it is asked so often.
+        token_env: environment variable with a bearer token.
+    """
+
+    kind: Literal["prometheus"]
+    url: Annotated[str, AfterValidator(_http), PlainSerializer(without_password)]
+    query: str = Field(min_length=1)
+    every: Duration = Field(default=15.0, ge=1)
+    token_env: str | None = None
+
+    def open(self) -> Meter:
+        """The meter."""
+        return _Prometheus(self)
+
+
+AnyMeter = Annotated[CsvMeter | JsonMeter | PrometheusMeter, Field(discriminator="kind")]
+
+
+class _Csv:
+    every_s = 0.5
+
+    def __init__(self, settings: CsvMeter) -> None:
+        self._settings = settings
+        self._tail = Tail.at_end(settings.path)
+
+    def read(self) -> list[Reading]:
+        """See `Meter`."""
+        lines = _new_lines(self._tail)
+        asked = self._settings
+        with asked.path.open(encoding="utf-8-sig", errors="replace") as file:
+            first = file.readline(65_536)
+        if not first.endswith("\n"):
+            return []
+        head = next(csv.reader([first]), [])
+        for name in (asked.time, asked.power):
+            if name and name not in head:
+                listed = ", ".join(head)
+                raise ConfigError(
+                    f"{asked.path}: no column {name}; it has {listed}.{near(name, head)}"
+                )
+        rows = (row for row in csv.reader(lines) if row and row != head)
+        found = (dict(zip(head, row, strict=False)) for row in rows)
+        return [_reading(asked, row) for row in found]
+
+
+class _Jsonl:
+    every_s = 0.5
+
+    def __init__(self, settings: JsonMeter) -> None:
+        self._settings = settings
+        self._tail = Tail.at_end(settings.path)
+
+    def read(self) -> list[Reading]:
+        """See `Meter`."""
+        asked, found = self._settings, []
+        for line in _new_lines(self._tail):
+            if not line.strip():
+                continue
+            try:
+                told = json.loads(line)
+            except ValueError:
+                found.append(Reading(math.nan, math.nan))
+                continue
+            if all(str(_within(told, k)) == v for k, v in asked.where.items()):
+                fields = {name: _within(told, name) for name in (asked.time, asked.power) if name}
+                found.append(_reading(asked, fields))
+        return found
+
+
+def _new_lines(tail: Tail) -> list[str]:
+    """What is new in a file.
+
+    Raises:
+        UnreachableError: it is not there, or cannot be read.
+    """
+    try:
+        lines = tail.lines()
+    except OSError as error:
+        raise UnreachableError(f"{tail.path}: {error.strerror or error}") from error
+    if not lines and not tail.path.exists():
+        raise UnreachableError(f"{tail.path}: there is no such file")
+    return lines
+
+
+def _within(told: Any, path: str) -> Any:
+    """A field of an object, ``a.b`` within ``a``; None if it is not there."""
+    if isinstance(told, Mapping) and path in told:
+        return told[path]
+    first, _, rest = path.partition(".")
+    inner = told.get(first) if isinstance(told, Mapping) else None
+    if isinstance(inner, str) and rest:
+        try:
+            inner = json.loads(inner)
+        except ValueError:
+            return None
+    return _within(inner, rest) if rest else inner
+
+
+def _reading(asked: CsvMeter | JsonMeter, fields: Mapping[str, Any]) -> Reading:
+    time_s = unix_time(fields.get(asked.time)) if asked.time else None
+    return Reading(time_s, _number(fields.get(asked.power)) * asked.factor)
+
+
+def _number(value: Any) -> float:
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def unix_time(value: Any) -> float:
+    """Unix time of a number of s, ms, µs or ns since the epoch, or of a date in ISO 8601; else NaN."""
+    number = _number(value)
+    if math.isfinite(number):
+        for least, per_s in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
+            if abs(number) > least:
+                return number / per_s
+        return number
+    try:
+        date = dt.datetime.fromisoformat(_ZONE.sub(r"\1\2", str(value).strip()))
+    except ValueError:
+        return math.nan
+    return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
+
+
+class _Prometheus:
+    def __init__(self, settings: PrometheusMeter) -> None:
+        self._settings = settings
+        self.every_s = settings.every
+        query = urlencode({"query": settings.query})
+        self._url = f"{settings.url.rstrip('/')}/api/v1/query?{query}"
+
+    def read(self) -> list[Reading]:
+        """See `Meter`."""
+        asked = self._settings
+        request = urllib.request.Request(self._url, headers=self._headers())
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+                told = json.loads(answer.read(_MOST_BYTES))
+        except urllib.error.HTTPError as error:
+            with error:
+                said = error.read(_MOST_BYTES)
+            raise UnreachableError(f"{asked.url}: {error.code} {_why(said)}") from error
+        except (OSError, ValueError) as error:
+            raise UnreachableError(f"{asked.url}: {error}") from error
+        data = told.get("data", {}) if isinstance(told, dict) else {}
+        found = data.get("result")
+        if data.get("resultType") == "scalar":
+            found = [{"value": found}]
+        if data.get("resultType") not in ("scalar", "vector") or not isinstance(found, list):
+            raise UnreachableError(f"{asked.url}: its answer is not Prometheus's to a query of now")
+        if len(found) > 1:
+            raise ConfigError(
+                f"meter.query {asked.query!r} gives {len(found)} numbers; sum(…) makes one of them"
+            )
+        # The time is that of the query; none means that nothing was measured lately.
+        return [
+            Reading(unix_time(one["value"][0]), _number(one["value"][1]) * asked.factor)
+            for one in found
+        ]
+
+    def _headers(self) -> dict[str, str]:
+        name = self._settings.token_env
+        if name is None:
+            return {}
+        if not os.environ.get(name):
+            raise ConfigError(f"meter.token_env: environment variable {name} is not set")
+        return {"Authorization": f"Bearer {os.environ[name]}"}
+
+
+def _why(said: bytes) -> str:
+    """What Prometheus says is wrong."""
+    try:
+        return str(json.loads(said)["error"])
+    except (ValueError, KeyError, TypeError):
+        return ""
