@@ -30,6 +30,7 @@ from hpctwin.simulation.schedulers import (
     drive,
 )
 from tests.conftest import lacking
+from tests.examples import examples
 
 PROGRAM = Path(__file__).with_name("fcfs_scheduler.py")
 NODES = 16
@@ -108,6 +109,18 @@ def test_a_scheduler_is_asked_when_it_wished() -> None:
 
     assert drive(outside(workload), later).jobs["start_s"].to_list() == [90.0]
     assert asked == [0.0, 90.0, 100.0]
+
+
+def test_what_happens_before_the_time_that_a_scheduler_wished_for_is_told_when_it_does() -> None:
+    workload = Workload.build(submit_s=[0, 5], runtime_s=[30, 10], nodes=[1, 1])
+    asked: list[float] = []
+
+    def wishes(happened: Happened) -> Orders:
+        asked.append(happened.now_s)
+        return Orders([job["job_id"] for job in happened.submitted], happened.now_s + 20)
+
+    assert drive(outside(workload), wishes).jobs["start_s"].to_list() == [0.0, 5.0]
+    assert asked == [0.0, 5.0, 15.0, 20.0, 30.0]
 
 
 def test_a_job_that_a_node_took_down_is_submitted_again() -> None:
@@ -336,19 +349,49 @@ def test_simulate_takes_a_program_as_scheduler(
     assert "--scheduler" in capsys.readouterr().err
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(60))
 @given(
     JOBS,
-    st.sampled_from(["fcfs+none", "sjf+first-fit", "fcfs+easy", "wfp+easy:2", "fcfs+easy/sjf"]),
+    st.sampled_from(
+        [
+            "fcfs+none",
+            "sjf+first-fit",
+            "fcfs+easy",
+            "wfp+easy:2",
+            "fcfs+easy/sjf",
+            "fcfs+conservative",
+        ]
+    ),
+    st.integers(1, 8),
 )
 def test_a_policy_that_decides_from_outside_starts_each_job_as_within(
-    rows: list[tuple[int, int, int, int]], policy: str
+    rows: list[tuple[int, int, int, int]], policy: str, room: int
 ) -> None:
     submit, runtime, nodes, walltime = zip(*rows, strict=True)
     workload = Workload.build(submit_s=submit, runtime_s=runtime, nodes=nodes, walltime_s=walltime)
     own = simulate(workload, NODES, policy).jobs
-    found = drive(outside(workload), PolicyScheduler(policy, NODES)).jobs
+    # With little room at first, rows are used again, and there come to be more.
+    found = drive(outside(workload), PolicyScheduler(policy, NODES, rows=room)).jobs
     assert found["start_s"].equals(own["start_s"])
+
+
+def test_a_policy_from_outside_takes_back_what_was_refused_and_does_not_go_back_in_time() -> None:
+    scheduler = PolicyScheduler("fcfs+easy", 4)
+    jobs = [
+        {"job_id": name, "submit_s": 0.0, "nodes": nodes, "walltime_s": 50.0}
+        for name, nodes in (("a", 3), ("b", 2), ("c", 1))
+    ]
+    assert scheduler(Happened(0.0, tuple(jobs))).start == ["a", "c"]
+    # Somebody else took a's nodes; it stays first, and what is left goes on as told.
+    assert scheduler(Happened(9.0, refused=("a",))).start == ["a"]
+    assert scheduler.nodes_of("a") == [0, 1, 2]
+    # c has outrun its walltime: its node is not free before that is told.
+    assert scheduler(Happened(70.0, ended=(("a", "completed"),))).start == ["b"]
+    late = {"job_id": "d", "submit_s": 1.0, "nodes": 2, "walltime_s": 50.0}
+    assert scheduler(Happened(71.0, (late,))).start == []
+    assert scheduler(Happened(72.0, ended=(("c", "completed"),))).start == ["d"]
+    with pytest.raises(errors.SimulationError, match=r"at 60 s is told after 72 s"):
+        scheduler(Happened(60.0))
 
 
 @pytest.mark.parametrize("policy", ["sjf+none", "wfp+easy"])
@@ -403,6 +446,22 @@ def test_messages_as_batsim_documents_them_are_answered_by_hand() -> None:
     assert say(decisions, 30.0, done) == [("EXECUTE_JOB", {"job_id": "w0!b", "alloc": "1-4"})]
     assert say(decisions, 99.0, ("SIMULATION_ENDS", {})) == []
     assert decisions.over
+
+
+def test_batsim_is_asked_to_call_again_when_a_policy_has_something_to_do_then() -> None:
+    decisions = BatsimDecisions("fcfs+conservative")
+    say(decisions, 0.0, ("SIMULATION_BEGINS", {"nb_resources": 4}))
+    running = submission("w0!a", 4, walltime=60)
+    waits = submission("w0!b", 4, walltime=60)
+    assert say(decisions, 5.0, running, waits) == [
+        ("EXECUTE_JOB", {"job_id": "w0!a", "alloc": "0-3"}),
+        ("CALL_ME_LATER", {"timestamp": 65.0}),
+    ]
+    # Nothing has ended: it is expected within the next minute.
+    later = [("CALL_ME_LATER", {"timestamp": 125.0})]
+    assert say(decisions, 65.0, ("REQUESTED_CALL", {})) == later
+    done = ("JOB_COMPLETED", {"job_id": "w0!a", "job_state": "COMPLETED_WALLTIME_REACHED"})
+    assert say(decisions, 66.0, done) == [("EXECUTE_JOB", {"job_id": "w0!b", "alloc": "0-3"})]
 
 
 @pytest.mark.parametrize(

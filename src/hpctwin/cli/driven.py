@@ -29,7 +29,7 @@ def backfill_of(
         ConfigError: both say who decides, or neither.
     """
     from hpctwin.errors import ConfigError
-    from hpctwin.simulation.begin import OUTSIDE
+    from hpctwin.policies.backfills import OUTSIDE
 
     if scheduler is None:
         if backfill == OUTSIDE:

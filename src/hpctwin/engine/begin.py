@@ -23,7 +23,7 @@ from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
 
-__all__ = ["NodePowers", "Running", "another_future", "begin_at", "hold_until"]
+__all__ = ["NodePowers", "Running", "another_future", "begin_at", "fill_heap", "hold_until"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -181,7 +181,7 @@ def another_future(
     sim.own("job", "by_submit")
     sim["job"]["runtime"] = runtime_ms
     sim["state"]["end"][running] = end_ms
-    _fill_heap(sim["ends"], end_ms, running)
+    fill_heap(sim["ends"], end_ms, running)
     clock = sim["clock"]
     arrived, last = int(clock["arrived"][0]), int(clock["arrival_end"][0])
     clock["arrival_end"] = arrived + len(arrivals)
@@ -217,7 +217,7 @@ def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
     if len(sim["taken"]):
         sim["taken"][rows] = take
     size = len(rows)
-    _fill_heap(sim["ends"], running.end_ms, rows)
+    fill_heap(sim["ends"], running.end_ms, rows)
     planned = running.start_ms + job["expected"][rows]
     by_plan = np.lexsort((rows, planned))
     sim["run"]["planned"][:size] = planned[by_plan]
@@ -259,23 +259,23 @@ def _begin_powers(
     node["boot"][off] = sleep["on_time"]
     spent = sim["spent"]
     spent[np.arange(len(node)), state_rows(sim)] = node["since"] - now_ms
-    _fill_heap(sim["switching"], node["ready"][switching], switching)
+    fill_heap(sim["switching"], node["ready"][switching], switching)
     clock["switching"] = len(switching)
     late = running.start_ms > now_ms
-    _fill_heap(sim["begins"], running.start_ms[late], running.rows[late])
+    fill_heap(sim["begins"], running.start_ms[late], running.rows[late])
     clock["begins"] = int(late.sum())
     state["started"][running.rows[late]] = 0
     job = sim["job"][running.rows[late]]
     told = job["tells_to"] > job["tells_from"]
-    _fill_heap(sim["releases"], running.start_ms[late][told], -1 - running.rows[late][told])
+    fill_heap(sim["releases"], running.start_ms[late][told], -1 - running.rows[late][told])
     clock["releases"] = int(told.sum())
     index_nodes(sim)
     # The first pass comes before the loop would have looked.
     more_room(sim)
 
 
-def _fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:
-    """A sorted table is a heap."""
+def fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:
+    """Make a heap of what happens to whom when: a sorted table is one."""
     order = np.lexsort((who, time_ms))
     heap["time"][: len(who)] = time_ms[order]
     heap["job"][: len(who)] = who[order]

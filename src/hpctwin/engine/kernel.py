@@ -102,7 +102,7 @@ def all_kernels() -> list[Kernel]:
 
     found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
     found += [reorder, power_passes.give_orders]
-    found += [lookahead.arrive, lookahead.withdraw, lookahead.look_ahead]
+    found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():
         for power in powers:

@@ -26,10 +26,10 @@ from hpctwin.engine.layout import (
     Arrays,
 )
 from hpctwin.engine.loop import records_have_room
-from hpctwin.engine.order import leave
+from hpctwin.engine.order import enqueue, leave
 from hpctwin.engine.rows import copy_row, copy_table, go_on, sim_at
 
-__all__ = ["arrive", "look_ahead", "withdraw"]
+__all__ = ["arrive", "enter", "look_ahead", "withdraw"]
 
 _MINUTE = 60_000
 
@@ -324,3 +324,17 @@ def _arrive(address: int, j: int) -> None:
 
 arrive = Kernel(_arrive, types.void(int64, int64))
 """Let a job be submitted at its submit time, which lies not before the present: ``(address, job)``."""
+
+
+def _enter(address: int, j: int) -> None:
+    sim = sim_at(address)
+    # A tournament may still know the job that was in this row before.
+    sim.race.valid = 0
+    forget_job(j, sim)
+    sim.state[j].eligible = sim.job[j].submit
+    enqueue(j, sim)
+    sim.clock.alive += 1
+
+
+enter = Kernel(_enter, types.void(int64, int64))
+"""Let a job wait, whose submit time may lie before the present: ``(address, job)``."""

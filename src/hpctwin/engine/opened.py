@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.begin import fill_heap
 from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, KNOWN, LAYOUT, NEVER
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
@@ -18,8 +19,11 @@ __all__ = [
     "arrive_at",
     "close_arrivals",
     "come_at",
+    "end_only_when_told",
     "expect",
     "forecast_arrays",
+    "hand_over",
+    "know_job",
     "like",
     "more_ahead",
     "stand_by",
@@ -35,6 +39,52 @@ def close_arrivals(sim: Sim) -> None:
     sim.own("job", "by_submit", "by_cancel")
     sim["job"]["cancel"] = NEVER
     sim["clock"]["arrival_end"] = sim["clock"]["alive"] = 0
+
+
+def know_job(sim: Sim, row: int, job: Mapping[str, float], fact: Mapping[str, float]) -> None:
+    """Say what is known of a job, in a row in which there is none, or one that has ended.
+
+    Args:
+        sim: arrays of a simulation whose arrivals are closed, and whose ``fact`` is its own.
+        row: of the job.
+        job, fact: by field of `records.Job` and `records.Fact`.
+    """
+    for name, fields in (("job", job), ("fact", fact)):
+        record = sim[name][row]
+        for field, value in fields.items():
+            record[field] = value
+
+
+def end_only_when_told(sim: Sim, now_ms: int, ended: Sequence[int]) -> None:
+    """Let some running jobs end now, and all others later, whatever was expected; a pass follows.
+
+    Args:
+        sim: arrays of a simulation whose arrivals are closed.
+        now_ms: the present, which the simulation has still to reach.
+        ended: rows of those that end.
+    """
+    rows, end = sim.running["job"], sim["state"]["end"]
+    before = end[rows]
+    end[rows] = np.maximum(before, now_ms + 1)
+    end[list(ended)] = now_ms
+    if (end[rows] != before).any():
+        fill_heap(sim["ends"], end[rows], rows)
+    sim.clock.timer = now_ms
+
+
+def hand_over(old: Sim, new: Sim, rows: IntArray) -> None:
+    """Let jobs keep what is known of them in other arrays, whose arrivals are closed.
+
+    Args:
+        old: where it is known.
+        new: arrays of `carry.carry` with the same rows; the others are of nobody.
+        rows: of the jobs.
+    """
+    close_arrivals(new)
+    new.own("fact")
+    for name in ("job", "fact"):
+        new[name][rows] = old[name][rows]
+    new.clock.arrived, new.clock.alive = 0, len(rows)
 
 
 def stand_by(sim: Sim, until_ms: int, advance: Callable[[], object]) -> None:

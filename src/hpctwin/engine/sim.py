@@ -94,18 +94,26 @@ class Sim:
         }
         self._scratch: tuple[_Piece, npt.NDArray[np.uint8]] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
+        self._views: dict[str, Any] = {}
         self._describe_all()
 
     def __getitem__(self, name: str) -> Any:
         """An array, by its name in `layout`; a single record as an array of one."""
+        found = self._views.get(name)
+        if found is not None:
+            return found
         if name in self._piece.offsets:
-            return self._piece.seen(self._memory, name)
+            found = self._views[name] = self._piece.seen(self._memory, name)
+            return found
         return self._known[name] if name in self._known else self._policy[name]
 
     @property
     def clock(self) -> Any:
         """The single numbers, as a record that can be read and written."""
-        return self["clock"].view(np.recarray)[0]
+        found = self._views.get("clock record")
+        if found is None:
+            found = self._views["clock record"] = self["clock"].view(np.recarray)[0]
+        return found
 
     @property
     def running(self) -> Any:
@@ -136,6 +144,7 @@ class Sim:
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._memory = self._memory.copy()
+        twin._views = {}
         twin._scratch = None
         twin._table = self._table.copy()
         twin._piece.moved(self._memory, twin._memory, twin._table)
@@ -155,6 +164,7 @@ class Sim:
             self._memory[:] = other._memory
         else:
             self._piece, self._memory = other._piece, other._memory.copy()
+            self._views = {}
         sizes = [{name: len(array) for name, array in s._known.items()} for s in (self, other)]
         self._known, self._owned = other._known, other._owned
         self._policy = other._policy
@@ -191,6 +201,7 @@ class Sim:
             return
         self._piece = _piece(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
+        self._views = {}
         for name in shapes:
             old = arrays.get(name)
             self[name][...] = before[0].seen(before[1], name) if old is None else old

@@ -13,12 +13,23 @@ from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.policies.files import is_file, load_function, split_file
 from hpctwin.policies.registry import Entry, Parameter, Registry
 
-__all__ = ["BACKFILLS", "CANDIDATES", "Entries", "engine_numbers", "find_backfill", "parameter_of"]
+__all__ = [
+    "BACKFILLS",
+    "CANDIDATES",
+    "OUTSIDE",
+    "Entries",
+    "engine_numbers",
+    "find_backfill",
+    "parameter_of",
+]
 
 T = TypeVar("T")
 
 CANDIDATES = "easy"
 """The backfill whose candidates may have an ordering of their own."""
+
+OUTSIDE = "outside"
+"""The backfill under which nobody starts unless told to."""
 
 _KIND = {
     "count": "whole",

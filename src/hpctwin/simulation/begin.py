@@ -9,12 +9,10 @@ import numpy as np
 
 from hpctwin.engine import layout
 from hpctwin.errors import SimulationError
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.base import SimulationBase
 
-__all__ = ["OUTSIDE", "begin"]
-
-OUTSIDE = "outside"
-"""The backfill under which nobody starts unless told to."""
+__all__ = ["begin"]
 
 
 def begin(

@@ -15,6 +15,7 @@ from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import Sim, single
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.policies import Ordering, Policy
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation import powered, sharing
 
@@ -102,6 +103,7 @@ class Deciding:
             "own_candidates": policy.candidates is not None,
             "fairshare": any(score.fairshare for score in self.scores),
             "chains": order.chain,
+            "stepped": policy.backfill == OUTSIDE,
             "in_order": self.found.in_order,
             "outage_horizon": self.horizon,
             "machine_nodes": cluster.node_count,

@@ -20,6 +20,7 @@ from hpctwin.engine.powered import (
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.lower import changes_of
 
 __all__ = [
@@ -151,7 +152,7 @@ def power_rules(cluster: Cluster, policy: Policy, *, log: bool) -> dict[str, Any
         "preferred": power.power_pass.preferred,
         "depths": max(cluster.depths, 1),
         "log": log,
-        "stepped": power.kind == "orders" or lowers,
+        "stepped": power.kind == "orders" or lowers or policy.backfill == OUTSIDE,
     }
 
 

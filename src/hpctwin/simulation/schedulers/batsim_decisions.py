@@ -19,7 +19,7 @@ __all__ = ["BatsimDecisions", "decide_for_batsim"]
 
 ENDLESS_S = 10 * 365 * 86_400.0
 """A job without a walltime is planned to run so long."""
-_OF_NO_MATTER = frozenset({"NOTIFY", "REQUESTED_CALL", "JOB_KILLED"})
+_OF_NO_MATTER = frozenset({"NOTIFY", "JOB_KILLED"})
 
 
 class BatsimDecisions:
@@ -54,6 +54,7 @@ class BatsimDecisions:
     def _decide(self, now_s: float, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         submitted: list[dict[str, Any]] = []
         ended: list[tuple[str, str]] = []
+        called = False
         for event in events:
             kind, data = event["type"], event.get("data", {})
             if kind == "SIMULATION_BEGINS":
@@ -62,14 +63,17 @@ class BatsimDecisions:
                 submitted.append(_job(event))
             elif kind == "JOB_COMPLETED":
                 ended.append((data["job_id"], "completed"))
+            elif kind == "REQUESTED_CALL":
+                called = True
             elif kind == "SIMULATION_ENDS":
                 self.over = True
             elif kind not in _OF_NO_MATTER:
                 raise SimulationError(
                     f"Batsim tells of {kind} at {now_s:g} s; known here are SIMULATION_BEGINS, "
-                    f"JOB_SUBMITTED, JOB_COMPLETED, SIMULATION_ENDS, {', '.join(sorted(_OF_NO_MATTER))}"
+                    "JOB_SUBMITTED, JOB_COMPLETED, REQUESTED_CALL, SIMULATION_ENDS, "
+                    f"{', '.join(sorted(_OF_NO_MATTER))}"
                 )
-        if not submitted and not ended:
+        if not (submitted or ended or called):
             return []
         if self._scheduler is None:
             raise SimulationError(f"at {now_s:g} s Batsim tells of jobs before SIMULATION_BEGINS")
@@ -79,7 +83,10 @@ class BatsimDecisions:
             _event(now_s, "EXECUTE_JOB", {"job_id": job_id, "alloc": self._alloc(job_id)})
             for job_id in orders.start
         ]
-        return [*rejected, *started]
+        if orders.call_at_s is None or orders.call_at_s <= now_s:
+            return [*rejected, *started]
+        later = _event(now_s, "CALL_ME_LATER", {"timestamp": orders.call_at_s})
+        return [*rejected, *started, later]
 
     def _begin(self, data: dict[str, Any]) -> None:
         if data.get("allow_compute_sharing") or data.get("allow_time_sharing"):

@@ -6,34 +6,38 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from hpctwin.errors import PolicyError
-from hpctwin.model import Category, Cluster, Workload, to_ms
+from hpctwin.engine import layout
+from hpctwin.engine.opened import close_arrivals, end_only_when_told, hand_over, know_job
+from hpctwin.errors import PolicyError, SimulationError
+from hpctwin.model import MS_PER_S, Cluster, Workload, to_ms
 from hpctwin.policies import PolicyLike, make_policy
-from hpctwin.simulation.present import Running, begin_at
 from hpctwin.simulation.schedulers.driving import Happened, Orders
 from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["PolicyScheduler"]
 
+IntArray = npt.NDArray[np.int64]
+
 _LABELS = ("user", "account", "partition", "qos")
-_NONE = np.zeros(0, np.int64)
 
 
 class PolicyScheduler:
-    """Decides as a policy does, by an engine that begins anew in the present at each question.
+    """Decides as a policy does, by a simulation that goes on as it is told.
 
-    It knows of jobs what it was told: a job ends at its walltime, or when it is told so.
+    It knows of jobs what it was told: a job is planned to end at its walltime, and ends when that is told.
 
     Args:
         policy: as of `Simulation`; without power policy, for nodes that are all on and equal.
         nodes: so many there are.
+        rows: for so many jobs at a time there is room at first.
 
     Raises:
         PolicyError: the policy goes by what was used before (fair share), which nobody tells here.
     """
 
-    def __init__(self, policy: PolicyLike | None, nodes: int) -> None:
+    def __init__(self, policy: PolicyLike | None, nodes: int, *, rows: int = 1024) -> None:
         self.policy = make_policy(policy)
         if self.policy.order.fairshare:
             raise PolicyError(
@@ -41,72 +45,125 @@ class PolicyScheduler:
                 "was used before"
             )
         self.cluster = Cluster.uniform(nodes=nodes)
-        self.waiting: dict[Any, Mapping[str, Any]] = {}
-        self.running: dict[Any, tuple[Mapping[str, Any], float, tuple[int, ...]]] = {}
-        self._number: dict[Any, int] = {}
-        self._free = set(range(nodes))
+        self._simulation = Simulation(_of_nobody(rows), self.cluster, self.policy)
+        self._simulation.know_facts()
+        sim = self._simulation.state
+        close_arrivals(sim)
+        sim.own("fact")
+        self._simulation.decided()
+        self._spare = list(range(rows))[::-1]
+        self._row: dict[Any, int] = {}
+        self._waiting: dict[Any, Mapping[str, Any]] = {}
+        self._running: dict[Any, tuple[Mapping[str, Any], IntArray]] = {}
+        self._rank: dict[Any, int] = {}
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _LABELS}
+        self._free = np.ones(nodes, bool)
 
     def __call__(self, happened: Happened) -> Orders:
-        """Hear what happened, and give orders."""
+        """Hear what happened, and give orders.
+
+        Raises:
+            SimulationError: it happened before what was told last.
+        """
+        now_ms = to_ms(happened.now_s)
+        if now_ms < self._simulation.state.clock.now:
+            raise SimulationError(
+                f"what happened at {happened.now_s:g} s is told after {self._simulation.now_s:g} s; time "
+                "does not go back"
+            )
+        ended: list[int] = []
         for job_id, _ in happened.ended:
-            self._over(job_id)
-        never = []
-        for job_id in happened.refused:
-            job = self.running[job_id][0]
-            self._over(job_id)
-            self.waiting[job_id] = job
-        for job in happened.submitted:
-            self._over(job["job_id"])
-            if job["nodes"] > self.cluster.node_count:
-                never.append(job["job_id"])
-                continue
-            self._number.setdefault(job["job_id"], len(self._number) + 1)
-            self.waiting[job["job_id"]] = job
-        start = self._starts(to_ms(happened.now_s)) if self.waiting else []
-        for job_id in start:
-            job = self.waiting.pop(job_id)
-            nodes = tuple(sorted(self._free)[: job["nodes"]])
-            self._free.difference_update(nodes)
-            self.running[job_id] = (job, happened.now_s, nodes)
-        return Orders(start, None, never)
+            self._over(job_id, now_ms, ended)
+        again = [self._running[job_id][0] for job_id in happened.refused]
+        never, come = [], []
+        for job in (*again, *happened.submitted):
+            self._over(job["job_id"], now_ms, ended)
+            fits = job["nodes"] <= self.cluster.node_count
+            (come if fits else never).append(job)
+        for job in come:
+            self._enter(job)
+        start = self._starts(now_ms, ended)
+        self._spare += ended
+        timer = int(self._simulation.state.clock.timer)
+        later = self._waiting and timer < layout.NEVER
+        return Orders(start, timer / MS_PER_S if later else None, [job["job_id"] for job in never])
 
-    def nodes_of(self, job_id: Any) -> tuple[int, ...]:
+    def nodes_of(self, job_id: Any) -> list[int]:
         """The numbers of the nodes that a running job has."""
-        return self.running[job_id][2]
+        found: list[int] = self._running[job_id][1].tolist()
+        return found
 
-    def _over(self, job_id: Any) -> None:
-        self.waiting.pop(job_id, None)
-        if job_id in self.running:
-            self._free.update(self.running.pop(job_id)[2])
+    def _over(self, job_id: Any, now_ms: int, ended: list[int]) -> None:
+        """A job is not there any more; its row is noted if it ran."""
+        from hpctwin.engine.lookahead import withdraw
 
-    def _starts(self, now_ms: int) -> list[Any]:
-        """Who starts now."""
-        ids = [*self.running, *self.waiting]
-        jobs = [self.running[job_id][0] for job_id in self.running] + list(self.waiting.values())
+        row = self._row.pop(job_id, None)
+        if row is None:
+            return
+        if job_id in self._running:
+            self._free[self._running.pop(job_id)[1]] = True
+            ended.append(row)
+        else:
+            del self._waiting[job_id]
+            withdraw(self._simulation.state.address, row, now_ms)
+            self._spare.append(row)
+
+    def _enter(self, job: Mapping[str, Any]) -> None:
+        """A job waits from now on."""
+        from hpctwin.engine.lookahead import enter
+
+        if not self._spare:
+            self._grow()
+        job_id, row = job["job_id"], self._spare.pop()
+        self._row[job_id] = row
+        self._waiting[job_id] = job
+        walltime_ms = to_ms(job["walltime_s"])
         # Ties go by the order in which jobs were told of, whatever their ids look like.
-        workload = Workload.build(
-            job_id=[self._number[job_id] for job_id in ids],
-            submit_s=[job["submit_s"] for job in jobs],
-            runtime_s=[job["walltime_s"] for job in jobs],
-            walltime_s=[job["walltime_s"] for job in jobs],
-            nodes=[job["nodes"] for job in jobs],
-            priority=[job.get("priority", 0.0) for job in jobs],
-        ).replace(**{name: Category.of([job.get(name) for job in jobs]) for name in _LABELS})
-        id_of = {self._number[job_id]: job_id for job_id in ids}
-        named = [id_of[number] for number in workload.job_id.tolist()]
-        rows = np.array([row for row, one in enumerate(named) if one in self.running], np.int64)
-        ran = [self.running[named[row]] for row in rows]
-        start = np.array([to_ms(begun) for _, begun, _ in ran], np.int64)
-        simulation = Simulation(workload, self.cluster, self.policy)
-        running = Running(
-            rows,
-            start,
-            np.maximum(start + workload.walltime_ms[rows], now_ms + 1),
-            tuple(np.array(nodes, np.int64) for _, _, nodes in ran),
-        )
-        begin_at(simulation, now_ms, running, _NONE, _NONE)
-        present = simulation.fork(self.policy)
-        present.advance(now_ms / 1000)
-        begun = present.column("start")[: len(workload)] == now_ms
-        begun[rows] = False
-        return [named[row] for row in np.flatnonzero(begun)]
+        known = {
+            "submit": to_ms(job["submit_s"]), "nodes": job["nodes"], "runtime": walltime_ms,
+            "limit": walltime_ms, "expected": walltime_ms,
+            "rank": self._rank.setdefault(job_id, len(self._rank)),
+        }  # fmt: skip
+        share = job["nodes"] / self.cluster.node_count
+        fact = {
+            "priority": job.get("priority", 0.0), "dominant": share, "load": share,
+            "predicted_runtime": job["walltime_s"],
+            **{name: self._code(name, job.get(name)) for name in _LABELS},
+        }  # fmt: skip
+        sim = self._simulation.state
+        know_job(sim, row, known, fact)
+        enter(sim.address, row)
+
+    def _code(self, name: str, label: str | None) -> int:
+        codes = self._codes[name]
+        return -1 if label is None else codes.setdefault(label, len(codes))
+
+    def _grow(self) -> None:
+        """Room for twice as many jobs."""
+        simulation, before = self._simulation, self._simulation.state
+        rows, size = np.array(sorted(self._row.values()), np.int64), before.jobs
+        simulation.go_on_with(_of_nobody(2 * size), rows, rows, waits=False)
+        simulation.know_facts()
+        hand_over(before, simulation.state, rows)
+        simulation.decided()
+        self._spare = list(range(size, 2 * size))[::-1]
+
+    def _starts(self, now_ms: int, ended: list[int]) -> list[Any]:
+        """Who starts now."""
+        sim = self._simulation.state
+        end_only_when_told(sim, now_ms, ended)
+        self._simulation.advance(now_ms / MS_PER_S)
+        ids = list(self._waiting)
+        phases = sim["state"]["phase"][[self._row[job_id] for job_id in ids]]
+        started = [ids[place] for place in np.flatnonzero(phases == layout.RUNNING)]
+        for job_id in started:
+            job = self._waiting.pop(job_id)
+            nodes = np.flatnonzero(self._free)[: job["nodes"]]
+            self._free[nodes] = False
+            self._running[job_id] = job, nodes
+        return started
+
+
+def _of_nobody(rows: int) -> Workload:
+    """Room for so many jobs."""
+    return Workload.build(submit_s=np.zeros(rows), runtime_s=np.ones(rows), nodes=np.ones(rows))

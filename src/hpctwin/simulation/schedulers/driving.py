@@ -9,13 +9,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.opened import stand_by
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, State, Workload, to_ms
-from hpctwin.simulation.begin import OUTSIDE
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
 
@@ -155,38 +154,42 @@ class _Watch:
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.size = len(simulation.workload)
-        self.phase = self._phases().copy()
-        self.requeues = simulation.column("requeues").copy()
-        self.first = 0
-
-    def _phases(self) -> npt.NDArray[Any]:
-        return self.simulation.column("phase")[: self.size]
+        self.arrived = 0
+        # Of the jobs that have been submitted and are not over: row, and what was seen of each.
+        self.open = self.phase = self.requeues = np.zeros(0, np.int64)
 
     def look(self, refused: list[Any]) -> Happened:
         """What happened since the last look."""
-        simulation = self.simulation
+        simulation, state = self.simulation, self.simulation.state["state"]
         arrived = int(simulation.state.clock.arrived)
-        # Rows are by submission: before ``first`` all are over, from ``arrived`` on nobody has come.
-        rows = slice(self.first, max(arrived, self.first))
-        now, before = self._phases()[rows], self.phase[rows]
-        again = simulation.column("requeues")[rows] > self.requeues[rows]
-        over = (now >= _OVER[0]) & (now < _OVER[1])
-        ended = np.flatnonzero(over & ~((before >= _OVER[0]) & (before < _OVER[1]))) + self.first
-        came = np.flatnonzero((now == layout.WAITING) & ((before != layout.WAITING) | again))
-        # A job that can never run is over without having been seen.
-        seen = ended[simulation.column("start")[ended] >= 0]
-        cut = ended[(simulation.column("start")[ended] < 0) & (self.phase[ended] == layout.WAITING)]
-        self.phase[rows], self.requeues[rows] = now, simulation.column("requeues")[rows]
-        while self.first < arrived and _OVER[0] <= self.phase[self.first] < _OVER[1]:
-            self.first += 1
-        workload, phases = simulation.workload, self._phases()
+        if arrived > self.arrived:  # rows are by submission
+            new = np.arange(self.arrived, arrived)
+            self.arrived = arrived
+            self.open = np.concatenate([self.open, new])
+            self.phase = np.concatenate([self.phase, np.full(len(new), layout.UNSUBMITTED)])
+            self.requeues = np.concatenate([self.requeues, np.zeros(len(new), np.int64)])
+        phase, requeues = state["phase"][self.open], state["requeues"][self.open]
+        came, ended = [], []
+        over = False
+        changed = (phase != self.phase) | (requeues != self.requeues)
+        for place in np.flatnonzero(changed).tolist():
+            row, now = int(self.open[place]), int(phase[place])
+            if now == layout.WAITING:
+                came.append(_told(simulation.workload, row))
+            elif _OVER[0] <= now < _OVER[1]:
+                over = True
+                # A job that can never run is over without having been seen.
+                if state["start"][row] >= 0 or self.phase[place] == layout.WAITING:
+                    job_id = _plain(simulation.workload.job_id[row])
+                    ended.append((job_id, State(now).label))
+        self.phase, self.requeues = phase, requeues
+        if over:
+            left = (phase < _OVER[0]) | (phase >= _OVER[1])
+            self.open, self.phase, self.requeues = self.open[left], phase[left], requeues[left]
         return Happened(
             simulation.now_s,
-            tuple(_told(workload, int(row)) for row in came + rows.start),
-            tuple(
-                (_plain(workload.job_id[row]), State(int(phases[row])).label)
-                for row in sorted([*seen.tolist(), *cut.tolist()])
-            ),
+            tuple(came),
+            tuple(ended),
             tuple(refused),
             simulation.free_nodes(),
             arrived >= self.size,
@@ -194,7 +197,7 @@ class _Watch:
 
     def waiting(self) -> list[Any]:
         """Jobs that wait."""
-        rows = np.flatnonzero(self._phases() == layout.WAITING)
+        rows = np.flatnonzero(self.simulation.column("phase")[: self.size] == layout.WAITING)
         return [_plain(job) for job in self.simulation.workload.job_id[rows]]
 
 

@@ -14,12 +14,12 @@ The program answers each ``happened`` with one line, and writes nothing else; it
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
-import queue
+import math
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
 from typing import IO, Any, Self
 
@@ -50,7 +50,6 @@ class JsonLinesScheduler:
         self.command = shlex.split(command) if isinstance(command, str) else list(command)
         self.cluster = cluster
         self.timeout_s = timeout_s
-        self._lines: queue.Queue[str | None] = queue.Queue()
 
     def __enter__(self) -> Self:
         if not self.command:
@@ -68,28 +67,32 @@ class JsonLinesScheduler:
             raise SimulationError(
                 f"scheduler {self.command[0]!r} cannot be started: {error}"
             ) from error
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._reader = threading.Thread(
-            target=self._read, args=(self._process.stdout,), daemon=True
-        )
-        self._reader.start()
+        self._to: IO[str] = self._process.stdin
+        self._from: IO[str] = self._process.stdout
+        # To wait for an answer in this thread costs a tenth of waiting for a thread that does.
+        self._late_at_s = math.inf
+        self._late = False
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._end_the_late, daemon=True)
+        self._watch.start()
         self._say({"type": "begin", "cluster": self.cluster.name, "nodes": self.cluster.node_count})
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         if kind is None:
             self._say({"type": "end"})
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
+            self._to.close()
         try:
             self._process.wait(5.0 if kind is None else 0.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._reader.join()
-        self._process.stdout.close()
+        self._over.set()
+        self._watch.join()
+        self._from.close()
 
     @property
     def exit_code(self) -> int | None:
@@ -98,15 +101,16 @@ class JsonLinesScheduler:
 
     def __call__(self, happened: Happened) -> Orders:
         """Tell what happened, and get orders."""
-        self._say({"type": "happened", **dataclasses.asdict(happened)})
-        try:
-            line = self._lines.get(timeout=self.timeout_s)
-        except queue.Empty:
+        self._late_at_s = time.monotonic() + self.timeout_s
+        self._say({"type": "happened", **vars(happened)})
+        line = self._from.readline()
+        self._late_at_s = math.inf
+        if self._late:
             raise SimulationError(
                 f"scheduler {self.command[0]!r} has not answered for {self.timeout_s:g} s at "
                 f"{happened.now_s:g} s of the simulation"
-            ) from None
-        if line is None:
+            )
+        if not line:
             raise SimulationError(
                 f"scheduler {self.command[0]!r} ended (exit code {self._process.wait()}) at "
                 f"{happened.now_s:g} s of the simulation"
@@ -137,13 +141,15 @@ class JsonLinesScheduler:
         return Orders(given.get("start", []), given.get("call_at_s"), given.get("never", []))
 
     def _say(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
         # That it is gone is told when its answer is missing.
         with contextlib.suppress(BrokenPipeError, ValueError):
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
+            self._to.write(json.dumps(message) + "\n")
+            self._to.flush()
 
-    def _read(self, output: IO[str]) -> None:
-        for line in output:
-            self._lines.put(line)
-        self._lines.put(None)
+    def _end_the_late(self) -> None:
+        """End the program when an answer has not come in time."""
+        while not self._over.wait(min(self.timeout_s, self._late_at_s - time.monotonic())):
+            if time.monotonic() >= self._late_at_s:
+                self._late = True
+                self._process.kill()
+                return
