@@ -464,6 +464,21 @@ def test_batsim_is_asked_to_call_again_when_a_policy_has_something_to_do_then() 
     assert say(decisions, 66.0, done) == [("EXECUTE_JOB", {"job_id": "w0!b", "alloc": "0-3"})]
 
 
+def test_real_batsim_is_answered_as_when_it_was_recorded() -> None:
+    # Batsim 4.2.1 asked (25 jobs of our making on 8 nodes, four of which outrun their walltimes), and went on
+    # by these answers.
+    recorded = (Path(__file__).with_name("batsim_messages.jsonl")).read_text().splitlines()
+    decisions = BatsimDecisions("fcfs+conservative")
+    kinds = []
+    for line in recorded:
+        asked, answered = json.loads(line)
+        assert json.loads(decisions.answer(json.dumps(asked))) == answered
+        kinds += [event["type"] for event in (*asked["events"], *answered["events"])]
+    assert decisions.over
+    assert kinds.count("JOB_COMPLETED") == kinds.count("EXECUTE_JOB") == 25
+    assert {"NOTIFY", "CALL_ME_LATER", "REQUESTED_CALL"} < set(kinds)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -34,6 +34,7 @@ class BatsimDecisions:
         self.over = False
         self._scheduler: PolicyScheduler | None = None
         self._resources: list[int] = []
+        self._call_at_s = 0.0
 
     def answer(self, text: str) -> str:
         """The answer to a message.
@@ -83,8 +84,9 @@ class BatsimDecisions:
             _event(now_s, "EXECUTE_JOB", {"job_id": job_id, "alloc": self._alloc(job_id)})
             for job_id in orders.start
         ]
-        if orders.call_at_s is None or orders.call_at_s <= now_s:
+        if orders.call_at_s is None or orders.call_at_s in (self._call_at_s, now_s):
             return [*rejected, *started]
+        self._call_at_s = orders.call_at_s
         later = _event(now_s, "CALL_ME_LATER", {"timestamp": orders.call_at_s})
         return [*rejected, *started, later]
 

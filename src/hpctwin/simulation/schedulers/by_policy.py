@@ -75,7 +75,8 @@ class PolicyScheduler:
         for job_id, _ in happened.ended:
             self._over(job_id, now_ms, ended)
         again = [self._running[job_id][0] for job_id in happened.refused]
-        never, come = [], []
+        never: list[Mapping[str, Any]] = []
+        come: list[Mapping[str, Any]] = []
         for job in (*again, *happened.submitted):
             self._over(job["job_id"], now_ms, ended)
             fits = job["nodes"] <= self.cluster.node_count
