@@ -31,6 +31,12 @@ BROUGHT = {
     "pyzmq (batsim)": ("zmq", "pyzmq"),
     "gymnasium (learn)": ("gymnasium", "gymnasium cloudpickle"),
     "scikit-learn (learn)": ("sklearn.ensemble", "scikit-learn scipy joblib"),
+    "torch, stable-baselines3, sb3-contrib (train)": (
+        "sb3_contrib",
+        "torch stable_baselines3 sb3_contrib",
+    ),
+    "optuna (search)": ("optuna", "optuna sqlalchemy alembic"),
+    "distributed, dask-jobqueue (dask)": ("distributed", "distributed dask dask-jobqueue"),
     "fastapi, uvicorn, prometheus-client (web)": (
         "fastapi, uvicorn, prometheus_client",
         "fastapi uvicorn prometheus_client starlette",

@@ -6,16 +6,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from hpctwin import Workload, write_workload
+from tests.test_package import IMPORTED
+
+OF_EXTRAS = {*IMPORTED.values(), "dask"}
 
 RUN = """
 import sys
 from hpctwin.cli import main
+heavy = {'matplotlib', 'sqlite3', *sys.argv.pop().split()}
 try:
     main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0, end
-heavy = {'matplotlib', 'redis', 'dask', 'sqlite3'}
 print(sorted(heavy & set(sys.modules)))
 """
 
@@ -25,7 +30,7 @@ def test_simulate_loads_nothing_that_only_figures_and_the_twin_need(tmp_path: Pa
     jobs = Workload.build(submit_s=[0, 1], runtime_s=[5, 5], walltime_s=[9, 9], nodes=[1, 2])
     write_workload(jobs, trace)
     done = subprocess.run(
-        [sys.executable, "-c", RUN, "simulate", str(trace), "--nodes", "4"],
+        [sys.executable, "-c", RUN, "simulate", str(trace), "--nodes", "4", " ".join(OF_EXTRAS)],
         capture_output=True,
         text=True,
         check=True,
@@ -63,6 +68,14 @@ def test_help_loads_nothing_that_computes() -> None:
         "pydantic",
         "matplotlib",
         "yaml",
-        "redis",
         "sqlite3",
+        *OF_EXTRAS,
     }
+
+
+@pytest.mark.parametrize(
+    "command", ["sweep", "agent train", "predictor score", "policy search", "serve"]
+)
+def test_help_of_a_command_loads_nothing_of_its_extra(command: str) -> None:
+    main = "from hpctwin.cli import main; main(sys.argv[1:])"
+    assert not loaded_by(main, *command.split(), "--help") & {"numba", "matplotlib", *OF_EXTRAS}

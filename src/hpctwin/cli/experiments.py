@@ -83,10 +83,11 @@ def list_entries(
         )
         return 0
     table = Table(box=None, pad_edge=False)
-    for head in ("name", "what it shows", ""):
+    for head in ("name", "what it shows"):
         table.add_column(head)
     for one in ENTRIES.values():
-        table.add_row(one.name, one.shows, "" if one.make else f"[dim]{one.because}[/]")
+        why = "" if one.make else f"\n[dim]cannot be made: {one.because}[/]"
+        table.add_row(one.name, one.shows + why)
     screen().print(table)
     return 0
 

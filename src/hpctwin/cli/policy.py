@@ -67,15 +67,15 @@ def list_policies(
         return 0
     console = screen()
     for kind, registry in REGISTRIES.items():
-        table = Table(kind, "", "settings", box=None, header_style="bold")
+        table = Table(kind, "", "settings", box=None, header_style="bold", pad_edge=False)
         for name, one in sorted(registry.entries().items()):
             table.add_row(name, one.help, ", ".join(map(_setting, one.parameters)))
         console.print(table)
         console.print()
     console.print(
-        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left\n"
-        "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as\n"
-        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may stand in each of the\n'
+        "A policy is ORDER+BACKFILL@PLACEMENT~POWER, as in wfp+easy:2@best-fit~psus:20m; what is left "
+        "out is fcfs, easy, first-fit and none. An ordering may be a formula, such as "
+        '"-(wait/walltime)**3*nodes"; a function in a file, my.py:my_function, may stand in each of the '
         "four places.",
         highlight=False,
     )

@@ -91,7 +91,7 @@ def show(name: str, /, *, json: bool = False) -> int:
         table.add_row(row["path"].removeprefix("nodes."), f"{row['value']:,g}", Text(source))
     console.print(table)
     for number, source in enumerate(sources, start=1):
-        console.print(f"[{number}] {source}", markup=False, soft_wrap=True)
+        console.print(f"[{number}] {source}", markup=False)
     return 0
 
 
