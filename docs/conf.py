@@ -40,6 +40,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 10,
     "abort_on_example_error": True,
+    "capture_repr": (),  # what is printed, not what a last line happens to give back
     "within_subsection_order": "FileNameSortKey",
 }
 

@@ -124,5 +124,6 @@ def metric_name(key: str) -> str:
         return _NAMES[key]
     if key.startswith("jobs_"):
         return f"jobs {key.removeprefix('jobs_').replace('_', ' ')}"
+    key = key.removesuffix("_currency")  # a price alone has none
     words = key.removesuffix("_s").removesuffix("_j").removesuffix("_kg").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)

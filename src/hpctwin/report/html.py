@@ -43,7 +43,7 @@ th:first-child, td:first-child { text-align: left; }
 thead th { border-bottom: 2px solid var(--line); font-weight: 600; white-space: normal; }
 tbody th { font-weight: 600; }
 tbody tr:hover { background: var(--soft); }
-td.text { text-align: left; white-space: normal; }
+.text { text-align: left; white-space: normal; }
 .best { color: var(--best); font-weight: 700; }
 figure { margin: 0 0 1.6rem; overflow-x: auto; }
 img { display: block; max-width: 100%; height: auto; background: #ffffff; }
@@ -194,7 +194,7 @@ def write_page(path: str | Path, title: str, sections: Sequence[str]) -> Path:
 
 def rows_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table of texts and numbers; long texts are broken."""
-    top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    top = "".join(f'<th scope="col" class="text">{escape(name)}</th>' for name in head)
     body = "".join(
         "<tr>" + "".join(f'<td class="text">{escape(_cell(one))}</td>' for one in row) + "</tr>"
         for row in rows

@@ -40,9 +40,9 @@ def write_site_report(
     """
     title = f"{cluster.name}, as its own files tell"
     jobs = f"{len(workload):,} jobs" if workload is not None else "no jobs"
-    about = (
-        f"{cluster.node_count:,} nodes · {len(cluster.partitions)} partitions · {jobs} · {policy}"
-    )
+    parts = len(cluster.partitions)
+    partitions = f"{parts} partition{'' if parts == 1 else 's'}"
+    about = f"{cluster.node_count:,} nodes · {partitions} · {jobs} · {policy}"
     groups = [
         (g.name, g.count, *("" if v is None else f"{v:g}" for v in (g.cores, g.memory_gb, g.gpus)))
         for g in cluster.nodes
