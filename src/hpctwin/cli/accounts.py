@@ -44,7 +44,7 @@ def accounts_command(
     for head in (
         accounts.by, "jobs", "node hours", "of all", "energy MWh", "W a node", "wait", "points",
     ):  # fmt: skip
-        table.add_column(head, justify="left" if head == accounts.by else "right")
+        table.add_column(head, justify="left" if head == accounts.by else "right", overflow="fold")
     for row in [*accounts.table.iter_rows(named=True), {"name": "all", **accounts.total}]:
         energy, points, wait = row["energy_j"], row["fugaku_points"], row["mean_wait_s"]
         table.add_row(

@@ -187,7 +187,7 @@ def list_agents(
         return 0
     table = Table(box=None, pad_edge=False)
     for head in ("agent", "environment", "trained on", "nodes", "steps", "seed"):
-        table.add_column(head)
+        table.add_column(head, overflow="fold")
     for name, card in cards.items():
         trained, data = card.get("trained", {}), card.get("data", {})
         table.add_row(
@@ -247,7 +247,7 @@ def _table(rows: Any, metric: str, agent: str) -> object:
 
     table = Table(box=None, pad_edge=False)
     for head in ("policy", metric, "more", "from", "to", "µs/job"):
-        table.add_column(head, justify="left" if head == "policy" else "right")
+        table.add_column(head, justify="left" if head == "policy" else "right", overflow="fold")
     for row in rows.iter_rows():
         name, *values = row
         shown = f"[bold]{name}[/]" if name == agent else name

@@ -109,7 +109,7 @@ def calibrate_command(
         return 0
     shown = Table(box=None, pad_edge=False)
     for head in ("model", "error %", f"by {rolling}"):
-        shown.add_column(head, justify="left" if head == "model" else "right")
+        shown.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
     for row in rows:
         by = " ".join("–" if error is None else f"{error:.2f}" for error in row["rolling_pct"])
         shown.add_row(row["model"], f"{row['mape_pct']:.2f}", by)

@@ -35,7 +35,7 @@ def list_datasets(*, json: bool = False) -> int:
         return 0
     table = Table(box=None, pad_edge=False)
     for head in ("data set", "machine", "what it is"):
-        table.add_column(head)
+        table.add_column(head, overflow="fold")
     for one in DATASETS.values():
         table.add_row(one.name, one.system or "", one.title)
     screen().print(table)
@@ -71,7 +71,7 @@ def describe(name: str, /, *, json: bool = False) -> int:
         console.print(f"\n{file.name}{'' if file.needed else ' (optional)'}", markup=False)
         table = Table(box=None, pad_edge=False)
         for head in ("column", "read as", "needed", "meaning"):
-            table.add_column(head)
+            table.add_column(head, overflow="fold")
         for column in file.columns:
             table.add_row(column.name, column.kind, "yes" if column.needed else "", column.meaning)
         console.print(table)

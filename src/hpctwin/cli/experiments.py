@@ -84,7 +84,7 @@ def list_entries(
         return 0
     table = Table(box=None, pad_edge=False)
     for head in ("name", "what it shows"):
-        table.add_column(head)
+        table.add_column(head, overflow="fold")
     for one in ENTRIES.values():
         why = "" if one.make else f"\n[dim]cannot be made: {one.because}[/]"
         table.add_row(one.name, one.shows + why)
@@ -157,7 +157,7 @@ def _made(entries: list[Entry], out: Path | None, *, json: bool) -> int:
         if not one.made.findings:
             continue
         table = Table(box=None, pad_edge=False)
-        table.add_column("")
+        table.add_column("", overflow="fold")
         for head in ("published", "here", "off"):
             table.add_column(head, justify="right")
         for found in one.made.findings:

@@ -155,7 +155,7 @@ def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
         "energy MWh",
         "accounts sooner",
     ):
-        table.add_column(head, justify="left" if head == "incentive" else "right")
+        table.add_column(head, justify="left" if head == "incentive" else "right", overflow="fold")
     for row in rows:
         waits = (row["mean_wait_s"], row["low_power_wait_s"], row["high_power_wait_s"])
         table.add_row(
@@ -215,7 +215,9 @@ def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
         return 0
     table = Table(title=f"What {who} gains by cheating", box=None, pad_edge=False)
     for head in ("incentive", "trick", "place", "mean wait", "node hours", "W a node"):
-        table.add_column(head, justify="left" if head in ("incentive", "trick") else "right")
+        table.add_column(
+            head, justify="left" if head in ("incentive", "trick") else "right", overflow="fold"
+        )
     for row in rows.iter_rows(named=True):
         watts, wait = row["mean_node_w"], row["mean_wait_s"]
         table.add_row(

@@ -185,6 +185,6 @@ def search(
     states = dict(found.trials["state"].value_counts(sort=True).iter_rows())
     told = ", ".join(f"{count:,} {state}" for state, count in states.items())
     console.print(f"{len(found.trials):,} trials: {told}. On the parts held out:")
-    console.print(sweep_table(compared))
+    console.print(sweep_table(compared, width=console.width))
     console.print("written: " + ", ".join(map(str, paths)))
     return 0

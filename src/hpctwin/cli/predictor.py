@@ -276,7 +276,7 @@ def _table(rows: pl.DataFrame, target: str) -> object:
     table = Table(box=None, pad_edge=False)
     names = [name for name in rows.columns if name not in _HEADS]
     for name in names:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name, (head, _, _) in _HEADS.items():
         more = {"mean_absolute_error": f", {unit}", "too_short": ", %"}.get(name, "")
         table.add_column(head + more, justify="right")

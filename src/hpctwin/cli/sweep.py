@@ -91,7 +91,7 @@ def sweep_command(
         print_json({"points": len(result.table), "failed": faults, "compared": compared.to_dicts()})
     else:
         console = screen()
-        console.print(sweep_table(compared))
+        console.print(sweep_table(compared, width=console.width))
         console.print(f"{len(result.table):,} simulations in {folder}/points")
         for row in failed.head(5).iter_rows(named=True):
             console.print(

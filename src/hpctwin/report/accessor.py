@@ -196,7 +196,7 @@ def breakdown_table(found: pl.DataFrame, by: By, label: str = "") -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=f"{label} by {by}".strip())
     for column in found.columns:
         heading = by if column == "bin" else metric_name(column)
-        table.add_column(heading, justify="left" if column == "bin" else "right")
+        table.add_column(heading, justify="left" if column == "bin" else "right", overflow="fold")
     for row in found.iter_rows(named=True):
         table.add_row(*(str(v) if k == "bin" else format_metric(k, v) for k, v in row.items()))
     return table

@@ -53,7 +53,7 @@ def _distributions(found: Description) -> list[Table]:
 
 def _quantiles(shown: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in shown:
         title = name.removesuffix("_s").replace("_gb", " (GB)").replace("_per_", "\na ")
         table.add_column(title.replace("_", " "), justify="right")

@@ -41,8 +41,14 @@ def write_site_report(
     title = f"{cluster.name}, as its own files tell"
     jobs = f"{len(workload):,} jobs" if workload is not None else "no jobs"
     parts = len(cluster.partitions)
-    partitions = f"{parts} partition{'' if parts == 1 else 's'}"
-    about = f"{cluster.node_count:,} nodes · {partitions} · {jobs} · {policy}"
+    about = " · ".join(
+        (
+            f"{cluster.node_count:,} nodes",
+            f"{parts} partition{'' if parts == 1 else 's'}",
+            jobs,
+            policy,
+        )
+    )
     groups = [
         (g.name, g.count, *("" if v is None else f"{v:g}" for v in (g.cores, g.memory_gb, g.gpus)))
         for g in cluster.nodes

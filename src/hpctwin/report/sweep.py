@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,74 +13,107 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from hpctwin.report.axes import empty_note, new_figure
 from hpctwin.report.columns import COLUMNS, format_metric, metric_name
 from hpctwin.report.style import FADED, LINES, color, styled
+from hpctwin.report.tables import parts_that_fit
 
 __all__ = ["plot_search", "plot_sweep", "sweep_table"]
 
+_GAP = 3
 _BETTER = {column.key: column.better for column in COLUMNS}
 
 
-def sweep_table(compared: pl.DataFrame) -> Table:
+def sweep_table(compared: pl.DataFrame, *, width: int | None = None) -> Group:
     """A row for each policy, wherever more than it is varied; a figure with its interval below it.
 
     Args:
         compared: as `hpctwin.sweep.SweepResult.compare` gives it.
+        width: characters that a line has; where they are too few, intervals stand below what they are
+            of, and figures that have no room in a table below.
 
     Returns:
         A table to print with `rich.print`; a change is marked with an asterisk where its interval leaves
         out zero.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
     if not len(compared):
-        return table
+        return Group()
     varied = _varied(compared)
     shown = [name for name in varied if not _of_policy(compared, name)]
     metrics = compared["metric"].unique(maintain_order=True).to_list()
-    for name in shown:
-        table.add_column(_called(name))
-    table.add_column("policy", overflow="fold")
-    table.add_column("runs", justify="right")
-    for metric in metrics:
-        table.add_column(metric_name(metric).replace(" ", "\n", 1), justify="right")
-    told: Any = None
+    heads = [*map(_called, shown), "policy", "runs"]
+    columns = [metric_name(metric).replace(" ", "\n", 1) for metric in metrics]
+    named: list[list[str]] = []
+    figures: list[dict[str, dict[str, Any]]] = []
     for about, rows in compared.group_by([*shown, "policy"], maintain_order=True):
-        group = about[:-1]
-        if told is not None and group != told:
-            table.add_section()
+        by_metric = {row["metric"]: row for row in rows.iter_rows(named=True)}
         labels = [
             "–" if one is None else f"{one:g}" if isinstance(one, float) else str(one)
-            for one in group
+            for one in about
         ]
-        by_metric = {row["metric"]: row for row in rows.iter_rows(named=True)}
+        named.append([*labels, f"{max(row['runs'] for row in by_metric.values()):,}"])
+        figures.append(by_metric)
+    left = sum(_GAP + max(map(len, texts)) for texts in zip(heads, *named, strict=True))
+    room = None if width is None else width - min(left, width // 2)
+    for between in (" ", "\n"):
         cells = [
-            _cell(by_metric[metric]) if metric in by_metric else Text("–") for metric in metrics
+            [_cell(row[name], between) if name in row else Text("–") for name in metrics]
+            for row in figures
         ]
-        runs = max(row["runs"] for row in by_metric.values())
-        table.add_row(
-            *(labels if group != told else [""] * len(labels)), str(about[-1]), f"{runs:,}", *cells
-        )
-        told = group
+        widths = [
+            _GAP + max(len(line) for cell in texts for line in str(cell).split("\n"))
+            for texts in zip(columns, *cells, strict=True)
+        ]
+        if room is None or sum(widths) <= room:
+            break
+    tables = [
+        _part_table(heads, columns[part], named, [values[part] for values in cells])
+        for part in parts_that_fit(widths, room)
+    ]
     against = compared["against"].drop_nulls().unique().to_list()
     notes = ["mean [95 % interval]" if compared["low"].count() else "means"]
     if against:
         notes.append(f"below it the change against {against[0]}, in pairs of the same jobs")
     if compared["difference_low"].count():
         notes.append("* its interval leaves out zero")
-    table.caption = "; ".join(notes)
+    tables[-1].caption = "; ".join(notes)
+    return Group(*tables)
+
+
+def _part_table(
+    heads: Sequence[str],
+    columns: Sequence[str],
+    named: Sequence[list[str]],
+    cells: Sequence[Sequence[Text]],
+) -> Table:
+    """Some of the figures; what rows have in common is told in the first of them."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    for name in heads:
+        table.add_column(name, overflow="fold", justify="right" if name == "runs" else "left")
+    for name in columns:
+        table.add_column(name, justify="right", overflow="fold")
+    told: list[str] = []
+    for texts, values in zip(named, cells, strict=True):
+        group = texts[:-2]
+        if told and group != told:
+            table.add_section()
+        begin = group if group != told else [""] * len(group)
+        table.add_row(*begin, *texts[-2:], *values)
+        told = group
     return table
 
 
-def _cell(row: dict[str, Any]) -> Text:
+def _cell(row: dict[str, Any], between: str) -> Text:
+    """Mean and change with their intervals, and what stands between each and its own."""
     metric, mean = row["metric"], row["mean"]
     cell = Text(format_metric(metric, mean), "bold")
     if row["low"] is not None:
         cell.append(
-            f" [{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
+            f"{between}[{format_metric(metric, row['low'])}, {format_metric(metric, row['high'])}]",
             "not bold",
         )
     change = row["difference"]
@@ -90,10 +123,10 @@ def _cell(row: dict[str, Any]) -> Text:
     sure = row["difference_low"] is not None and (
         row["difference_low"] > 0 or row["difference_high"] < 0
     )
-    text = f"\n{change / before * 100:+.1f} %"
+    text = f"\n{change / before * 100:+.1f} %{'*' if sure else ''}"
     if row["difference_low"] is not None:
         ends = (row[name] / before * 100 for name in ("difference_low", "difference_high"))
-        text += " [{:+.1f}, {:+.1f}]".format(*ends) + ("*" if sure else "")
+        text += between + "[{:+.1f}, {:+.1f}]".format(*ends)
     better = _BETTER.get(metric)
     style = "not bold"
     if sure and better is not None:

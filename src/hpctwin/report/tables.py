@@ -28,6 +28,7 @@ __all__ = [
     "compare_table",
     "difference_table",
     "paired_table",
+    "parts_that_fit",
     "saved_table",
     "summary_table",
 ]
@@ -188,7 +189,7 @@ def _by_policy(
         for at, title in enumerate(heads)
     ]
     tables = []
-    for part in _parts(widths, None if width is None else width - _GAP - _LEAST):
+    for part in parts_that_fit(widths, None if width is None else width - _GAP - _LEAST):
         left = None if width is None else width - sum(widths[part]) - _GAP
         room = None if left is None else max(left, _LEAST)
         fits = left is None or left >= _LEAST
@@ -211,7 +212,7 @@ def _by_policy(
     return Group(*tables)
 
 
-def _parts(widths: Sequence[int], room: int | None) -> list[slice]:
+def parts_that_fit(widths: Sequence[int], room: int | None) -> list[slice]:
     """Which columns stand beside each other; one at least."""
     parts, first, taken = [], 0, 0
     for at, width in enumerate(widths):
@@ -260,7 +261,7 @@ def answer_table(summary: Summary) -> Table:
     """
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True, style="bold")
-    table.add_column()
+    table.add_column(overflow="fold")
     table.add_row(
         "simulated",
         f"{summary.get('workload')} on {summary.get('cluster')} ({summary.get('nodes', 0):,} nodes) "
