@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -189,6 +192,11 @@ UNITS = [
     ("lumos", times("submit_time", 1e3), "submit_time: the median"),
     ("supercloud", times("time_start", 1e6), "time_start: the median"),
     ("eagle", times("wallclock_req", 1 / 60), "times their limit"),
+    ("lassen", times("time_limit", 1 / 60), "times their limit"),
+    ("lassen", times("time_limit", 1e3), "time_limit: the median"),
+    ("frontier", times("time_limit", 1 / 60), "times their limit"),
+    ("alcf", times("WALLTIME_SECONDS", 1 / 60), "times their limit"),
+    ("alcf", times("RUNTIME_SECONDS", 1e3), "run times are 1,000 times"),
 ]  # fmt: skip
 
 
@@ -218,6 +226,74 @@ def test_an_empty_file_and_one_cut_off_are_errors_that_name_it(name: str, tmp_pa
         # Lines end anywhere: what is whole of them is read, and the last one is an error or left out.
         with suppress(TraceError):
             assert len(read_dataset(path, DATASETS[name], skip_invalid=True)) < JOBS
+
+
+def lines(change: Callable[[str], str], only: int | None = None) -> Callable[[str], str]:
+    """Change all lines, or one."""
+    return lambda text: "\n".join(
+        change(line) if only is None or number == only else line
+        for number, line in enumerate(text.split("\n"))
+    )
+
+
+def log(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[str], str]:
+    def changed(text: str) -> str:
+        jobs = json.loads(text)
+        change(jobs)
+        return json.dumps(jobs)
+
+    return changed
+
+
+def without(key: str) -> Callable[[str], str]:
+    return lambda line: re.sub(rf" {key}=\S+", "", line)
+
+
+LACKING = [
+    ("frontier-swf", lines(lambda line: " ".join(line.split()[:10]), 5), "job 5 has 10 columns"),
+    ("google2011", lines(lambda line: ",".join(line.split(",")[:4])), "has 4 columns, expected 13"),
+    ("google2011", lines(lambda line: f"x{line}", 4), "field time: row 5 has no number"),
+    ("philly", log(lambda jobs: jobs[3].pop("submitted_time")), "submitted_time: row 4 has no time"),
+    ("philly", log(lambda jobs: jobs[3].update(submitted_time="soon")), "row 4 has no time"),
+    ("philly", lambda text: '{"a": 1}', "is no list of jobs"),
+    ("bluewaters", lines(without("start")), "no job in it can be used: 40 × record left out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "message"), LACKING)
+def test_what_a_log_lacks_is_named(
+    name: str, change: Callable[[str], str], message: str, tmp_path: Path
+) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    path.write_text(change(path.read_text()))
+    with pytest.raises(TraceError, match=message):
+        read_dataset(path, DATASETS[name])
+
+
+MORE = [
+    ("frontier-swf", lines(lambda line: f"{line} 7 8" if line and line[0] != ";" else line)),
+    ("google2011", lines(lambda line: f"{line},9" if line else line)),
+    ("philly", log(lambda jobs: [job.update(hearsay=1) for job in jobs])),
+    ("bluewaters", lines(lambda line: f"{line} hearsay=3" if line else line)),
+]
+
+
+@pytest.mark.parametrize(("name", "change"), MORE)
+def test_more_than_a_log_should_have_changes_no_job(
+    name: str, change: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = write_sample(DATASETS[name], tmp_path, jobs=JOBS)[0]
+    before = read_dataset(path, DATASETS[name]).to_frame()
+    path.write_text(change(path.read_text()))
+    assert read_dataset(path, DATASETS[name]).to_frame().equals(before)
+
+
+def test_lines_of_a_log_that_are_no_records_or_lack_a_start_are_counted(tmp_path: Path) -> None:
+    path = write_sample(DATASETS["bluewaters"], tmp_path, jobs=JOBS)[0]
+    path.write_text(lines(lambda _: "hello", 4)(lines(without("start"), 7)(path.read_text())))
+    workload = read_dataset(path, DATASETS["bluewaters"])
+    assert len(workload) == JOBS - 2
+    assert sum(workload.notes.counts.values()) == 2
 
 
 def test_a_cell_that_is_no_number_is_named_by_row_or_left_out_and_counted(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ __all__ = [
     "calibrate",
     "ensemble",
     "errors_pct",
-    "expected_use",
     "fit_line",
     "last_measured",
     "mape_pct",
@@ -26,7 +25,6 @@ __all__ = [
 ]
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _PRIOR = 1e-5
 """Pull of weights towards 0, relative to the mean square of the columns of use: decides only where columns
@@ -145,49 +143,6 @@ def ensemble(
     weight = np.where(np.isnan(every), 0.0, (mean + 1e-4) ** -4)
     with np.errstate(invalid="ignore"):
         found: FloatArray = (weight * np.nan_to_num(every)).sum(axis=0) / weight.sum(axis=0)
-    return found
-
-
-def expected_use(
-    sample: IntArray,
-    column: IntArray,
-    age: IntArray,
-    until: IntArray,
-    *,
-    ahead: int,
-    shape: tuple[int, int],
-) -> FloatArray:
-    """Use so many samples ahead as expected from what runs now [samples, columns].
-
-    What runs is expected to go on as it is now, with the probability that things of its age did so far; to it
-    comes what things younger than ``ahead`` made up on average so far. Nothing later than ``ahead`` samples
-    before is looked at: that a thing lasted is known only when it has.
-
-    Args:
-        sample: of each thing that ran, in each sample in which it did [n].
-        column: of use that it counts in, then [n].
-        age: samples since it began [n].
-        until: the sample in which it is gone [n].
-        ahead: samples, 1 or more.
-        shape: samples and columns.
-    """
-    size, columns = shape
-    # Ages by powers of two: the young ones differ most.
-    kind = np.log2(age + 1).astype(np.int64)
-    kinds = int(kind.max(initial=0)) + 1
-    seen = sample + ahead < size
-    told = (sample + ahead) * kinds + kind
-    lasted = (until > sample + ahead)[seen]
-    tried = np.bincount(told[seen], minlength=size * kinds).reshape(size, kinds).cumsum(axis=0)
-    stayed = np.bincount(told[seen], lasted, size * kinds).reshape(size, kinds).cumsum(axis=0)
-    chance = (stayed + 1) / (tried + 2)
-    place = sample * columns + column
-    going = np.bincount(place, chance[sample, kind], size * columns).reshape(shape)
-    young = age < ahead
-    coming = np.bincount(place[young], minlength=size * columns).reshape(shape).cumsum(axis=0)
-    known = going + coming / np.arange(1, size + 1)[:, None]
-    found = np.full(shape, np.nan)
-    found[ahead:] = known[: size - ahead]
     return found
 
 

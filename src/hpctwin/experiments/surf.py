@@ -211,23 +211,15 @@ def _last(week: Week, ahead: int) -> FloatArray:
     return fitting.last_measured(week.power_w, ahead)
 
 
-def _expected(week: Week, ahead: int) -> FloatArray:
+def _as_now(week: Week, ahead: int) -> FloatArray:
     fit = _fit(week, week.levels)
-    ends = np.zeros(len(week.start), np.int64)
-    np.maximum.at(ends, week.task, week.sample + 1)
-    use = fitting.expected_use(
-        week.sample,
-        week.level,
-        week.sample - week.start[week.task],
-        ends[week.task],
-        ahead=ahead,
-        shape=week.levels.shape,
-    )
+    use = np.zeros_like(week.levels)
+    use[ahead:] = week.levels[: len(use) - ahead]
     return fit.forecast(ahead, use) + fit.residual(ahead, RESIDUAL)
 
 
 def _unknown(week: Week, ahead: int) -> FloatArray:
-    both = [_last(week, ahead), _expected(week, ahead)]
+    both = [_last(week, ahead), _as_now(week, ahead)]
     return fitting.ensemble(both, week.power_w, ahead=ahead, window=6 * AHEAD)
 
 
@@ -238,7 +230,7 @@ METHODS: dict[str, tuple[str, Callable[[Week, int], FloatArray]]] = {
     "levels, residual": ("utilisation", _levels_residual),
     "ensemble": ("utilisation", _known),
     "as it was": ("submissions", _last),
-    "levels, expected use": ("submissions", _expected),
-    "ensemble, expected use": ("submissions", _unknown),
+    "levels, use as it was": ("submissions", _as_now),
+    "ensemble, use as it was": ("submissions", _unknown),
 }
 """By name, what each knows, and its forecast of each sample so many samples ahead."""

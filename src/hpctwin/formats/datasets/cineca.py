@@ -158,7 +158,7 @@ MARCONI100 = DataSet(
     name="marconi100",
     title="PM100: 231,238 exclusive jobs of Marconi100 (CINECA), May to October 2020, with power every 20 s",
     source="https://doi.org/10.5281/zenodo.10127767 (job_table.parquet)",
-    licence="as the source states it",
+    licence="CC BY 4.0",
     citation="F. Antici et al.: PM100: A Job Power Consumption Dataset of a Large-scale "
     "Production HPC System, SC-W 2023",
     files=(File("job_table.parquet", ("job_table*.parquet",), _columns("UTC", adastra=False)),),
@@ -171,7 +171,7 @@ ADASTRA = DataSet(
     name="adastra",
     title="15 days (15,285 jobs) of Adastra's MI250X nodes (CINES), September 2024, with energy by job",
     source="https://doi.org/10.5281/zenodo.14007065 (AdastaJobsMI250_15days.parquet)",
-    licence="as the source states it",
+    licence="not known here: see the Zenodo record",
     citation="CINES: Adastra MI250 jobs, 15 days, Zenodo 14007065, 2024",
     files=(
         File(

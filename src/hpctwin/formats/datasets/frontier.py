@@ -199,7 +199,7 @@ FRONTIER_SWF = DataSet(
     name="frontier-swf",
     title="Public SWF log of Frontier (ORNL), 2024 and 2025, about 2.2 million jobs, with 21 fields",
     source="JSSPP 2026: frontier-2024.swf, frontier-2025.swf",
-    licence="as the source states it",
+    licence="not known here: see the paper",
     citation="the paper at JSSPP 2026 that publishes the log",
     files=(File("frontier-YYYY.swf", ("frontier-20[0-9][0-9]*.swf*",), _FIELDS, form="swf"),),
     records=_swf,

@@ -40,7 +40,7 @@ _ALLOCATIONS = (
     _time("job_submit_time", "submit"),
     Column("queue", "", "text", made=pl.lit("pbatch")),
     Column("requeue", "", "text"),
-    Column("time_limit", "s", median=(30, 1e7), made=pl.col("walltime").cast(pl.Int64)),
+    Column("time_limit", "s", median=(30, 1e6), made=pl.col("walltime").cast(pl.Int64)),
     Column("smt_mode", made=pl.lit(4)),
     Column("core_blink", "", "text", made=pl.lit("f")),
 )

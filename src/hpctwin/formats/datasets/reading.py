@@ -171,7 +171,7 @@ def _one(path: Path, file: File) -> pl.LazyFrame:
     columns_in(path, file)  # says what is wrong with the file, if something is
     if path.suffix == ".parquet":
         return pl.scan_parquet(path)
-    names = [column.name for column in file.columns] if file.form == "headless" else None
+    names = _names_without_head(path, file) if file.form == "headless" else None
     return pl.scan_csv(
         path,
         has_header=names is None,
@@ -180,6 +180,23 @@ def _one(path: Path, file: File) -> pl.LazyFrame:
         comment_prefix="#" if names else None,
         null_values=[""],
     )
+
+
+def _names_without_head(path: Path, file: File) -> list[str]:
+    """The names of all columns of a file that has no head; those after the published ones have none.
+
+    Raises:
+        TraceError: it has too few.
+    """
+    names = [column.name for column in file.columns]
+    with open_binary(path) as source:
+        line = next((one for one in source if not one.startswith(b"#")), b"")
+    width = pl.read_csv(line, has_header=False).width if line.strip() else 0
+    if width < len(names):
+        raise TraceError(
+            path, f"has {width} columns, expected {len(names)}: {', '.join(names)}", line=1
+        )
+    return [*names, *(f"column {number + 1}" for number in range(len(names), width))]
 
 
 def _separated(path: Path, file: File) -> pl.LazyFrame:
@@ -352,6 +369,9 @@ def _workload(
     used = [name for name in records.columns if is_usage(name.removesuffix(USE_STEP))]
     records = records.with_row_index("row")
     jobs = jobs_of([records], tally, Machine(shared=dataset.shared))
+    if not len(jobs):
+        why = ", ".join(f"{count:,} × {what}" for what, count in tally.notes().counts.items())
+        raise TraceError(path, f"no job in it can be used: {why or 'it has none'}")
     rows = jobs["row"].to_numpy()
     for name in used:
         jobs = jobs.with_columns(records[name].gather(rows).alias(name))

@@ -172,7 +172,7 @@ SUPERCLOUD = DataSet(
     name="supercloud",
     title="MIT SuperCloud: some 400,000 jobs of 2021, with samples of processors (10 s) and GPUs (100 ms)",
     source="https://dcc.mit.edu (s3://mit-supercloud-dataset/datacenter-challenge/202201)",
-    licence="as the source states it",
+    licence="not known here: see https://dcc.mit.edu; its authors ask to be cited",
     citation="S. Samsi et al.: The MIT Supercloud Dataset, HPEC 2021",
     files=(
         File("slurm-log.csv", ("slurm-log*.csv",), _LOG),

@@ -46,7 +46,7 @@ KESTREL = DataSet(
     name="kestrel",
     title="Jobs of Kestrel (NREL) with the mean power of their nodes, as ExaDigiT reads them",
     source="not public in this shape; OEDI submission 8643 has the jobs with Slurm's names",
-    licence="as the source states it",
+    licence="not public in this shape; see OEDI submission 8643",
     citation="National Laboratory of the Rockies: Kestrel jobs, OEDI 8643",
     files=(
         File(
@@ -92,7 +92,7 @@ EAGLE = DataSet(
     name="eagle",
     title="Jobs of Eagle (NREL), some 11 million, 2018 to 2023",
     source="https://data.openei.org/submissions/5860; 1,000 of them in github.com/NREL/eagle-jobs",
-    licence="as the source states it",
+    licence="CC BY 4.0",
     citation="D. Duplyakin, K. Menear: NREL Eagle Supercomputer Jobs, OEDI 5860, 2023",
     files=(
         File(

@@ -72,7 +72,7 @@ BLUE_WATERS = DataSet(
     name="bluewaters",
     title="Day's logs of Torque on Blue Waters (NCSA)",
     source="https://bluewaters.ncsa.illinois.edu/data-sets (torque_logs/YYYYMMDD)",
-    licence="as the source states it",
+    licence="public and anonymised; terms: see the page",
     citation="Blue Waters sustained-petascale computing project (NSF OCI-0725070, ACI-1238993)",
     files=(
         File(
