@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,40 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     train("JobSelection", source, plan, options={"window": 8})
     with pytest.raises(errors.ConfigError, match="of another training"):
         train("JobSelection", source, plan, options={"window": 9})
+
+
+def test_an_agent_that_imitates_chooses_as_the_best_of_the_orderings_does() -> None:
+    workload = generate("lublin", jobs=600, nodes=128, seed=1)
+    source = Episodes.of(workload, 128, jobs=64, last=400)
+    options = {"window": 32}
+    plan = Plan(64, environments=2, horizon=32, threads=1, imitate=("ljf", "sjf"), rate=1e-9)
+    made = train("JobSelection", source, plan, options=options)
+    assert made.card["trained"]["imitated"] == "sjf"
+    held_out = JobSelection(
+        Episodes.of(workload, 128, jobs=200), observation="job", window=200, order="sjf"
+    )
+
+    def learned(seen: Any, mask: Any) -> int:
+        return int(np.argmax(np.where(mask, made.scores(seen), -np.inf)))
+
+    shortest, own = played(held_out, lambda seen, mask: 0), played(held_out, learned)
+    assert own == pytest.approx(shortest, rel=0.25)
+    with pytest.raises(errors.ConfigError, match="not in Backfilling"):
+        train("Backfilling", source, plan, options=options)
+
+
+def test_the_best_of_what_was_tried_is_kept_also_from_a_checkpoint(tmp_path: Path) -> None:
+    source = Episodes.of(WORKLOAD, NODES, jobs=20)
+    # Steps so large that what is learnt is worth nothing.
+    plan = Plan(
+        512, environments=4, horizon=32, threads=1, rate=3.0, imitate=("sjf",), checkpoints=tmp_path
+    )
+    made = train("JobSelection", source, plan, options={"window": 8})
+    last = train("JobSelection", source, replace(plan, trials=0, checkpoints=None))
+    assert np.abs(last.layers[0][0]).max() > 10 > np.abs(made.layers[0][0]).max()
+    again = train("JobSelection", source, replace(plan, steps=640), options={"window": 8})
+    assert again.card["trained"]["steps"] == 640
+    assert np.array_equal(again.layers[0][0], made.layers[0][0])
 
 
 def test_what_was_written_is_read_again_and_its_card_too(tmp_path: Path) -> None:

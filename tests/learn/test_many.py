@@ -262,6 +262,22 @@ def test_slowdown_of_all_steps_is_the_mean_of_wait_over_run_time() -> None:
     assert -earned == pytest.approx(own.mean())
 
 
+@pytest.mark.parametrize("kind", [JobSelection, Backfilling])
+@given(first=st.integers(0, 100))
+@settings(max_examples=5, deadline=None)
+def test_relative_slowdown_of_always_the_shortest_that_can_is_one(kind: Any, first: int) -> None:
+    # So many at once that somebody waits.
+    jobs = WORKLOAD.take(np.arange(first, first + 40)).scale(3.0, NODES)
+    environment = kind(jobs, NODES, jobs=40, window=40, order="sjf", reward="relative")
+    environment.reset(options={"first": 0})
+    total, over = 0.0, False
+    while not over:
+        place = int(np.argmax(environment.action_masks()))
+        _, earned, over, _, _ = environment.step(place)
+        total += earned
+    assert total == pytest.approx(-1.0)
+
+
 def test_failures_and_shared_power_states_are_those_of_the_simulation() -> None:
     failing = machine(
         failures=Failures(outages=(Outage(node=2, start=5000.0, duration=4000.0),), then="requeue")

@@ -35,6 +35,7 @@ def train(
     seed: int = 0,
     option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
     environments: Count = 16,
+    imitate: tuple[str, ...] = (),
     checkpoints: Path | None = None,
     tensorboard: Path | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
@@ -55,6 +56,8 @@ def train(
         seed: of episodes, first weights and choices.
         option: of the environment, as in backfilling=true or every_s=600. Once for each.
         environments: stepped at once.
+        imitate: an ordering to begin with, as f1; of several, the one that does best on parts of the trace
+            that training may see. Once for each.
         checkpoints: a folder for where training stands; it goes on from what is there.
         tensorboard: a folder for TensorBoard's logs.
         overwrite: write over a file that is there.
@@ -76,6 +79,7 @@ def train(
         steps,
         seed,
         environments,
+        imitate=imitate,
         checkpoints=checkpoints,
         tensorboard=tensorboard,
     )

@@ -28,6 +28,11 @@ experiments_app.command(
     help="PAS: jobs that depend on each other and share four resources, beside its Table I.",
 )
 experiments_app.command(
+    "hpctwin.cli.rlscheduler:rlscheduler",
+    name="rlscheduler",
+    help="RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its table.",
+)
+experiments_app.command(
     "hpctwin.cli.spars:spars",
     name="spars",
     help="SPARS (SoftwareX 2026): node power states, beside its published results.",

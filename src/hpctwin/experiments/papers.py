@@ -1,4 +1,4 @@
-"""Every table and figure with results in the five papers, and how each is made again.
+"""Every table and figure with results in the five papers, and RLScheduler's, and how each is made again.
 
 Diagrams and descriptions (SPARS figure 2 and tables 1 to 4, CQSim+ figures 1 to 4, SchedTwin figure 2, PAS
 figure 1, S-RAPS figures 1 to 3 and 9 and table 1) have no results.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpctwin.errors import UnknownNameError, WorkloadError
-from hpctwin.experiments import cqsim_plus, pas, schedtwin, spars
+from hpctwin.experiments import cqsim_plus, pas, rlscheduler, schedtwin, spars
 from hpctwin.experiments.cqsim_plus_cases import CASES, EXCHANGED, PUBLISHED_WAYS
 from hpctwin.experiments.entries import Entry, Finding, Made
 from hpctwin.experiments.spars_published import TIMEOUTS_S, published
@@ -486,6 +486,7 @@ ENTRIES: dict[str, Entry] = {
         "SchedTwin": _of_schedtwin,
         "CQSim+": _of_cqsim_plus,
         "S-RAPS": _of_s_raps,
+        "RLScheduler": rlscheduler.entries,
     }.items()
     for one in of(partial(Entry, paper=paper))
 }

@@ -6,13 +6,11 @@ import os
 from typing import Any
 
 from hpctwin.engine.agents import jobs as hooks
-from hpctwin.errors import ConfigError
 from hpctwin.learn.environment import Environment
 from hpctwin.learn.episodes import Source, episodes_of
 from hpctwin.learn.job_selection import job_task
 from hpctwin.learn.task import Observation, Task
 from hpctwin.model import Cluster, Workload
-from hpctwin.policies import find_ordering
 
 __all__ = ["Backfilling", "backfilling"]
 
@@ -27,11 +25,6 @@ def backfilling(
     reward: Any = "bounded-slowdown",
 ) -> Task:
     """What `Backfilling` is made of; arguments and errors as there."""
-    if find_ordering(order).changes:
-        raise ConfigError(
-            f"ordering {order!r} changes while jobs wait, so places in the queue would; take one that does "
-            "not, such as fcfs or sjf"
-        )
     return job_task(
         source,
         order,

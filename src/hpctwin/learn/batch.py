@@ -72,7 +72,8 @@ class Batch:
         self.choices = np.zeros((count, task.nodes if task.chosen == "nodes" else 0), np.int8)
         self.side = 0
         self.simulations: list[Simulation] = []
-        self._kept: dict[Hashable, Simulation] = {}
+        self._kept: dict[Hashable, tuple[Simulation, float]] = {}
+        self.scales = np.ones(count)
         self._threads = min(threads, count)
         self._pool: ThreadPoolExecutor | None = None
         prepare([step_one, step_many, *task.hooks])
@@ -116,15 +117,20 @@ class Batch:
             jobs: of the episode; one is drawn if left out.
         """
         drawn = self.source.draw(self.rng) if jobs is None else Drawn(None, lambda: jobs)
-        template = self._kept.get(drawn.key) if drawn.key is not None else None
+        template, scale = (
+            self._kept.get(drawn.key, (None, 1.0)) if drawn.key is not None else (None, 1.0)
+        )
         if template is None:
-            template = self.task.make(drawn.make())
+            made = drawn.make()
+            template = self.task.make(made)
+            scale = 1.0 if self.task.scale is None else self.task.scale(made)
             template.decided()
             template.make_room()
             if drawn.key is not None:
                 if len(self._kept) >= KEPT:
                     del self._kept[next(iter(self._kept))]
-                self._kept[drawn.key] = template
+                self._kept[drawn.key] = template, scale
+        self.scales[number] = scale
         if number == len(self.simulations):
             self.simulations.append(template.fork())
         own = self.simulations[number]

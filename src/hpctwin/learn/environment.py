@@ -84,7 +84,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
         told = {} if over == GOES_ON else batch.told(0)
         return (
             self._seen.copy(),
-            float(batch.real[0, EARNED]),
+            float(batch.real[0, EARNED] * batch.scales[0]),
             bool(over == ENDED),
             bool(over == CUT),
             told,
@@ -179,7 +179,7 @@ class Environments(VectorEnv[FloatArray, Any, Any]):
         choose(batch, self.task, slice(None), actions)
         batch.step()
         over = batch.whole[:, OVER]
-        earned = batch.real[:, EARNED].copy()
+        earned = batch.real[:, EARNED] * batch.scales
         ended, cut = over == ENDED, over == CUT
         infos: dict[str, Any] = {}
         done = ended | cut

@@ -16,15 +16,20 @@ from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
 from hpctwin.engine.agents.features import JOB_FEATURES
+from hpctwin.engine.agents.record import GOES_ON
 from hpctwin.errors import ConfigError
+from hpctwin.learn.batch import ACTION, EARNED, OVER, Batch
 from hpctwin.learn.environment import Environment
 from hpctwin.learn.episodes import Source, episodes_of
 from hpctwin.learn.task import Observation, Task, as_hook, by_name, watts_of
 from hpctwin.model import Cluster, Workload
-from hpctwin.policies import make_policy
+from hpctwin.policies import find_ordering, make_policy
 from hpctwin.simulation import Simulation
 
 __all__ = ["FEATURES", "OBSERVATIONS", "REWARDS", "JobSelection", "job_selection"]
+
+LEAST_SLOWDOWN = 0.1
+"""Where hardly anybody waits, episodes do not weigh more than that."""
 
 FEATURES = (
     "there", "wait", "walltime", "nodes", "fits", "free", "running", "behind",
@@ -66,10 +71,13 @@ REWARDS = {
     "bounded-slowdown": hooks.REWARD_SLOWDOWN,
     "wait": hooks.REWARD_WAIT,
     "slowdown": hooks.REWARD_LATELY,
+    "relative": hooks.REWARD_LATELY,
 }
 """By name: at the end, minus the mean bounded slowdown, or minus the mean wait in hours; ``slowdown``
 gives at each step
-minus what its waits add to the mean of wait over run time (10 s at least), which is learned from sooner."""
+minus what its waits add to the mean of wait over run time (10 s at least), which is learned from sooner;
+``relative`` is that over what it is if the shortest job is always chosen, so that all episodes weigh
+alike."""
 
 
 def job_selection(
@@ -79,17 +87,18 @@ def job_selection(
     observation: str | Observation = "features",
     reward: Any = "bounded-slowdown",
     backfilling: bool = False,
+    order: str = "fcfs",
 ) -> Task:
     """What `JobSelection` is made of; arguments as there.
 
     Raises:
-        ConfigError: the window has no place.
+        ConfigError: the window has no place, or the order changes.
         UnknownNameError: no observation or reward has that name.
     """
     backfill = "selected:passing=1" if backfilling else "selected"
     return job_task(
         source,
-        "fcfs",
+        order,
         backfill,
         window=window,
         observation=observation,
@@ -124,6 +133,11 @@ def job_task(
     """
     if window < 1:
         raise ConfigError(f"the window has {window} places, it must have 1 or more")
+    if find_ordering(order).changes:
+        raise ConfigError(
+            f"ordering {order!r} changes while jobs wait, so places in the queue would; take one that does "
+            "not, such as fcfs or sjf"
+        )
     seen = by_name("observation", observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     cluster, policy = source.cluster, make_policy(order, backfill)
@@ -134,6 +148,21 @@ def job_task(
             simulation.know_facts()
         return simulation
 
+    shortest = None
+    if reward == "relative":
+        shortest = _Shortest(
+            job_task(
+                source,
+                "sjf",
+                backfill,
+                window=window,
+                observation=observation,
+                reward="slowdown",
+                hooks=hooks,
+                nobody=nobody,
+            ),
+            source,
+        )
     jobs = source.all_jobs()
     width = window + nobody
     return Task(
@@ -149,7 +178,34 @@ def job_task(
         watts=watts_of(make(jobs.take(np.arange(1)))),
         facts=None if seen.amounts is None else seen.amounts(jobs, cluster),
         why_not=partial(_why_not, window),
+        scale=shortest,
     )
+
+
+class _Shortest:
+    """What is earned if always the shortest job is chosen that can be.
+
+    Args:
+        task: in which jobs are sorted so.
+        source: that it is of.
+    """
+
+    def __init__(self, task: Task, source: Source) -> None:
+        self.task, self.source = task, source
+        self._batch: Batch | None = None
+
+    def __call__(self, jobs: Workload) -> float:
+        """One over it, without its sign; where hardly anybody waits, `LEAST_SLOWDOWN`."""
+        if self._batch is None:
+            self._batch = Batch(self.task, self.source)
+        batch, total = self._batch, 0.0
+        batch.begin(0, jobs)
+        whole, real = batch.whole[0], batch.real[0]
+        while whole[OVER] == GOES_ON:
+            whole[ACTION] = batch.masks[batch.side, 0].argmax()
+            batch.step_alone()
+            total -= real[EARNED]
+        return 1.0 / max(float(total), LEAST_SLOWDOWN)
 
 
 def _why_not(window: int, simulation: Simulation, place: int) -> str:
@@ -173,13 +229,13 @@ class JobSelection(Environment):
         window: places.
         observation: a name of `OBSERVATIONS`, or an `Observation` of one's own.
         reward: a name of `REWARDS`, or a function of one's own.
-        backfilling: whether others may pass the chosen job while it waits, as with EASY, first come
-            first served.
+        backfilling: whether others may pass the chosen job while it waits, as with EASY.
+        order: of the window, and in which others pass; one that does not change while jobs wait.
         max_steps: steps of an episode at most; None for no limit.
 
     Raises:
-        ConfigError: there are too few jobs, or the window has no place.
-        UnknownNameError: no observation or reward has that name.
+        ConfigError: there are too few jobs, the window has no place, or the order changes.
+        UnknownNameError: no order, observation or reward has that name.
     """
 
     def __init__(
@@ -192,11 +248,17 @@ class JobSelection(Environment):
         observation: str | Observation = "features",
         reward: Any = "bounded-slowdown",
         backfilling: bool = False,
+        order: str = "fcfs",
         max_steps: int | None = None,
     ) -> None:
         source = episodes_of("JobSelection", workload, cluster, jobs)
         task = job_selection(
-            source, window=window, observation=observation, reward=reward, backfilling=backfilling
+            source,
+            window=window,
+            observation=observation,
+            reward=reward,
+            backfilling=backfilling,
+            order=order,
         )
         super().__init__(task, source, max_steps)
         self.window = window

@@ -25,6 +25,10 @@ class Plan:
         threads: of the environments; None for as many as there are cores.
         checkpoints: a folder that holds where training stands, so that it can go on; None for none.
         every: steps between two of them.
+        trials: episodes of the same source on which what was learnt so far is tried five times, so that the
+            best of it is kept; 0 to keep the last.
+        imitate: orderings; the one that does best on trials is imitated before anything is learnt. Empty
+            for none.
         tensorboard: a folder for its logs; None for none.
     """
 
@@ -40,4 +44,6 @@ class Plan:
     threads: int | None = None
     checkpoints: Path | None = None
     every: int = 50_000
+    trials: int = 16
+    imitate: tuple[str, ...] = ()
     tensorboard: Path | None = None

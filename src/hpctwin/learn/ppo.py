@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,7 @@ from hpctwin.errors import ConfigError
 if TYPE_CHECKING:
     from hpctwin.learn.plan import Plan
     from hpctwin.learn.sb3 import Sb3Environments
+    from hpctwin.learn.trial import Trial
 
 __all__ = ["NAME", "VERSIONS", "fit"]
 
@@ -34,6 +35,11 @@ VERSIONS = {
     "stable-baselines3": stable_baselines3.__version__,
     "sb3-contrib": sb3_contrib.__version__,
 }
+TRIES = 5
+IMITATIONS = 12
+"""Times that all that was shown is gone through."""
+
+Layers = list[tuple[Any, Any]]
 LAST = "last.zip"
 RETURNS = "returns.npz"
 
@@ -72,8 +78,12 @@ class Networks(nn.Module):
         if not self.by_row:
             scores: torch.Tensor = self.actor(seen)
             return scores
-        rows = self.actor(seen.view(len(seen), *self.shape)).squeeze(-1)
-        return torch.cat([rows, self.nobody.expand(len(seen), -1)], dim=1)
+        rows = seen.view(len(seen), *self.shape)
+        # Most places are empty, and are ruled out by masks: they need no score.
+        there = rows.ne(0).any(dim=-1)
+        found = rows.new_zeros(there.shape)
+        found[there] = self.actor(rows[there]).squeeze(-1)
+        return torch.cat([found, self.nobody.expand(len(seen), -1)], dim=1)
 
     def forward_critic(self, seen: torch.Tensor) -> torch.Tensor:
         """What the value is reckoned from."""
@@ -116,15 +126,32 @@ class Chooser(MaskableActorCriticPolicy):
 class _Watch(BaseCallback):
     """Tells how far training is, and keeps where it stands."""
 
-    def __init__(self, plan: Plan, progress: Callable[[float, float], None] | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        best: Best,
+        trial: Trial | None,
+        progress: Callable[[float, float], None] | None,
+    ) -> None:
         super().__init__()
-        self.plan, self.progress = plan, progress
-        self.kept = 0
+        self.plan, self.best, self.trial, self.progress = plan, best, trial, progress
+        self.kept = self.tried = 0
         self.earned: list[float] = []
         self._sums: Any = None
 
     def _on_training_start(self) -> None:
-        self.kept = self.num_timesteps
+        self.kept = self.tried = self.num_timesteps
+        self.try_it()
+
+    def try_it(self) -> None:
+        """See how good it has become."""
+        if self.trial is not None:
+            earned = self.trial.play(
+                lambda seen, masks: self.model.predict(
+                    seen, deterministic=True, action_masks=masks
+                )[0]
+            )
+            self.best.offer(earned, layers_of(self.model))
 
     def _on_step(self) -> bool:
         earned = self.locals["env"].get_original_reward()
@@ -139,12 +166,71 @@ class _Watch(BaseCallback):
         self.logger.record("rollout/earned", lately)
         if self.progress is not None:
             self.progress(min(self.num_timesteps / self.plan.steps, 1.0), lately)
+        if self.num_timesteps - self.tried >= self.plan.steps / TRIES:
+            self.tried = self.num_timesteps
+            self.try_it()
         if self.num_timesteps - self.kept >= self.plan.every:
             self.kept = self.num_timesteps
-            keep(self.model, self.plan.checkpoints)
+            keep(self.model, self.best, self.plan.checkpoints)
 
 
-def keep(model: Any, folder: Path | None) -> None:
+class Best:
+    """The best that was tried: what it earned, and its layers."""
+
+    def __init__(self) -> None:
+        self.earned = -np.inf
+        self.layers: Layers = []
+
+    def offer(self, earned: float, layers: Layers) -> None:
+        """Keep it if it is better."""
+        if earned > self.earned:
+            self.earned, self.layers = earned, layers
+
+    def arrays(self) -> dict[str, Any]:
+        """As they are written."""
+        flat = [array for layer in self.layers for array in layer]
+        return {
+            "best": np.array(self.earned),
+            **{f"layer{number}": array for number, array in enumerate(flat)},
+        }
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """As they were written."""
+        self.earned = float(kept["best"])
+        flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
+        self.layers = list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def layers_of(model: Any) -> Layers:
+    """Weights and biases of what chooses."""
+    return [
+        (one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy())
+        for one in model.policy.mlp_extractor.actor
+        if isinstance(one, nn.Linear)
+    ]
+
+
+def imitate(model: Any, shown: tuple[Any, Any]) -> None:
+    """Learn to choose the first place, as the ordering did that the places are in the order of.
+
+    Args:
+        model: what learns.
+        shown: what was seen [n, …], and which choices there were [n, choices].
+    """
+    seen, masks = (torch.as_tensor(one) for one in shown)
+    networks = model.policy.mlp_extractor
+    optimizer = torch.optim.Adam(networks.actor.parameters(), lr=3e-3)
+    for _ in range(IMITATIONS):
+        for part in torch.randperm(len(seen)).split(256):
+            scores = networks.forward_actor(seen[part].flatten(1))
+            scores = scores.masked_fill(~masks[part], -1e8)
+            loss = nn.functional.cross_entropy(scores, torch.zeros(len(part), dtype=torch.long))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def keep(model: Any, best: Best, folder: Path | None) -> None:
     """Write where training stands."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -156,6 +242,7 @@ def keep(model: Any, folder: Path | None) -> None:
             mean=running.ret_rms.mean,
             var=running.ret_rms.var,
             count=running.ret_rms.count,
+            **best.arrays(),
         )
         (folder / f"new-{RETURNS}").replace(folder / RETURNS)
         aside.replace(folder / LAST)
@@ -166,16 +253,20 @@ def fit(
     plan: Plan,
     *,
     by_row: bool,
-    at_end: bool,
+    whole: bool,
+    trial: Trial | None,
+    shown: tuple[Any, Any] | None,
     progress: Callable[[float, float], None] | None,
-) -> tuple[list[tuple[Any, Any]], int]:
+) -> tuple[Layers, int]:
     """Train; the layers of what chooses, and how many steps that took in all.
 
     Args:
         many: the environments.
         plan: how.
         by_row: whether rows are scored each by itself.
-        at_end: whether all is earned at the end of an episode.
+        whole: whether it is the sum over an episode that counts.
+        trial: where what was learnt is tried; None to keep the last.
+        shown: what is imitated first; None for nothing.
         progress: as of `training.train`.
 
     Raises:
@@ -186,8 +277,9 @@ def fit(
             "TensorBoard's logs need tensorboard, which is not installed: pip install tensorboard"
         )
     torch.set_num_threads(1)
-    discount = plan.discount if plan.discount is not None else (1.0 if at_end else 0.99)
+    discount = plan.discount if plan.discount is not None else (1.0 if whole else 0.99)
     scaled = VecNormalize(many, norm_obs=False, norm_reward=True, gamma=min(discount, 0.9999))
+    best = Best()
     last = None if plan.checkpoints is None else plan.checkpoints / LAST
     if last is not None and last.is_file():
         try:
@@ -199,6 +291,7 @@ def fit(
         with np.load(last.parent / RETURNS) as kept:
             for name in ("mean", "var", "count"):
                 setattr(scaled.ret_rms, name, kept[name])
+            best.restore(kept)
     else:
         model = MaskablePPO(
             Chooser,
@@ -215,17 +308,15 @@ def fit(
             tensorboard_log=None if plan.tensorboard is None else str(plan.tensorboard),
             policy_kwargs={"layers": plan.layers, "by_row": by_row},
         )
+        if shown is not None:
+            imitate(model, shown)
     if plan.tensorboard is None:
         # Left to itself, it makes a folder for logs among the system's temporary files, and leaves it there.
         model.set_logger(Logger(folder=None, output_formats=[]))
     left = plan.steps - model.num_timesteps
     if left > 0:
-        model.learn(left, _Watch(plan, progress), reset_num_timesteps=False)
-        keep(model, plan.checkpoints)
-    actor: Any = model.policy.mlp_extractor.actor
-    layers = [
-        (one.weight.detach().numpy(), one.bias.detach().numpy())
-        for one in actor
-        if isinstance(one, nn.Linear)
-    ]
-    return layers, int(model.num_timesteps)
+        watch = _Watch(plan, best, trial, progress)
+        model.learn(left, watch, reset_num_timesteps=False)
+        watch.try_it()
+        keep(model, best, plan.checkpoints)
+    return best.layers or layers_of(model), int(model.num_timesteps)

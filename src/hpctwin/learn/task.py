@@ -66,6 +66,7 @@ class Task:
         watts: what a node draws in each state, W [pools * states]; None where that is not known.
         facts: numbers that the hooks read; None for none.
         why_not: why a choice is refused, given the simulation and the choice.
+        scale: what is earned in an episode of these jobs is multiplied by that; None for 1.
         nodes: of the machine.
     """
 
@@ -81,6 +82,7 @@ class Task:
     watts: npt.NDArray[np.float64] | None = None
     facts: npt.NDArray[np.float64] | None = None
     why_not: Callable[[Simulation, int], str] = lambda simulation, choice: ""
+    scale: Callable[[Workload], float] | None = None
 
 
 def by_name(kind: str, what: Any, known: Mapping[str, Any]) -> Any:

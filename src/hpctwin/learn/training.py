@@ -18,6 +18,7 @@ from hpctwin.learn.episodes import Source
 from hpctwin.learn.job_selection import JobSelection
 from hpctwin.learn.plan import Plan
 from hpctwin.learn.power_management import PowerManagement, power_management
+from hpctwin.learn.trial import Trial, first_in_order
 from hpctwin.model.settings import first_fault
 from hpctwin.policies.network import Network
 
@@ -31,11 +32,11 @@ KINDS: dict[str, Any] = {
 DEFAULTS: dict[str, dict[str, Any]] = {
     "JobSelection": {
         "observation": "job",
-        "window": 64,
+        "window": 128,
         "backfilling": False,
-        "reward": "slowdown",
+        "reward": "relative",
     },
-    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs", "reward": "slowdown"},
+    "Backfilling": {"observation": "job", "window": 64, "order": "fcfs", "reward": "relative"},
     "PowerManagement": {"observation": "shares", "levels": 17, "every_s": 1800.0},
 }
 """Options of each that training sets unless others are given: agents that can be parts of a policy."""
@@ -86,11 +87,22 @@ def train(
     )
     many = Sb3Environments(environments, seed=plan.seed)
     by_row = one.task.chosen == "place" and len(one.observation_space.shape) == 2
-    at_end = chosen.get("reward") in ("bounded-slowdown", "wait")
+    trial = Trial(one.task, source, plan.trials, one.max_steps) if plan.trials else None
     try:
-        layers, steps = ppo.fit(many, plan, by_row=by_row, at_end=at_end, progress=progress)
+        imitated, shown = _shown(kind, source, plan, chosen) if plan.imitate else ("", None)
+        layers, steps = ppo.fit(
+            many,
+            plan,
+            by_row=by_row,
+            whole="reward" in chosen,  # of jobs, which all count alike
+            trial=trial,
+            shown=shown,
+            progress=progress,
+        )
     finally:
         many.close()
+        if trial is not None:
+            trial.close()
     card = {
         "environment": kind,
         "options": chosen,
@@ -101,6 +113,7 @@ def train(
             "steps": steps,
             "seed": plan.seed,
             "environments": plan.environments,
+            **({"imitated": imitated} if imitated else {}),
             "with": ppo.NAME,
             "versions": {
                 "hpctwin": __version__,
@@ -141,6 +154,34 @@ def _check(kind: str, options: Mapping[str, Any]) -> None:
             TypeAdapter(hint).validate_python(value, strict=True)
         except ValidationError as error:
             raise ConfigError(f"option {name} of {kind}: {first_fault(error)}") from error
+
+
+def _shown(
+    kind: str, source: Source, plan: Plan, chosen: dict[str, Any]
+) -> tuple[str, tuple[Any, Any]]:
+    """The ordering that does best on trials, and what it had before it: what was seen, and masks.
+
+    Raises:
+        ConfigError: it is no environment in which an ordering chooses.
+    """
+    if kind != "JobSelection":
+        raise ConfigError(f"orderings can be imitated where jobs are selected, not in {kind}")
+    earned: dict[str, float] = {}
+    trials = {}
+    for name in plan.imitate:
+        task = JobSelection(source, **{**chosen, "order": name}).task
+        trials[name] = Trial(task, source, max(plan.trials, 1))
+        earned[name] = trials[name].play(first_in_order)
+    best = max(earned, key=lambda name: earned[name])
+    seen: list[Any] = []
+    masks: list[Any] = []
+
+    def watch(now: Any, there: Any, going: Any) -> None:
+        seen.append(now[going])  # an index by truth copies
+        masks.append(there[going])
+
+    trials[best].play(first_in_order, watch)
+    return best, (np.concatenate(seen), np.concatenate(masks))
 
 
 def _plain(card: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,292 @@
+"""RLScheduler (Zhang et al., SC20): its table of mean bounded slowdowns, made again, with our agents beside.
+
+What its programs do (github.com/DIR-LAB/deep-batch-scheduler) is kept: ten sequences of 1,024 jobs in a row,
+drawn by their seed; the machine is empty at the beginning; a job that is selected is waited for, even if one
+comes that would be selected before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.errors import WorkloadError
+from hpctwin.experiments.entries import Entry, Finding, Made
+from hpctwin.experiments.traces import find_trace
+from hpctwin.formats import read_workload
+from hpctwin.metrics import MeanInterval, mean_interval
+from hpctwin.model import MS_PER_S, Workload
+
+if TYPE_CHECKING:
+    from hpctwin.learn.plan import Plan
+    from hpctwin.policies.network import Network
+
+__all__ = [
+    "HEURISTICS", "ROWS", "Case", "Row", "agent", "case", "entries", "heuristic", "row", "sequences",
+    "served",
+]  # fmt: skip
+
+FloatArray = npt.NDArray[np.float64]
+
+JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
+"""Jobs of a sequence; sequences; they lie in the first so many jobs."""
+
+SEED = 1
+TRAINED_ON = 256
+"""Jobs of an episode of training."""
+
+IMITATED = ("sjf", "smallest-area", "f1", "f2", "f3", "f4")
+
+
+def _sjf(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
+    return walltime + 1e-9 * submit
+
+
+def _f1(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
+    return np.log10(walltime) * nodes + 870.0 * np.log10(np.maximum(submit, 0.1))
+
+
+def _wfp(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
+    # Their start of a job that waits is -1, so that its wait is below 0 and stays as it is.
+    return -((-(1.0 + submit) / walltime) ** 3) * nodes
+
+
+def _unicef(submit: FloatArray, walltime: FloatArray, nodes: FloatArray) -> FloatArray:
+    return (1.0 + submit) / (np.log2(nodes + 1e-15) * walltime)
+
+
+HEURISTICS: dict[str, Callable[[FloatArray, FloatArray, FloatArray], FloatArray]] = {
+    "FCFS": lambda submit, walltime, nodes: submit,
+    "WFP3": _wfp,
+    "UNICEP": _unicef,
+    "SJF": _sjf,
+    "F1": _f1,
+}
+"""Scores of their programs, the lowest first; submit times (of the trace) and walltimes in s."""
+
+ROWS: dict[tuple[str, bool], tuple[float, ...]] = {
+    ("Lublin-1", False): (7273.77, 19753.53, 22274.74, 277.35, 258.37, 254.67),
+    ("HPC2N", False): (297.18, 426.99, 609.77, 157.71, 118.01, 117.01),
+    ("Lublin-2", False): (7842.47, 9523.18, 11265.31, 787.89, 698.34, 724.51),
+    ("Lublin-1", True): (235.82, 133.87, 307.23, 73.31, 75.07, 58.64),
+    ("HPC2N", True): (127.38, 97.39, 175.12, 122.04, 71.95, 86.14),
+    ("Lublin-2", True): (247.61, 318.35, 379.59, 91.99, 148.25, 118.79),
+}
+"""Published means, by trace and whether others pass: as `HEURISTICS`, then of its agent."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A trace of the table.
+
+    Args:
+        workload: its jobs.
+        nodes: of its machine.
+        first_s: when its first job was submitted, in its file.
+    """
+
+    workload: Workload
+    nodes: int
+    first_s: float
+
+
+_FILES = {
+    "Lublin-1": ("lublin_256.swf", 256, 1, 5094.0),
+    "Lublin-2": ("lublin_256_new2.swf", 256, 1, 139.0),
+    "HPC2N": ("HPC2N-2002-2.2-cln-completed-reassembled.swf", 120, 2, 0.0),
+}
+"""By trace: its file, nodes, processors of each, and when its first job was submitted."""
+
+
+@cache
+def case(trace: str) -> Case:
+    """One of the traces.
+
+    Raises:
+        WorkloadError: its file is not there.
+    """
+    name, nodes, processors, first_s = _FILES[trace]
+    path = find_trace(name)
+    if path is None:
+        raise WorkloadError(f"{name} is not in the folder that HPCTWIN_TRACES names")
+    read = read_workload(path)
+    return Case(replace(read, nodes=-(-read.nodes // processors)), nodes, first_s)
+
+
+def sequences() -> list[int]:
+    """Where the ten sequences begin, as their programs draw it with seed 1 (Gym's seeding before 0.22)."""
+    digest = hashlib.sha512(str(SEED).encode()).digest()[:8]
+    drawn = np.random.RandomState(np.frombuffer(digest, "<u4").tolist())
+    return [int(drawn.randint(JOBS, DRAWN_FROM - JOBS - 1)) for _ in range(SEQUENCES)]
+
+
+def served(trace: str, passing: bool, choose: Callable[[Any, Any, int], int]) -> FloatArray:
+    """Mean bounded slowdown of each sequence.
+
+    Args:
+        trace: its name.
+        passing: whether others may pass who is selected, as with EASY.
+        choose: a place, given the environment, what is seen of those that wait, and where the sequence
+            begins.
+    """
+    from hpctwin.learn import Episodes, JobSelection
+
+    own = case(trace)
+    episodes = Episodes.of(own.workload, own.nodes, jobs=JOBS)
+    environment = JobSelection(episodes, window=JOBS, observation="job", backfilling=passing)
+    found = []
+    for first in sequences():
+        seen, _ = environment.reset(options={"first": first})
+        over = False
+        while not over:
+            waiting = int(environment.simulation.state.clock.queued)
+            place = choose(environment, seen[:waiting], first)
+            seen, _, over, _, told = environment.step(place)
+        found.append(told["mean_bounded_slowdown"])
+    return np.array(found)
+
+
+def heuristic(trace: str, passing: bool, name: str) -> FloatArray:
+    """The same, of one of `HEURISTICS`."""
+    jobs = case(trace).workload
+    submit = jobs.submit_ms / MS_PER_S + case(trace).first_s
+    score = HEURISTICS[name](submit, jobs.walltime_ms / MS_PER_S, jobs.nodes.astype(np.float64))
+
+    def choose(environment: Any, seen: Any, first: int) -> int:
+        return int(score[first + environment.simulation.state["queue"][: len(seen)]].argmin())
+
+    return served(trace, passing, choose)
+
+
+def agent(trace: str, passing: bool, plan: Plan) -> Network:
+    """An agent, trained on jobs before the first that is tested.
+
+    Args:
+        trace: its name.
+        passing: whether others may pass who is selected.
+        plan: how it is trained.
+    """
+    from hpctwin.learn import Episodes
+    from hpctwin.learn.training import train
+
+    own = case(trace)
+    last = min(sequences())
+    source = Episodes.of(own.workload, own.nodes, jobs=TRAINED_ON, last=last)
+    options = {"backfilling": passing, "window": TRAINED_ON}
+    about = {"data": {"trace": own.workload.name, "first": 0, "last": last}}
+    return train("JobSelection", source, plan, options=options, about=about)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Args:
+        trace: its name.
+        passing: whether others may pass who is selected.
+        heuristics: mean bounded slowdown of each sequence, by heuristic.
+        agents: the same, of our agents.
+    """
+
+    trace: str
+    passing: bool
+    heuristics: dict[str, FloatArray]
+    agents: tuple[FloatArray, ...] = ()
+
+    @property
+    def published(self) -> dict[str, float]:
+        """What was published, by heuristic, and ``RL``."""
+        return dict(zip((*HEURISTICS, "RL"), ROWS[self.trace, self.passing], strict=True))
+
+    @property
+    def best(self) -> str:
+        """The heuristic that is best here."""
+        return min(self.heuristics, key=lambda name: float(self.heuristics[name].mean()))
+
+    @property
+    def more(self) -> MeanInterval:
+        """By how much the agents' mean is above the best heuristic, paired by sequence."""
+        return mean_interval(np.mean(self.agents, axis=0) - self.heuristics[self.best])
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        found: dict[str, Any] = {
+            "trace": self.trace,
+            "backfilling": self.passing,
+            "published": self.published,
+            "heuristics": {name: float(x.mean()) for name, x in self.heuristics.items()},
+            "agents": [float(one.mean()) for one in self.agents],
+        }
+        if self.agents:
+            more = self.more
+            found["more"] = {"mean": more.mean, "low": more.low, "high": more.high}
+        return found
+
+
+def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
+    """A row of the table.
+
+    Args:
+        trace: its name.
+        passing: whether others may pass who is selected.
+        agents: files of agents.
+    """
+    from hpctwin.policies.network import Network
+
+    def of(network: Network) -> FloatArray:
+        return served(trace, passing, lambda _, seen, first: int(network.scores(seen).argmax()))
+
+    return Row(
+        trace,
+        passing,
+        {name: heuristic(trace, passing, name) for name in HEURISTICS},
+        tuple(of(Network.load(path)) for path in agents),
+    )
+
+
+def _bounded_slowdowns(rows: tuple[tuple[str, bool], ...]) -> Made:
+    findings = []
+    for trace, passing in rows:
+        for name in HEURISTICS:
+            here = float(heuristic(trace, passing, name).mean())
+            theirs = dict(zip(HEURISTICS, ROWS[trace, passing], strict=False))
+            what = f"{trace}, {name}{', with backfilling' if passing else ''}"
+            findings.append(Finding(what, theirs[name], here, 2e-5, ",.2f"))
+    return Made(findings)
+
+
+def entries(entry: partial[Entry]) -> Iterator[Entry]:
+    """Those of its table, for `papers`."""
+    config = "Ten sequences of 1,024 jobs, drawn by its seed; what is selected is waited for"
+    more = "hpctwin experiment rlscheduler --seeds 5"
+    lublin = (("Lublin-1", False), ("Lublin-2", False))
+    yield entry(
+        "rlscheduler-table-5",
+        shows="mean bounded slowdown without backfilling, Lublin's model",
+        config=f"{config}. WFP3 and UNICEP as they are there: waits are taken from a start of -1",
+        make=partial(_bounded_slowdowns, lublin),
+        more=more,
+    )
+    yield entry(
+        "rlscheduler-table-5-backfilling",
+        shows="the same with backfilling",
+        config=config,
+        because="here others pass as with EASY; there only those that end before the first can start",
+        make=partial(_bounded_slowdowns, tuple((name, True) for name, _ in lublin)),
+        more=more,
+    )
+    yield entry(
+        "rlscheduler-table-5-hpc2n",
+        shows="the same, HPC2N",
+        config=config,
+        because="our copy of the log has only jobs that were completed, so the sequences are of other jobs",
+        make=partial(_bounded_slowdowns, (("HPC2N", False), ("HPC2N", True))),
+        more=more,
+    )
