@@ -74,10 +74,10 @@ container:
 # where PYENV_VERSION names them) and with the oldest versions that pyproject.toml allows.
 PYTHONS ?= 3.12 3.13
 UV := $(VENV)/tools/bin/uv pip install -q
-USED := live,energy,cooling,batsim,learn,web
+USED := live,energy,cooling,batsim,learn,web,search,dask
 MEETING := tests/engine/test_by_hand.py tests/energy/test_by_hand.py tests/cli/test_cli.py tests/cli/test_shape.py \
 	tests/formats tests/model tests/policies tests/metrics/test_job_metrics.py tests/simulation/test_simulation.py \
-	tests/report/test_plots.py
+	tests/report/test_plots.py tests/sweep/test_search.py
 TESTERS := pytest pytest-xdist hypothesis
 
 pythons: $(VENV)/release
@@ -87,7 +87,8 @@ pythons: $(VENV)/release
 	  $(VENV)/python-$$version/bin/python -m pytest -q -p no:cacheprovider $(MEETING); \
 	done
 
-# Old versions warn of what newer ones have done since. Without mcp, which asks for newer ones of others.
+# Old versions warn of what newer ones have done since. Without mcp, which asks for newer ones of others, and train, whose
+# PyTorch is some gigabytes.
 oldest: $(VENV)/release
 	$(VENV)/tools/bin/uv venv -q --clear --python 3.11 $(VENV)/oldest
 	$(UV) --python $(VENV)/oldest --resolution lowest-direct -e '.[$(USED)]'

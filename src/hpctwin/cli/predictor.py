@@ -294,14 +294,14 @@ def _forecasts(rows: pl.DataFrame, by: str) -> object:
 
     from hpctwin.model import format_duration
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column({"asked": "asked", "size": "nodes"}.get(by, by))
+    table = Table(box=None, pad_edge=False, collapse_padding=True)
+    table.add_column({"asked": "asked", "size": "nodes"}.get(by, by), overflow="fold")
     heads = (
-        "forecasts", "held, %", "width", "of queue's", "median error", "by walltimes", "by queue",
-        "within 1 min, %",
+        "forecasts", "held\n%", "width", "of\nqueue's", "median\nerror", "by\nwalltimes", "by\nqueue",
+        "within\n1 min, %",
     )  # fmt: skip
     for head in heads:
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for row in rows.iter_rows(named=True):
         seconds = ("width_s", "median_error_s", "walltime_error_s", "queue_error_s")
         width, *errors = (format_duration(round(row[name])) for name in seconds)
