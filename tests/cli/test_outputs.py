@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
 from hpctwin import generate, write_workload
+from hpctwin.policies.network import Network
 from tests.cli.test_cli import run
 
 
@@ -124,3 +127,21 @@ def test_what_is_read_is_not_written_over(trace: Path, capsys: pytest.CaptureFix
     assert run("replay", trace, "-n", 32, "--conflicts", trace) == 2
     assert "is what is read" in capsys.readouterr().err
     assert trace.read_bytes() == before
+
+
+def test_a_list_loses_no_word_on_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = (np.zeros((1, 8), np.float32), np.zeros(1, np.float32))
+    name = "an-agent-with-a-long-name-that-no-line-has-room-for"
+    Network((weights,), True, {"environment": "JobSelection"}).save(
+        tmp_path / f"{name}.safetensors"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hpctwin.cli.output.screen", lambda: Console(width=50))
+    assert run("agent", "list") == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 50
+    assert "…" not in shown
+    begins = "".join(line.partition(" ")[0] for line in shown.splitlines()[1:])
+    assert f"{name}.safetensors" in begins
