@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, generate
+from hpctwin.engine.jit import Kernel
 from hpctwin.rms import events as ev
-from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
 from hpctwin.twin import ahead
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import CoreSettings, ObjectiveSettings
@@ -20,6 +21,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
 from hpctwin.twin.emulated import emulated_cluster
 from tests import strategies
+from tests.energy.powered import uniform
 from tests.examples import examples
 
 NODES = 8
@@ -280,3 +282,42 @@ def test_memory_stays_flat_however_many_jobs_come_and_go() -> None:
         if number in (2999, 5999):
             sizes.append(len(json.dumps(core.state())))
     assert sizes[1] < 1.1 * sizes[0]
+
+
+MACHINES = {
+    "counted": Cluster.uniform(nodes=NODES),
+    "powered": uniform(NODES),
+    "shared": Cluster.model_validate({"nodes": [{"name": "n", "count": NODES, "cores": 4}]}),
+}
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_no_decision_waits_for_the_engine_to_be_compiled(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[str] = set()
+    load = Kernel.load
+
+    def seen(kernel: Kernel) -> bool:
+        asked.add(kernel.name)
+        return load(kernel)
+
+    monkeypatch.setattr(Kernel, "load", seen)
+    pool = ["fcfs+easy", "wfp+easy@best-fit", "sjf+conservative", "fcfs+slurm"]
+    core = Core(CoreSettings.model_validate({"pool": pool, "futures": 2}))
+    core.warm_up()
+    warm = asked.copy()
+    tasks = {"tasks": 8, "cores_per_task": 1} if kind == "shared" else {}
+    names = tuple(f"n{number}" for number in range(NODES))
+    jobs = [
+        JobRecord(spec=JobSpec(id=str(n), submit_s=n, nodes=n % 7 + 1, walltime_s=9.0 + n, **tasks))
+        for n in range(600)
+    ]
+    core.take_snapshot(
+        Snapshot(
+            cluster="c", time_s=700.0, machine=MACHINES[kind], jobs=tuple(jobs),
+            nodes=tuple(NodeRecord(name=name) for name in names),
+        )
+    )  # fmt: skip
+    assert core.decide(700.0) is not None
+    assert asked - warm == set()

@@ -60,6 +60,28 @@ class Policy:
         power = self.power.power_pass if self.power.switches else None
         prepare([*kernels_of(self.scheduling, power), reorder])
 
+    def compile_for_any_machine(self) -> None:
+        """Compile also what some machine or queue may come to need: who cannot stop for it does so before.
+
+        Raises:
+            PolicyError: something cannot be compiled.
+        """
+        from hpctwin.engine.compiling import prepare
+        from hpctwin.engine.kernel import kernels_of, race
+        from hpctwin.engine.placement import PLACE_BY_SCORE, PLACE_NODES
+        from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
+        from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+
+        self.compile()
+        power = self.power.power_pass
+        needed = [race, PLACE_NODES, *kernels_of(self.scheduling, power)]
+        if self.placement.score is not None:
+            needed.append(PLACE_BY_SCORE)
+        if self.backfill in SHARED_PASSES and self.placement.shared_name in SHARED_PLACEMENTS.own():
+            choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
+            needed += kernels_of(find_shared_pass(self.backfill), power, choose)
+        prepare(needed)
+
     @property
     def scheduling(self) -> Pass:
         """What starts jobs: the backfill's pass, or one that goes with the power policy."""

@@ -69,13 +69,13 @@ class Core:
         self._told = 0
 
     def warm_up(self) -> None:
-        """Compile the pool now, so that the first decision does not wait for it.
+        """Compile the pool now, whatever the cluster turns out to be: no decision may wait for it.
 
         Raises:
             PolicyError: a policy cannot be compiled.
         """
         for policy in (*self.pool, *([] if self.own is None else [self.own])):
-            policy.compile()
+            policy.compile_for_any_machine()
 
     # --- what comes in ---------------------------------------------------------------------------
 
