@@ -46,7 +46,7 @@ class Site:
 
     def fill(self) -> str:
         """A job on all nodes."""
-        job = self.slurm.submit(NODES, 2, 100)
+        job = self.slurm.submit(NODES, 10, 580)
         self.slurm.wait(lambda: states(self.slurm).get(job, "").startswith("RUNNING"), 20)
         return job
 
@@ -170,7 +170,7 @@ def test_a_begin_time_that_a_user_asks_for_is_kept_and_no_user_ends_a_lease(site
 
 def test_jobs_that_slurm_will_not_start_hold_no_nodes_in_the_twins_picture(site: Site) -> None:
     slurm = site.slurm
-    taken = slurm.submit(1, 2, 100, "-L", "matlab:1")
+    taken = slurm.submit(1, 10, 580, "-L", "matlab:1")
     slurm.wait(lambda: states(slurm)[taken].startswith("RUNNING"), 20)
     behind = [submitted(site, "-L", "matlab:1") for _ in range(5)]
     slurm.wait(lambda: any("Licenses" in state for state in states(slurm).values()), 20)
@@ -273,7 +273,7 @@ def test_a_job_of_a_higher_tier_preempts_at_once_whatever_the_twin_leases(tmp_pa
         twin = Beside(slurm, core=FCFS)
         try:
             twin.begin()
-            low = slurm.submit(2, 2, 90, "--requeue")
+            low = slurm.submit(2, 10, 580, "--requeue")
             slurm.wait(lambda: states(slurm).get(low, "").startswith("RUNNING"), 20)
             high = slurm.submit(2, 1, 1, "-p", "urgent")
             slurm.wait(lambda: job_ends(slurm, [high]), 20)
@@ -294,7 +294,7 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) ->
         twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["sjf+easy"]})
         try:
             twin.begin()
-            first = [slurm.submit_tasks(2, 120, "-n1") for _ in range(8)]
+            first = [slurm.submit_tasks(30, 1800, "-n1") for _ in range(8)]
             slurm.wait(lambda: twin.status()["running"] == 8, 60)
             long = slurm.submit_tasks(9, 60, "-n3")
             slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
@@ -322,10 +322,10 @@ def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm
         twin = Beside(slurm, manager={"poll_every": 1})
         try:
             twin.begin(wait=False)
-            jobs = [slurm.submit_tasks(2, 60, "-n1") for _ in range(8)]
+            jobs = [slurm.submit_tasks(30, 1800, "-n1") for _ in range(8)]
             slurm.wait(lambda: all(s.startswith("RUNNING") for s in states(slurm).values()), 60)
             slurm.wait(lambda: twin.status().get("running") == 8, 60)
-            waits = slurm.submit_tasks(2, 60, "-n1")
+            waits = slurm.submit_tasks(30, 60, "-n1")
             slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
             status = twin.status()
             assert (status["fault"], status["drift"]) == (None, [])

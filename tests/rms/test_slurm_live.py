@@ -92,7 +92,7 @@ def test_the_twin_runs_every_job_once_through_death_restarts_and_a_lost_node(
 
 def test_only_the_twins_jobs_are_leased_and_admitted(slurm: SlurmCluster) -> None:
     manager = SlurmManager("emul", conf=slurm.conf)
-    full = slurm.submit(32, 1, 60)
+    full = slurm.submit(32, 10, 580)
     slurm.wait(lambda: slurm.job(full)["JobState"] == "RUNNING", 20)
     owned = slurm.submit(2, 1, 1)
     held = slurm.submit(2, 1, 1, "-H")
@@ -145,8 +145,8 @@ def test_pushed_news_tell_of_starts_and_ends_between_two_looks(tmp_path: Path) -
         polls = poller.polls
         slurm.wait(lambda: (first, "job_ended") in kinds(events), 15)
         assert poller.polls == polls  # the end needed no look
-        cancelled = slurm.submit(2, 1, 30)
-        requeued = slurm.submit(2, 1, 30)
+        cancelled = slurm.submit(2, 10, 580)
+        requeued = slurm.submit(2, 10, 580)
         slurm.wait(lambda: (requeued, "job_started") in kinds(events), 10)
         slurm.say("scancel", cancelled)
         slurm.say("scontrol", "requeue", requeued)
@@ -164,7 +164,7 @@ def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them
     with running(tmp_path, priority="multifactor") as slurm:
         twin = Beside(slurm, act={"by": "priority"}, core=pool)
         try:
-            first = slurm.submit(32, 3, 150)
+            first = slurm.submit(32, 10, 580)
             slurm.wait(lambda: slurm.job(first)["JobState"] == "RUNNING", 20)
             jobs = [slurm.submit(32, minutes, 1) for minutes in (30, 20, 2)]
             held = slurm.submit(32, 1, 1, "-H")
@@ -187,7 +187,7 @@ def test_by_priority_slurm_starts_the_jobs_in_the_order_that_the_twin_gives_them
 def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(tmp_path: Path) -> None:
     with running(tmp_path, scheduler="backfill") as slurm:
         twin = Beside(slurm, act={"mode": "observe"}, core={"own_policy": "fcfs+conservative"})
-        first = slurm.submit(32, 2, 119)
+        first = slurm.submit(32, 5, 290)
         slurm.submit(32, 1, 60)
         job = slurm.submit(4, 1, 60)
         slurm.wait(lambda: slurm.job(first)["JobState"] == "RUNNING", 40)
@@ -198,8 +198,8 @@ def test_when_tells_of_a_waiting_job_beside_slurms_own_estimate(tmp_path: Path) 
         found = json.loads(said.stdout)
         assert (found["state"], found["source"]) == ("waits", "one look at the resource manager")
         assert abs(found["start_s"] - found["managers_estimate_s"]) <= 60
-        # However long the asking took: the first job has its nodes for two minutes, the second for one.
-        assert found["start_s"] - began == pytest.approx(180, abs=20)
+        # However long the asking took: the first job has its nodes for five minutes, the second for one.
+        assert found["start_s"] - began == pytest.approx(360, abs=20)
         said = twin.command("when", "--nodes", "33", "--walltime", "1h", "--json")
         assert json.loads(said.stdout)["state"] == "never"
         assert twin.command("when", "99999").returncode == 1
