@@ -18,7 +18,20 @@ import numpy as np
 from hpctwin import Cluster, Simulation, Workload, parse_policy
 from hpctwin.model import Category
 
-SIZES = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000]
+SIZES = [
+    250,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+]
 POLICIES = [
     "fcfs+easy",
     "sjf+easy",
@@ -47,8 +60,23 @@ def crowd(jobs: int) -> Workload:
     )
 
 
-def machine(jobs_per_user: int | None) -> Cluster:
+def sharing(workload: Workload) -> Workload:
+    """The same jobs, each of as many tasks of a core as it had nodes, for nodes of 16 cores."""
+    cores = workload.nodes
+    return Workload.build(
+        submit_s=workload.submit_ms / 1e3,
+        runtime_s=workload.runtime_ms / 1e3,
+        walltime_s=workload.walltime_ms / 1e3,
+        nodes=np.ones(len(workload), int),
+        user=workload.user,
+        chunks={"tasks": cores, "cores_per_task": np.ones(len(workload), int)},
+    )
+
+
+def machine(jobs_per_user: int | None, shared: bool) -> Cluster:
     """The nodes, in one partition."""
+    if shared:
+        return Cluster.model_validate({"nodes": [{"name": "all", "count": 64, "cores": 16}]})
     partition = {"name": "all", "default": True, "max_jobs_per_user": jobs_per_user}
     return Cluster.model_validate(
         {"nodes": [{"name": "all", "count": NODES}], "partitions": [partition]}
@@ -81,14 +109,14 @@ def exponent(sizes: list[int], seconds: list[float]) -> float:
     return float(np.polyfit(np.log(sizes[half:]), np.log(seconds[half:]), 1)[0])
 
 
-def draw(found: dict[str, list[float]], path: Path) -> None:
+def draw(found: dict[str, list[float]], all_sizes: list[int], path: Path) -> None:
     """The log-log plot."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     for policy, seconds in found.items():
-        sizes = SIZES[: len(seconds)]
+        sizes = all_sizes[: len(seconds)]
         axes.loglog(sizes, seconds, "o-", label=f"{policy}, ~Q^{exponent(sizes, seconds):.2f}")
     axes.set_xlabel("jobs submitted within an hour to 1,000 nodes")
     axes.set_ylabel("CPU time of the engine, s")
@@ -100,14 +128,16 @@ def draw(found: dict[str, list[float]], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", nargs="*", default=POLICIES)
+    parser.add_argument("--smallest", type=int, default=1_000)
     parser.add_argument("--largest", type=int, default=100_000)
     parser.add_argument("--limit", type=float, default=5.0, help="seconds")
     parser.add_argument("--jobs-per-user", type=int, help="how many may run at once; default any")
+    parser.add_argument("--shared", action="store_true", help="64 nodes of 16 cores instead")
     parser.add_argument("--figure", type=Path)
     args: Any = parser.parse_args()
-    sizes = [size for size in SIZES if size <= args.largest]
-    cluster = machine(args.jobs_per_user)
-    workloads = {size: crowd(size) for size in sizes}
+    sizes = [size for size in SIZES if args.smallest <= size <= args.largest]
+    cluster = machine(args.jobs_per_user, args.shared)
+    workloads = {size: sharing(crowd(size)) if args.shared else crowd(size) for size in sizes}
     print("| policy |", " | ".join(f"{size:,}" for size in sizes), "| exponent |")
     print("|---|" + "---|" * (len(sizes) + 1))
     found: dict[str, list[float]] = {}
@@ -123,7 +153,7 @@ def main() -> None:
         power = exponent(sizes[: len(seconds)], seconds)
         print(f"| `{policy}` |", " | ".join(cells), f"| {power:.2f} |", flush=True)
     if args.figure:
-        draw(found, args.figure)
+        draw(found, sizes, args.figure)
 
 
 if __name__ == "__main__":

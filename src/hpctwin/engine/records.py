@@ -285,7 +285,8 @@ class Share:
 
     jobs: Int
     part: Int  # the first of its parts, -1
-    promise: Int  # the first of its promises, -1
+    promise: Int  # the first of its promises, which lie in the order in which they begin; -1
+    since: Int  # while a time is sought: the first of them that is not over by then, -1
 
 
 class Part:
@@ -311,6 +312,7 @@ class Promise:
     tasks: Int
     next: Int  # of the same job, or free, -1
     after: Int  # on the same node, -1
+    ahead: Int  # while a time is sought: the same, but for those that are over by then
     first: Int  # 1: the first of its job
 
 
@@ -338,6 +340,9 @@ class Sharing:
     looks: Int  # how often it was begun to start jobs; meanwhile nothing comes free
     turn: Int  # the node after the last that a job started on
     widest: Int  # nodes that a job may have at most
+    counted: Int  # while a time is sought: 1: what is short is known
+    tasks_short: Int  # of those that the job asks for; 0 or less: enough
+    nodes_short: Int
 
 
 class Outage:

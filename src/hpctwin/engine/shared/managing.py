@@ -47,12 +47,8 @@ def promise_waiting(sim: Arrays) -> None:
 @jit
 def first_use(node: int, sim: Arrays) -> int:
     """When a node is first promised to a job; NEVER if it is to none."""
-    first = NEVER
     row = sim.share[node].promise
-    while row >= 0:
-        first = min(first, sim.promise[row].start)
-        row = sim.promise[row].after
-    return first
+    return sim.promise[row].start if row >= 0 else NEVER
 
 
 @jit

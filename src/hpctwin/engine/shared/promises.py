@@ -15,9 +15,13 @@ from hpctwin.engine.shared.room import (
     mark_pools,
     reckon_least,
     resources_fit,
-    stops_early,
     tasks_on,
 )
+
+ANY_NODE = -1
+"""What comes back at a time may concern any node."""
+PROMISED = -2
+"""Less by its row: a promise ends."""
 
 
 @jit
@@ -41,19 +45,29 @@ def link(row: int, sim: Arrays) -> None:
     kind = sim.job[own.job].kind
     free_at(node, own.start, row, sim)
     for c in range(4):
-        mine = held(kind, node, own.tasks, c, sim)
-        left = sim.promise_left[row, c] - mine
-        p = sim.share[node].promise
-        while p >= 0:
-            other = sim.promise[p]
-            if other.start <= own.start and own.start < other.end:
-                left -= held(sim.job[other.job].kind, node, other.tasks, c, sim)
-            if own.start <= other.start and other.start < own.end:
-                sim.promise_left[p, c] -= mine
-            p = other.after
-        sim.promise_left[row, c] = left
-    own.after = sim.share[node].promise
-    sim.share[node].promise = row
+        sim.promise_left[row, c] -= held(kind, node, own.tasks, c, sim)
+    before = -1
+    p = sim.share[node].promise
+    while p >= 0:
+        other = sim.promise[p]
+        if other.start >= own.end:
+            break
+        if other.start <= own.start:
+            before = p
+            if own.start < other.end:
+                for c in range(4):
+                    theirs = held(sim.job[other.job].kind, node, other.tasks, c, sim)
+                    sim.promise_left[row, c] -= theirs
+        if own.start <= other.start:
+            for c in range(4):
+                sim.promise_left[p, c] -= held(kind, node, own.tasks, c, sim)
+        p = other.after
+    if before < 0:
+        own.after = sim.share[node].promise
+        sim.share[node].promise = row
+    else:
+        own.after = sim.promise[before].after
+        sim.promise[before].after = row
 
 
 @jit
@@ -72,7 +86,9 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
     p = sim.share[node].promise
     while p >= 0 and not kept:
         other = sim.promise[p]
-        if own.start <= other.start and other.start < own.end:
+        if other.start >= own.end:
+            break
+        if own.start <= other.start:
             for c in range(4):
                 sim.promise_left[p, c] += held(kind, node, own.tasks, c, sim)
         p = other.after
@@ -121,10 +137,11 @@ def reserve_shared(j: int, not_before: int, sim: Arrays) -> tuple[int, int]:
 def earliest(j: int, not_before: int, sim: Arrays) -> int:
     """The earliest time, not before another, from which a job fits; leaves its ``sim.fits``, ``sim.least``.
 
-    Goes through the times at which something becomes free. Where nothing is promised and no maintenance
-    comes, only the nodes of jobs that end need be looked at again.
+    Goes through the times at which something becomes free. A node that gets nothing back by then has room for
+    no more tasks than before, so only those that do are looked at again; where that makes enough, all are.
     """
     for node in range(len(sim.share)):
+        sim.share[node].since = sim.share[node].promise
         for c in range(4):
             sim.base[node, c] = sim.left[node, c]
     running = sim.clock.run_end
@@ -135,41 +152,102 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         if sim.run[r].job >= 0:
             n = heap_push(sim.times, n, planned_end(sim.run[r].job, sim), sim.run[r].job)
         r += 1
-    bare = sim.sharing.promises == 0 and len(sim.window) == 0 and sim.asks.width == 0
-    if bare and sim.clock.unpowered == 0 and not_before <= now:
-        return _earliest_bare(j, r, n, sim)
     for row in range(sim.sharing.promises):
+        sim.promise[row].ahead = sim.promise[row].after
         if sim.promise[row].node >= 0 and sim.promise[row].first == 1:
-            n = heap_push(sim.times, n, sim.promise[row].end, -1)
+            n = heap_push(sim.times, n, sim.promise[row].end, PROMISED - row)
     for m in range(len(sim.window)):
         if sim.window[m].end > now:
-            n = heap_push(sim.times, n, sim.window[m].end, -1)
+            n = heap_push(sim.times, n, sim.window[m].end, ANY_NODE)
         if sim.window[m].amount < 0 and sim.window[m].start > now:
-            n = heap_push(sim.times, n, sim.window[m].start, -1)
+            n = heap_push(sim.times, n, sim.window[m].start, ANY_NODE)
     if sim.clock.unpowered > 0:
         for node in range(len(sim.share)):
             if sim.node[node].hidden == 1 and active_from(node, sim) > now:
-                n = heap_push(sim.times, n, active_from(node, sim), -1)
+                n = heap_push(sim.times, n, active_from(node, sim), ANY_NODE)
     if not_before > now:
-        n = heap_push(sim.times, n, not_before, -1)
+        n = heap_push(sim.times, n, not_before, ANY_NODE)
     time = now
-    while (
-        time < not_before
-        or not resources_fit(j, time, sim)
-        or not fits_over(j, time, sim.base, sim)
-    ):
+    sim.sharing.counted = 0
+    while not _fits_from(j, time, not_before, sim):
         time = _next_time(r, n, sim)
         assert time < NEVER  # a job that is not skipped fits when all others have gone
+        mark_pools(sim.job[j].kind, time, time + sim.job[j].expected, sim)
         while n > 0 and sim.times[0].time == time:
-            other = heap_pop(sim.times, n)
+            _come_back(j, heap_pop(sim.times, n), time, sim)
             n -= 1
-            if other >= 0:
-                put_back(other, sim)
         while r < running and sim.run[r].planned <= time:
             if sim.run[r].job >= 0:
-                put_back(sim.run[r].job, sim)
+                _come_back(j, sim.run[r].job, time, sim)
             r += 1
     return time
+
+
+@jit
+def _fits_from(j: int, time: int, not_before: int, sim: Arrays) -> bool:
+    """Whether a job fits over a span that begins at a time; see `earliest`."""
+    sharing = sim.sharing
+    if time < not_before:
+        return False
+    if sharing.counted == 1 and (sharing.tasks_short > 0 or sharing.nodes_short > 0):
+        return False
+    if not resources_fit(j, time, sim):
+        return False
+    if fits_over(j, time, sim.base, sim):
+        return True
+    shape = sim.shape[sim.job[j].kind]
+    sharing.tasks_short = shape.tasks
+    sharing.nodes_short = shape.nodes
+    for node in range(len(sim.share)):
+        sharing.tasks_short -= min(sim.fits[node], shape.most)
+        sharing.nodes_short -= min(sim.fits[node], 1)
+    sharing.counted = 1
+    return False
+
+
+@jit
+def _come_back(j: int, what: int, time: int, sim: Arrays) -> None:
+    """Nodes come back at a time: those of a running job, of a promise, or any."""
+    if what >= 0:
+        put_back(what, sim)
+        row = sim.state[what].first_node
+        while row >= 0:
+            _look_again(j, sim.part[row].node, time, sim)
+            row = sim.part[row].next
+    elif what <= PROMISED:
+        row = PROMISED - what
+        while row >= 0:
+            _look_again(j, sim.promise[row].node, time, sim)
+            row = sim.promise[row].next
+    else:
+        sim.sharing.counted = 0
+
+
+@jit
+def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
+    """Count anew for how many of a job's tasks there is room on a node."""
+    before = -1
+    p = sim.share[node].since
+    while p >= 0 and sim.promise[p].start <= time:
+        if sim.promise[p].end > time:
+            before = p
+        elif before < 0:
+            sim.share[node].since = sim.promise[p].ahead
+        else:
+            sim.promise[before].ahead = sim.promise[p].ahead
+        p = sim.promise[p].ahead
+    sharing = sim.sharing
+    if sharing.counted == 0:
+        return
+    kind = sim.job[j].kind
+    most = sim.shape[kind].most
+    fits = 0
+    if is_there(node, time, sim):
+        reckon_least(node, time, time + sim.job[j].expected, sim.base, sim)
+        fits = tasks_on(kind, node, sim.least, sim)
+    sharing.tasks_short += min(sim.fits[node], most) - min(fits, most)
+    sharing.nodes_short += min(sim.fits[node], 1) - min(fits, 1)
+    sim.fits[node] = fits
 
 
 @jit
@@ -181,50 +259,6 @@ def _next_time(r: int, n: int, sim: Arrays) -> int:
         time = sim.run[r].planned
     if n > 0:
         time = min(time, sim.times[0].time)
-    return time
-
-
-@jit
-def _earliest_bare(j: int, r: int, n: int, sim: Arrays) -> int:
-    kind = sim.job[j].kind
-    shape = sim.shape[kind]
-    most = shape.most
-    mark_pools(kind, sim.clock.now, NEVER, sim)
-    total = 0
-    nodes = 0
-    for node in range(len(sim.share)):
-        fits = tasks_on(kind, node, sim.base, sim) if is_there(node, sim.clock.now, sim) else 0
-        sim.fits[node] = fits
-        total += min(fits, most)
-        if fits > 0:
-            nodes += 1
-    time = sim.clock.now
-    while total < shape.tasks or nodes < shape.nodes:
-        time = _next_time(r, n, sim)
-        assert time < NEVER
-        while _next_time(r, n, sim) == time:
-            if n > 0 and sim.times[0].time == time:
-                other = heap_pop(sim.times, n)
-                n -= 1
-            else:
-                other = sim.run[r].job
-                r += 1
-                if other < 0:
-                    continue
-            put_back(other, sim)
-            row = sim.state[other].first_node
-            while row >= 0:
-                node = sim.part[row].node
-                row = sim.part[row].next
-                if is_there(node, time, sim):
-                    fits = tasks_on(kind, node, sim.base, sim)
-                    total += min(fits, most) - min(sim.fits[node], most)
-                    if fits > 0 and sim.fits[node] == 0:
-                        nodes += 1
-                    sim.fits[node] = fits
-    if not stops_early(sim):
-        for node in range(len(sim.share)):
-            reckon_least(node, time, time, sim.base, sim)
     return time
 
 

@@ -85,21 +85,24 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
     """What is least free of a node over a span, given what running jobs leave free when it begins."""
     for c in range(4):
         sim.least[node, c] = base[node, c]
-    p = sim.share[node].promise
+    sought = begin > sim.clock.now
+    p = sim.share[node].since if sought else sim.share[node].promise
     while p >= 0:
         promise = sim.promise[p]
-        if promise.start <= begin and begin < promise.end:
+        if promise.start > begin:
+            break
+        if begin < promise.end:
             kind = sim.job[promise.job].kind
             for c in range(4):
                 sim.least[node, c] -= held(kind, node, promise.tasks, c, sim)
-        p = promise.after
+        p = promise.ahead if sought else promise.after
     # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
-    p = sim.share[node].promise
     while p >= 0:
         promise = sim.promise[p]
-        if begin < promise.start and promise.start < end:
-            for c in range(4):
-                sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        if promise.start >= end:
+            break
+        for c in range(4):
+            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
         p = promise.after
 
 
