@@ -244,6 +244,19 @@ def test_the_twin_calibrates_on_its_meter_and_goes_on_after_a_restart(
     assert second.status(later)["error_pct"]["line"] < 1
 
 
+def test_readings_without_a_time_are_of_now_together(tmp_path: Path) -> None:
+    path = tmp_path / "m.csv"
+    append(path, "power_w\n")
+    metering = Metering(CsvMeter(kind="csv", path=path, time=""), tmp_path / "kept.parquet")
+    core = Core(TwinConfig.of({"manager": {"kind": "emulated", "address": "a"}}).core)
+    core.take_snapshot(snapshot(NOW, running=3))
+    append(path, "1000\n3000\n")
+    metering._reader._found.extend(metering._reader._meter.read())
+    metering.turn(core, NOW, in_charge=False)
+    told = metering.status(NOW)
+    assert (told["power_w"], told["left_out"], told["fault"]) == (2000, {}, None)
+
+
 def test_a_silent_meter_and_one_that_tells_another_unit_are_named(
     csv_meter: tuple[CsvMeter, Path], tmp_path: Path
 ) -> None:

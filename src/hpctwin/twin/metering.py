@@ -92,7 +92,7 @@ class Metering:
         # What a mirror shows that waits for a snapshot is not what is used.
         blind = core.mirror.needs_snapshot is not None
         ended = metered.see(now_s, None if blind else list(use.values()))
-        for reading in self._reader.new():
+        for reading in _of_times(self._reader.new()):
             time_s = now_s if reading.time_s is None else reading.time_s
             if self._sieve.takes(time_s, reading.power_w, now_s):
                 self._last = (time_s, reading.power_w)
@@ -183,6 +183,13 @@ class _Reader(threading.Thread):
     def new(self) -> list[Reading]:
         """What was read since."""
         return [self._found.popleft() for _ in range(len(self._found))]
+
+
+def _of_times(readings: list[Reading]) -> list[Reading]:
+    """Readings; those that tell no time are of now, and their mean is one."""
+    timeless = [one.power_w for one in readings if one.time_s is None]
+    told = [one for one in readings if one.time_s is not None]
+    return [*told, Reading(None, sum(timeless) / len(timeless))] if timeless else told
 
 
 def full_w(machine: Cluster) -> float | None:

@@ -96,6 +96,7 @@ class CsvMeter(MeterSettings):
     """A CSV file with a head that others append lines to; what is in it when the twin begins is passed over.
 
     Args:
+        kind: ``csv``.
         path: the file.
         time: the column of times: Unix time or ISO 8601, UTC if no zone is given; empty: when it is read.
         power: the column of power.
@@ -115,6 +116,7 @@ class JsonMeter(MeterSettings):
     """A file of JSON objects, one a line, that others append to, such as ``mosquitto_sub -F %J >> FILE``.
 
     Args:
+        kind: ``jsonl``.
         path: the file; what is in it when the twin begins is passed over.
         time: the field of times, as of CSV; empty: when it is read. ``payload.at`` is a field within a field,
             which may be JSON in text too.
@@ -145,6 +147,7 @@ class PrometheusMeter(MeterSettings):
     """A query to Prometheus (or what answers as it does) that gives one number.
 
     Args:
+        kind: ``prometheus``.
         url: of the server, such as ``http://localhost:9090``.
         query: in PromQL, such as ``sum(ipmi_dcmi_power_consumption_watts)``.
         every: it is asked so often.
