@@ -41,6 +41,7 @@ NOT_HERE = {
     r"experiment schedtwin --(on|stored)|schedtwin_live": "needs a real Slurm",
     r"experiment (spars|surf|s-raps|cqsim-plus)\b": "needs traces that cannot be given away",
     r"experiment all": "needs all of them",
+    r"--use predicted": "needs a trace with measured power",
     r"facility (run|submit|queue|withdraw) live\.yaml": "needs two real Slurms",
     r"hpctwin when 4711": "needs a job of that number in the queue",
     r"pybatsim|batsim:tcp|^batsim |policy serve tcp": "needs Batsim, or a scheduler written for it",
@@ -68,7 +69,7 @@ write_workload(theta, "theta.swf.gz")
 write_workload(generate("theta-year", jobs=3000, days=365, seed=1), "theta_2022.swf.gz")
 small = recorded(generate("poisson", jobs=300, nodes=128, seed=1), 128)
 small = small.replace(account=Category.of(np.array(["physics", "chemistry", "biology"])[np.arange(300) % 3]))
-for name in ("trace.swf", "trace.swf.gz", "trace.parquet", "next.parquet"):
+for name in ("trace.swf", "trace.swf.gz", "trace.parquet", "next.swf.gz", "next.parquet"):
     write_workload(small, name)
 power = "nodes: [{name: n, count: 128, modes: {base: {power_w: 220, idle_w: 95}}, sleep: [{name: off, power_w: 4, switch_off: {time: 1m, power_w: 95}, switch_on: {time: 5m, power_w: 180}}]}]"
 for name in ("machine.yaml", "m.yaml"):
