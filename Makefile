@@ -39,12 +39,12 @@ bounds-compiled: $(VENV)/dev
 unit: compiled
 	$(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-# The engine once more, its power states too, with array bounds checked at each access; without what never
+# The engine once more, its power states and agents too, with array bounds checked at each access; without what never
 # runs the engine.
 NO_ENGINE := tests/engine/test_numba.py tests/engine/test_startup.py tests/energy/test_calibration.py \
 	tests/energy/test_cooling.py tests/energy/test_platform.py
 bounds: bounds-compiled
-	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy $(NO_ENGINE:%=--ignore=%)
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/engine tests/energy tests/learn/test_many.py $(NO_ENGINE:%=--ignore=%)
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/engine.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import gymnasium
@@ -10,8 +11,10 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import config
 
 from hpctwin import Cluster, errors, generate, simulate
+from hpctwin.engine.agents.record import agent_at, put_seen
 from hpctwin.learn import (
     Backfilling,
     Curriculum,
@@ -346,6 +349,19 @@ def test_a_reward_and_an_observation_of_ones_own_are_compiled() -> None:
     seen, reward, *_ = environment.step(0)
     assert seen.tolist() == [environment.simulation.state.clock.queued]
     assert reward == -1.0
+
+
+def test_what_is_written_beyond_what_is_seen_is_caught_where_bounds_are_checked() -> None:
+    # Elsewhere it would be written over something else.
+    place = 3 if config.BOUNDSCHECK else 2
+
+    def beyond(agent: int, sim: Any) -> None:
+        put_seen(agent_at(agent).seen, place, 1.0)
+
+    seen = Observation(beyond, lambda window, nodes: (3,))
+    environment = JobSelection(WORKLOAD, NODES, jobs=10, observation=seen)
+    with pytest.raises(IndexError) if config.BOUNDSCHECK else nullcontext():
+        assert environment.reset(options={"first": 0})[0][2] == 1.0
 
 
 def test_make_vec_makes_many() -> None:

@@ -13,6 +13,7 @@ import operator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba import float64, int64, types
 from numba.core import cgutils
@@ -41,10 +42,10 @@ __all__ = [
     "call_with_job",
     "copy_row",
     "copy_table",
+    "described",
     "go_on",
     "leading_zeros",
-    "number_at",
-    "put_number",
+    "numbers_at",
     "ranked_by",
     "record_at",
     "scored_by",
@@ -101,13 +102,19 @@ def _number(dtype: np.dtype[Any]) -> Any:
 
 def _stored(dtype: np.dtype[Any]) -> ir.Type:
     """The type of a field in memory."""
-    return ir.DoubleType() if dtype.kind == "f" else ir.IntType(8 * dtype.itemsize)
+    if dtype.kind == "f":
+        return ir.FloatType() if dtype.itemsize == 4 else ir.DoubleType()
+    return ir.IntType(8 * dtype.itemsize)
 
 
 def _load(builder: Any, pointer: Any, dtype: np.dtype[Any]) -> Any:
     stored = _stored(dtype)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()))
-    return value if dtype.kind == "f" or dtype.itemsize == 8 else builder.sext(value, _WORD)
+    if dtype.itemsize == 8:
+        return value
+    return (
+        builder.fpext(value, ir.DoubleType()) if dtype.kind == "f" else builder.sext(value, _WORD)
+    )
 
 
 def _store(
@@ -115,8 +122,9 @@ def _store(
 ) -> None:
     stored = _stored(dtype)
     value = context.cast(builder, value, of, _number(dtype))
-    if dtype.kind != "f" and dtype.itemsize < 8:
-        value = builder.trunc(value, stored)
+    if dtype.itemsize < 8:
+        narrow = builder.fptrunc if dtype.kind == "f" else builder.trunc
+        value = narrow(value, stored)
     builder.store(value, builder.bitcast(pointer, stored.as_pointer()))
 
 
@@ -424,51 +432,32 @@ def record_at(record: type) -> Any:
     return found
 
 
-_STORED = {np.dtype(name): kind for name, kind in (("f4", ir.FloatType()), ("f8", ir.DoubleType()))}
-
-
-def _at(builder: Any, address: Any, place: Any, dtype: np.dtype[Any]) -> Any:
-    stored = _STORED.get(dtype) or ir.IntType(8 * dtype.itemsize)
-    return builder.gep(builder.inttoptr(address, stored.as_pointer()), [place])
-
-
-def number_at(dtype: np.dtype[Any]) -> Any:
-    """A function that kernels read an array at an address by: ``(address, place) -> number``.
+def numbers_at(dtype: np.dtype[Any]) -> Any:
+    """A function that kernels see an array by, given the address of its descriptor.
 
     Args:
-        dtype: of the array: ``f8``, or whole numbers.
+        dtype: of the array, which has one dimension.
     """
+    table = TableType(dtype, None, 1)
 
     @_intrinsic
-    def read(typing: Any, address: Any, place: Any) -> Any:
+    def found(typing: Any, address: Any) -> Any:
         def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            where, which = args
-            return _load(builder, _at(builder, where, which, dtype), dtype)
+            return builder.inttoptr(args[0], _BYTE.as_pointer())
 
-        return _number(dtype)(int64, int64), build
+        return table(int64), build
 
-    return read
+    return found
 
 
-def put_number(dtype: np.dtype[Any]) -> Any:
-    """A function that kernels write to an array at an address by: ``(address, place, number) -> None``.
+def described(rows: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Descriptors of arrays that are the rows of one, which must outlive them [rows, words].
 
     Args:
-        dtype: of the array: ``f4``, ``f8``, or whole numbers.
+        rows: without gaps.
     """
-    number = _number(dtype)
-
-    @_intrinsic
-    def write(typing: Any, address: Any, place: Any, value: Any) -> Any:
-        def build(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            pointer, own = _at(builder, args[0], args[1], dtype), args[2]
-            if dtype == np.dtype("f4"):
-                own = builder.fptrunc(own, ir.FloatType())
-            elif dtype.kind != "f" and dtype.itemsize < 8:
-                own = builder.trunc(own, ir.IntType(8 * dtype.itemsize))
-            builder.store(own, pointer)
-            return context.get_dummy_value()
-
-        return types.void(int64, int64, number), build
-
-    return write
+    size = rows[0].size if len(rows) else 0
+    found = np.zeros((len(rows), WORDS), np.int64)
+    found[:, 0] = rows.ctypes.data + np.arange(len(rows)) * size * rows.itemsize
+    found[:, 1] = size
+    return found

@@ -14,6 +14,7 @@ from hpctwin.engine.agents import record
 from hpctwin.engine.agents.record import AGENT, words
 from hpctwin.engine.agents.step import step_many, step_one
 from hpctwin.engine.compiling import prepare
+from hpctwin.engine.rows import described
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.episodes import Drawn, Source
 from hpctwin.learn.task import Task
@@ -74,6 +75,7 @@ class Batch:
         self.simulations: list[Simulation] = []
         self._kept: dict[Hashable, tuple[Simulation, float]] = {}
         self.scales = np.ones(count)
+        self._descriptors: list[Any] = []
         self._threads = min(threads, count)
         self._pool: ThreadPoolExecutor | None = None
         prepare([step_one, step_many, *task.hooks])
@@ -91,15 +93,20 @@ class Batch:
         for name, value in task.numbers.items():
             agents[name] = value
         for name, array in (("watts", task.watts), ("facts", task.facts)):
-            agents[name] = 0 if array is None else array.ctypes.data
-        rows = np.arange(self.count)
+            if array is not None:
+                agents[name] = self._described(array[None])[0]
         if task.chosen == "nodes":
-            agents["choices"] = self.choices.ctypes.data + rows * self.choices.shape[1]
-        size = int(np.prod(self.seen.shape[2:])) * self.seen.itemsize
-        self._seen_at = [side.ctypes.data + rows * size for side in self.seen]
-        self._masks_at = [side.ctypes.data + rows * self.task.width for side in self.masks]
+            agents["choices"] = self._described(self.choices)
+        self._seen_at = [self._described(side) for side in self.seen]
+        self._masks_at = [self._described(side) for side in self.masks]
         self._turn()
         self._fresh = agents.copy()
+
+    def _described(self, rows: Any) -> Any:
+        """Addresses of the descriptors of rows."""
+        found = described(rows)
+        self._descriptors.append(found)
+        return found.ctypes.data + np.arange(len(found)) * found.strides[0]
 
     def _turn(self) -> None:
         """What is seen next is written into the other place."""

@@ -10,6 +10,7 @@ from hpctwin.engine import layout
 from hpctwin.engine.agents import power as hooks
 from hpctwin.engine.agents.record import AGENT
 from hpctwin.engine.agents.step import look
+from hpctwin.engine.rows import described
 from hpctwin.errors import PolicyError
 from hpctwin.model import MS_PER_S
 from hpctwin.policies.agents import read_agent
@@ -60,7 +61,8 @@ class AgentControl:
         self.hook, shape = SEEN[seen]
         self.seen = np.zeros(shape, np.float32)
         self.agent = np.zeros(1, AGENT)
-        self.agent["seen"] = self.seen.ctypes.data
+        self.described = described(self.seen[None])
+        self.agent["seen"] = self.described.ctypes.data
 
     def __call__(self, view: Any) -> Any:
         """What to switch now; see `hpctwin.energy.PowerView`."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numba import int64, types
 
-from hpctwin.engine.jit import Kernel
+from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import record_type
 from hpctwin.engine.records import Int, Real
-from hpctwin.engine.rows import SIM, number_at, put_number, record_at
+from hpctwin.engine.rows import SIM, numbers_at, record_at
 
 __all__ = [
     "AGENT",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Agent:
-    """One agent. Addresses of arrays are 0 for none; times are ms."""
+    """One agent. Addresses of arrays are those of their descriptors, 0 for none; times are ms."""
 
     sim: Int  # address of its simulation
     act: Int  # hooks ``(agent, sim) -> None``: do what was chosen,
@@ -82,10 +82,34 @@ NOT_ALLOWED = np.int64(7)
 """Beside the codes of `loop.advance`: what was chosen is not there; nothing was done."""
 
 agent_at = record_at(Agent)
-put_seen = put_number(np.dtype("f4"))
-put_mask = put_number(np.dtype("i1"))
-choice_at = number_at(np.dtype("i1"))
-fact_at = number_at(np.dtype("f8"))
+_seen_at, _bytes_at = numbers_at(np.dtype("f4")), numbers_at(np.dtype("i1"))
+_facts_at = numbers_at(np.dtype("f8"))
+
+
+@jit
+def put_seen(seen: int, place: int, number: float) -> None:
+    """Write a number of what is seen."""
+    _seen_at(seen)[place] = number
+
+
+@jit
+def put_mask(mask: int, choice: int, there: int) -> None:
+    """Write whether there is a choice, as 1 or 0."""
+    _bytes_at(mask)[choice] = there
+
+
+@jit
+def choice_at(choices: int, node: int) -> int:
+    """What was chosen for a node."""
+    found: int = _bytes_at(choices)[node]
+    return found
+
+
+@jit
+def fact_at(facts: int, place: int) -> float:
+    """One of the numbers that hooks know how to read."""
+    found: float = _facts_at(facts)[place]
+    return found
 
 
 def hook(function: Callable[..., None]) -> Kernel:
