@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, errors, simulate
 from hpctwin.metrics import INCENTIVES, Accounts, read_accounts, rewarded
 from hpctwin.model import Category, NodeGroup, Workload
 from hpctwin.model.node_group import Mode
+from hpctwin.model.racks import Component
+from tests import strategies
+from tests.examples import examples
 
 CORES = 8
 
@@ -107,6 +110,81 @@ def test_sums_over_accounts_equal_the_systems(accounts: Accounts) -> None:
     )
     for name in ("jobs", "ended", "node_hours", "core_hours", "gpu_hours", "energy_j", "edp_js"):
         assert total[name] == pytest.approx(accounts.table[name].sum())
+
+
+def test_on_shared_nodes_accounts_are_of_the_shares_that_jobs_held() -> None:
+    # Two nodes of 8 cores; the job of 8 cores waits for 50 s until one of them is empty.
+    parts = {"cpu": Component(idle_w=100, max_w=400)}
+    cluster = Cluster(name="s", nodes=[NodeGroup(name="n", count=2, cores=8, components=parts)])
+    jobs = Workload.build(
+        submit_s=[0, 0, 0, 10], runtime_s=[100, 100, 50, 20], nodes=[1] * 4,
+        account=Category.of(["a", "b", "a", "b"]),
+        chunks={"tasks": [1, 1, 2, 1], "cores_per_task": [4, 4, 2, 8]},
+    )  # fmt: skip
+    result = simulate(jobs, cluster)
+    figures, accounts = result.summary(), result.accounts()
+    a, b = (accounts.table.filter(pl.col("name") == name).row(0, named=True) for name in "ab")
+    assert a["node_hours"] * 3600 == pytest.approx(0.5 * 100 + 0.5 * 50)
+    assert b["node_hours"] * 3600 == pytest.approx(0.5 * 100 + 1.0 * 20)
+    assert a["area_weighted_response_time_s"] == pytest.approx((50 * 100 + 25 * 50) / 75)
+    assert b["mean_node_w"] == pytest.approx(b["energy_j"] / 70)
+    for name in ("utilization", "area_weighted_response_time_s", "mean_wait_s"):
+        assert accounts.total[name] == pytest.approx(figures[name])
+    assert accounts.total["energy_j"] == pytest.approx(figures["compute_energy_j"])
+
+
+SLEEPY = Cluster.model_validate(
+    {
+        "nodes": [
+            {
+                "name": "n",
+                "count": 6,
+                "modes": {"base": {"power_w": 300, "idle_w": 100}},
+                "sleep": [{"power_w": 4, "switch_off": {"time": "2s", "power_w": 95},
+                          "switch_on": {"time": "7s", "power_w": 180}}],
+            }
+        ],
+        "failures": {"outages": [{"node": 1, "start": 20, "duration": 9}], "then": "requeue"},
+    }
+)  # fmt: skip
+
+
+def test_a_job_cut_off_as_it_starts_and_started_again_at_once_counts_once() -> None:
+    # Node 1 fails at the instant at which it is on for the last job, which starts on another then.
+    jobs = Workload.build(submit_s=[0, 0, 10, 13], runtime_s=[0, 0, 0, 10], nodes=[3, 3, 1, 1])
+    result = simulate(jobs, SLEEPY, "fcfs+easy~psus:5s")
+    assert result.lost.rows() == [(4, 20.0, 20.0, 1)]
+    assert result.energy is not None
+    assert result.energy.jobs["energy_j"].to_list() == [0, 0, 0, 3000]
+    assert result.summary()["compute_energy_j"] == 3000
+
+
+@settings(max_examples=examples(30))
+@given(st.data())
+def test_of_any_run_accounts_add_up_to_the_systems_figures(data: st.DataObject) -> None:
+    shared = data.draw(st.booleans())
+    if shared:
+        cluster = data.draw(strategies.shared_clusters())
+        jobs = data.draw(strategies.shared_workloads(cluster, max_jobs=12))
+    else:
+        cluster = SLEEPY
+        jobs = data.draw(strategies.workloads(cluster, max_jobs=12))
+    jobs = jobs.replace(
+        account=Category.of([None if n % 4 == 3 else f"{n % 3}" for n in range(len(jobs))])
+    )
+    result = simulate(jobs, cluster, "fcfs+easy" if shared else "fcfs+easy~psus:5s")
+    figures, accounts = result.summary(), result.accounts()
+    total = accounts.total
+    assert total["jobs"] == len(jobs)
+    for name in ("utilization", "mean_wait_s", "area_weighted_response_time_s"):
+        assert (total[name] or 0.0) == pytest.approx(figures[name] or 0.0), name
+    if result.energy is not None and not accounts.sums["energy_j"].null_count():
+        assert total["energy_j"] == pytest.approx(figures["compute_energy_j"])
+    names = ("jobs", "node_hours", "core_hours", "gpu_hours", "energy_j", "edp_js", "ed2p_js2")
+    for name in names:
+        known = accounts.table[name]
+        summed = None if known.null_count() else known.sum()
+        assert total[name] == (None if summed is None else pytest.approx(summed))
 
 
 @pytest.mark.parametrize("ending", ["json", "parquet"])
@@ -210,7 +288,7 @@ EARLIER = st.dictionaries(
 @given(
     earlier=EARLIER,
     labels=st.lists(st.sampled_from([*"abcdefgh", None]), min_size=1, max_size=12),
-    incentive=st.sampled_from(sorted(set(INCENTIVES) - {"budget"})),
+    incentive=st.sampled_from(sorted(INCENTIVES)),
 )
 def test_redeeming_starts_jobs_in_the_order_that_the_definition_says(
     earlier: dict[str, tuple[float, float]], labels: list[str | None], incentive: str
@@ -230,12 +308,13 @@ def test_redeeming_starts_jobs_in_the_order_that_the_definition_says(
             return (points < -1e-9, 0.0 if points < -1e-9 else -points)
         value = {
             "low-power": energy / node_s, "high-power": -energy / node_s, "energy": energy,
-            "edp": energy * node_s, "ed2p": energy * node_s**2,
+            "edp": energy * node_s, "ed2p": energy * node_s**2, "budget": node_s,
         }[incentive]  # fmt: skip
         return (False, value)
 
+    budget = 7.0 if incentive == "budget" else None
     run = simulate(
-        rewarded(workload, made(earlier), incentive), 1, order="priority", backfill="none"
+        rewarded(workload, made(earlier), incentive, budget), 1, order="priority", backfill="none"
     )
     order = run.jobs.sort("start_s")["job_id"].to_list()
     keys = [key(labels[job - 1]) for job in order]

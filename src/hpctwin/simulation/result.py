@@ -146,6 +146,8 @@ class Result(Shown):
     def accounts(self, by: AccountsBy = "account") -> Accounts:
         """What each user or account used, spent and waited; accounts of several runs can be added up.
 
+        Where jobs share nodes, a job counts with its share of the cores of a mean node.
+
         Args:
             by: ``account`` or ``user``.
 
@@ -156,10 +158,14 @@ class Result(Shown):
 
         figures = self._figures
         there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
+        jobs, lost = self.jobs if self.energy is None else self.energy.jobs, self.lost
+        if self.in_cores is not None:
+            held = self.in_cores.shares(self.in_cores.jobs)
+            jobs, lost = jobs.with_columns(held["nodes"]), self.in_cores.shares(self.in_cores.lost)
         return collect_accounts(
-            self.jobs if self.energy is None else self.energy.jobs,
+            jobs,
             by,
-            lost=self.lost,
+            lost=lost,
             there_node_s=there * self.cluster.node_count,
             core_s=held_s(
                 self.jobs, self.lost, self.cluster, "cores", self.node_map, self.placements
@@ -332,6 +338,11 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     ends = {(j, s): e for j, s, e in lost.tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
+    # So was what began with it, before it: a job may be cut off and start again in one instant.
+    for j, s in {one for one in ends if state["start"][one[0]] == one[1]}:
+        rows = np.flatnonzero((job == j) & (start == s))
+        given = np.cumsum(segment["nodes"][rows])
+        end[rows[given <= given[-1] - int(workload.nodes[j])]] = s
     return pl.DataFrame(
         {
             "job_id": workload.job_id[job],

@@ -39,6 +39,11 @@ class InCores:
         """Where jobs ran, core by core; see `core_map`."""
         return core_map(self.cluster, self.placements)
 
+    def shares(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Jobs or lost attempts with what they held as nodes: cores over those of a mean node."""
+        per_node = self.cores / self.cluster.node_count
+        return table.with_columns(nodes=pl.col("nodes") / (per_node * _MILLI))
+
     @property
     def cores(self) -> float:
         """Of the whole machine."""
