@@ -21,6 +21,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.explain import status_lines
 from hpctwin.twin.metering import Metering, use_expected, use_now
 from hpctwin.twin.meters import CsvMeter, JsonMeter, PrometheusMeter, Reading, unix_time
+from hpctwin.twin.service import check_connections
 from hpctwin.web.live import Live
 from hpctwin.web.prometheus import exposition
 from hpctwin.web.source import Source
@@ -117,6 +118,26 @@ def prometheus() -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
+
+
+def test_twin_check_tries_the_meter(prometheus: str, tmp_path: Path) -> None:
+    def found(**meter: Any) -> tuple[str, bool, str]:
+        config = {
+            "manager": {"kind": "emulated", "address": str(tmp_path / "none")},
+            "journal": {"path": str(tmp_path / "j.sqlite")},
+            "meter": meter,
+        }
+        return check_connections(TwinConfig.of(config))[-1]
+
+    path = tmp_path / "m.csv"
+    asked = {"kind": "prometheus", "url": prometheus, "query": "w", "unit": "kW"}
+    Prometheus.answers = [(200, vector("12.5")), (200, vector("NaN"))]
+    assert found(**asked) == ("meter", True, "it tells 12,500 W")
+    assert found(**asked)[1] is False
+    assert "there is no such file" in found(kind="csv", path=str(path))[2]
+    append(path, "time_s,power_w\n")
+    fine = ("meter", True, "it can be read; nothing new is in it")
+    assert found(kind="csv", path=str(path)) == fine
 
 
 def vector(*values: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,7 @@ from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.desk import Desk
 from hpctwin.twin.journal import Journal
+from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
 
@@ -177,6 +179,8 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
     if config.bus.kind == "redis":
         findings.append(_check_redis(config))
     findings.append(_check_journal(config.journal.path))
+    if config.meter is not None:
+        findings.append(_check_meter(config.meter))
     switch = config.act.kill_switch
     if switch is not None:
         says = "thrown: nothing will be done" if switch.exists() else f"not thrown ({switch})"
@@ -265,6 +269,17 @@ def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:
     except Exception as error:  # redis-py's errors are not known unless it is installed
         return "Redis", False, f"no answer: {type(error).__name__}"
     return "Redis", True, f"stream {config.bus.stream} has {length} entries"
+
+
+def _check_meter(meter: AnyMeter) -> tuple[str, bool, str]:
+    try:
+        readings = meter.open().read()
+    except HpctwinError as error:
+        return "meter", False, str(error)
+    if not readings:
+        return "meter", True, "it can be read; nothing new is in it"
+    power_w = readings[-1].power_w
+    return "meter", math.isfinite(power_w), f"it tells {power_w:,.0f} W"
 
 
 def _check_journal(path: Path) -> tuple[str, bool, str]:

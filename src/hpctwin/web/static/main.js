@@ -62,7 +62,7 @@ function metered(meter) {
   return [
     ["measured power", meter.power_w === null ? "–" : amount(meter.power_w, "W")],
     ...(meter.expected_w === null ? [] : [[`expected in ${span(meter.ahead_s)}`, amount(meter.expected_w, "W")]]),
-    ...(error === undefined ? [] : [["error of such", `${number(error)} %`]]),
+    ...(error === undefined ? [] : [["mean error of these", `${number(error)} %`]]),
   ];
 }
 
