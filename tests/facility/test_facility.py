@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hpctwin.facility import (
     parse_strategy,
     simulate_facility,
 )
+from hpctwin.formats import write_workload
 from hpctwin.model import Category
 from tests import strategies as drawn
 from tests.examples import examples
@@ -449,3 +451,13 @@ def test_siloed_needs_an_origin_and_dependencies_are_refused() -> None:
     depends = Dependencies.of([(1, 0, DependencyKind.AFTEROK, 0)])
     with pytest.raises(WorkloadError, match="depend on each other"):
         simulate_facility(two, workload.replace(dependencies=depends))
+
+
+def test_exchanged_arguments_are_told_and_the_path_of_a_trace_is_a_workload(tmp_path: Path) -> None:
+    small, one = jobs(submit_s=[0, 1], runtime_s=[5, 5]), facility({"nodes": 2})
+    with pytest.raises(ConfigError, match=r"is no facility: give a Facility, then the workload"):
+        compare_strategies(small, one, ["sgs-t"])  # type: ignore[arg-type]
+    with pytest.raises(WorkloadError, match="is no workload"):
+        simulate_facility(one, one)  # type: ignore[arg-type]
+    write_workload(small, tmp_path / "jobs.csv")
+    assert simulate_facility(one, tmp_path / "jobs.csv").jobs.height == 2

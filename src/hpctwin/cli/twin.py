@@ -21,9 +21,6 @@ twin_app.command("hpctwin.cli.top:top_command", name="top", help="Watch a twin i
 ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 DEFAULT = Path("hpctwin.yaml")
 
-STALE_S = 10.0
-"""A status older than this is that of a twin that does not run."""
-
 
 @twin_app.command
 def run(
@@ -105,6 +102,7 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
 
     from hpctwin.cli.output import print_json
     from hpctwin.twin.explain import status_lines
+    from hpctwin.twin.journal import tells_of_life
 
     with _journal(config) as journal:
         found = journal.read_latest("status")
@@ -113,8 +111,7 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
         print("the twin has not run yet")
         return 1
     age_s = time.time() - found[0]
-    alive = age_s < STALE_S and not found[1]["ended"]
-    body = {**found[1], "age_s": age_s, "running_now": alive, "journal": counts}
+    body = {**found[1], "age_s": age_s, "running_now": tells_of_life(found), "journal": counts}
     if json:
         print_json(body)
     else:

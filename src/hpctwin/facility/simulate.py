@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from hpctwin.facility.state import FacilityState
 from hpctwin.facility.strategies import parse_strategy
 from hpctwin.facility.strategy import Strategy
 from hpctwin.model import Workload, to_ms
+from hpctwin.simulation.given import as_workload
 from hpctwin.simulation.interruptible import run_all
 
 __all__ = ["FacilitySimulation", "compare_strategies", "simulate_facility"]
@@ -36,7 +38,7 @@ class FacilitySimulation:
 
     Args:
         facility: the clusters.
-        workload: the jobs.
+        workload: the jobs, or the path of a trace.
         strategy: where they are sent: a `Strategy`, or text for `parse_strategy`.
         seed: of everything drawn.
         overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
@@ -48,12 +50,13 @@ class FacilitySimulation:
     def __init__(
         self,
         facility: Facility,
-        workload: Workload,
+        workload: Workload | str | os.PathLike[str],
         strategy: str | Strategy = "sgs-t",
         *,
         seed: int = 0,
         overrun: Overrun = "terminate",
     ) -> None:
+        workload = _given(facility, workload)
         self.strategy = parse_strategy(strategy) if isinstance(strategy, str) else strategy
         self.seed = seed
         self.state = FacilityState(
@@ -161,9 +164,19 @@ class FacilitySimulation:
         return bool(self.state.held) or any(c.queued for c in self.state.clusters)
 
 
+def _given(facility: object, workload: Workload | str | os.PathLike[str]) -> Workload:
+    """The workload; what stands in the facility's place is one."""
+    if not isinstance(facility, Facility):
+        raise ConfigError(
+            f"{facility!r:.60} is no facility: give a Facility, then the workload; "
+            "Facility.from_yaml(path) reads one"
+        )
+    return as_workload(workload)
+
+
 def simulate_facility(
     facility: Facility,
-    workload: Workload,
+    workload: Workload | str | os.PathLike[str],
     strategy: str | Strategy = "sgs-t",
     *,
     seed: int = 0,
@@ -175,7 +188,7 @@ def simulate_facility(
 
 def compare_strategies(
     facility: Facility,
-    workload: Workload,
+    workload: Workload | str | os.PathLike[str],
     strategies: Iterable[str | Strategy],
     *,
     seed: int = 0,
@@ -187,7 +200,7 @@ def compare_strategies(
 
     Args:
         facility: the clusters.
-        workload: the jobs.
+        workload: the jobs, or the path of a trace.
         strategies: strategies, or texts for `parse_strategy`.
         seed: of everything drawn.
         overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
@@ -200,6 +213,7 @@ def compare_strategies(
     Raises:
         ConfigError: no strategy, or one twice.
     """
+    workload = _given(facility, workload)
     chosen = [parse_strategy(s) if isinstance(s, str) else s for s in strategies]
     if not chosen:
         raise ConfigError("no strategy to compare; give at least one, such as 'sgs-t'")

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,10 +31,18 @@ from hpctwin.twin.choice import Candidate, Decision
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.journal_tables import SCHEMA, TABLES, Action, Input
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "tells_of_life"]
+
+STALE_S = 10.0
+"""A twin whose last status is older than this does not run."""
 
 CHECKPOINT_CHARACTERS = 300_000
 """Some thousand events: as long to read and apply again as a checkpoint of thousands of jobs."""
+
+
+def tells_of_life(said: tuple[float, Any] | None) -> bool:
+    """Whether a twin runs, by its last status and when it was written; see `Journal.read_latest`."""
+    return said is not None and not said[1]["ended"] and time.time() - said[0] < STALE_S
 
 
 class Journal:

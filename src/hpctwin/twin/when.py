@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from hpctwin.rms.manager import ResourceManager
 from hpctwin.twin.asking import Answer, Picture, Question, answer, picture
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.desk import ask
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal import Journal, tells_of_life
 from hpctwin.twin.standing import Standing, standing, starts_by
 
 __all__ = ["answered", "picture_of"]
-
-STALE_S = 10.0
-"""A twin whose status is older than this does not run."""
 
 
 def answered(config: TwinConfig, question: Question, *, look: bool = False) -> Answer:
@@ -50,8 +45,7 @@ def picture_of(config: TwinConfig, *, look: bool = False) -> Picture:
     if not look and config.journal.path.exists():
         journal = Journal(config.journal.path, read_only=True)
         try:
-            found = journal.read_latest("status")
-            if found is not None and not found[1]["ended"] and time.time() - found[0] < STALE_S:
+            if tells_of_life(journal.read_latest("status")):
                 return picture(standing(journal), "the running twin")
         finally:
             journal.close()

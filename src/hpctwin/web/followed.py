@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from hpctwin.errors import HpctwinError
 from hpctwin.twin.core import Core
-from hpctwin.twin.journal import Journal
+from hpctwin.twin.journal import Journal, tells_of_life
 from hpctwin.twin.repeat import restored_core
 from hpctwin.twin.restore import apply_input
 from hpctwin.twin.standing import Standing, standing_of
@@ -26,9 +26,6 @@ from hpctwin.web.history import History
 __all__ = ["FollowedJournal"]
 
 T = TypeVar("T")
-
-STALE_S = 10.0
-"""A twin whose last word is older than this does not run."""
 
 
 class FollowedJournal:
@@ -106,8 +103,8 @@ class FollowedJournal:
 
     def _read(self, journal: Journal) -> None:
         last = journal.last_ids()
-        said = journal.read_latest("status") or (0.0, {})
-        alive = bool(said[1]) and not said[1]["ended"] and time.time() - said[0] < STALE_S
+        found = journal.read_latest("status")
+        said, alive = found or (0.0, {}), tells_of_life(found)
         if (last, said[0], alive) == (self._last, self._said[0], self._alive) and self.version:
             return
         if last[1] != self._last[1] or last[0] < self._last[0]:
