@@ -18,10 +18,9 @@ Count = Annotated[int, AT_LEAST_1]
 
 
 def rlscheduler(
-    *,
+    *traces: str,
     seeds: Annotated[int, AT_LEAST_0] = 0,
     steps: Count = 200_000,
-    trace: tuple[str, ...] = (),
     out: Path = Path("out/rlscheduler"),
     json: bool = False,
 ) -> int:
@@ -31,9 +30,9 @@ def rlscheduler(
     that --out holds already are not trained again, so that it can be interrupted.
 
     Args:
+        traces: Lublin-1, Lublin-2, HPC2N; all if left out.
         seeds: agents of each row; 0 for heuristics alone.
         steps: decisions that each is trained on.
-        trace: Lublin-1, Lublin-2, HPC2N; all if left out. Once for each.
         out: folder for agents.
         json: print a row of the table as one of JSON.
     """
@@ -44,11 +43,11 @@ def rlscheduler(
     from hpctwin.model.progress import progress_bar
 
     known = list(dict.fromkeys(name for name, _ in experiment.ROWS))
-    for name in trace:
+    for name in traces:
         if name not in known:
             raise UnknownNameError("trace", name, known)
     check_outputs(folders=[out] if seeds else [])
-    wanted = [(name, passing) for name, passing in experiment.ROWS if name in (trace or known)]
+    wanted = [(name, passing) for name, passing in experiment.ROWS if name in (traces or known)]
     rows = []
     with progress_bar("heuristics and agents") as progress:
         for name, passing in wanted:

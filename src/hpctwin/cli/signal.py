@@ -51,7 +51,7 @@ def fetch(
     out: Path,
     from_: Annotated[str | None, Parameter(name="--from")] = None,
     until: str | None = None,
-    forecast: bool = False,
+    foretold: bool = False,
     url: str | None = None,
     json: bool = False,
 ) -> int:
@@ -64,7 +64,7 @@ def fetch(
         out: CSV file, written when all of it is there.
         from_: when it begins, a date such as 2026-01-31 or 2026-01-31T13:00, UTC if it names no zone.
         until: when it ends; now if left out.
-        forecast: what the source foretells from now on.
+        foretold: what the source foretells from now on.
         url: of the source's interface, where it is another than its own.
         json: print what was fetched as JSON.
     """
@@ -76,14 +76,14 @@ def fetch(
     from hpctwin.model import write_atomically
 
     check_outputs(files=[out])
-    if forecast is (from_ is not None):
-        raise ConfigError("give --from, or --forecast")
+    if foretold is (from_ is not None):
+        raise ConfigError("give --from, or --foretold")
     found = sources.fetch(
         source,
         zone,
         _date("--from", from_) or 0.0,
         _date("--until", until) or time.time(),
-        forecast=forecast,
+        forecast=foretold,
         url=url,
     )
     table = found.table()
