@@ -340,6 +340,21 @@ def test_data_with_measured_power_is_foretold_in_its_published_schema(
     assert errors_w["accuracy"].min() > 0.5  # type: ignore[operator]
 
 
+def test_memory_is_foretold_from_what_logs_say_was_used_and_gaps_stay_out(tmp_path: Path) -> None:
+    jobs = users_jobs()
+    rng = np.random.default_rng(2)
+    used_kb = (1 + jobs.user.codes) * 2.0**20 * rng.uniform(0.95, 1.05, len(jobs))
+    used_kb[::5] = -1
+    write_workload(jobs.replace(carried={"used memory": used_kb}), tmp_path / "log.swf")
+    known = Known.of(read_workload(tmp_path / "log.swf"))
+    assert np.flatnonzero(np.isnan(known.truth["memory_gb"])).tolist() == list(range(0, 300, 5))
+    found = predict(known, "memory_gb", training=OFTEN)
+    assert set(found) == set(METHODS) - {"walltime"}
+    errors_gb = scores(known, "memory_gb", found)
+    assert errors_gb["jobs"].to_list() == [192] * len(found)
+    assert errors_gb["mean_absolute_error"].max() < 0.3  # type: ignore[operator]
+
+
 MACHINE = {
     "nodes": [
         {
