@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,13 +18,15 @@ from hpctwin import compare, errors, generate, simulate
 from hpctwin.cli import main
 from hpctwin.engine.abi import JobView
 from hpctwin.engine.agents.features import seen_of_job
+from hpctwin.experiments import schedtwin
 from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
-from hpctwin.learn.evaluation import evaluate
+from hpctwin.learn.evaluation import HINDSIGHT, evaluate
 from hpctwin.learn.plan import Plan
 from hpctwin.learn.sb3 import Sb3Environments
 from hpctwin.learn.training import train
 from hpctwin.policies import find_ordering, find_power
 from hpctwin.policies.network import Network
+from hpctwin.twin.config import CoreSettings
 from tests.learn.test_many import NODES, WORKLOAD, check_same, machine
 
 SHORT = Plan(steps=4096, environments=16, horizon=64, threads=1)
@@ -290,6 +293,27 @@ def test_an_agent_stands_in_a_table_beside_what_needs_no_training(tmp_path: Path
     rest = table.filter(table["policy"] != found.agent)
     assert (rest["low"] <= rest["more"]).all()
     assert (rest["more"] <= rest["high"]).all()
+    best = found.runs.filter(pl.col("policy") != found.agent).group_by("episode").min()
+    assert table.filter(pl.col("policy") == HINDSIGHT)["mean_bounded_slowdown"].item() == (
+        pytest.approx(best["mean_bounded_slowdown"].mean())
+    )
+
+
+def test_in_the_twins_pool_an_agent_starts_jobs_as_in_a_simulation(tmp_path: Path) -> None:
+    path = tmp_path / "a.safetensors"
+    selecting(path, 3)
+    text = f"{path}+easy"
+    jobs = generate("poisson", jobs=60, nodes=NODES, seed=2, load=1.1)
+    jobs = replace(jobs, walltime_ms=jobs.runtime_ms)
+    rows = [
+        schedtwin.twin_row(jobs, NODES, CoreSettings.checked({"pool": pool, "futures": 0}, ""))
+        for pool in ([text], ["fcfs+easy"], ["fcfs+easy", text])
+    ]
+    own = schedtwin.static_row(jobs, NODES, text, 0)
+    assert rows[0].mean_wait_s == pytest.approx(own.mean_wait_s)
+    assert rows[0].mean_wait_s != pytest.approx(rows[1].mean_wait_s)
+    assert rows[0].share_by_policy == {text: 1.0}
+    assert text in rows[2].share_by_policy
 
 
 def command(*words: str) -> None:
@@ -313,15 +337,26 @@ def test_the_commands_train_evaluate_and_list(
         *common[1:],
         "--steps",
         "600",
+        "--environments",
+        "4",
+        "--last",
+        "150",
     )
-    assert "JobSelection" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "JobSelection" in said
+    assert "on jobs after 150: mean_bounded_slowdown" in said
     command("agent", "evaluate", "a.safetensors", *common, "--episodes", "2", "--json")
     told = json.loads(capsys.readouterr().out)
     assert told["agent"] == "a.safetensors+none"
-    assert len(told["policies"]) == 11
+    assert len(told["policies"]) == 12
     command("agent", "list", "--json")
     card = json.loads(capsys.readouterr().out)["a.safetensors"]
-    assert card["data"] == {"trace": "trace", "first": 0, "last": 200}
+    assert card["data"] == {"trace": "trace", "first": 0, "last": 150}
+    held_out = card["held_out"]
+    assert held_out["more"][0] == pytest.approx(held_out["agent"] - held_out["of_best"])
+    assert card["us_per_decision"] > 0
+    command("agent", "list")
+    assert f"{card['us_per_decision']}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -44,6 +45,8 @@ def train(
 ) -> int:
     """Train an agent on parts of a trace, and write it with its model card.
 
+    If jobs are left after --last, the card tells what the agent does on them beside the best policy.
+
     Args:
         kind: the environment: JobSelection, Backfilling or PowerManagement; see docs/learn.md.
         trace: the trace.
@@ -65,6 +68,7 @@ def train(
     from hpctwin.cli.output import check_outputs
     from hpctwin.cli.workload import check_target
     from hpctwin.errors import ConfigError
+    from hpctwin.learn.evaluation import held_out
     from hpctwin.learn.plan import Plan
     from hpctwin.learn.training import train as train_agent
     from hpctwin.model.progress import progress_bar
@@ -95,8 +99,19 @@ def train(
             kind, episodes, plan, options=_options(option), progress=progress, about=about
         )
     network.save(target)
+    told = ""
+    if len(episodes.workload) - (episodes.last or 0) >= jobs:
+        rest = replace(episodes, first=episodes.last or 0, last=None)
+        found = held_out(target, rest)
+        if found is not None:
+            network.card["held_out"] = found
+            network.save(target)
+            told = (
+                f"\non jobs after {episodes.last:,}: {found['metric']} {found['agent']:,.4g}, "
+                f"{found['best']} {found['of_best']:,.4g}"
+            )
     came = f", earned {earned[0]:.4g} at first and {earned[-1]:.4g} at last" if earned else ""
-    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}")
+    print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
     return 0
 
 
@@ -120,7 +135,7 @@ def evaluate(
     """Compare an agent with the policies beside it, on the same parts of a trace.
 
     Orderings and F1 to F4 beside an agent that selects jobs; timeouts, PSAS and PSAS+IPM beside one that
-    switches nodes.
+    switches nodes; and, of these, on each part the best in hindsight.
 
     Args:
         agent: what hpctwin agent train wrote.
@@ -190,10 +205,15 @@ def list_agents(
         print_json(cards)
         return 0
     table = Table(box=None, pad_edge=False)
-    for head in ("agent", "environment", "trained on", "nodes", "steps", "seed"):
+    heads = (
+        "agent", "environment", "trained on", "nodes", "steps", "seed", "held out", "µs/decision",
+    )  # fmt: skip
+    for head in heads:
         table.add_column(head, overflow="fold")
     for name, card in cards.items():
         trained, data = card.get("trained", {}), card.get("data", {})
+        held = card.get("held_out", {})
+        shown = f"{held['agent']:.4g}, {held['best']} {held['of_best']:.4g}" if held else ""
         table.add_row(
             name,
             str(card.get("environment", "")),
@@ -201,6 +221,8 @@ def list_agents(
             str(card.get("nodes", "")),
             f"{trained.get('steps', 0):,}",
             str(trained.get("seed", "")),
+            shown,
+            str(card.get("us_per_decision", "")),
         )
     screen().print(table if cards else f"{folder}: no agents; hpctwin agent train makes one")
     return 0

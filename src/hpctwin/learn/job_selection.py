@@ -138,6 +138,12 @@ def job_task(
             f"ordering {order!r} changes while jobs wait, so places in the queue would; take one that does "
             "not, such as fcfs or sjf"
         )
+    jobs = source.all_jobs()
+    if jobs.shares_nodes:
+        raise ConfigError(
+            f"jobs of {jobs.name!r} ask for tasks and share nodes; agents that choose jobs know "
+            "whole nodes only, so give jobs without tasks"
+        )
     seen = by_name("observation", observation, OBSERVATIONS)
     earned = by_name("reward", reward, REWARDS)
     cluster, policy = source.cluster, make_policy(order, backfill)
@@ -163,7 +169,6 @@ def job_task(
             ),
             source,
         )
-    jobs = source.all_jobs()
     width = window + nobody
     return Task(
         make,
