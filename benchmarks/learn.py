@@ -1,7 +1,7 @@
 """Steps of environments a second of processor time: `python benchmarks/learn.py`.
 
 One environment through Gymnasium's plain API, and many in one compiled call on one thread: so many on each
-core.
+core. With --wall, on an idle machine: many on one thread and on all cores, by the wall clock.
 Random choices (of those that are there), made before; resets are counted. The best of several rounds.
 """
 
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,10 +49,20 @@ def alone(environment: Any, choice: Any, rounds: int, steps: int) -> float:
     return best
 
 
-def together(kind: Any, cluster: Any, rounds: int, steps: int, **options: Any) -> float:
-    """Steps a second of 64 environments on one thread."""
+def together(
+    kind: Any,
+    cluster: Any,
+    rounds: int,
+    steps: int,
+    *,
+    threads: int = 1,
+    clock: Callable[[], float] = time.process_time,
+    **options: Any,
+) -> float:
+    """Steps a second of 64 environments for each thread."""
     workload = generate("poisson", jobs=5000, nodes=NODES, seed=1)
-    vector = many(kind, workload, cluster, num_envs=64, threads=1, **options)
+    count = 64 * threads
+    vector = many(kind, workload, cluster, num_envs=count, threads=threads, **options)
     _, infos = vector.reset(seed=0)
     rng = np.random.default_rng(1)
     best = 0.0
@@ -58,15 +70,15 @@ def together(kind: Any, cluster: Any, rounds: int, steps: int, **options: Any) -
         taken = 0.0
         for _ in range(steps):
             if kind is PowerManagement:
-                actions = rng.uniform(0.7, 1.0, (64, 1)).astype(np.float32)
+                actions = rng.uniform(0.7, 1.0, (count, 1)).astype(np.float32)
             else:
                 # A random one of the places that are allowed.
-                drawn = rng.random((64, vector.task.width)) * infos["action_mask"]
+                drawn = rng.random((count, vector.task.width)) * infos["action_mask"]
                 actions = drawn.argmax(axis=1)
-            begin = time.process_time()
+            begin = clock()
             infos = vector.step(actions)[-1]
-            taken += time.process_time() - begin
-        best = max(best, 64 * steps / taken)
+            taken += clock() - begin
+        best = max(best, count * steps / taken)
     return best
 
 
@@ -74,10 +86,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--wall", action="store_true", help="on one thread and on all cores")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     workload = generate("poisson", jobs=5000, nodes=NODES, seed=1)
     rounds, steps = asked.rounds, asked.steps
+    if asked.wall:
+        show(by_the_wall_clock(rounds, steps), asked.json)
+        return
     on = np.ones(1, np.float32)
     rows = {
         "one JobSelection": alone(JobSelection(workload, NODES), 0, rounds, 30 * steps),
@@ -101,7 +117,26 @@ def main() -> None:
         ),
         "many PowerManagement, 30 min": together(PowerManagement, machine(), rounds, steps),
     }
-    if asked.json:
+    show(rows, asked.json)
+
+
+def by_the_wall_clock(rounds: int, steps: int) -> dict[str, float]:
+    """Steps a second in all, on one thread and on all cores."""
+    rows = {}
+    for name, kind, cluster, options in (
+        ("JobSelection", JobSelection, NODES, {}),
+        ("PowerManagement, 1 min", PowerManagement, machine(), {"every_s": 60.0}),
+    ):
+        for threads in (1, os.cpu_count() or 1):
+            rows[f"many {name}, {threads} threads"] = together(
+                kind, cluster, rounds, steps, threads=threads, clock=time.perf_counter, **options
+            )
+    return rows
+
+
+def show(rows: dict[str, float], as_json: bool) -> None:
+    """Print them."""
+    if as_json:
         print(json.dumps(rows))
         return
     for name, rate in rows.items():
