@@ -9,6 +9,7 @@
     ├── UnknownNameError (LookupError)    a name that no policy, generator, … has
     ├── OutputError (OSError)             a file or folder that cannot be written
     ├── DownloadError (OSError)           a file that could not be fetched, or came damaged
+    │   └── RefusedError                  … since the server refused it
     ├── PolicyError (ValueError)          a policy written by the user that does not work
     ├── SimulationError (RuntimeError)    a simulation asked for what it cannot do
     ├── UnreachableError                  a resource manager that does not answer
@@ -42,6 +43,7 @@ __all__ = [
     "OutputError",
     "PolicyError",
     "QueueError",
+    "RefusedError",
     "SimulationError",
     "TraceError",
     "UnknownNameError",
@@ -160,6 +162,22 @@ class DownloadError(HpctwinError, OSError):
         super().__init__(f"{url}: {reason}")
         self.url = url
         self.reason = reason
+
+
+class RefusedError(DownloadError):
+    """A server refused what it was asked for.
+
+    Args:
+        url: where it was asked for.
+        reason: what happened.
+        code: HTTP's status.
+        said: what came with it.
+    """
+
+    def __init__(self, url: str, reason: str, code: int, said: bytes) -> None:
+        super().__init__(url, reason)
+        self.code = code
+        self.said = said
 
 
 class PolicyError(HpctwinError, ValueError):

@@ -22,7 +22,7 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 
-from hpctwin.errors import ConfigError, DownloadError, UnknownNameError
+from hpctwin.errors import ConfigError, DownloadError, RefusedError, UnknownNameError
 
 __all__ = ["AREAS", "SOURCES", "Fetched", "Source", "fetch"]
 
@@ -197,7 +197,7 @@ class _Asking:
                 with error:
                     said = error.read(_MOST_BYTES)
                 if error.code not in (429, 500, 502, 503, 504) or last:
-                    raise _RefusedError(self.url, error.code, said) from None
+                    raise _refused(self.url, error.code, said) from None
                 after_s = _number(error.headers.get("Retry-After"), 5.0)
             except OSError as error:
                 # Its words may have the whole address in them, and that a token.
@@ -219,17 +219,16 @@ class _Asking:
         return DownloadError(self.url, "the answer is not as its interface is documented")
 
 
-class _RefusedError(DownloadError):
-    def __init__(self, url: str, code: int, said: bytes) -> None:
-        self.code, self.said = code, said
-        why = {
-            401: "its key or password is not valid, or has expired",
-            403: "what was asked for is not open to this key",
-            404: "it knows no such zone, or nothing of it",
-            429: "it was asked too often; try again later",
-        }
-        text = " ".join(re.sub(r"<[^>]*>", " ", said.decode("utf-8", "replace")).split())
-        super().__init__(url, f"{code}, {why.get(code, 'refused')}; it says: {text[:200]}")
+def _refused(url: str, code: int, said: bytes) -> RefusedError:
+    why = {
+        401: "its key or password is not valid, or has expired",
+        403: "what was asked for is not open to this key",
+        404: "it knows no such zone, or nothing of it",
+        429: "it was asked too often; try again later",
+    }
+    text = " ".join(re.sub(r"<[^>]*>", " ", said.decode("utf-8", "replace")).split())
+    reason = f"{code}, {why.get(code, 'refused')}; it says: {text[:200]}"
+    return RefusedError(url, reason, code, said)
 
 
 def _electricity_maps(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, str, int]:
@@ -258,7 +257,7 @@ def _watt_time(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, 
             headers = {"Authorization": f"Bearer {asking.token}"}
             told = asking.json(f"/v3/{path}", asked, headers)
             break
-        except _RefusedError as error:
+        except RefusedError as error:
             # A token lives for 30 minutes.
             if error.code != 401 or last:
                 raise
@@ -300,7 +299,7 @@ def _entsoe(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, str
     }  # fmt: skip
     try:
         said = asking.get("/api", asked, {})
-    except _RefusedError as error:
+    except RefusedError as error:
         if error.code == 400 and b"No matching data" in error.said:
             return [], "EUR", 0
         raise
