@@ -40,6 +40,7 @@ PriorityType=priority/{priority}
 ReturnToService=2
 SlurmctldTimeout=30
 SlurmdTimeout=60
+BatchStartTimeout=180
 InactiveLimit=0
 MinJobAge=300
 KillWait=2
