@@ -302,7 +302,9 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) ->
             slurm.wait(lambda: twin.status()["waiting"] == 2, 30)
             assert twin.status()["leases"]["jobs"] == 2
             said = twin.command("when", long).stdout
-            assert "There is no room now" in said, said + slurm.say("squeue", "-l") + str(twin.status())
+            assert "There is no room now" in said, (
+                said + slurm.say("squeue", "-l") + str(twin.status())
+            )
             slurm.say("scancel", *first[:3])
             # The shortest first: the long one would fit as well, but not both.
             slurm.wait(lambda: states(slurm).get(short, "").startswith("RUNNING"), 60)
