@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -217,3 +218,17 @@ def test_the_probe_finds_what_this_slurm_lets_the_twin_do(slurm: SlurmCluster) -
 
 def kinds(events: list[Event]) -> list[tuple[str, str]]:
     return [(getattr(event, "job_id", ""), event.kind) for event in list(events)]
+
+
+def test_a_cluster_that_has_ended_leaves_no_job_that_another_would_be_told_of(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, nodes=2) as slurm:
+        job = slurm.submit(2, 10, 580)
+        slurm.wait(lambda: slurm.job(job)["JobState"] == "RUNNING", 20)
+    ours, left = f"SLURM_CONF={slurm.conf}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if ours in (process / "environ").read_bytes().split(b"\0"):
+                left.append((process / "comm").read_text().strip())
+    assert not {"slurmstepd", "sleep"} & set(left)
