@@ -157,7 +157,7 @@ class SlurmCluster:
     def _end_jobs(self) -> None:
         """End jobs that still run: told of later, their ends would be taken for those of a cluster to come.
 
-        What watches a job tells the controller's port of its end, again and again, whoever listens there by then.
+        What watches a job tells the controller's port of its end again and again, whoever listens by then.
         """
         ours = f"SLURM_CONF={self.conf}".encode()
         for process in Path("/proc").glob("[0-9]*"):
