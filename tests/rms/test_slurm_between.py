@@ -17,7 +17,7 @@ from hpctwin.rms.manager import Outcome
 from hpctwin.rms.slurm import manager as module
 from hpctwin.rms.slurm.jobs import Mine
 from hpctwin.rms.slurm.manager import SlurmManager
-from tests.rms.test_slurm_parse import NODES, NONE, PARTITIONS
+from tests.rms.slurm_said import NODES, NONE, PARTITIONS
 
 
 def seen(*jobs: str, **about: float) -> Any:

@@ -16,7 +16,13 @@ from hpctwin.model import write_atomically, write_folder
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Entry", "Finding", "Made", "Outcome", "make", "write_report"]
+__all__ = ["NO_NUMBERS", "SEEDS", "Entry", "Finding", "Made", "Outcome", "make", "write_report"]
+
+SEEDS = 10
+"""So many of them where a paper names none."""
+
+NO_NUMBERS = "the paper prints no numbers of it"
+"""Why a figure is drawn and not compared."""
 
 Verdict = Literal["agrees", "differs", "drawn", "cannot be made"]
 

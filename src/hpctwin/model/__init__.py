@@ -13,8 +13,10 @@ from hpctwin.model.columns import PER_NODE, Category
 from hpctwin.model.dependencies import Dependencies, DependencyKind
 from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
 from hpctwin.model.node_group import Mode, NodeGroup, Sleep, Transition
+from hpctwin.model.notes import ReadNotes
+from hpctwin.model.state import State
 from hpctwin.model.units import MS_PER_S, NEVER_MS, format_duration, parse_duration_s, to_ms
-from hpctwin.model.workload import ReadNotes, State, Workload
+from hpctwin.model.workload import Workload
 from hpctwin.model.yaml_file import parse_yaml, read_yaml
 
 __all__ = [

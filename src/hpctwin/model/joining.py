@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.checks import check_distinct
 from hpctwin.model.columns import UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies
-from hpctwin.model.workload import Workload, check_distinct
+from hpctwin.model.workload import Workload
 
 __all__ = ["LABELS", "joined", "joined_labels", "plain"]
 

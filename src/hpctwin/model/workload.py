@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
+from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
+from hpctwin.model.notes import ReadNotes
 from hpctwin.model.shown import Shown
 from hpctwin.model.units import MS_PER_S, format_duration
 from hpctwin.model.usage import Usage
@@ -24,50 +25,10 @@ from hpctwin.model.varied import rows_drawn, rows_within, submit_for_load
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ReadNotes", "State", "Workload"]
+__all__ = ["Workload"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-
-
-class State(IntEnum):
-    """What became of a job."""
-
-    PENDING = 0  # not submitted yet, or a dependency is open
-    WAITING = 1
-    RUNNING = 2
-    COMPLETED = 3
-    WALLTIME = 4  # ended at its walltime
-    NODE_FAILURE = 5
-    CANCELLED = 6
-    REJECTED = 7  # can never run on this cluster
-    DEPENDENCY = 8  # a job it depended on did not complete
-    FAILED = 9  # ended by itself, with an error
-
-    @property
-    def label(self) -> str:
-        """The name as results show it."""
-        return self.name.lower()
-
-
-@dataclass(frozen=True)
-class ReadNotes:
-    """What a reader did with what it found: nothing is changed or dropped in silence.
-
-    Args:
-        counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
-        skipped: one message for each record that was left out.
-        remarks: what is to be said of the file as a whole, a sentence each.
-    """
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    skipped: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    def merged(self, **counts: int) -> ReadNotes:
-        """These notes and further counts (those above zero)."""
-        new = {name.replace("_", " "): n for name, n in counts.items() if n}
-        return dataclasses.replace(self, counts={**self.counts, **new})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -226,7 +187,8 @@ class Workload(Shown):
         for column, values in columns.items():
             if values.shape != (size,):
                 raise WorkloadError(f"column {column} has shape {values.shape}, expected ({size},)")
-        _check_values(ids, columns)
+        check_distinct(ids)
+        check_values(ids, columns)
         check_features(labels["features"].labels)
         used = usage or {}
         for kind, found in used.items():
@@ -450,43 +412,3 @@ def _or_unknown(values: npt.ArrayLike | None, size: int) -> FloatArray:
 def _ms(seconds: FloatArray) -> IntArray:
     ms: IntArray = np.rint(seconds * MS_PER_S).astype(np.int64)
     return np.where(seconds < 0, UNKNOWN, ms)
-
-
-def check_distinct(ids: npt.NDArray[Any]) -> None:
-    """Whether each job has an id of its own.
-
-    Raises:
-        WorkloadError: two have the same.
-    """
-    if ids.dtype.kind == "i" and (ids[1:] > ids[:-1]).all():
-        return
-    distinct, counts = np.unique(ids, return_counts=True)
-    if len(distinct) != len(ids):
-        raise WorkloadError(f"job id {distinct[counts > 1][0]} is used more than once")
-
-
-def _check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    check_distinct(ids)
-    for name, values in columns.items():
-        if values.dtype.kind != "f":
-            continue
-        must = "must be a finite number"
-        bad = ~np.isfinite(values)
-        if name.startswith("predicted "):
-            bad = ~((values > 0) & (values < np.inf) | np.isnan(values))
-            must = "must be above 0, or empty"
-        elif name == "nodes":
-            bad |= (values < 1) | (values != np.floor(values))
-            must = "must be a whole number above 0"
-        elif name == "walltime_s":
-            bad |= values <= 0
-            must = "must be above 0"
-        elif name.startswith("resource "):
-            bad |= (values < 0) | (values != np.floor(values))
-            must = "must be a whole number, 0 or more"
-        elif name in ("submit_s", "runtime_s") or name.startswith("per-node "):
-            bad |= values < 0
-            must = "must be 0 or more"
-        if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise WorkloadError(f"job {ids[row]}: {name} is {values[row]:g}, it {must}")

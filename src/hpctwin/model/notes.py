@@ -1,0 +1,29 @@
+"""What a reader says of what it read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["ReadNotes"]
+
+
+@dataclass(frozen=True)
+class ReadNotes:
+    """What a reader did with what it found: nothing is changed or dropped in silence.
+
+    Args:
+        counts: how many jobs each fall-back rule touched, by a sentence saying what was done.
+        skipped: one message for each record that was left out.
+        remarks: what is to be said of the file as a whole, a sentence each.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def merged(self, **counts: int) -> ReadNotes:
+        """These notes and further counts (those above zero)."""
+        new = {name.replace("_", " "): n for name, n in counts.items() if n}
+        return dataclasses.replace(self, counts={**self.counts, **new})

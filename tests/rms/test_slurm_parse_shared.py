@@ -1,0 +1,136 @@
+"""Slurm's outputs where jobs share nodes: what they ask and hold, as it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hpctwin.rms.slurm.jobs import MARK
+from hpctwin.rms.slurm.parse import cluster_snapshot
+from hpctwin.rms.slurm.sharing import Sharing, Sizes, tasks_asked
+from tests.rms.slurm_said import NODES, NONE, NOW_S, PARTITIONS, job
+
+RECORDED = Path(__file__).parent / "recorded"
+SHARED = ("squeue.json", "sinfo.json", "partitions.txt")
+
+
+def shared(*, blind: tuple[str, ...] = (), parameters: str = "CR_CORE_MEMORY", **changed: Any):
+    """A Slurm whose jobs share nodes, as recorded; all waiting jobs are the twin's."""
+    read = {name: (RECORDED / f"slurm-22.05-shared-{name}").read_bytes() for name in SHARED}
+    rows = json.loads(read["squeue.json"])
+    for row in rows["jobs"]:
+        row |= {"admin_comment": MARK, **changed.get(f"job{row['job_id']}", {})}
+    return cluster_snapshot(
+        json.dumps(rows).encode(), read["sinfo.json"], NONE, read["partitions.txt"], NOW_S,
+        "select/cons_tres", parameters=parameters, blind=blind,
+    )  # fmt: skip
+
+
+def test_what_jobs_ask_of_shared_nodes_is_read_from_what_they_were_submitted_with() -> None:
+    jobs = {job.spec.id: job for job in shared().snapshot.jobs}
+    asked = {
+        i: (s.nodes, s.tasks, s.cores_per_task, round(s.memory_gb_per_task * 1024), s.gpus_per_task,
+            s.tasks_per_node, s.exclusive)
+        for i, s in ((i, job.spec) for i, job in jobs.items())
+    }  # fmt: skip
+    assert asked == {
+        "1": (1, 3, 2, 200, 0, 0, False),
+        "2": (2, 2, 2, 500, 0, 1, False),
+        "3": (1, 1, 1, 100, 1, 0, False),
+        "4": (1, 1, 2, 100, 2, 0, False),
+        "5": (1, 1, 1, 100, 0, 0, True),
+        "6": (1, 30, 1, 10, 0, 0, False),
+        "7": (2, 2, 1, 100, 1, 1, False),
+        "8": (1, 1, 4, 8000, 0, 0, False),
+        "9": (1, 3, 1, 50, 0, 2, False),
+        "10": (1, 1, 1, 200, 1, 0, False),
+        "11": (1, 1, 1, 10, 0, 0, True),
+        "12": (1, 1, 2, 10, 0, 0, False),
+    }
+
+
+def test_what_running_jobs_hold_of_each_node_adds_up_to_what_slurm_says_of_it() -> None:
+    found = shared()
+    held = {
+        job.spec.id: [
+            (name, part.cores, round(1024 * part.memory_gb), part.gpus)
+            for name, part in zip(job.node_names, job.parts, strict=True)
+        ]
+        for job in found.snapshot.jobs
+        if job.parts
+    }
+    assert held == {
+        "1": [("n1", 6, 600, 0)],
+        "2": [("n1", 2, 500, 0), ("n2", 2, 500, 0)],
+        "3": [("n2", 1, 100, 1)],
+        "4": [("n3", 2, 100, 2)],
+    }
+    assert found.unequal == {}
+    assert not found.snapshot.shared
+
+
+def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -> None:
+    found = shared()
+    assert set(found.mine) == {"6", "7", "8", "9", "10"}
+    assert any("job 11: alone but for its user" in note for note in found.notes)
+
+
+def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jobs() -> None:
+    gone = {"job1": {"job_state": "COMPLETED"}}
+    found = shared(**gone)
+    assert found.unequal == {"n1": "jobs hold 2 CPUs, Slurm says 8"}
+    assert found.mine  # it may only be that jobs and nodes were asked for one after the other
+    later = shared(blind=("n1", "n2"), **gone)
+    assert not later.mine
+    assert any("n1: jobs hold 2 CPUs, Slurm says 8" in note for note in later.notes)
+
+
+def test_memory_that_slurm_does_not_count_is_not_counted() -> None:
+    found = shared(parameters="CR_CORE")
+    assert {job.spec.memory_gb_per_task for job in found.snapshot.jobs} == {0.0}
+    assert found.unequal == {}
+
+
+@pytest.mark.parametrize("parameters", ["NONE", "CR_SOCKET_MEMORY"])
+def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts_jobs(
+    parameters,
+) -> None:
+    found = shared(parameters=parameters)
+    assert not found.mine
+    assert any(f"SelectTypeParameters={parameters}" in note for note in found.notes)
+    assert {"n1", "n4"} <= set(found.snapshot.shared)
+
+
+@pytest.mark.parametrize(
+    "setting", ["ExclusiveUser=YES", "MaxCPUsPerNode=4", "SelectTypeParameters=CR_SOCKET"]
+)
+def test_a_partition_that_gives_parts_of_nodes_in_its_own_way_is_left_to_slurm(setting) -> None:
+    nodes = [{**node, "threads": 1} for node in NODES]
+    found = cluster_snapshot(
+        json.dumps({"jobs": [job(admin_comment=MARK)]}).encode(),
+        json.dumps({"nodes": nodes}).encode(), NONE,
+        PARTITIONS.replace(b"State=UP", f"State=UP {setting}".encode()), NOW_S, "select/cons_tres",
+        parameters="CR_CORE",
+    )  # fmt: skip
+    assert not found.mine
+    assert any(setting in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("about", "asks"),
+    [
+        ({"cpus": 3, "tasks": 3}, (2, 1, 0)),  # two tasks of one CPU on a core
+        ({"cpus": 6, "tasks": 2}, (2, 2, 0)),
+        ({"cpus": 5, "tasks": 5, "tasks_per_node": 2}, (3, 1, 1)),
+        ({"cpus": 3, "tasks": 3, "threads_per_core": 1}, (3, 1, 0)),
+    ],
+)
+def test_where_whole_cores_of_two_cpus_are_given_cpus_are_rounded_up_to_them(about, asks) -> None:
+    row = job(node_count=1, tres_req_str=f"cpu={about['cpus']},node=1", **about)
+    sizes = Sizes(cores=4, gpus=0, threads=2)
+    sharing = Sharing(False, False, {"main": sizes}, frozenset({"n1"}))
+    said = tasks_asked([row], sharing, sizes, [])
+    assert (said["tasks"], said["cores_per_task"], said["tasks_per_node"]) == asks
