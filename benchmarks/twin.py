@@ -25,7 +25,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -46,6 +45,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.desk import Desk
 from hpctwin.twin.journal import CHECKPOINT_CHARACTERS, Journal
 from hpctwin.twin.runner import GARBAGE_AFTER, Twin
+from hpctwin.twin.what_ifs import Here
 
 TWELVE = (
     "wfp+easy", "fcfs+easy", "sjf+easy", "expansion+easy", "smallest-area+easy", "largest+easy",
@@ -106,8 +106,8 @@ def cycle() -> None:
         (4360, 1000, 200, TWELVE),
         (4360, 1000, 1000, TWELVE),
     ):
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            core = Core(CoreSettings(pool=pool, futures=0), threads)
+        with closing(Here(os.cpu_count() or 1)) as here:
+            core = Core(CoreSettings(pool=pool, futures=0), here)
             snapshot = busy_cluster(nodes, waiting, widest)
             core.take_snapshot(snapshot)
             running = [job for job in snapshot.jobs if job.start_s is not None]
@@ -154,11 +154,11 @@ def long_queue(nodes: int = 1000, waiting: int = 2000) -> None:
     snapshot = busy_cluster(nodes, waiting, nodes // 20)
     running = [job for job in snapshot.jobs if job.start_s is not None]
     with (
-        ThreadPoolExecutor(2) as threads,
+        closing(Here(2)) as here,
         tempfile.TemporaryDirectory() as name,
         closing(Journal(Path(name) / "j.sqlite")) as journal,
     ):
-        core = Core(CoreSettings(futures=0), threads)
+        core = Core(CoreSettings(futures=0), here)
         core.warm_up()
         core.take_snapshot(snapshot)
         parts: dict[str, list[float]] = {}

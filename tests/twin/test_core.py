@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,7 @@ from hpctwin import Cluster, Workload, generate
 from hpctwin.engine.jit import Kernel
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, Snapshot
-from hpctwin.twin import ahead
+from hpctwin.twin import what_ifs
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import CoreSettings, ObjectiveSettings
 from hpctwin.twin.core import Core
@@ -66,10 +65,11 @@ def test_the_same_inputs_give_the_same_decisions_bit_for_bit(workload) -> None:
 
 
 def test_the_number_of_threads_does_not_change_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "WORTH_THREADS", 0)
+    monkeypatch.setattr(what_ifs, "WORTH_THREADS", 0)
     workload = generate("four-phase", seed=1, shortest_run=0.3)
-    with ThreadPoolExecutor(3) as threads:
-        assert decisions(workload, Core(ALL, threads), 32) == decisions(workload, Core(ALL), 32)
+    threads = what_ifs.Here(3)
+    assert decisions(workload, Core(ALL, threads), 32) == decisions(workload, Core(ALL), 32)
+    threads.close()
 
 
 @settings(max_examples=examples(20))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,9 @@ if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
     from hpctwin.twin.present import Present
 
-__all__ = ["Past", "WhatIf", "look_ahead", "outlook_of"]
+__all__ = ["Past", "WhatIf", "look_ahead", "outlook_of", "run_ahead"]
 
 FloatArray = npt.NDArray[np.float64]
-
-WORTH_THREADS = 250
-"""With fewer jobs, handing what-ifs to threads takes longer than running them."""
 
 
 @dataclass(frozen=True)
@@ -64,48 +60,49 @@ class WhatIf:
 
 
 def look_ahead(
-    now: Present,
-    pool: Sequence[Policy],
-    *,
-    past: Past,
-    horizon_s: float | None = None,
-    threads: Executor | None = None,
+    now: Present, pool: Sequence[Policy], *, past: Past, horizon_s: float | None = None
 ) -> list[WhatIf]:
-    """Run the present ahead under each policy, until the queue is empty.
+    """Run the present ahead under each policy, one after another; see `run_ahead`."""
+    return [run_ahead(now, policy, past, horizon_s) for policy in pool]
+
+
+def run_ahead(
+    now: Present,
+    policy: Policy,
+    past: Past,
+    horizon_s: float | None,
+    begun: Callable[[Simulation], None] = lambda simulation: None,
+) -> WhatIf:
+    """Run the present ahead under a policy, until the queue is empty.
 
     Args:
         now: the mirror as a simulation.
-        pool: the policies.
+        policy: what starts jobs.
         past: jobs that count besides those that wait.
         horizon_s: stop so long after now; a job that has not started by then counts as starting
             there. None to go on until the queue is empty.
-        threads: runs them at once; the engine lets go of the interpreter while it runs.
+        begun: told of the simulation before it is run, to be able to stop it.
     """
     now_s = now.now_ms / MS_PER_S
-
-    def run(policy: Policy) -> WhatIf:
-        simulation = now.fork(policy)
-        given = None
-        if simulation.cluster.has_power:
-            # Who starts now may have to wait for nodes that are switched on.
-            given = {now.ids[row] for row in now.given_nodes(simulation).tolist()}
-        simulation.advance(None if horizon_s is None else now_s + horizon_s)
-        start = simulation.column("start")
-        waiting = now.waiting[start[now.waiting] >= 0]
-        ids = [now.ids[row] for row in waiting.tolist()]
-        start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))
-        return WhatIf(
-            policy=policy.name,
-            starts=tuple(
-                i for i, s in start_s.items() if (s == now_s if given is None else i in given)
-            ),
-            start_s=start_s,
-            outlook=outlook_of(now, simulation, past, horizon_s),
-        )
-
-    if threads is None or len(now.ids) < WORTH_THREADS:
-        return [run(policy) for policy in pool]
-    return list(threads.map(run, pool))
+    simulation = now.fork(policy)
+    begun(simulation)
+    given = None
+    if simulation.cluster.has_power:
+        # Who starts now may have to wait for nodes that are switched on.
+        given = {now.ids[row] for row in now.given_nodes(simulation).tolist()}
+    simulation.advance(None if horizon_s is None else now_s + horizon_s)
+    start = simulation.column("start")
+    waiting = now.waiting[start[now.waiting] >= 0]
+    ids = [now.ids[row] for row in waiting.tolist()]
+    start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))
+    return WhatIf(
+        policy=policy.name,
+        starts=tuple(
+            i for i, s in start_s.items() if (s == now_s if given is None else i in given)
+        ),
+        start_s=start_s,
+        outlook=outlook_of(now, simulation, past, horizon_s),
+    )
 
 
 def outlook_of(

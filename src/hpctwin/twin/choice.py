@@ -56,6 +56,8 @@ class Decision:
         starts: ids of the jobs to start now.
         forecasts: start time and interval of each waiting job.
         forecast_by: the policy that they are made under: the one chosen, or the cluster's own.
+        unanswered: future and policy of each what-if that did not answer in time. A policy of which this is
+            the first future is no candidate; another future counts where all candidates answered.
         waiting, free_nodes: size of the queue, and nodes free before the decision.
     """
 
@@ -73,6 +75,7 @@ class Decision:
     waiting: int
     free_nodes: int
     forecast_by: str
+    unanswered: tuple[tuple[int, str], ...] = ()
 
 
 def judge(

@@ -29,6 +29,7 @@ __all__ = [
     "Mode",
     "ObjectiveSettings",
     "TwinConfig",
+    "WhatIfSettings",
     "config_schema",
     "paths_beside",
     "read_trusted_yaml",
@@ -202,6 +203,35 @@ class JournalSettings(Settings):
     keep: Duration | None = Field(default=None, gt=0)
 
 
+class WhatIfSettings(Settings):
+    """Where what-ifs are run, and how long they are waited for.
+
+    Args:
+        deadline: what has not answered so long after a decision was begun is left out, and the decision says
+            so; the policy in force is waited for in any case. Left out, all are waited for.
+        dask: address of a Dask scheduler, such as ``tcp://host:8786``, on whose workers what-ifs are run; it
+            needs a deadline. Left out, they are run here, in threads.
+        scheduler_file: that the scheduler wrote, in place of its address.
+    """
+
+    deadline: Duration | None = Field(default=None, gt=0)
+    dask: str | None = None
+    scheduler_file: Path | None = None
+
+    @property
+    def on_dask(self) -> bool:
+        """Whether they are run on Dask's workers."""
+        return self.dask is not None or self.scheduler_file is not None
+
+    @model_validator(mode="after")
+    def _together(self) -> Self:
+        if self.dask is not None and self.scheduler_file is not None:
+            raise ValueError("give dask or scheduler_file, one of the two")
+        if self.on_dask and self.deadline is None:
+            raise ValueError("on Dask's workers what-ifs need a deadline, such as deadline: 500ms")
+        return self
+
+
 class TwinConfig(Settings):
     """All of it.
 
@@ -215,7 +245,8 @@ class TwinConfig(Settings):
         resync_every: a snapshot is compared with the mirror so often, and adopted.
         cycle_every: decisions are made at least so often while jobs wait, for what changes by time.
         heartbeat_every: how often the resource manager is told that the twin lives.
-        threads: for what-ifs at once.
+        threads: for what-ifs at once, where they are run here.
+        what_ifs: where they are run, and how long they are waited for.
         meter: measured power, on which the twin calibrates what it expects to be drawn.
         lock: a file that twins on several hosts share, so that one of them acts; on one host, twins of
             one cluster find each other without it.
@@ -231,6 +262,7 @@ class TwinConfig(Settings):
     cycle_every: Duration = Field(default=30.0, gt=0)
     heartbeat_every: Duration = Field(default=1.0, gt=0)
     threads: int = Field(default=2, ge=1, le=256)
+    what_ifs: WhatIfSettings = WhatIfSettings()
     meter: AnyMeter | None = None
     lock: Path | None = None
 

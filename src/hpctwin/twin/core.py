@@ -7,7 +7,7 @@ decision can be made again from the journal, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from hpctwin.twin.memory import Memory, room_of, waits
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
 from hpctwin.twin.refusals import check_told
+from hpctwin.twin.what_ifs import Answers, Asked, Here, Scene, WhatIfs
 
 if TYPE_CHECKING:
     from hpctwin.twin.present import Present
@@ -45,12 +46,13 @@ class Core:
 
     Args:
         settings: the pool, the objective, what is expected.
-        threads: for what-ifs at once; the result does not depend on it.
+        what_ifs: runs them. Where it waits for all of them the result does not depend on it; where it does
+            not, a decision tells which had not answered, and is made again without these.
     """
 
-    def __init__(self, settings: CoreSettings, threads: Executor | None = None) -> None:
+    def __init__(self, settings: CoreSettings, what_ifs: WhatIfs | None = None) -> None:
         self.settings = settings
-        self.threads = threads
+        self.what_ifs = what_ifs or Here()
         self.pool: list[Policy] = [parse_policy(text) for text in settings.pool]
         self.objective = Objective(
             settings.objective.weights,
@@ -132,7 +134,12 @@ class Core:
         return self._memory.policy
 
     def decide(
-        self, now_s: float, *, dwell_s: float = 0.0, in_charge: bool = True
+        self,
+        now_s: float,
+        *,
+        dwell_s: float = 0.0,
+        in_charge: bool = True,
+        unanswered: Sequence[tuple[int, str]] | None = None,
     ) -> Decision | None:
         """Look ahead and choose.
 
@@ -141,6 +148,8 @@ class Core:
             dwell_s: a policy stays in force at least so long.
             in_charge: whether the twin starts the jobs; else forecasts are made for the cluster's
                 own policy, where the settings name one.
+            unanswered: future and policy of the what-ifs that did not answer in time when this was decided
+                before; left out when it is decided for the first time.
 
         Returns:
             None if the mirror waits for a snapshot, or no job waits.
@@ -159,7 +168,14 @@ class Core:
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
         seed = self.settings.seed + memory.decisions
-        futures = self._look(jobs, now_s, pool, seed)
+        answers = self._look(jobs, now_s, pool, seed, unanswered)
+        late = tuple(
+            (number, policy.name)
+            for number, row in enumerate(answers)
+            for policy, answer in zip(pool, row, strict=True)
+            if answer is None
+        )
+        pool, futures = _answered(pool, answers)
         candidates = judge(self.objective, [policy.name for policy in pool], futures)
         number, reason = choose(
             candidates,
@@ -194,6 +210,7 @@ class Core:
             waiting=len(waiting),
             free_nodes=free,
             forecast_by=by.name,
+            unanswered=late,
         )
 
     def foretell(self, now_s: float, policy: str | None = None) -> list[Forecast]:
@@ -336,47 +353,70 @@ class Core:
             arrivals: jobs that will be submitted.
             runtime_s: how long jobs run, by id; as is expected if left out.
         """
-        # Who only asks how things stand does not wait for the simulator to be loaded.
-        from hpctwin.twin.present import present
+        by = policy or self._policy(self._memory.policy)
+        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._rows)
 
+    def _scene(
+        self,
+        jobs: Sequence[JobRecord],
+        now_s: float,
+        arrivals: Sequence[JobSpec] = (),
+        runtime_s: Mapping[str, float] | None = None,
+    ) -> Scene:
+        """What the simulation of `simulated` is made of."""
         mirror = self.mirror
-        expected = runtime_s
-        if expected is None:
+        if runtime_s is None:
             coming = [JobRecord(spec=spec) for spec in arrivals]
-            expected = self.expectations.runtime_s([*jobs, *coming])
-        return present(
-            mirror.machine,
-            jobs,
-            tuple(mirror.nodes.values()),
-            [r for r in mirror.reservations.values() if r.end_s > now_s],
-            now_s,
-            policy or self._policy(self._memory.policy),
-            runtime_s=expected,
+            runtime_s = self.expectations.runtime_s([*jobs, *coming])
+        return Scene(
+            machine=mirror.machine,
+            jobs=jobs,
+            nodes=tuple(mirror.nodes.values()),
+            reservations=[r for r in mirror.reservations.values() if r.end_s > now_s],
+            now_s=now_s,
+            runtime_s=runtime_s,
             arrivals=arrivals,
-            known=self._rows,
         )
 
     def _look(
-        self, jobs: list[JobRecord], now_s: float, pool: Sequence[Policy], seed: int
-    ) -> list[list[WhatIf]]:
+        self,
+        jobs: list[JobRecord],
+        now_s: float,
+        pool: Sequence[Policy],
+        seed: int,
+        unanswered: Sequence[tuple[int, str]] | None,
+    ) -> Answers:
         """What-ifs by future and policy. The first future takes what is expected, without arrivals."""
-        settings = self.settings
-        past = self._memory.past_of(jobs, self.expectations, self.settings)
-        horizon_s = settings.horizon
-        first = self.simulated(jobs, now_s)
-        futures = [look_ahead(first, pool, past=past, horizon_s=horizon_s, threads=self.threads)]
-        if len(pool) == 1 or settings.samples == 0:
-            return futures
-        for number in range(settings.samples):
+        settings, force = self.settings, self._memory.policy
+
+        def sampled(number: int) -> Scene:
             rng = np.random.default_rng([seed, number])
             runtime_s, arrivals = self.expectations.sample(jobs, now_s, settings.arrivals, rng)
-            sampled = self.simulated(jobs, now_s, None, arrivals, runtime_s)
-            futures.append(
-                look_ahead(sampled, pool, past=past, horizon_s=horizon_s, threads=self.threads)
-            )
-        return futures
+            return self._scene(jobs, now_s, arrivals, runtime_s)
+
+        samples = settings.samples if len(pool) > 1 else 0
+        asked = Asked(
+            futures=[
+                partial(self._scene, jobs, now_s),
+                *(partial(sampled, number) for number in range(samples)),
+            ],
+            pool=pool,
+            first=next((i for i, policy in enumerate(pool) if policy.name == force), 0),
+            past=self._memory.past_of(jobs, self.expectations, settings),
+            horizon_s=settings.horizon,
+            known=self._rows,
+            unanswered=None if unanswered is None else {(n, name) for n, name in unanswered},
+        )
+        return self.what_ifs.run(asked)
 
     def _policy(self, name: str) -> Policy:
         if self.own is not None and self.own.name == name:
             return self.own
         return next(policy for policy in self.pool if policy.name == name)
+
+
+def _answered(pool: Sequence[Policy], answers: Answers) -> tuple[list[Policy], list[list[WhatIf]]]:
+    """The policies that answered for what is expected, and the futures in which all of these did."""
+    there = [i for i, answer in enumerate(answers[0]) if answer is not None]
+    rows = [[answer for i in there if (answer := row[i]) is not None] for row in answers]
+    return [pool[i] for i in there], [row for row in rows if len(row) == len(there)]

@@ -65,7 +65,7 @@ class Decider:
         if decision is None:
             return True
         self.took_ms = 1e3 * (time.perf_counter() - begin)
-        self._carry_out(decision, call)
+        self._carry_out(decision, {**call, "unanswered": decision.unanswered})
         return True
 
     def _carry_out(self, decision: Decision, call: dict[str, Any]) -> None:

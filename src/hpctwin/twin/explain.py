@@ -113,6 +113,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"{counts['decisions']} decisions, {counts['starts']} "
         f"{'changes of priority' if status['orders'] else 'starts'}, {counts['refused']} refused."
     )
+    lines += _what_if_lines(status.get("what_ifs") or {})
     if status.get("meter"):
         lines += _meter_lines(status["meter"])
     if status["calls_per_minute"]:
@@ -122,6 +123,19 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"Not in the mirror: {status['not_read'][0]}.")
         if len(status["not_read"]) > 1:
             lines.append(f"  and {len(status['not_read']) - 1} more (--json lists them).")
+    return lines
+
+
+def _what_if_lines(said: dict[str, Any]) -> list[str]:
+    """What did not answer, as `Teller.status` tells it."""
+    lines = []
+    if said.get("unanswered"):
+        late = count(said["unanswered"], "what-if")
+        lines.append(f"When it last decided, {late} had not answered by the deadline.")
+    if said.get("fault"):
+        lines.append(
+            f"What-ifs, but for those of the policy in force, are not run: {said['fault']}."
+        )
     return lines
 
 
@@ -159,7 +173,8 @@ def why_policy(
         f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
         f"{decision['seq']}: {count(decision['waiting'], 'job')} waiting, "
         f"{count(decision['free_nodes'], 'node')} free.",
-        _why_chosen(decision["reason"], decision["before"], chosen, candidates),
+        _why_chosen(decision, chosen, candidates),
+        *_left_out(decision["unanswered"]),
     ]
     others = [c for c in candidates if c.policy != chosen.policy and c.never == 0]
     if others:
@@ -183,17 +198,38 @@ def why_policy(
     return lines
 
 
+def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
+    """What was not known when it was decided."""
+    late = [policy for number, policy in unanswered if number == 0]
+    futures = {number for number, policy in unanswered if number and policy not in late}
+    lines = []
+    if late:
+        lines.append(f"Left out, not having answered by the deadline: {', '.join(late)}.")
+    if futures:
+        were = "was" if len(futures) == 1 else "were"
+        lines.append(
+            f"{count(len(futures), 'sampled future')} {were} left out, in which not all had answered by then."
+        )
+    return lines
+
+
 def _why_chosen(
-    reason: str, before: str, chosen: Candidate, candidates: Sequence[Candidate]
+    decision: dict[str, Any], chosen: Candidate, candidates: Sequence[Candidate]
 ) -> str:
+    reason, before = decision["reason"], decision["before"]
     same = "stays" if before == chosen.policy else f"replaces {before}"
     if len(candidates) == 1:
-        return (
-            f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
-            "for its least time, so there was nothing to choose."
-            if reason == "kept"
-            else f"{chosen.policy} {same}: it is the only one in the pool."
+        if reason == "kept":
+            return (
+                f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
+                "for its least time, so there was nothing to choose."
+            )
+        only = (
+            "none but it has answered"
+            if decision["unanswered"]
+            else "it is the only one in the pool"
         )
+        return f"{chosen.policy} {same}: {only}."
     scores = ", ".join(
         f"{c.policy} {c.score:.4g}" for c in sorted(candidates, key=lambda c: c.score)
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from concurrent.futures import Executor
 from typing import Any
 
 from hpctwin.errors import FormatError
@@ -23,6 +22,7 @@ from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.journal_tables import Input
 from hpctwin.twin.restore import apply_input, restored
+from hpctwin.twin.what_ifs import WhatIfs
 
 __all__ = ["RETRY_S", "Follower"]
 
@@ -43,7 +43,7 @@ class Follower:
         manager: the cluster's resource manager, for snapshots.
         bus: its events.
         journal: where everything that comes in is recorded.
-        threads: of the core's what-ifs.
+        what_ifs: runs those of the core.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Follower:
         manager: ResourceManager,
         bus: Bus,
         journal: Journal,
-        threads: Executor | None = None,
+        what_ifs: WhatIfs | None = None,
     ) -> None:
         self.config = config
         self.manager = manager
         self.bus = bus
         self.journal = journal
-        self.core = Core(config.core, threads)
+        self.core = Core(config.core, what_ifs)
         self.drift: list[str] = []
         self.counts = dict.fromkeys(("events", "bad_events", "snapshots", "drifts"), 0)
         self.looked_at = float("-inf")
@@ -71,7 +71,7 @@ class Follower:
         self.decisions = 0
         """How many were made since the last checkpoint."""
         self.due = dict.fromkeys(("retry", "resync", "delete"), 0.0)
-        self._threads = threads
+        self._what_ifs = what_ifs
         self._held: list[Delivery] = []
         self._reference: Snapshot | None = None
         self._reference_until = 0.0
@@ -81,7 +81,7 @@ class Follower:
     def begin(self) -> None:
         """Go on where the journal ends, by the settings of now; then a snapshot is needed."""
         try:
-            self.core = restored(self.journal, self.config.core, self._threads)
+            self.core = restored(self.journal, self.config.core, self._what_ifs)
         except Exception as error:
             # Whatever is wrong with what was saved, the cluster is still there.
             logger.exception("the journal's state cannot be used, beginning anew: %s", error)

@@ -244,6 +244,9 @@ class Journal:
         candidates = json.loads(found["candidates"])
         found["candidates"] = [Candidate(**{**c, "starts": tuple(c["starts"])}) for c in candidates]
         found["starts"] = tuple(json.loads(found["starts"]))
+        asked = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", found["input"])
+        late = json.loads(asked[0]).get("unanswered", ()) if asked else ()
+        found["unanswered"] = [(number, policy) for number, policy in late]
         return found
 
     def read_inputs(self, before: int | None = None) -> tuple[dict[str, Any] | None, list[Input]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import Executor
 
 from pydantic import ValidationError
 
@@ -16,11 +15,12 @@ from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.journal_tables import Input
+from hpctwin.twin.what_ifs import WhatIfs
 
 __all__ = ["apply_input", "restored"]
 
 
-def restored(journal: Journal, settings: CoreSettings, threads: Executor | None) -> Core:
+def restored(journal: Journal, settings: CoreSettings, what_ifs: WhatIfs | None) -> Core:
     """A core that goes on where the journal ends; a new one if nothing is recorded.
 
     What was recorded was decided by the settings of then: they make it again, and the state that comes
@@ -29,7 +29,7 @@ def restored(journal: Journal, settings: CoreSettings, threads: Executor | None)
     Args:
         journal: the journal.
         settings: of now.
-        threads: for what-ifs.
+        what_ifs: runs them.
 
     Raises:
         HpctwinError: the journal cannot be read.
@@ -37,11 +37,11 @@ def restored(journal: Journal, settings: CoreSettings, threads: Executor | None)
     """
     state, inputs = journal.read_inputs()
     last = journal.last_settings()
-    core = Core(settings, threads)
+    core = Core(settings, what_ifs)
     if state is None or last is None:
         return core
     then = TwinConfig.of(last, f"{journal.path}, settings").core
-    earlier = core if then == settings else Core(then, threads)
+    earlier = core if then == settings else Core(then, what_ifs)
     earlier.restore(state)
     for one in inputs:
         apply_input(earlier, one)
@@ -65,7 +65,8 @@ def apply_input(core: Core, one: Input) -> Decision | None:
     body = json.loads(one.body)
     match one.kind:
         case "decide":
-            return core.decide(**body)
+            # All had answered where nothing is said of it.
+            return core.decide(**{"unanswered": (), **body})
         case "asked":
             core.asked_to_start(**body)
         case "refused":

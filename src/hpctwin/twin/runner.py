@@ -12,10 +12,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from hpctwin.errors import HpctwinError, JournalError, UnreachableError
+from hpctwin.errors import HpctwinError, JournalError, UnreachableError, need
 from hpctwin.model.shown import Shown
 from hpctwin.rms.manager import Outcome, ResourceManager
 from hpctwin.twin.act import Command
@@ -32,6 +31,7 @@ from hpctwin.twin.guard import Guard
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.metering import Metering
 from hpctwin.twin.tell import Teller
+from hpctwin.twin.what_ifs import Here, WhatIfs
 
 __all__ = ["Twin"]
 
@@ -75,8 +75,8 @@ class Twin(Shown):
         self.watch = watch or (lambda decision: None)
         self.guard = Guard(config.act)
         self.faults = FaultsInForce(self._fault_changed)
-        self._threads = ThreadPoolExecutor(config.threads) if config.threads > 1 else None
-        self.follower = Follower(config, manager, bus, journal, self._threads)
+        self._what_ifs = _what_ifs(config)
+        self.follower = Follower(config, manager, bus, journal, self._what_ifs)
         self.core.warm_up()
         self.command = Command(self.follower, self.guard, self.faults)
         self.decider = Decider(self.follower, self.guard, self.command)
@@ -180,8 +180,7 @@ class Twin(Shown):
         except HpctwinError as error:
             logger.warning("at the end: %s", error)
         self.command.charge.drop()
-        if self._threads is not None:
-            self._threads.shutdown()
+        self._what_ifs.close()
 
     def turn(self, timeout_s: float) -> None:
         """One turn: take in what came, decide if that may change something, act, show life.
@@ -296,3 +295,18 @@ class Twin(Shown):
         else:
             # What was decided meanwhile was not done.
             self.core.opportunity = True
+
+
+def _what_ifs(config: TwinConfig) -> WhatIfs:
+    """What runs them.
+
+    Raises:
+        ConfigError: Dask is asked for, and not installed.
+    """
+    asked = config.what_ifs
+    if not asked.on_dask or asked.deadline is None:
+        return Here(config.threads, asked.deadline)
+    need("distributed", "dask", "what-ifs on Dask's workers")
+    from hpctwin.twin.what_ifs_on_dask import OnDask
+
+    return OnDask(asked.dask, asked.scheduler_file, asked.deadline)

@@ -20,13 +20,14 @@ from hpctwin.rms.redis_lines import RedisLines
 from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
 from hpctwin.rms.spool import Lines, Spool
 from hpctwin.twin.bus import Bus, LocalBus
-from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.config import TwinConfig, WhatIfSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.desk import Desk
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.meters import AnyMeter
 from hpctwin.twin.recording import Recorder
 from hpctwin.twin.runner import Twin
+from hpctwin.twin.words import count
 
 __all__ = [
     "Opened",
@@ -178,6 +179,8 @@ def check_connections(config: TwinConfig) -> list[tuple[str, bool, str]]:
         findings.append(("environment", False, hint))
     if config.bus.kind == "redis":
         findings.append(_check_redis(config))
+    if config.what_ifs.on_dask:
+        findings.append(_check_dask(config.what_ifs))
     findings.append(_check_journal(config.journal.path))
     if config.meter is not None:
         findings.append(_check_meter(config.meter))
@@ -254,6 +257,21 @@ def _check_policies(config: TwinConfig, snapshot: Snapshot) -> list[tuple[str, b
     except HpctwinError as error:
         return [("policies", False, str(error))]
     return []
+
+
+def _check_dask(asked: WhatIfSettings) -> tuple[str, bool, str]:
+    """Whether what-ifs can be run on Dask's workers."""
+    from hpctwin.sweep.on_dask import connected
+
+    try:
+        with connected(asked.dask, scheduler_file=asked.scheduler_file, wait_s=5.0) as client:
+            workers: dict[str, int] = client.nthreads()  # type: ignore[no-untyped-call]
+    except HpctwinError as error:
+        return "Dask", False, str(error)
+    if not workers:
+        return "Dask", False, "the scheduler has no workers; begin some with `dask worker`"
+    said = f"{count(len(workers), 'worker')}, {count(sum(workers.values()), 'thread')}"
+    return "Dask", True, said
 
 
 def _check_redis(config: TwinConfig) -> tuple[str, bool, str]:

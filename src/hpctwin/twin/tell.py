@@ -59,7 +59,7 @@ class Teller:
         follower, command, guard = self._follower, self._command, self._command.guard
         core, mirror = follower.core, follower.core.mirror
         running = sum(job.start_s is not None for job in mirror.jobs.values())
-        report = follower.manager.report()
+        report, decided = follower.manager.report(), self._decider.decision
         return {
             "cluster": mirror.cluster,
             "time_s": follower.now_s(),
@@ -83,6 +83,10 @@ class Teller:
             "waiting": len(mirror.jobs) - running,
             "decision": self._decider.decision_id,
             "cycle_ms": self._decider.took_ms,
+            "what_ifs": {
+                "unanswered": 0 if decided is None else len(decided.unanswered),
+                "fault": core.what_ifs.fault,
+            },
             "orders": command.orders(),
             "leases": command.leaser.status() if command.leases else None,
             "calls_per_minute": report.calls_per_minute,
