@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from distributed import Client, LocalCluster
 
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError, UnreachableError
-from hpctwin.sweep import sweep
+from hpctwin.sweep import on_dask, sweep
 from hpctwin.sweep.on_dask import OnDask, connected, jobqueue
 from tests.rms.beside_slurm import running
 from tests.sweep.test_sweep import SMALL, same
@@ -70,6 +71,25 @@ def test_a_worker_killed_in_the_middle_loses_nothing(cluster: LocalCluster) -> N
     assert killed
     assert not len(there.failed)
     same(sweep(**VARIED, workers=1).table, there.table)
+
+
+def test_that_there_is_no_worker_is_told_and_the_sweep_goes_on_with_the_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_dask, "ALONE_S", 0.0)
+    told = "Dask has no worker yet; points wait until there is one"
+    with (
+        LocalCluster(
+            n_workers=0, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as alone,
+        Client(alone) as client,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        running = threads.submit(partial(sweep, **SMALL, where=partial(OnDask, client=client)))
+        until(lambda: told in caplog.messages)
+        assert not running.done()
+        alone.scale(1)
+        assert not len(running.result().failed)
 
 
 def test_a_sweep_whose_scheduler_was_killed_is_gone_on_with(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
@@ -24,6 +26,11 @@ JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Resource managers that start workers as their jobs, and the class of dask-jobqueue for each."""
 
 _GONE = "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
+
+ALONE_S, AGAIN_S = 5.0, 300.0
+"""That there is no worker is told after so long, and then so often."""
+
+logger = logging.getLogger(__name__)
 
 _benches: dict[str, Bench] = {}
 """In a worker: what sweeps have handed to it."""
@@ -75,6 +82,7 @@ class OnDask:
         plugin = type("HandOver", (_HandOver, WorkerPlugin), {})(self._name, inputs)
         self._client.register_plugin(plugin)
         self._executor: Executor = self._client.get_executor(pure=False)
+        self._look_at = time.monotonic() + ALONE_S
 
     @property
     def slots(self) -> int:
@@ -97,6 +105,10 @@ class OnDask:
         """
         if self._client.status != "running":
             raise UnreachableError(_GONE)
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + AGAIN_S
+            if not self._client.nthreads():
+                logger.warning("Dask has no worker yet; points wait until there is one")
 
     def renew(self) -> None:
         """See `Pool`; Dask's nannies replace processes."""
