@@ -111,7 +111,6 @@ def four_times() -> Kernel:
     return Kernel(whole, int64(int64))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("at", [1, 2])
 def test_ctrl_c_is_not_lost_while_compiling_where_python_drops_it(
     at: int, monkeypatch: pytest.MonkeyPatch

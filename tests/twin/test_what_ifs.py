@@ -200,7 +200,7 @@ def test_what_was_left_out_is_journalled_told_and_left_out_again(
     assert "When it last decided, 1 what-if had not answered by the deadline." in said
     last = watched.journal.read_decision()
     assert last is not None
-    assert last["unanswered"] == [(0, "sjf+easy")]
+    assert watched.journal.unanswered(last) == [(0, "sjf+easy")]
     told = explain_decision(watched.journal)
     assert "Left out, not having answered by the deadline: sjf+easy." in told
     assert any("none but it has answered" in line for line in told)

@@ -177,7 +177,7 @@ def _explanation(twin: Twin) -> list[str]:
         "id": twin.decision_id,
         **{name: getattr(decision, name) for name in decision.__dataclass_fields__},
     }
-    return why_policy(about, twin.core.objective)
+    return why_policy(about, twin.core.objective, unanswered=decision.unanswered)
 
 
 def _span(seconds: float) -> str:

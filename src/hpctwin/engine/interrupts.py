@@ -7,6 +7,7 @@ collector, of weak references. An interrupt that comes just then would be lost.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,12 +31,20 @@ def interrupts_noted() -> Iterator[None]:
         yield
         return
     _heard = False
+    told = sys.unraisablehook
+
+    def tell(dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            told(dropped)
+
+    sys.unraisablehook = tell
     signal.signal(signal.SIGINT, _note)
     try:
         yield
         end_if_interrupted()
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = told
         _heard = False
 
 

@@ -94,6 +94,7 @@ class Sim:
         }
         self._scratch: tuple[_Piece, npt.NDArray[np.uint8]] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
+        self._found_at = _address(self._table)
         self._views: dict[str, Any] = {}
         self._describe_all()
 
@@ -137,7 +138,7 @@ class Sim:
         """Where kernels find the arrays, until one is replaced."""
         if self._scratch is None:
             self.make_room()
-        return _address(self._table)
+        return self._found_at
 
     def fork(self) -> Self:
         """A copy that shares nothing with this one that anyone may write."""
@@ -147,6 +148,7 @@ class Sim:
         twin._views = {}
         twin._scratch = None
         twin._table = self._table.copy()
+        twin._found_at = _address(twin._table)
         twin._piece.moved(self._memory, twin._memory, twin._table)
         if self._owned:
             twin._known = dict(self._known)

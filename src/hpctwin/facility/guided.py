@@ -141,10 +141,10 @@ class Guided(Strategy):
     def _by_end(
         self, row: int, options: list[int], state: View
     ) -> tuple[list[int], npt.NDArray[np.float64]]:
-        """The end at each cluster; forecasts stop where a better end is known already."""
+        """The end at each cluster, those first where it pays; forecasts stop where a better end is known."""
         ends = dict.fromkeys(options, -1)
         best = NEVER_MS
-        for c in sorted(options, key=lambda c: state.least_runtime_ms(row, c)):
+        for c in sorted(options, key=lambda c: state.likely_end_ms(row, c)):
             _, ends[c] = state.forecast_end(row, c, best)
             if ends[c] >= 0:
                 best = min(best, ends[c])

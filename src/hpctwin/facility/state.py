@@ -80,6 +80,7 @@ class FacilityState:
             c.max_queued is not None or c.max_queued_per_user is not None for c in facility.clusters
         ]
         self._sent = 0
+        self._waited_ms = [0] * len(self.clusters)
         self._known_places: dict[int, tuple[tuple[int, int], tuple[int, IntArray]]] = {}
         self._like_jobs = LikeJobs(workload) if knowledge == "like-jobs" else None
 
@@ -213,9 +214,10 @@ class FacilityState:
         own = float(self.jobs.counted[cluster, row]) * walltime_ms / 1000
         return (self.clusters[cluster].load_s(self.now_ms) + own) / float(self.nodes[cluster])
 
-    def least_runtime_ms(self, row: int, cluster: int) -> int:
-        """How long a job runs at least at a cluster, in forecasts."""
-        return self.clusters[cluster].least_runtime_ms(row)
+    def likely_end_ms(self, row: int, cluster: int) -> int:
+        """When a job may end at a cluster if it waits as long as was forecast last there."""
+        least_ms = self.clusters[cluster].least_runtime_ms(row)
+        return self.arrival_ms(row, cluster) + least_ms + self._waited_ms[cluster]
 
     def starts_at_once(self, row: int, cluster: int) -> bool:
         """Whether a job would start now if it was sent to a cluster now."""
@@ -238,14 +240,20 @@ class FacilityState:
         Returns:
             Start and end, ms; -1 if it does not end by then.
         """
-        site = self.clusters[cluster]
-        rows = np.array([row])
+        site, arrival_ms = self.clusters[cluster], self.arrival_ms(row, cluster)
         latest = NEVER_MS
         if latest_end_ms < NEVER_MS:
             latest = latest_end_ms - site.least_runtime_ms(row)
+            if arrival_ms > latest:
+                return -1, -1
+        rows = np.array([row])
         start, end = site.forecast(
-            self.now_ms, rows, rows, arrival_ms=self.arrival_ms(row, cluster), latest_ms=latest
+            self.now_ms, rows, rows, arrival_ms=arrival_ms, latest_ms=latest
         )[:, 0].tolist()
+        if start >= 0:
+            self._waited_ms[cluster] = start - arrival_ms
+        elif latest < NEVER_MS:
+            self._waited_ms[cluster] = max(self._waited_ms[cluster], latest - arrival_ms)
         return (-1, -1) if end > latest_end_ms else (start, end)
 
 

@@ -33,8 +33,8 @@ class View(Protocol):
     def load(self, cluster: int, row: int) -> float:
         """Seconds that a cluster would have work for on all its nodes, with a job added."""
 
-    def least_runtime_ms(self, row: int, cluster: int) -> int:
-        """How long a job runs at least at a cluster, in forecasts."""
+    def likely_end_ms(self, row: int, cluster: int) -> int:
+        """When a job may end at a cluster, roughly: where it is early is looked first."""
 
     def forecast_end(
         self, row: int, cluster: int, latest_end_ms: int = NEVER_MS

@@ -78,6 +78,8 @@ class OpenSimulation:
         self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:
             expect(self._ahead, slice(0, self.size), runtime_ms)
+        self._fastest = float(self._ahead["pool"]["speed"].max())
+        self._limit_ms: IntArray = self._ahead["job"]["limit"]
         self._decided: dict[str, npt.NDArray[Any]] | None = None
         # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
         simulation.need_pass()
@@ -127,11 +129,10 @@ class OpenSimulation:
     def least_runtime_ms(self, row: int) -> int:
         """How long a job runs at least in forecasts."""
         runtime = int(self.runtime_ms[row])
-        fastest = float(self._ahead["pool"]["speed"].max())
-        if fastest != 1.0:
-            runtime = int(runtime / fastest)
+        if self._fastest != 1.0:
+            runtime = int(runtime / self._fastest)
         if self.simulation.overrun == "terminate":
-            runtime = min(runtime, int(self._ahead["job"]["limit"][row]))
+            runtime = min(runtime, int(self._limit_ms[row]))
         return runtime
 
     def expect_runtime(self, row: int, runtime_ms: int) -> None:

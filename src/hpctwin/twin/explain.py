@@ -37,7 +37,8 @@ def explain_decision(journal: Journal, number: int | None = None) -> list[str]:
     objective = Objective(
         settings.weights, normalise=settings.normalise, function=settings.function
     )
-    return why_policy(decision, objective, journal.read_actions(decision=decision["id"]))
+    actions = journal.read_actions(decision=decision["id"])
+    return why_policy(decision, objective, actions, journal.unanswered(decision))
 
 
 def explain_job(journal: Journal, job_id: str) -> list[str]:
@@ -158,7 +159,10 @@ def _meter_lines(meter: dict[str, Any]) -> list[str]:
 
 
 def why_policy(
-    decision: dict[str, Any], objective: Objective, actions: Sequence[Action] = ()
+    decision: dict[str, Any],
+    objective: Objective,
+    actions: Sequence[Action] = (),
+    unanswered: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
     """Why a decision chose its policy, and what became of it.
 
@@ -166,6 +170,7 @@ def why_policy(
         decision: from `Journal.read_decision`.
         objective: what it was judged by.
         actions: what was sent for it.
+        unanswered: future and policy of what-ifs that did not answer in time.
     """
     candidates: list[Candidate] = decision["candidates"]
     chosen = next(c for c in candidates if c.policy == decision["policy"])
@@ -173,8 +178,8 @@ def why_policy(
         f"Decision {decision['id']} at {clock_text(decision['time_s'])}, with all events up to "
         f"{decision['seq']}: {count(decision['waiting'], 'job')} waiting, "
         f"{count(decision['free_nodes'], 'node')} free.",
-        _why_chosen(decision, chosen, candidates),
-        *_left_out(decision["unanswered"]),
+        _why_chosen(decision, chosen, candidates, late=bool(unanswered)),
+        *_left_out(unanswered),
     ]
     others = [c for c in candidates if c.policy != chosen.policy and c.never == 0]
     if others:
@@ -214,7 +219,7 @@ def _left_out(unanswered: Sequence[tuple[int, str]]) -> list[str]:
 
 
 def _why_chosen(
-    decision: dict[str, Any], chosen: Candidate, candidates: Sequence[Candidate]
+    decision: dict[str, Any], chosen: Candidate, candidates: Sequence[Candidate], *, late: bool
 ) -> str:
     reason, before = decision["reason"], decision["before"]
     same = "stays" if before == chosen.policy else f"replaces {before}"
@@ -224,11 +229,7 @@ def _why_chosen(
                 f"{chosen.policy} {same}: no waiting job fits the free nodes, or the policy must stay "
                 "for its least time, so there was nothing to choose."
             )
-        only = (
-            "none but it has answered"
-            if decision["unanswered"]
-            else "it is the only one in the pool"
-        )
+        only = "none but it has answered" if late else "it is the only one in the pool"
         return f"{chosen.policy} {same}: {only}."
     scores = ", ".join(
         f"{c.policy} {c.score:.4g}" for c in sorted(candidates, key=lambda c: c.score)

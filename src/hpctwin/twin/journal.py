@@ -244,10 +244,13 @@ class Journal:
         candidates = json.loads(found["candidates"])
         found["candidates"] = [Candidate(**{**c, "starts": tuple(c["starts"])}) for c in candidates]
         found["starts"] = tuple(json.loads(found["starts"]))
-        asked = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", found["input"])
-        late = json.loads(asked[0]).get("unanswered", ()) if asked else ()
-        found["unanswered"] = [(number, policy) for number, policy in late]
         return found
+
+    def unanswered(self, decision: dict[str, Any]) -> list[tuple[int, str]]:
+        """Future and policy of the what-ifs that did not answer in time, of what `read_decision` gave."""
+        row = self._one("SELECT body FROM inputs WHERE id=? AND kind='decide'", decision["input"])
+        late = json.loads(row[0]).get("unanswered", ()) if row else ()
+        return [(number, policy) for number, policy in late]
 
     def read_inputs(self, before: int | None = None) -> tuple[dict[str, Any] | None, list[Input]]:
         """The last checkpoint before an input (or at all), and the inputs from there to that one."""

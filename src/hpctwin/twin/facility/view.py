@@ -102,9 +102,9 @@ class LiveView:
         site, asked = self.sites[cluster], self.asked(cluster)
         return (site.load_s() + asked.nodes * asked.walltime_s) / len(site.mirror.nodes)
 
-    def least_runtime_ms(self, row: int, cluster: int) -> int:
-        """How long the job is expected to run at a cluster."""
-        return round(self.sites[cluster].runtime_s(self.spec(cluster)) * MS_PER_S)
+    def likely_end_ms(self, row: int, cluster: int) -> int:
+        """When the job would end at a cluster if it started there now."""
+        return self.now_ms + round(self.sites[cluster].runtime_s(self.spec(cluster)) * MS_PER_S)
 
     def forecast_end(
         self, row: int, cluster: int, latest_end_ms: int = NEVER_MS
