@@ -78,7 +78,7 @@ USED := live,energy,cooling,batsim,learn,web,search,dask
 MEETING := tests/engine/test_by_hand.py tests/energy/test_by_hand.py tests/cli/test_cli.py tests/cli/test_shape.py \
 	tests/formats tests/model tests/policies tests/metrics/test_job_metrics.py tests/simulation/test_simulation.py \
 	tests/report/test_plots.py tests/sweep/test_search.py
-TESTERS := pytest pytest-xdist hypothesis
+TESTERS := pytest pytest-xdist hypothesis ipykernel
 
 pythons: $(VENV)/release
 	set -e; for version in $(PYTHONS); do \

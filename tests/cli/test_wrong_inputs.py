@@ -42,6 +42,10 @@ SWEEPS = {
     "nodes": SWEEP.replace("8", "-8"),
     "load": SWEEP + "loads: [0.7, -1]\n",
     "seeds": SWEEP + "seeds: -3\n",
+    "figure": SWEEP + "metrics: [mean_wiat_s]\n",
+    "baseline": SWEEP + "baseline: sjf+easy\n",
+    "parameter": SWEEP.replace("easy", "easy:{k}"),
+    "samples": SWEEP + "samples: 5\n",
 }
 SEARCH = (
     "workloads: [t.swf]\npolicies: ['-wait**{a}+easy']\nparameters: {a: {low: 1, high: 2}}\n"
@@ -237,6 +241,11 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ),
         ("sweep sweep-load.yaml", 2, "line 4, loads.1: it must be more than 0, not -1"),
         ("sweep sweep-seeds.yaml", 2, "line 4, seeds: it must be 1 or more seeds"),
+        ("sweep sweep-figure.yaml", 2, "figure 'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
+        ("sweep sweep-baseline.yaml", 2, "baseline 'sjf+easy' is none of the policies."),
+        ("sweep sweep-parameter.yaml", 2, "{k}"),
+        ("sweep sweep-samples.yaml", 2, "samples: needs a parameter with bounds"),
+        ("sweep sweep-fine.yaml --metric energy", 2, "unknown figure 'energy'."),
         (
             "sweep sweep-fine.yaml --dask nowhere",
             2,

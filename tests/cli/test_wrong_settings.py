@@ -40,6 +40,13 @@ act:
   mode: observe
 resync_every: 60
 """
+RESYNC = "resync_every: 60\n"
+METER = """meter:
+  kind: csv
+  path: m.csv
+  unit: kW
+  step: 30s
+"""
 LIVE = """facility:
   clusters:
     - {name: a, nodes: 4}
@@ -108,6 +115,19 @@ COMMANDS = {
         (TWIN, "[wfp+easy]", "wfp+easy", ["line 6, core.pool: it must be a list, not 'wfp+easy'"]),
         (TWIN, "manager:\n  kind: slurm\n  cluster: theta\n  news: {spool: /tmp/spool}\n", "",
          ["twin.yaml, manager: it is missing"]),
+        (TWIN, RESYNC, METER.replace("csv", "csvv", 1), ["line 11, meter: kind 'csvv' is not known. Did "
+         "you mean 'csv'? Known: csv, jsonl, prometheus"]),
+        (TWIN, RESYNC, METER.replace("kW", "kWh"), ["line 14, meter.unit: 'kWh' is not known."]),
+        (TWIN, RESYNC, METER.replace("30s", "2h"), ["line 15, meter.step: it must be 3,600 or less, not "]),
+        (TWIN, RESYNC, METER.replace("  path: m.csv\n", ""), ["meter.path: it is missing"]),
+        (TWIN, RESYNC, METER.replace("step", "stpe"), ["line 15, meter.stpe: there is no such field. Did you "
+         "mean 'step'? Known: "]),
+        (TWIN, RESYNC, "meter: {kind: jsonl, path: m, where: [a]}\n", ["line 11, meter.where: it must be "
+         "fields with values, not ['a']"]),
+        (TWIN, RESYNC, "meter: {kind: prometheus, url: 'localhost:9090', query: up}\n", ["line 11, "
+         "meter.url: the URL must begin with http:// or https:// and name a host"]),
+        (TWIN, RESYNC, "meter: {kind: prometheus, url: 'http://h/?token=a', query: up}\n", ["line 11, "
+         "meter.url: a password has no place in it; token_env names a variable with a token"]),
         (LIVE, "kind: emulated, ", "", ["line 6, sites.a.manager: kind is missing in it"]),
         (LIVE, "nodes: 4", "nodes: 4, power_w: -1", ["line 3, facility.clusters.0.power_w: it must be 0 or "
          "more, not -1"]),

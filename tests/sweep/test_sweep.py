@@ -12,9 +12,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import hpctwin
-from hpctwin import HpctwinError, Workload, generate, simulate
+from hpctwin import Cluster, HpctwinError, Workload, generate, simulate
 from hpctwin.cli import main
-from hpctwin.errors import ConfigError
+from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.sweep import SweepSettings, read_sweep, sweep
 from hpctwin.sweep.bench import Bench, workload_of
 from hpctwin.sweep.points import plan_of
@@ -24,6 +24,7 @@ SMALL: dict[str, Any] = {
     "policies": ["fcfs+easy", "sjf+easy"],
     "seeds": 3,
 }
+POWERED = Cluster.uniform(16, active_w=200, idle_w=60, name="powered")
 NOT_THE_SAME = ("seconds", "engine_s")
 """Of two runs of the same point."""
 
@@ -149,6 +150,30 @@ def test_differences_are_of_pairs_of_the_same_jobs() -> None:
     assert row["difference_high"] - row["difference_low"] < row["high"] - row["low"]
     with pytest.raises(hpctwin.HpctwinError, match="Did you mean 'mean_wait_s'"):
         result.compare(["mean_wiat_s"])
+
+
+def test_a_figure_that_no_simulation_has_is_told_before_any_runs(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="Did you mean 'total_energy_j'"):
+        sweep(**SMALL, clusters=[16, POWERED], metrics=["total_enery_j"], out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_figures_of_one_machine_alone_and_counts_of_what_did_not_occur_are_figures() -> None:
+    metrics = ["mean_wait_s", "total_energy_j", "idle_node_s", "jobs_rejected", "jobs_failed"]
+    result = sweep(**SMALL, clusters=[8, 16, POWERED], metrics=metrics)
+    assert not len(result.failed)
+    means = {
+        (cluster, metric): mean
+        for cluster, metric, mean in result.compare()
+        .select("cluster", "metric", "mean")
+        .iter_rows()
+    }
+    assert means["16 nodes", "total_energy_j"] is None
+    assert means["powered", "total_energy_j"] > 0
+    rejected = result.table.filter(cluster="8 nodes")["jobs_rejected"].fill_null(0)
+    assert means["8 nodes", "jobs_rejected"] == pytest.approx(rejected.mean())
+    assert rejected.sum() > 0
+    assert means["16 nodes", "jobs_rejected"] == means["16 nodes", "jobs_failed"] == 0
 
 
 def test_a_failed_point_is_told_and_stops_nothing() -> None:

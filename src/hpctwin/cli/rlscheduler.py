@@ -41,20 +41,28 @@ def rlscheduler(
     from hpctwin.experiments import rlscheduler as experiment
     from hpctwin.learn.plan import Plan
     from hpctwin.model.progress import progress_bar
+    from hpctwin.policies.network import Network
 
     known = list(dict.fromkeys(name for name, _ in experiment.ROWS))
     for name in traces:
         if name not in known:
             raise UnknownNameError("trace", name, known)
     check_outputs(folders=[out] if seeds else [])
-    wanted = [(name, passing) for name, passing in experiment.ROWS if name in (traces or known)]
+    wanted = {
+        (name, passing): [_file(out, name, passing, steps, seed) for seed in range(seeds)]
+        for name, passing in experiment.ROWS
+        if name in (traces or known)
+    }
+    # What is not right with these is told before the work.
+    for agents in wanted.values():
+        for path in filter(Path.is_file, agents):
+            Network.load(path)
+    for name, _ in wanted:
+        experiment.case(name)
     rows = []
     with progress_bar("heuristics and agents") as progress:
-        for name, passing in wanted:
-            agents = []
-            for seed in range(seeds):
-                with_backfilling = "-backfilling" if passing else ""
-                path = out / f"{name.lower()}{with_backfilling}-{steps}-{seed}.safetensors"
+        for (name, passing), agents in wanted.items():
+            for seed, path in enumerate(agents):
                 if not path.is_file():
                     plan = Plan(
                         steps, seed, environments=64, horizon=64, rate=3e-4, threads=1,
@@ -63,7 +71,6 @@ def rlscheduler(
                     made = experiment.agent(name, passing, plan)
                     out.mkdir(parents=True, exist_ok=True)
                     made.save(path)
-                agents.append(path)
             rows.append(experiment.row(name, passing, agents))
             progress(len(rows) / len(wanted))
     if json:
@@ -79,6 +86,12 @@ def rlscheduler(
         "sequence"
     )
     return 0
+
+
+def _file(out: Path, trace: str, passing: bool, steps: int, seed: int) -> Path:
+    """Where an agent is kept."""
+    with_backfilling = "-backfilling" if passing else ""
+    return out / f"{trace.lower()}{with_backfilling}-{steps}-{seed}.safetensors"
 
 
 def _table(rows: list[Row], title: str) -> Table:

@@ -78,14 +78,12 @@ def fetch(
     check_outputs(files=[out])
     if foretold is (from_ is not None):
         raise ConfigError("give --from, or --foretold")
-    found = sources.fetch(
-        source,
-        zone,
-        _date("--from", from_) or 0.0,
-        _date("--until", until) or time.time(),
-        forecast=foretold,
-        url=url,
-    )
+    if foretold and until is not None:
+        raise ConfigError("--until goes with --from; --foretold gives all that is foretold")
+    begin_s, end_s = _date("--from", from_) or 0.0, _date("--until", until) or time.time()
+    if not begin_s < end_s:
+        raise ConfigError(f"--from is {from_}, which is not before {until or 'now'}")
+    found = sources.fetch(source, zone, begin_s, end_s, forecast=foretold, url=url)
     table = found.table()
     with write_atomically(out) as file:
         table.write_csv(file)

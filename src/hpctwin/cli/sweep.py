@@ -61,6 +61,8 @@ def sweep_command(
     from hpctwin.sweep.on_dask import jobqueue as as_jobs
 
     settings = read_sweep(config)
+    if metric:
+        settings = settings.model_copy(update={"metrics": metric})
     folder = out if out is not None else Path("out") / config.stem
     check_outputs(config, folders=[folder], figures=[plot])
     asked = [one for one in (dask, scheduler_file, jobqueue, processes or None) if one is not None]
@@ -82,7 +84,7 @@ def sweep_command(
             bar(now.done / now.total)
 
         result = sweep(settings, out=folder, workers=workers, where=where, progress=share)
-    compared = result.compare(metric or None)
+    compared = result.compare()
     if plot is not None:
         save_figure(plot_sweep(compared, title=f"{config.stem}: means with 95 % intervals"), plot)
     failed = result.failed

@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError, DownloadError, RefusedError, UnknownNameError
+from hpctwin.model.web import UNREAD, http_address, why_unread
 
 __all__ = ["AREAS", "SOURCES", "Fetched", "Source", "fetch"]
 
@@ -122,7 +123,8 @@ def fetch(
 
     Raises:
         UnknownNameError: there is no such source.
-        ConfigError: a variable of the environment is not set, or the source does not give that.
+        ConfigError: a variable of the environment is not set, the source does not give that, or the URL is
+            none.
         DownloadError: it does not answer, refuses, or answers something else.
     """
     if source not in SOURCES:
@@ -134,11 +136,12 @@ def fetch(
         )
     if not forecast and not from_s < until_s:
         raise ConfigError("the period ends before it begins")
+    base = http_address(found.url if url is None else url).rstrip("/")
     secrets = [os.environ.get(name, "") for name in found.secrets]
     if not all(secrets):
         name = found.secrets[secrets.index("")]
         raise ConfigError(f"{source}: environment variable {name} is not set")
-    asking = _Asking(found, zone, (url or found.url).rstrip("/"), secrets, forecast, pause)
+    asking = _Asking(found, zone, base, secrets, forecast, pause)
     points: Points = []
     unit, estimated, at_s = "", 0, from_s
     while forecast or at_s < until_s:
@@ -199,10 +202,8 @@ class _Asking:
                 if error.code not in (429, 500, 502, 503, 504) or last:
                     raise _refused(self.url, error.code, said) from None
                 after_s = _number(error.headers.get("Retry-After"), 5.0)
-            except OSError as error:
-                # Its words may have the whole address in them, and that a token.
-                reason = getattr(error, "reason", error)
-                raise DownloadError(self.url, f"no answer: {type(reason).__name__}") from None
+            except UNREAD as error:
+                raise DownloadError(self.url, f"no answer: {why_unread(error)}") from None
             self.pause(min(max(after_s, 1.0), _LONGEST_PAUSE_S))
         raise AssertionError("the last try returns or raises")
 

@@ -11,12 +11,12 @@ import polars as pl
 from hpctwin.errors import UnknownNameError
 from hpctwin.metrics import mean_interval
 from hpctwin.model.shown import Shown
+from hpctwin.sweep.figures import COUNTS, NOT_FIGURES, with_all_counts
 from hpctwin.sweep.settings import SweepSettings
 
 __all__ = ["SweepResult"]
 
 VARIED = ("workload", "window", "load", "runtimes", "widths", "cluster", "seed", "policy")
-_RUN = ("key", "point", "error", "seconds", "engine_s", "instants", "rejected_why")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,7 +51,7 @@ class SweepResult(Shown):
             name
             for name, dtype in self.table.schema.items()
             if dtype.is_numeric()
-            and name not in (*VARIED, *_RUN)
+            and name not in (*VARIED, *NOT_FIGURES)
             and not name.startswith("parameter_")
         ]
 
@@ -79,16 +79,17 @@ class SweepResult(Shown):
             UnknownNameError: there is no such figure.
         """
         asked = list(self.settings.metrics if metrics is None else metrics)
+        known = {*self.metrics, *COUNTS}
         for name in asked:
-            if name not in self.metrics and len(self.failed) < len(self.table):
-                raise UnknownNameError("figure", name, self.metrics)
-        kept = [name for name in asked if name in self.table.columns]
+            if name not in known and len(self.failed) < len(self.table):
+                raise UnknownNameError("figure", name, known)
+        kept = [name for name in asked if name in (*self.table.columns, *COUNTS)]
         return pl.DataFrame(
             list(self._compared(kept, level)), infer_schema_length=None, orient="row"
         )
 
     def _compared(self, metrics: Sequence[str], level: float) -> Iterator[dict[str, Any]]:
-        ran = self.table.filter(pl.col("error").is_null())
+        ran = with_all_counts(self.table.filter(pl.col("error").is_null()), metrics)
         varied = self.varied()
         baseline = self.settings.baseline or self._first()
         shared = [name for name in VARIED if name != "policy"] + self._of_worlds()

@@ -15,6 +15,7 @@ from hpctwin.errors import ConfigError, PolicyError, UnreachableError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.sweep.bench import Row, about
+from hpctwin.sweep.figures import check_figures
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.points import Inputs, Plan, Point, code_version, plan_of
 from hpctwin.sweep.pools import Pool, Processes, Threads
@@ -89,6 +90,7 @@ def sweep(
     elif not isinstance(settings, SweepSettings):
         settings = read_sweep(settings)
     plan = plan_of(settings, known)
+    check_figures(plan, settings.metrics)
     making: Callable[[Inputs], Pool]
     if callable(where):
         making = where

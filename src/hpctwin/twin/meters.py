@@ -12,13 +12,14 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 
 from hpctwin.errors import ConfigError, UnreachableError, near
 from hpctwin.model.secrets import has_password, without_password
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.web import UNREAD, http_address, why_unread
 from hpctwin.rms.spool import Tail
 
 __all__ = ["AnyMeter", "CsvMeter", "JsonMeter", "Meter", "PrometheusMeter", "Reading", "unix_time"]
@@ -136,8 +137,7 @@ class JsonMeter(MeterSettings):
 
 
 def _http(url: str) -> str:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError("it must begin with http:// or https://")
+    http_address(url)
     if has_password(url):
         raise ValueError("a password has no place in it; token_env names a variable with a token")
     return url
@@ -288,28 +288,26 @@ class _Prometheus:
         request = urllib.request.Request(self._url, headers=self._headers())
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
-                told = json.loads(answer.read(_MOST_BYTES))
+                said = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             with error:
                 said = error.read(_MOST_BYTES)
             raise UnreachableError(f"{asked.url}: {error.code} {_why(said)}") from error
-        except (OSError, ValueError) as error:
-            raise UnreachableError(f"{asked.url}: {error}") from error
-        data = told.get("data", {}) if isinstance(told, dict) else {}
-        found = data.get("result")
-        if data.get("resultType") == "scalar":
-            found = [{"value": found}]
-        if data.get("resultType") not in ("scalar", "vector") or not isinstance(found, list):
-            raise UnreachableError(f"{asked.url}: its answer is not Prometheus's to a query of now")
+        except UNREAD as error:
+            raise UnreachableError(f"{asked.url}: no answer: {why_unread(error)}") from error
+        try:
+            values = _values(json.loads(said)["data"])
+            # The time is that of the query; none means that nothing was measured lately.
+            found = [Reading(unix_time(at), _number(told) * asked.factor) for at, told in values]
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnreachableError(
+                f"{asked.url}: its answer is not Prometheus's to a query of now"
+            ) from error
         if len(found) > 1:
             raise ConfigError(
                 f"meter.query {asked.query!r} gives {len(found)} numbers; sum(…) makes one of them"
             )
-        # The time is that of the query; none means that nothing was measured lately.
-        return [
-            Reading(unix_time(one["value"][0]), _number(one["value"][1]) * asked.factor)
-            for one in found
-        ]
+        return found
 
     def _headers(self) -> dict[str, str]:
         name = self._settings.token_env
@@ -318,6 +316,19 @@ class _Prometheus:
         if not os.environ.get(name):
             raise ConfigError(f"meter.token_env: environment variable {name} is not set")
         return {"Authorization": f"Bearer {os.environ[name]}"}
+
+
+def _values(data: Any) -> list[Any]:
+    """Pairs of time and value.
+
+    Raises:
+        KeyError, TypeError, ValueError: the data are not those of a query of now.
+    """
+    if data["resultType"] == "scalar":
+        return [data["result"]]
+    if data["resultType"] != "vector":
+        raise ValueError(data["resultType"])
+    return [one["value"] for one in data["result"]]
 
 
 def _why(said: bytes) -> str:

@@ -127,6 +127,7 @@ def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
         raise ConfigError(
             "Batsim's protocol needs pyzmq; install it with pip install 'hpctwin[batsim]'"
         ) from error
+    _check_port(address)
     PolicyScheduler(policy, 1)  # a policy that cannot decide is told before anybody connects
     decisions = BatsimDecisions(policy)
     with zmq.Context() as context, context.socket(zmq.REP) as socket:
@@ -139,6 +140,19 @@ def decide_for_batsim(address: str, policy: PolicyLike | None) -> None:
             ) from error
         while not decisions.over:
             socket.send_string(decisions.answer(socket.recv_string()))
+
+
+def _check_port(address: str) -> None:
+    """ZeroMQ takes a port beyond 65535 for another one, and 0 for any, which nobody would know of.
+
+    Raises:
+        ConfigError: it is such a port.
+    """
+    port = address.rpartition(":")[2]
+    if port.isdecimal() and not 0 < int(port) < 65_536:
+        raise ConfigError(
+            f"{address!r}: port {port:.9} is none; it must be 1 to 65535, such as 28000"
+        )
 
 
 def _job(event: dict[str, Any]) -> dict[str, Any]:

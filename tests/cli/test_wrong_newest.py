@@ -1,0 +1,120 @@
+"""What is fetched, trained or listened for: a wrong line is told in one, before the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpctwin.energy.sources import SOURCES
+from hpctwin.experiments import rlscheduler
+from tests.cli.test_cli import run
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands run, with all keys of all sources but one, and no traces."""
+    for source in SOURCES.values():
+        for name in source.secrets:
+            monkeypatch.setenv(name, "a-key")
+    monkeypatch.delenv("WATTTIME_PASSWORD")
+    monkeypatch.delenv("HPCTWIN_TRACES", raising=False)
+    rlscheduler.case.cache_clear()
+    (tmp_path / "file").write_text("text")
+    for kept in ("folder", "agents"):
+        (tmp_path / kept).mkdir()
+    (tmp_path / "agents/lublin-1-9-0.safetensors").write_text("nothing")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("signal list all", 2, "'all': there is no place for it on this line"),
+        ("signal list --jsn", 2, "Did you mean --json?"),
+        ("signal list --source entsoe", 2, "--source"),
+        ("signal lst", 2, 'Did you mean "list"?'),
+        ("signal list --json yes", 2, "'yes': there is no place for it on this line"),
+        ("signal fetch entsoee DE-LU --out p.csv --from 2026-01-01", 2, "Did you mean 'entsoe'?"),
+        ("signal fetch entsoe DE-UL --out p.csv --from 2026-01-01", 2, "Did you mean 'DE-LU'?"),
+        ("signal fetch entsoe --out p.csv --from 2026-01-01", 2, "ZONE is missing: see hpctwin"),
+        ("signal fetch entsoe FR --from 2026-01-01", 2, "--out needs a value"),
+        ("signal fetch entsoe FR --out p.csv", 2, "give --from, or --foretold"),
+        ("signal fetch entsoe FR --out p.csv --foretold", 2, "entsoe gives no forecasts"),
+        (
+            "signal fetch electricitymaps DE --out p.csv --foretold --until 2026-01-01",
+            2,
+            "--until goes with --from",
+        ),
+        (
+            "signal fetch entsoe FR --out p.csv --from yesterday",
+            2,
+            "--from is 'yesterday', no date such as 2026-01-31T13:00",
+        ),
+        (
+            "signal fetch entsoe FR --out p.csv --from 2026-01-02 --until 2026-01-01",
+            2,
+            "--from is 2026-01-02, which is not before 2026-01-01",
+        ),
+        (
+            "signal fetch entsoe FR --out p.csv --from 3026-01-02",
+            2,
+            "--from is 3026-01-02, which is not before now",
+        ),
+        (
+            "signal fetch watttime CAISO_NORTH --out p.csv --from 2026-01-01",
+            2,
+            "watttime: environment variable WATTTIME_PASSWORD is not set",
+        ),
+        (
+            "signal fetch entsoe FR --out none/p.csv --from 2026-01-01",
+            1,
+            "the folder none is not there",
+        ),
+        (
+            "signal fetch entsoe FR --out folder --from 2026-01-01",
+            1,
+            "it is a folder, and should be a file",
+        ),
+        (
+            "signal fetch electricitymaps DE --out p.csv --foretold --url localhost:9",
+            2,
+            "the URL must begin with http:// or https:// and name a host",
+        ),
+        (
+            "signal fetch electricitymaps DE --out p.csv --foretold --url http://127.0.0.1:9",
+            1,
+            "http://127.0.0.1:9: no answer: ConnectionRefusedError",
+        ),
+        ("experiment rlscheduler Lublin1", 2, "trace 'Lublin1'. Did you mean 'Lublin-1'?"),
+        ("experiment rlscheduler Lublin-1", 1, "lublin_256.swf is not in the folder that HPC"),
+        ("experiment rlscheduler --seeds -1", 2, "--seeds is '-1', it must be a whole number"),
+        ("experiment rlscheduler --steps 0", 2, "--steps is '0', it must be 1 or more"),
+        ("experiment rlscheduler --steps many", 2, "--steps is 'many', it must be a whole number"),
+        ("experiment rlscheduler --seeds 1 --out file", 1, "it is a file, and should be a folder"),
+        (
+            "experiment rlscheduler --seeds 1 --steps 9 --out agents",
+            2,
+            "lublin-1-9-0.safetensors holds no agent",
+        ),
+        ("policy serve", 2, "ADDRESS is missing: see hpctwin policy serve --help"),
+        ("policy serve nowhere", 2, "'nowhere': nobody can listen there"),
+        ("policy serve tcp://127.0.0.1:99999", 2, "port 99999 is none; it must be 1 to 65535"),
+        ("policy serve tcp://127.0.0.1:0", 2, "port 0 is none; it must be 1 to 65535"),
+        ("policy serve tcp://127.0.0.1:28000 -p fcsf", 2, "ordering 'fcsf'. Did you mean 'fcfs'?"),
+        ("policy serve tcp://127.0.0.1:28000 -p fcfs+eazy", 2, "'eazy'. Did you mean 'easy'?"),
+        ("policy serve tcp://127.0.0.1:28000 -p fcfs~psus:5m", 2, "not known what its nodes draw"),
+    ],
+)
+def test_a_wrong_line_is_told_in_a_line_before_the_work(
+    folder: Path, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.rglob("*"))
+    assert run(*line.split()) == code
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    assert sorted(folder.rglob("*")) == before
