@@ -243,7 +243,7 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
         ("sweep sweep-seeds.yaml", 2, "line 4, seeds: it must be 1 or more seeds"),
         ("sweep sweep-figure.yaml", 2, "figure 'mean_wiat_s'. Did you mean 'mean_wait_s'?"),
         ("sweep sweep-baseline.yaml", 2, "baseline 'sjf+easy' is none of the policies."),
-        ("sweep sweep-parameter.yaml", 2, "{k}"),
+        ("sweep sweep-parameter.yaml", 2, "policies.0: it must be text, in quotes where it has a"),
         ("sweep sweep-samples.yaml", 2, "samples: needs a parameter with bounds"),
         ("sweep sweep-fine.yaml --metric energy", 2, "unknown figure 'energy'."),
         (

@@ -157,6 +157,8 @@ def _words(fault: Any, model: type[BaseModel], place: Place) -> str:
         return f"{tag} is not known.{near(about['tag'], known)} Known: {', '.join(known)}"
     if kind == "union_tag_not_found":
         return f"{about['discriminator']} is missing in it".replace("'", "")
+    if kind == "string_type" and isinstance(given, Mapping):
+        return f"it must be text, in quotes where it has a colon or a brace, not {given!r:.60}"
     bounds = {k: f"{v:,.12g}" if isinstance(v, int | float) else v for k, v in about.items()}
     must = _MUST.get(kind) or fault["msg"].removeprefix("Input should ").removeprefix("be ")
     return f"it must be {must.format(**bounds)}, not {given!r:.60}"
