@@ -1,6 +1,7 @@
 """Prices and carbon intensities of the grid from those who publish them: ENTSO-E, Electricity Maps, WattTime.
 
 Over their web interfaces as documented in 2026, without their own libraries: each is one request of a period.
+Those for retries have the address in their messages, and with it a token.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Sketch:
     """Numbers are counted in bins as narrow as 2^-12 of what is in them, 3 MB in all.
 
     The bins are cut by the bits of the numbers, as in HdrHistogram (G. Tene, hdrhistogram.org). What is below
-    2^-24 counts as 0.
+    2^-24 counts as 0. The packages for such sketches (hdrhistogram, ddsketch) take one number at a time.
     """
 
     def __init__(self) -> None:
