@@ -1,6 +1,7 @@
 """Small networks that agents are: read and written without pickle, and reckoned in NumPy.
 
-The format is that of safetensors, whose library checks neither that layers go together nor that numbers are finite.
+The format is that of safetensors, whose library checks neither that layers go together nor that numbers
+are finite.
 """
 
 from __future__ import annotations

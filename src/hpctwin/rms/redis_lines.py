@@ -1,6 +1,6 @@
 """Lines of a spool, sent through a Redis stream to a twin on another machine.
 
-The retries of redis-py end within a call; here lines wait for as long as Redis is away, or until told to stop.
+The retries of redis-py end within a call; here lines wait for as long as Redis is away.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Publishing events to a Redis stream.
 
-The retries of redis-py end within a call; here events wait for as long as Redis is away, and those dropped are counted.
+The retries of redis-py end within a call; here events wait for as long as Redis is away,
+and those dropped are counted.
 """
 
 from __future__ import annotations
