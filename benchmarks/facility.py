@@ -72,7 +72,53 @@ def standing_queues(clusters: int, nodes: int, queue: int, text: str) -> None:
     show(f"{clusters} × {nodes:,} nodes, queues of {queue:,}: {text}", **figures)
 
 
+def grid(clusters: int = 500, queue: int = 20, *, alike: bool) -> None:
+    """Decisions in a grid whose sizes fall with the root of the rank, as those of TOP500 lists about do.
+
+    All are full, with queues; where they are not alike, each is up to twice as slow as the fastest.
+    """
+    rng = np.random.default_rng(1)
+    nodes = (4000 * np.arange(1, clusters + 1) ** -0.5).astype(int) + 64
+    factor = np.ones(clusters) if alike else 1 + rng.random(clusters)
+    there = queue + nodes // 20
+    count = int(there.sum()) + 200
+    runtime = rng.exponential(3600, count) + 60
+    workload = Workload.build(
+        submit_s=np.concatenate([np.zeros(count - 200), np.linspace(10, 3000, 200)]),
+        runtime_s=runtime,
+        walltime_s=runtime * rng.uniform(1, 4, count),
+        nodes=rng.integers(1, 65, count),
+    )
+    facility = Facility.model_validate(
+        {
+            "clusters": [
+                {"name": f"c{i}", "nodes": int(n), "factor": {"any": float(f)}}
+                for i, (n, f) in enumerate(zip(nodes, factor, strict=True))
+            ]
+        }
+    )
+    strategy = parse_strategy("sgs-t")
+    state = FacilityState(facility, workload)
+    for row, cluster in enumerate(np.repeat(np.arange(clusters), there).tolist()):
+        state.place(row, cluster)
+    times = []
+    for row in range(count - 200, count):
+        state.now_ms = int(workload.submit_ms[row])
+        begin = time.process_time()
+        strategy.place([row], state)
+        times.append(1000 * (time.process_time() - begin))
+    show(
+        f"{clusters} clusters, {'equally fast' if alike else 'of many speeds'}: sgs-t, processor time",
+        jobs=count,
+        waiting_each=float(np.mean([cluster.queued for cluster in state.clusters])),
+        mean_ms=float(np.mean(times[1:])),
+        p99_ms=float(np.quantile(times[1:], 0.99)),
+    )
+
+
 def main() -> None:
+    grid(alike=False)
+    grid(alike=True)
     for strategy in (oracle(), parse_strategy("sgs-t"), parse_strategy("sgs-t", knows="like-jobs")):
         theta(strategy)
     standing_queues(10, 10_000, 1_000, "sgs-t")

@@ -135,9 +135,11 @@ def forecast_arrays(
         one_speed: whether all nodes are equally fast in it.
     """
     known = {name: sim[name] for name in KNOWN}
-    for name in ("job", "fact", "asks"):
-        more = np.zeros((spare, *known[name].shape[1:]), LAYOUT[name][0])
-        known[name] = np.concatenate([known[name], more])
+    told = ("job", "fact", "asks")
+    if spare:
+        for name in told:
+            more = np.zeros((spare, *known[name].shape[1:]), LAYOUT[name][0])
+            known[name] = np.concatenate([known[name], more])
     known["by_submit"] = np.zeros(len(known["job"]), np.int64)
     known["by_cancel"] = np.zeros(0, np.int64)
     if one_speed:
@@ -148,7 +150,7 @@ def forecast_arrays(
     ahead = new_sim(
         known, found, power, depths=(states - AWAKE_STATES) // DEPTH_STATES if states else 0
     )
-    ahead.own("job", "fact", "asks", "by_submit")
+    ahead.own("by_submit", *(told if spare else ("job",)))
     nodes = len(ahead["node"])
     running = ahead.jobs if len(ahead["share"]) else nodes
     ahead.reshape(

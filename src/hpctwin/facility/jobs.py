@@ -100,6 +100,9 @@ def _all_in(label: str, size: int) -> Category:
 
 
 def _scaled(workload: Workload, factor: npt.NDArray[np.float64]) -> Workload:
+    if (factor == 1.0).all():
+        return workload
+
     def times(ms: IntArray) -> IntArray:
         scaled: IntArray = np.rint(ms * factor).astype(np.int64)
         return scaled

@@ -81,6 +81,7 @@ class FacilityState:
         ]
         self._sent = 0
         self._waited_ms = [0] * len(self.clusters)
+        self._asked: IntArray = np.array([-1])
         self._known_places: dict[int, tuple[tuple[int, int], tuple[int, IntArray]]] = {}
         self._like_jobs = LikeJobs(workload) if knowledge == "like-jobs" else None
 
@@ -246,9 +247,10 @@ class FacilityState:
             latest = latest_end_ms - site.least_runtime_ms(row)
             if arrival_ms > latest:
                 return -1, -1
-        rows = np.array([row])
+        if self._asked[0] != row:
+            self._asked = np.array([row])
         start, end = site.forecast(
-            self.now_ms, rows, rows, arrival_ms=arrival_ms, latest_ms=latest
+            self.now_ms, self._asked, self._asked, arrival_ms=arrival_ms, latest_ms=latest
         )[:, 0].tolist()
         if start >= 0:
             self._waited_ms[cluster] = start - arrival_ms

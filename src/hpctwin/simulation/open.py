@@ -69,8 +69,9 @@ class OpenSimulation:
         close_arrivals(simulation.state)
         self._width = counted_nodes(workload, simulation.cluster)
         self.oracle = runtime_ms is None
+        # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
+        simulation.need_pass()
         # What is expected of a job's length does not depend on where it runs.
-        simulation.know_facts()
         self._ahead = forecast_arrays(
             simulation.state, *simulation.passes(), spare, one_speed=not self.oracle
         )
@@ -78,11 +79,10 @@ class OpenSimulation:
         self.runtime_ms.flags.writeable = False
         if runtime_ms is not None:
             expect(self._ahead, slice(0, self.size), runtime_ms)
+        self._spare = spare
         self._fastest = float(self._ahead["pool"]["speed"].max())
         self._limit_ms: IntArray = self._ahead["job"]["limit"]
         self._decided: dict[str, npt.NDArray[Any]] | None = None
-        # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
-        simulation.need_pass()
 
     @property
     def queued(self) -> int:
@@ -128,11 +128,11 @@ class OpenSimulation:
 
     def least_runtime_ms(self, row: int) -> int:
         """How long a job runs at least in forecasts."""
-        runtime = int(self.runtime_ms[row])
+        runtime: int = self.runtime_ms.item(row)
         if self._fastest != 1.0:
             runtime = int(runtime / self._fastest)
         if self.simulation.overrun == "terminate":
-            runtime = min(runtime, int(self._limit_ms[row]))
+            runtime = min(runtime, self._limit_ms.item(row))
         return runtime
 
     def expect_runtime(self, row: int, runtime_ms: int) -> None:
@@ -230,7 +230,7 @@ class OpenSimulation:
         """
         from hpctwin.engine.lookahead import look_ahead
 
-        known = coming[coming < self.size]
+        known = coming[coming < self.size] if self._spare else coming
         come_at(self._ahead, known, now_ms if arrival_ms is None else arrival_ms)
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
