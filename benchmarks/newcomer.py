@@ -16,11 +16,13 @@ import re
 import resource
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,6 +143,16 @@ def steps_of(page: Path) -> Iterator[Step]:
             command = re.sub(r"\s+#\s.*$", "", line.removeprefix("$ ")).strip()
             if command and not command.startswith("#"):
                 yield Step(page.name, "command", command)
+
+
+def runs(journal: Path) -> bool:
+    """Whether a twin has begun to write its journal."""
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as found,
+    ):
+        return found.execute("SELECT 1 FROM settings").fetchone() is not None
+    return False
 
 
 def processor_s() -> float:
@@ -281,7 +293,7 @@ class Walk:
                 start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
             )  # fmt: skip
             processes.append(twin)
-            self._until((here / "hpctwin-journal.sqlite").exists)
+            self._until(lambda: runs(here / "hpctwin-journal.sqlite"))
         return processes
 
     def _until(self, true) -> None:

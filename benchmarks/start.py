@@ -67,7 +67,7 @@ def size_mib(package: str) -> float:
 def main() -> None:
     """Print both tables."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--rounds", type=int, default=7)
+    options.add_argument("--rounds", type=int, default=10)
     rounds = options.parse_args().rounds
     for name, command in COMMANDS.items():
         print(f"| {name} | {1000 * cpu_s(command, rounds):.0f} ms |")

@@ -42,12 +42,13 @@ def write_atomically(path: str | Path) -> Iterator[BinaryIO]:
     try:
         target = named.resolve() if named.is_symlink() else named
         if target.exists() and not target.is_file():
-            target.write_bytes(content.getbuffer())
+            with target.open("wb") as file, content.getbuffer() as view:
+                file.write(view)
             return
         temporary = _beside(target)
         try:
-            with temporary.open("xb") as file:
-                file.write(content.getbuffer())
+            with temporary.open("xb") as file, content.getbuffer() as view:
+                file.write(view)
             with suppress(FileNotFoundError):
                 temporary.chmod(target.stat().st_mode & 0o7777)
             temporary.replace(target)
