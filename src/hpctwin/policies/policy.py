@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from hpctwin.engine.passes import PASSES, Pass
@@ -92,7 +92,7 @@ class Policy:
         """The backfill's settings in the engine's form."""
         return engine_numbers(BACKFILLS.find(self.backfill), dict(self.settings))
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Short text such as ``wfp+easy@best-fit~psus:20m``; `parse_policy` reads it."""
         text = f"{self.order.name}+{BACKFILLS.find(self.backfill).text(dict(self.settings))}"

@@ -1,9 +1,10 @@
-"""The jobs of a resource manager as columns, read from each record once."""
+"""The jobs and nodes of a resource manager as columns, read from each record once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy.typing as npt
 
 from hpctwin.model import PER_NODE
 from hpctwin.model.chunks import CHUNKS
-from hpctwin.rms.records import JobDependency, JobSpec
+from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
-__all__ = ["Columns", "SpecRows"]
+__all__ = ["Columns", "NodeRows", "SpecRows"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,10 +56,14 @@ class Columns:
 
 
 class SpecRows:
-    """Reads specs; one that it has read before, and that is the same object still, is not read again."""
+    """Reads specs; one that it has read before, and that is the same object still, is not read again.
+
+    Nodes are read so by ``nodes``.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[JobSpec, _Row]] = {}
+        self.nodes = NodeRows()
 
     def columns(self, specs: Sequence[JobSpec]) -> Columns:
         """The fields of these, in their order; those of all others are forgotten."""
@@ -75,6 +80,62 @@ class SpecRows:
         if not rows:
             return _columns([()] * 19)
         return _columns(list(zip(*rows, strict=True)))
+
+
+class NodeRows:
+    """Reads nodes, and which of them jobs hold; what is the same object as before is not read again.
+
+    Args:
+        nodes: in the order of their numbers.
+    """
+
+    def __init__(self, nodes: Sequence[NodeRecord] = ()) -> None:
+        self._number: dict[str, int] = {}
+        self._held: dict[str, tuple[tuple[str, ...], npt.NDArray[np.int64]]] = {}
+        self._nodes: tuple[NodeRecord, ...] = ()
+        self.up = self.on = np.zeros(0, bool)
+        self.see(nodes)
+
+    def see(self, nodes: Sequence[NodeRecord]) -> None:
+        """The nodes are these now.
+
+        ``up`` is which can run jobs, ``on`` which of these are switched on [nodes].
+        """
+        # A changed node is another object: they are frozen.
+        if len(nodes) == len(self._nodes) and all(map(is_, nodes, self._nodes)):
+            return
+        number = {node.name: i for i, node in enumerate(nodes)}
+        if number != self._number:
+            self._number, self._held = number, {}
+        self.up = np.array([node.state == "up" for node in nodes], bool)
+        off = [i for i, node in enumerate(nodes) if node.power and node.power.state != "on"]
+        on = self.up.copy()
+        on[off] = False
+        self.on, self._nodes = on, tuple(nodes)
+
+    def held_by(self, jobs: Sequence[JobRecord]) -> list[npt.NDArray[np.int64]]:
+        """The numbers of the nodes that each job holds; those of all other jobs are forgotten.
+
+        A node that is not there has no number.
+        """
+        held, before, number = {}, self._held, self._number
+        found = []
+        for job in jobs:
+            names = job.node_names
+            if not names:
+                found.append(_NO_NODES)
+                continue
+            known = before.get(job.spec.id)
+            if known is None or known[0] is not names:
+                rows = [number[name] for name in names if name in number]
+                known = names, np.array(rows, np.int64)
+            held[job.spec.id] = known
+            found.append(known[1])
+        self._held = held
+        return found
+
+
+_NO_NODES = np.zeros(0, np.int64)
 
 
 def _row(spec: JobSpec) -> _Row:

@@ -20,8 +20,10 @@ Outcome = Literal["done", "reached", "stepped"]
 
 SLICE_S = 0.02
 """So long the engine runs, about, before Python has its turn."""
-MANY_WAITING = 500
+MANY_WAITING = 5_000
 """With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+MANY_LOOKS = 1 << 20
+"""Nor does a slice in which so many jobs at most are looked at, pass after pass."""
 
 _NAMES: dict[int, Outcome] = {
     layout.DONE: "done",
@@ -98,12 +100,16 @@ def not_a_number(policy: Policy, sim: Sim) -> str:
 
 
 def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> bool:
-    """Whether so many jobs will wait that a single pass may take long."""
+    """Whether so many jobs will wait that a slice of so many instants may take long.
+
+    To hand a slice to a thread takes as long as hundreds of instants with short queues.
+    """
     sim = simulation.state
     clock = sim.clock
+    many = min(MANY_WAITING, max(MANY_LOOKS // instants, 1))
     arrived, waiting = int(clock.arrived), int(clock.queued)
-    coming = min(arrived + MANY_WAITING, int(clock.arrival_end)) - 1
-    if waiting >= MANY_WAITING:
+    coming = min(arrived + many, int(clock.arrival_end)) - 1
+    if waiting >= many:
         return True
     if coming < arrived:
         return False
@@ -111,7 +117,7 @@ def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> boo
     if instants <= 1:
         until = min(until, int(submit[sim["by_submit"][arrived]]))
     last = int(sim["by_submit"][coming])
-    return coming - arrived + 1 + waiting >= MANY_WAITING and int(submit[last]) <= until
+    return coming - arrived + 1 + waiting >= many and int(submit[last]) <= until
 
 
 def _sliced(simulation: SimulationBase, first: int, instants: int | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,13 @@ def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _partitions(cluster: Cluster) -> Sequence[Partition]:
-    return cluster.partitions or (Partition(name="all", default=True),)
+    return cluster.partitions or _one_partition()
+
+
+@cache
+def _one_partition() -> Sequence[Partition]:
+    """That of a cluster without any: made once, since making settings takes as long as a small table."""
+    return (Partition(name="all", default=True),)
 
 
 def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:

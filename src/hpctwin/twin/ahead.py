@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,14 +50,24 @@ class WhatIf:
     Args:
         policy: its name.
         starts: ids of the jobs that it starts now.
-        start_s: when each waiting job would start, by id; those that would never are missing.
+        ids: of all jobs, by row.
+        rows: of the waiting jobs that would start [started].
+        start_ms: when each would [started].
         outlook: what the objective judges.
     """
 
     policy: str
     starts: tuple[str, ...]
-    start_s: Mapping[str, float]
+    ids: tuple[str, ...]
+    rows: npt.NDArray[np.int64]
+    start_ms: npt.NDArray[np.int64]
     outlook: Outlook
+
+    @cached_property
+    def start_s(self) -> Mapping[str, float]:
+        """When each waiting job would start, by id; those that would never are missing."""
+        ids = [self.ids[row] for row in self.rows.tolist()]
+        return dict(zip(ids, (self.start_ms / MS_PER_S).tolist(), strict=True))
 
 
 def look_ahead(
@@ -89,18 +100,17 @@ def run_ahead(
     given = None
     if simulation.cluster.has_power:
         # Who starts now may have to wait for nodes that are switched on.
-        given = {now.ids[row] for row in now.given_nodes(simulation).tolist()}
+        given = now.given_nodes(simulation)
     simulation.advance(None if horizon_s is None else now_s + horizon_s)
     start = simulation.column("start")
-    waiting = now.waiting[start[now.waiting] >= 0]
-    ids = [now.ids[row] for row in waiting.tolist()]
-    start_s = dict(zip(ids, (start[waiting] / MS_PER_S).tolist(), strict=True))
+    rows = now.waiting[start[now.waiting] >= 0]
+    at_once = start[rows] == now.now_ms if given is None else np.isin(rows, given)
     return WhatIf(
         policy=policy.name,
-        starts=tuple(
-            i for i, s in start_s.items() if (s == now_s if given is None else i in given)
-        ),
-        start_s=start_s,
+        starts=tuple([now.ids[row] for row in rows[at_once].tolist()]),
+        ids=now.ids,
+        rows=rows,
+        start_ms=start[rows],
         outlook=outlook_of(now, simulation, past, horizon_s),
     )
 

@@ -93,7 +93,7 @@ def judge(
     metrics, spread = _mean_and_spread(measured)
     scores = objective.scores(metrics)
     first = futures[0]
-    most = max(len(w.start_s) for w in first)
+    most = max(len(w.rows) for w in first)
     return [
         Candidate(
             policy=policy,
@@ -101,7 +101,7 @@ def judge(
             metrics=metrics[i],
             spread=spread[i],
             starts=first[i].starts,
-            never=most - len(first[i].start_s),
+            never=most - len(first[i].rows),
         )
         for i, policy in enumerate(pool)
     ]

@@ -163,7 +163,8 @@ class Core:
         if not waiting:
             return None
         memory = self._memory
-        free, fits = self.free_nodes(jobs), self.fits_now(jobs)
+        free = self.free_nodes(jobs)
+        fits = self.fits_now(jobs, free)
         choice = any(fits(j.spec) for j in waiting if not j.spec.held and not j.spec.reason)
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
@@ -251,23 +252,29 @@ class Core:
 
     def free_nodes(self, jobs: Sequence[JobRecord] | None = None, *, on: bool = False) -> int:
         """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
-        up = {
-            name
-            for name, node in self.mirror.nodes.items()
-            if node.state == "up" and not (on and node.power and node.power.state != "on")
-        }
-        for job in self.mirror.jobs.values() if jobs is None else jobs:
-            if job.node_names:
-                up.difference_update(job.node_names)
-        return len(up)
+        if jobs is None:
+            jobs = list(self.mirror.jobs.values())
+        places = self._rows.nodes
+        places.see(tuple(self.mirror.nodes.values()))
+        free = (places.on if on else places.up).copy()
+        for held in places.held_by([job for job in jobs if job.node_names]):
+            free[held] = False
+        return int(free.sum())
 
-    def fits_now(self, jobs: Sequence[JobRecord] | None = None) -> Callable[[JobSpec], bool]:
-        """What tells whether a job finds room on what is up and free now, whatever is kept for others."""
+    def fits_now(
+        self, jobs: Sequence[JobRecord] | None = None, free_nodes: int | None = None
+    ) -> Callable[[JobSpec], bool]:
+        """What tells whether a job finds room on what is up and free now, whatever is kept for others.
+
+        Args:
+            jobs: the jobs that are there; those of the mirror if left out.
+            free_nodes: as `free_nodes` told of them, if it was asked already.
+        """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
         if any(job.spec.tasks for job in jobs):
             return room_of(self.mirror, jobs).fits
-        free = self.free_nodes(jobs)
+        free = self.free_nodes(jobs) if free_nodes is None else free_nodes
         return lambda spec: spec.nodes <= free
 
     def changed(self, snapshot: Snapshot) -> Core:

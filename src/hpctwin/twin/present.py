@@ -135,23 +135,28 @@ def present(
         policy: what the simulation starts jobs by.
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         arrivals: jobs that will be submitted, with ids of their own.
-        known: what was read of the same jobs before, kept by whoever looks again and again.
+        known: what was read of the same jobs and nodes before, kept by whoever looks again and again.
 
     Raises:
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
     started = [job for job in jobs if job.start_s is not None]
+    known = known or SpecRows()
+    places = known.nodes
+    places.see(nodes)
+    held = places.held_by(started)
     stand_ins: dict[str, str] = {}
     shares = any(job.spec.tasks for job in jobs) or any(spec.tasks for spec in arrivals)
-    if not shares:
+    if not shares and np.bincount(np.concatenate([_NOBODY, *held])).max(initial=0) > 1:
         started, stand_ins = _one_job_a_node(started, runtime_s or {})
+        held = places.held_by(started)
     waits = [job for job in jobs if job.start_s is None]
     if stand_ins:
         waits = [_waiting_for(job, stand_ins) for job in waits]
     waits = _may_start(waits, {j.spec.id for j in started})
     specs = [job.spec for job in started] + [job.spec for job in waits] + list(arrivals)
-    columns = (known or SpecRows()).columns(specs)
+    columns = known.columns(specs)
     submit_s = columns.submit_s
     submit_ms = _ms(submit_s)
     here = len(started) + len(waits)
@@ -167,8 +172,6 @@ def present(
     begun_ids = {job.spec.id for job in started if (job.start_s or 0.0) <= now_s}
     workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, begun_ids)
     place = np.argsort(order)
-    number = {node.name: i for i, node in enumerate(nodes)}
-    held = tuple(np.array([number[name] for name in job.node_names], np.int64) for job in started)
     start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in started], np.int64)
     rows = place[: len(started)]
     running = Running(
@@ -177,12 +180,12 @@ def present(
         end_ms=remaining_end_ms(
             now_ms, start_ms, workload.runtime_ms[rows], workload.walltime_ms[rows]
         ),
-        nodes=held,
+        nodes=tuple(held),
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
     simulation = Simulation(workload, cluster, policy=policy)
-    unusable = np.array([node.state != "up" for node in nodes], bool)
+    unusable = ~places.up
     used = np.zeros(len(nodes), bool)
     for numbers in held:
         used[numbers] = True
@@ -204,6 +207,8 @@ def present(
         now_ms=now_ms,
     )
 
+
+_NOBODY = np.zeros(0, np.int64)
 
 CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000
 """Added to an expected runtime that has passed (Tsafrir, Etsion, Feitelson 2007, §4.2)."""
@@ -355,13 +360,8 @@ def _one_job_a_node(
         The jobs that are left with nodes, or never had any; and who stands in for each of the others.
     """
     holder: dict[str, JobRecord] = {}
-    shared = False
     for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
-        for name in job.node_names:
-            shared |= name in holder
-            holder[name] = job
-    if not shared:
-        return list(runs), {}
+        holder.update(dict.fromkeys(job.node_names, job))
     kept, stand_ins = [], {}
     for job in runs:
         names = tuple(n for n in job.node_names if holder[n] is job)
