@@ -47,6 +47,7 @@ _WHOLE = ("job number", "preceding job")
 _TIMES = ("submit time", "wait time", "run time", "average CPU time", "requested time")
 _OTHER_BLANKS = b"\t\v\f"
 _LINE_FEED, _SPACE = 10, 32
+_BLANKS = b" \t\n\r\v\f"
 _PIECE = 1 << 16
 _HEAD = 1 << 13
 _NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -87,10 +88,11 @@ def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes]:
         content: the log, with line feeds.
 
     Returns:
-        The comment lines, from their semicolon on, and all other lines.
+        The comment lines, from their semicolon on, and all other lines, without blanks before and after.
     """
     comments: list[bytes] = []
-    others: list[bytes] = []
+    others: list[memoryview] = []
+    view = memoryview(content)
     begin = 0
     found = content.find(b";")
     while found >= 0:
@@ -99,11 +101,14 @@ def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes]:
         end = len(content) if end < 0 else end
         if not content[start:found].strip():
             comments.append(content[found:end].rstrip())
-            others.append(content[begin:start])
+            others.append(view[begin:start])
             begin = end + 1
         found = content.find(b";", end)
-    others.append(content[begin:])
-    return tuple(_text(comment) for comment in comments), b"".join(others)
+    last = len(content)
+    while last > begin and content[last - 1] in _BLANKS:
+        last -= 1
+    others.append(view[begin:last])
+    return tuple(_text(comment) for comment in comments), b"".join(others).strip()
 
 
 def parse_fast(body: bytes) -> Records | None:

@@ -43,7 +43,7 @@ class Exact:
 
     def at(self, *shares: float) -> list[float | None]:
         """The quantiles."""
-        values = np.concatenate([np.zeros(0), *self._parts])
+        values = np.concatenate(self._parts) if self._parts else np.zeros(0)
         self._parts = [values]
         if not len(values):
             return [None for _ in shares]

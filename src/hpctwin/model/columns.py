@@ -97,4 +97,8 @@ def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl
     """
     import polars as pl
 
-    return pl.Series(np.where(known, ms / MS_PER_S, np.nan), nan_to_null=True)
+    seconds = ms / MS_PER_S
+    if known.all():
+        return pl.Series(seconds)
+    seconds[~known] = np.nan
+    return pl.Series(seconds, nan_to_null=True)

@@ -141,7 +141,7 @@ class Workload(Shown):
         ids = np.arange(1, size + 1) if job_id is None else np.asarray(job_id)
         if ids.dtype.kind in "iu":
             ids = ids.astype(np.int64)
-        elif ids.dtype.kind != "U":
+        else:
             ids = ids.astype(np.str_)
         runtime = np.asarray(runtime_s, np.float64)
         walltime = np.maximum(runtime, 1 / MS_PER_S) if walltime_s is None else walltime_s
@@ -152,18 +152,19 @@ class Workload(Shown):
             "recorded_start_s": _or_unknown(recorded_start_s, size),
             "cancel_s": _or_unknown(cancel_s, size),
         }
-        amounts = {k: np.asarray(v, np.float64) for k, v in (resources or {}).items()}
-        per = {k: np.asarray(v, np.float64) for k, v in (per_node or {}).items()}
+        # What is kept as it is given is copied: a workload is not changed from outside.
+        amounts = {k: np.array(v, np.float64) for k, v in (resources or {}).items()}
+        per = {k: np.array(v, np.float64) for k, v in (per_node or {}).items()}
         unknown = sorted(set(per) - set(PER_NODE))
         if unknown:
             raise WorkloadError(
                 f"per-node resource {unknown[0]!r} is none of {', '.join(PER_NODE)}"
             )
-        further = {k: np.asarray(v, np.float64) for k, v in (carried or {}).items()}
-        foretold = {k: np.asarray(v, np.float64) for k, v in (predicted or {}).items()}
+        further = {k: np.array(v, np.float64) for k, v in (carried or {}).items()}
+        foretold = {k: np.array(v, np.float64) for k, v in (predicted or {}).items()}
         if set(foretold) - set(PREDICTED):
             raise UnknownNameError("prediction", min(set(foretold) - set(PREDICTED)), PREDICTED)
-        prio = np.zeros(size) if priority is None else np.asarray(priority, np.float64)
+        prio = np.zeros(size) if priority is None else np.array(priority, np.float64)
         categories = {
             "user": user,
             "account": account,
@@ -182,7 +183,7 @@ class Workload(Shown):
             **{f"carried {k}": v for k, v in further.items()},
             **{f"predicted {k}": v for k, v in foretold.items()},
             **{k: v.codes for k, v in labels.items()},
-            "fails": np.zeros(size, bool) if fails is None else np.asarray(fails, bool),
+            "fails": np.zeros(size, bool) if fails is None else np.array(fails, bool),
         }
         for column, values in columns.items():
             if values.shape != (size,):
@@ -196,35 +197,37 @@ class Workload(Shown):
                 raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
             found.check(kind, ids)
         asked = checked_chunks(chunks, ids, nodes_f)
-        order = _order(ids, times["submit_s"])
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
-        return cls(
-            job_id=ids[order],
-            submit_ms=_ms(times["submit_s"])[order],
-            runtime_ms=np.maximum(_ms(times["runtime_s"]), 0)[order],
-            walltime_ms=np.maximum(_ms(times["walltime_s"]), 1)[order],
-            nodes=nodes_f.astype(np.int64)[order],
-            priority=prio[order],
-            per_node={k: v[order] for k, v in per.items()},
-            resources={k: v.astype(np.int64)[order] for k, v in amounts.items()},
-            dependencies=depends.reindexed(order),
-            recorded_start_ms=_ms(times["recorded_start_s"])[order],
-            recorded_nodes=(
-                None if recorded_nodes is None else tuple(recorded_nodes[i] for i in order)
-            ),
-            cancel_ms=_ms(times["cancel_s"])[order],
-            fails=columns["fails"][order] if columns["fails"].any() else None,
+        made = cls(
+            job_id=ids,
+            submit_ms=_ms(times["submit_s"]),
+            runtime_ms=np.maximum(_ms(times["runtime_s"]), 0),
+            walltime_ms=np.maximum(_ms(times["walltime_s"]), 1),
+            nodes=nodes_f.astype(np.int64),
+            priority=prio,
+            per_node=per,
+            resources={k: v.astype(np.int64) for k, v in amounts.items()},
+            dependencies=depends,
+            recorded_start_ms=_ms(times["recorded_start_s"]),
+            recorded_nodes=None if recorded_nodes is None else tuple(recorded_nodes),
+            cancel_ms=_ms(times["cancel_s"]),
+            fails=columns["fails"] if columns["fails"].any() else None,
             name=name,
             start_epoch_s=start_epoch_s,
             header=tuple(header),
             nodes_hint=nodes_hint,
             notes=notes or ReadNotes(),
-            carried={k: v[order] for k, v in further.items()},
-            usage={k: v.take(order) for k, v in used.items()},
-            chunks={k: v[order] for k, v in asked.items()},
-            predicted={k: v[order] for k, v in foretold.items()},
-            **{k: v.take(order) for k, v in labels.items()},
+            carried=further,
+            usage=dict(used),
+            chunks=asked,
+            predicted=foretold,
+            **labels,
+        )
+        return (
+            made
+            if _in_order(ids, times["submit_s"])
+            else made.in_order(np.lexsort((ids, times["submit_s"])))
         )
 
     def __len__(self) -> int:
@@ -397,12 +400,10 @@ class Workload(Shown):
         )
 
 
-def _order(ids: npt.NDArray[Any], submit_s: FloatArray) -> IntArray:
-    """Rows by submit time, then id; most logs come so."""
+def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:
+    """Whether rows are by submit time, then id, as those of most logs are."""
     later = submit_s[1:] > submit_s[:-1]
-    if (later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all():
-        return np.arange(len(ids))
-    return np.lexsort((ids, submit_s))
+    return bool((later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all())
 
 
 def _or_unknown(values: npt.ArrayLike | None, size: int) -> FloatArray:
