@@ -372,4 +372,8 @@ def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:
 
 def single(name: str, values: Iterable[tuple[str, Any]]) -> npt.NDArray[Any]:
     """A single record of `layout`, as an array of one."""
-    return records(name, 1, **dict(values))
+    dtype = LAYOUT[name][0]
+    given = dict(values)
+    row = tuple([given.pop(field, 0) for field in dtype.names])
+    assert not given, given
+    return np.array([row], dtype)
