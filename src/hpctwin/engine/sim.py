@@ -374,6 +374,6 @@ def single(name: str, values: Iterable[tuple[str, Any]]) -> npt.NDArray[Any]:
     """A single record of `layout`, as an array of one."""
     dtype = LAYOUT[name][0]
     given = dict(values)
-    row = tuple([given.pop(field, 0) for field in dtype.names])
+    row = tuple([given.pop(field, 0) for field in dtype.names or ()])
     assert not given, given
     return np.array([row], dtype)
