@@ -19,6 +19,7 @@ import pytest
 
 from hpctwin.errors import JournalError
 from hpctwin.rms.emulated.client import EmulatedManager
+from hpctwin.twin.explain import explain_decision
 from hpctwin.twin.journal import Journal
 from tests.twin.processes import Pair
 
@@ -329,3 +330,36 @@ def _compared(path: Path) -> list[int]:
     with closing(journal):
         made = takewhile(bool, map(journal.read_decision, count(1)))
         return [row["id"] for row in made if row and len(row["candidates"]) > 1]
+
+
+def test_a_policy_that_takes_too_long_is_left_out_and_the_twin_stays_in_charge(
+    tmp_path: Path,
+) -> None:
+    # As first come first served, but each score takes milliseconds.
+    (tmp_path / "slow.py").write_text(
+        "def slow(time, job):\n"
+        "    turns = 0.0\n"
+        "    for i in range(3_000_000):\n"
+        "        turns = turns * 0.5 + i\n"
+        "    return job.submit + 1e-30 * turns\n"
+    )
+    pair = Pair(
+        tmp_path,
+        core={"futures": 0, "pool": ["fcfs+easy", "slow.py:slow+easy"]},
+        what_ifs={"deadline": 0.02},
+    )
+    try:
+        run_to_the_end(pair)
+        every_job_ran_once(pair)
+        assert pair.state()["takeovers"] == 0
+        pair.kill_twin(signal.SIGTERM)
+        the_journal_is_consistent(pair)
+        with closing(Journal(tmp_path / "journal.sqlite", read_only=True)) as journal:
+            made = [journal.read_decision(i) for i in journal.decision_ids(10_000)]
+            late = [one["id"] for one in made if one is not None and journal.unanswered(one)]
+            assert late
+            slow = f"{tmp_path / 'slow.py'}:slow+easy"
+            left_out = f"Left out, not having answered by the deadline: {slow}."
+            assert left_out in explain_decision(journal, late[0])
+    finally:
+        pair.end()

@@ -53,12 +53,12 @@ class Slow:
             self.let_go.wait()
         return run_ahead(now, policy, *more)
 
-    def wait(self, futures: Collection[Future[WhatIf]], left: float | None) -> Any:
+    def wait(self, futures: Collection[Future[WhatIf]], left: float | None = None) -> Any:
         if left is None or self.let_go.is_set():
             return wait(futures)
         while True:
             found = wait(futures, 0.01)
-            if len(found.not_done) * self.pool <= len(futures):
+            if len(found.not_done) * self.pool <= len(futures) + 1:
                 return found
 
 
@@ -139,6 +139,27 @@ def test_the_policy_in_force_is_waited_for_even_if_it_alone_is_late(slow: Slow) 
     waits.join()
     assert made is not None
     assert "sjf+easy" in {c.policy for c in made.candidates}
+
+
+def test_a_policy_that_is_still_late_is_not_begun_again_and_keeps_no_other_from_running(
+    slow: Slow,
+) -> None:
+    here = Here(8, LONG_S)
+    core = Core(ALL, here)
+    core.take_snapshot(queue(20))
+    first = core.decide(10.0)
+    core.opportunity = True
+    slow.entered.clear()
+    second = core.decide(11.0)
+    assert not slow.entered.is_set()
+    slow.let_go.set()
+    wait([future for _, future in here._late])
+    core.opportunity = True
+    third = core.decide(12.0)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [len(one.candidates) for one in (first, second, third)] == [4, 4, 5]
 
 
 def test_a_what_if_that_is_late_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hpctwin.model import Cluster
@@ -109,6 +110,10 @@ class WhatIfs(Protocol):
 class Here:
     """Runs what-ifs in this process; the engine lets go of the interpreter while it runs.
 
+    The one that is waited for in any case is run in the caller's thread. One that is late is stopped after
+    the pass it is in. Until then it keeps nobody else from running, and its policy is not begun again; from
+    then on its policy is begun after the others.
+
     Args:
         threads: so many at once.
         deadline_s: what has not answered so long after it was asked is left out; None to wait for all.
@@ -117,39 +122,66 @@ class Here:
     def __init__(self, threads: int = 1, deadline_s: float | None = None) -> None:
         self.deadline_s = deadline_s
         self.fault: str | None = None
+        self._size = max(1, threads - 1)
         alone = threads == 1 and deadline_s is None
-        self._threads = None if alone else ThreadPoolExecutor(threads, "hpctwin-what-ifs")
+        self._threads = None if alone else self._new_threads()
+        self._late: list[tuple[str, Future[WhatIf]]] = []
+        self._slow: set[str] = set()
 
     def run(self, asked: Asked) -> Answers:
         """See `WhatIfs`."""
         deadline_s = self.deadline_s if asked.unanswered is None else None
         until = None if deadline_s is None else time.monotonic() + deadline_s
+        self._late = [(policy, future) for policy, future in self._late if not future.done()]
+        late = {policy for policy, _ in self._late}
         answers = asked.none()
         begun: dict[tuple[int, int], Future[WhatIf]] = {}
-        running = _Running()
+        running = _Running(sliced=until is not None)
+        awaited: Callable[[], WhatIf] | None = None
         for number, scene_of in enumerate(asked.futures):
             if number and until is not None and time.monotonic() >= until:
                 break
             scene = scene_of()
             now = scene.present(asked.pool[asked.first], asked.known)
             few = until is None and len(scene.jobs) + len(scene.arrivals) < WORTH_THREADS
-            for i in asked.wanted(number):
-                about = (now, asked.pool[i], asked.past, asked.horizon_s)
+            for i in sorted(asked.wanted(number), key=lambda i: asked.pool[i].name in self._slow):
+                policy = asked.pool[i]
+                about = (now, policy, asked.past, asked.horizon_s)
                 if self._threads is None or few:
                     answers[number][i] = run_ahead(*about)
-                else:
+                elif (number, i) == (0, asked.first):
+                    awaited = partial(run_ahead, *about)
+                elif until is None or policy.name not in late:
                     begun[number, i] = self._threads.submit(run_ahead, *about, running.begin)
-        if begun:
-            begun[0, asked.first].result()
-            for (number, i), future in waited_for(begun, until):
-                answers[number][i] = future.result()
-            running.stop()
+        if awaited is not None:
+            answers[0][asked.first] = awaited()
+        for (number, i), future in waited_for(begun, until):
+            answers[number][i] = future.result()
+        self._let_go(
+            running, [(asked.pool[i].name, f) for (_, i), f in begun.items() if not f.done()]
+        )
         return answers
 
     def close(self) -> None:
         """See `WhatIfs`."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
+        wait([future for _, future in self._late])
+
+    def _let_go(self, running: _Running, late: list[tuple[str, Future[WhatIf]]]) -> None:
+        """Have what is late end, in threads that nobody waits for."""
+        self._slow = {policy for policy, _ in (*late, *self._late)}
+        if late and self._threads is not None:
+            running.stop()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = self._new_threads()
+            self._late += late
+
+    def _new_threads(self) -> ThreadPoolExecutor:
+        # Who only asks how things stand does not wait for the simulator to be loaded.
+        from hpctwin.simulation.interruptible import THREAD_NAME
+
+        return ThreadPoolExecutor(self._size, thread_name_prefix=THREAD_NAME)
 
 
 def waited_for(
@@ -169,15 +201,22 @@ def waited_for(
 
 
 class _Running:
-    """Simulations in threads, to be stopped together."""
+    """Simulations in threads, to be stopped together.
 
-    def __init__(self) -> None:
+    Args:
+        sliced: whether they are to hear of it at each instant at first, later less often.
+    """
+
+    def __init__(self, *, sliced: bool) -> None:
+        self._sliced = sliced
         self._lock = threading.Lock()
         self._simulations: list[Simulation] = []
         self._over = False
 
     def begin(self, simulation: Simulation) -> None:
         """One more."""
+        if self._sliced:
+            simulation.slice = 1
         with self._lock:
             self._simulations.append(simulation)
             if self._over:
