@@ -285,3 +285,22 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("policy", ["fcfs+conservative", "wfp+easy"])
+def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
+    policy: str,
+) -> None:
+    rng = np.random.default_rng(0)
+    size = 1500
+    jobs = Workload.build(
+        submit_s=np.zeros(size),
+        runtime_s=(runtime := rng.integers(100, 100_000, size)),
+        walltime_s=runtime + rng.integers(0, 100_000, size),
+        nodes=rng.integers(1, 64, size),
+    )
+    one, whole = Simulation(jobs, 512, policy), Simulation(jobs, 512, policy)
+    assert one.advance(instants=1) == "stepped"
+    whole.advance(0.0)
+    assert one.column("start").tolist() == whole.column("start").tolist()
+    assert (one.column("start") == 0).sum() > 10

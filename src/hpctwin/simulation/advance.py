@@ -24,6 +24,8 @@ SLICE_S = 0.02
 """So long the engine runs, about, before Python has its turn."""
 MANY_WAITING = 5_000
 """With fewer jobs waiting, no pass takes long enough for Ctrl-C to be missed."""
+MANY_PLANNED = 500
+"""The same where each is promised a start, or nodes are shared."""
 MANY_LOOKS = 1 << 20
 """Nor does a slice in which so many jobs at most are looked at, pass after pass."""
 
@@ -108,7 +110,9 @@ def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> boo
     """
     sim = simulation.state
     clock = sim.clock
-    many = min(MANY_WAITING, max(MANY_LOOKS // instants, 1))
+    plans = bool(sim["hooks"]["reserved"][0]) or bool(len(sim["share"]))
+    instants = max(instants, 1)
+    many = min(MANY_PLANNED if plans else MANY_WAITING, max(MANY_LOOKS // instants, 1))
     arrived, more = int(clock.arrived), many - int(clock.queued)
     if more <= 0:
         return True
