@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hpctwin.model import DependencyKind, State, to_ms
 from tests.reference.jobs import Job, Order, Place
+from tests.reference.limits import Limits
 from tests.reference.machine import Machine
 from tests.reference.results import Pass
 from tests.reference.share import Usage
@@ -20,6 +21,7 @@ class Events:
     """What happens, but for the scheduling pass."""
 
     machine: Machine
+    limits: Limits
     jobs: list[Job]
     outages: list[tuple[int, int, int]]
     share: Usage
@@ -111,10 +113,16 @@ class Events:
         # and a job that waits for nothing is eligible here, even if it is cancelled in step 5.
         new = [job for job in self.unsubmitted if job.submit <= now]
         self.unsubmitted = [job for job in self.unsubmitted if job.submit > now]
+        there = [job for job in self.jobs if job.submitted and job.state not in ENDED]
+        refused = []
         for job in new:
             job.submitted = True
-            if self.rejected(job):
-                self.end(job, State.REJECTED)
+            if self.rejected(job) or self.limits.too_many(job, there):
+                refused.append(job)
+            else:
+                there.append(job)
+        for job in refused:
+            self.end(job, State.REJECTED)
         self.end_doomed()
         self.release(new)
         # 5. Cancellations
@@ -200,6 +208,7 @@ class Events:
         return (
             sum(len(machine.pools[pool].nodes) for pool in job.pools) < job.width
             or any(machine.resources.get(name, 0) < amount for name, amount in job.needs.items())
+            or self.limits.rejected(job)
             or job.width < limits.min_nodes
             or (limits.max_nodes is not None and job.width > limits.max_nodes)
             or (limits.max_walltime is not None and job.walltime > to_ms(limits.max_walltime))

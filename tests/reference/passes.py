@@ -38,6 +38,9 @@ class Simulation(Events):
             "pack": self.pass_pack,
             "slurm": self.pass_slurm,
         }[self.backfill](queue, self.plan())
+        look = self.limits.next_look(self.jobs, self.now)
+        if look is not None:
+            self.timers.append(look)
         if self.observer is not None:
             self.observer(self.now, list(self.made))
         if self.log is not None:
@@ -45,6 +48,8 @@ class Simulation(Events):
 
     def show(self, queue: list[Job]) -> None:
         """Bring what orderings see up to date."""
+        if not queue:
+            return
         factors = self.share.factors(self.now)
         for job in queue:
             assert job.eligible is not None
@@ -84,6 +89,8 @@ class Simulation(Events):
         # Read: up are nodes that have not failed, of those that the job could use; nodes away for
         # maintenance are up, since it is known when they come back.
         if job.width > sum(len(self.machine.up(pool)) for pool in job.pools):
+            return True
+        if self.limits.over(job, self.in_state(State.RUNNING), self.now):
             return True
         limit = self.machine.partitions[job.partition].max_jobs_per_user
         # Read: where the user is not known, there is no user to limit.

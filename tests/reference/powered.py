@@ -9,12 +9,13 @@ from typing import Any
 from hpctwin.model import Cluster, PowerCap, Workload, to_ms
 from hpctwin.policies import PowerPolicy
 from tests.reference.jobs import Order, fcfs, jobs_of
+from tests.reference.limits import Limits
 from tests.reference.machine import Machine
 from tests.reference.nodes import COMPUTING, Span
 from tests.reference.outside import capped, controlled, fitted
 from tests.reference.power import PoweredSimulation
 from tests.reference.results import ReferenceJob
-from tests.reference.share import Usage
+from tests.reference.share_tree import usage_of
 from tests.reference.shared_power import SharedPoweredSimulation, divided
 from tests.reference.simulate import results_of
 
@@ -63,12 +64,14 @@ def simulate_powered_reference(
         watch = fitted(cap)
     machine = Machine(base)
     machine.raises = raises
+    jobs = jobs_of(workload, machine, expected_ms)
     kind = SharedPoweredSimulation if workload.shares_nodes else PoweredSimulation
     simulation = kind(
         machine=machine,
-        jobs=jobs_of(workload, machine, expected_ms),
+        limits=Limits(workload, machine, jobs),
+        jobs=jobs,
         outages=[(o.node, to_ms(o.start), to_ms(o.duration)) for o in base.failures.outages],
-        share=Usage(workload, base.fairshare),
+        share=usage_of(workload, base, jobs),
         order=order,
         candidate_order=candidate_order or order,
         backfill=backfill,

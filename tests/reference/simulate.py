@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from hpctwin.model import Cluster, Workload, to_ms
 from tests.reference.events import Observer
 from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
+from tests.reference.limits import Limits
 from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
 from tests.reference.results import Pass, ReferenceJob
-from tests.reference.share import Usage
+from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
 from tests.reference.shared_places import ORDERS
 
@@ -70,12 +71,14 @@ def simulate_reference(
             raise ValueError("the reference draws no failures: give the outages")
         outages = [(o.node, to_ms(o.start), to_ms(o.duration)) for o in cluster.failures.outages]
     machine = Machine(cluster)
+    jobs = jobs_of(workload, machine, expected_ms)
     kind = SharedSimulation if workload.shares_nodes else Simulation
     simulation = kind(
         machine=machine,
-        jobs=jobs_of(workload, machine, expected_ms),
+        limits=Limits(workload, machine, jobs),
+        jobs=jobs,
         outages=list(outages),
-        share=Usage(workload, cluster.fairshare),
+        share=usage_of(workload, cluster, jobs),
         order=order,
         candidate_order=candidate_order or order,
         backfill=backfill,

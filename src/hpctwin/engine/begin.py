@@ -19,6 +19,7 @@ from hpctwin.engine.layout import (
     SWITCHING_OFF,
     WAITING,
 )
+from hpctwin.engine.limits import count_held
 from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
@@ -92,6 +93,7 @@ def begin_at(
         np.add.at(sim["user_running"], (partition, job["user"][rows]), 1)
     _begin_usage(now_ms, running, charged, sim)
     _begin_waiting(arrived, sim)
+    count_held(sim)
     if powers is not None:
         _begin_powers(now_ms, running, np.concatenate([away, leaving]), powers, sim)
 

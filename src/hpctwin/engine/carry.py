@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.layout import COMPLETED, LAYOUT, UNSUBMITTED
+from hpctwin.engine.limits import count_held
 from hpctwin.engine.sim import Sim, records
 
 __all__ = ["begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "settled_jobs"]
@@ -18,7 +19,7 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _SAME = (
-    "stock", "spent", "switching", "timeouts", "index", "tally", "own", "power_kept", "node",
+    "rank", "stock", "spent", "switching", "timeouts", "index", "tally", "own", "power_kept", "node",
 )  # fmt: skip
 
 
@@ -84,6 +85,7 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
         new[name][...] = old[name]
     new["node"]["job"] = place[old["node"]["job"]]
     _carry_labels(old, new)
+    count_held(new)
     if waits and not len(new["tells"]):
         # Only where there are dependencies it is looked who falls by one.
         new.know(tells=records("tells", 1))

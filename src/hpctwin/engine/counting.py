@@ -157,7 +157,8 @@ def settle_walk(seen: int, head: bool, shadow: int, spare: int, sim: Arrays) -> 
     """Remember what a walk found out, where the next may go on from it."""
     walk = sim.walk
     # What is short of resources, and who is at a limit, is not remembered.
-    walk.settled = 1 if sim.asks.width == 0 and sim.user_running.width == 0 else 0
+    unlimited = sim.user_running.width == 0 and len(sim.held) == 0
+    walk.settled = 1 if sim.asks.width == 0 and unlimited else 0
     walk.seen = seen
     walk.head = 1 if head else 0
     walk.shadow = shadow

@@ -7,8 +7,10 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     CANCELLED,
     DEPENDENCY,
+    MINUS_ONE,
     NEVER,
     NODE_FAILURE,
+    ONE,
     PENDING,
     REJECTED,
     RETURN,
@@ -16,8 +18,10 @@ from hpctwin.engine.layout import (
     TAKE,
     UNSUBMITTED,
     WAITING,
+    ZERO,
     Arrays,
 )
+from hpctwin.engine.limits import count_submitted, too_many_submitted
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
 from hpctwin.engine.transitions import (
@@ -104,6 +108,22 @@ def lengthen_chains(first: int, last: int, sim: Arrays) -> None:
 
 
 @jit
+def let_in(first: int, last: int, sim: Arrays) -> int:
+    """Count those who are submitted; those who would be too many are left in ``sim.later``: how many."""
+    refused = 0
+    for i in range(first, last):
+        j = sim.by_submit[i]
+        if sim.job[j].rejected != 0:
+            continue
+        if too_many_submitted(j, sim):
+            sim.later[refused] = j
+            refused += 1
+        else:
+            count_submitted(j, ONE, sim)
+    return refused
+
+
+@jit
 def apply_submissions(sim: Arrays) -> None:
     """All submissions of the instant: first those that will never run, then what that leaves."""
     now = sim.clock.now
@@ -112,16 +132,21 @@ def apply_submissions(sim: Arrays) -> None:
     while last < sim.clock.arrival_end and sim.job[sim.by_submit[last]].submit == now:
         last += 1
     sim.clock.arrived = last
+    refused = let_in(first, last, sim) if len(sim.held) > 0 else ZERO
     for i in range(first, last):
         j = sim.by_submit[i]
         if sim.job[j].rejected != 0:
             settle(j, REJECTED, sim)
+    for i in range(refused):
+        settle(sim.later[i], REJECTED, sim)
     fallen = len(sim.tells) > 0 and sim.rules.hold_dependents == 0
     while fallen:
         fallen = False
         for i in range(first, last):
             j = sim.by_submit[i]
             if sim.state[j].dead == 1 and sim.state[j].phase == UNSUBMITTED:
+                if len(sim.held) > 0:
+                    count_submitted(j, MINUS_ONE, sim)
                 settle(j, DEPENDENCY, sim)
                 fallen = True
     if len(sim.tells) > 0:

@@ -12,6 +12,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from hpctwin.engine.records import (
+    Bound,
+    Branch,
+    Ceiling,
     Change,
     Clock,
     Edge,
@@ -20,9 +23,11 @@ from hpctwin.engine.records import (
     Fair,
     Flag,
     Grid,
+    Held,
     Int,
     Job,
     JobState,
+    Level,
     Lost,
     Node,
     Outage,
@@ -53,6 +58,7 @@ from hpctwin.engine.records import (
 NEVER: Any = np.int64(2**62)
 ZERO: Any = np.int64(0)
 ONE: Any = np.int64(1)
+MINUS_ONE: Any = np.int64(-1)
 TAKE, RETURN = np.int64(-1), np.int64(1)
 
 # Phases of a job: states as in model.State, and one that only the engine knows.
@@ -226,6 +232,7 @@ class Rules:
     outage_horizon: Int  # outages are known up to here
     machine_nodes: Int
     decay: Real  # of fair-share usage, per ms
+    fair_every: Int  # the tree of fair shares is reckoned once in so long, ms
     shown: Int  # ALL_NODES …: which nodes that are not active jobs may be given
     depths: Int  # sleep depths; 0 where nodes have no power states
     log: Int  # 1: past power states are kept
@@ -274,9 +281,14 @@ class Known:
     eligible: Grid[Flag]  # [K, P] pools that a kind of job may use
     partition: Table[Int]  # [K]
     user_limit: Table[Int]  # [Q] running jobs per user; 0 for no limit
+    bound: Table[Bound]  # of all users, accounts and QOS; empty without limits, as all that follows
+    bounds: Grid[Int]  # [jobs, 3] from where, to where on running jobs, to where on submitted ones
+    charge: Grid[Int]  # [jobs, measures] what a job counts
+    ceiling: Table[Ceiling]
     window: Table[Window]
     change: Table[Change]  # in the order applied
     promised: Table[Real]  # share of each fair-share label, sums to 1
+    tree: Table[Branch]  # of fair shares, the root first; empty where they are classic
     sleep: Table[Sleep]  # [P * depths]
     shape: Table[Shape]  # [K]; empty where all jobs ask for whole nodes, as all that follows
     needs: Grid[Int]  # [K, 4] what a task asks: cores, memory, GPUs, 1
@@ -298,6 +310,8 @@ class State:
     releases: Table[Event]  # heap; job -1 - j: j begins. Empty without dependencies
     stock: Table[Stock]  # [P + C]
     user_running: Grid[Int]  # [Q, users]; [Q, 0] without limits
+    held: Table[Held]  # [ceilings]
+    rank: Table[Real]  # [labels] fair-share factors; empty where fair shares are classic
     usage: Table[Usage]  # [labels + 1], the last for all
     node: Table[Node]
     spent: Grid[Int]  # [nodes, states] time in each power state; [nodes, 0] without
@@ -343,6 +357,9 @@ class Scratch:
     stack: Table[Int]
     levels: Table[Event]  # heap
     fair: Table[Fair]
+    standings: Table[Level]  # [branches]
+    line: Table[Int]  # [branches] those to be ranked,
+    merged: Table[Int]  # [branches] … and accounts that are one
     spare: Table[Spare]
     base: Grid[Int]  # [nodes, 4] what running jobs leave free at a time
     least: Grid[Int]  # [nodes, 4] least free over a span

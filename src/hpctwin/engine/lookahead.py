@@ -16,7 +16,9 @@ from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import (
     DONE,
+    MINUS_ONE,
     NEED_ROOM,
+    ONE,
     REACHED,
     RUNNING,
     STEPPED,
@@ -25,6 +27,7 @@ from hpctwin.engine.layout import (
     ZERO,
     Arrays,
 )
+from hpctwin.engine.limits import count_submitted
 from hpctwin.engine.loop import records_have_room
 from hpctwin.engine.order import enqueue, leave
 from hpctwin.engine.rows import copy_row, copy_table, go_on, sim_at
@@ -152,6 +155,8 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
         copy_row(fork.ends, sim.ends, i)
     copy_table(fork.stock, sim.stock)
     copy_table(fork.user_running, sim.user_running)
+    copy_table(fork.held, sim.held)
+    copy_table(fork.rank, sim.rank)
     copy_table(fork.usage, sim.usage)
     copy_table(fork.node, sim.node)
     copy_table(fork.power_kept, sim.power_kept)
@@ -306,6 +311,8 @@ def _withdraw(address: int, j: int, now: int) -> None:
     sim = sim_at(address)
     if sim.state[j].phase == WAITING:
         leave(j, sim)
+        if len(sim.held) > 0:
+            count_submitted(j, MINUS_ONE, sim)
         sim.race.valid = 0
         sim.clock.timer = min(sim.clock.timer, now)
         forget_job(j, sim)
@@ -332,6 +339,8 @@ def _enter(address: int, j: int) -> None:
     sim.race.valid = 0
     forget_job(j, sim)
     sim.state[j].eligible = sim.job[j].submit
+    if len(sim.held) > 0:
+        count_submitted(j, ONE, sim)
     enqueue(j, sim)
     sim.clock.alive += 1
 

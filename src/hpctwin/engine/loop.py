@@ -6,6 +6,7 @@ from numba import int64
 
 from hpctwin.engine.counting import counts
 from hpctwin.engine.events import apply_events, next_time
+from hpctwin.engine.fair_tree import keep_ranks
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     DONE,
@@ -23,6 +24,7 @@ from hpctwin.engine.layout import (
     UNSUBMITTED,
     Arrays,
 )
+from hpctwin.engine.limits import next_look
 from hpctwin.engine.order import drop_started, enqueue, score, tidy_queue
 from hpctwin.engine.rows import SIM, call, go_on, sim_at
 
@@ -137,7 +139,11 @@ def run_pass(sim: Arrays) -> None:
         call(hooks.before_pass, sim)
     sim.clock.timer = NEVER
     if sim.clock.queued > 0:
+        if len(sim.tree) > 0 and sim.rules.fairshare == 1:
+            keep_ranks(sim)
         schedule(sim)
+    if sim.clock.timed > 0 and sim.clock.queued > 0:
+        sim.clock.timer = min(sim.clock.timer, next_look(sim))
     if hooks.after_pass != 0:
         call(hooks.after_pass, sim)
     sim.clock.pass_due = 0

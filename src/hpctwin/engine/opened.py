@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 AWAKE_STATES = COMPUTING + 1
+_OF_LIMITS = ("bounds", "charge")
+_BY_JOB = ("job", "fact", "asks", *_OF_LIMITS)
 
 IntArray = npt.NDArray[np.int64]
 
@@ -135,7 +137,8 @@ def forecast_arrays(
         one_speed: whether all nodes are equally fast in it.
     """
     known = {name: sim[name] for name in KNOWN}
-    told = ("job", "fact", "asks")
+    limited = len(known["ceiling"]) > 0
+    told = ("job", "fact", "asks", *(_OF_LIMITS if limited else ()))
     if spare:
         for name in told:
             more = np.zeros((spare, *known[name].shape[1:]), LAYOUT[name][0])
@@ -212,7 +215,8 @@ def like(sim: Sim, rows: IntArray, others: IntArray, submit_ms: IntArray) -> Non
         others: rows of those they are like.
         submit_ms: when they are submitted.
     """
-    for name in ("job", "fact", "asks"):
-        sim[name][rows] = sim[name][others]
+    for name in _BY_JOB:
+        if len(sim[name]):
+            sim[name][rows] = sim[name][others]
     sim["job"]["submit"][rows] = submit_ms
     sim["job"]["rank"][rows] = rows

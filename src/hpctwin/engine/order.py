@@ -23,10 +23,12 @@ def decayed(label: int, sim: Arrays) -> float:
 
 @jit
 def fair_of(label: int, total: float, sim: Arrays) -> tuple[float, float]:
-    """What is seen of a label: 2^-(use/share), and its decayed use, node-s; given the use of all."""
+    """What is seen of a label: 2^-(use/share) or its rank, and its decayed use, node-s; given all use."""
     use = decayed(label, sim)
     factor = 1.0
-    if total > 0.0:
+    if len(sim.tree) > 0:
+        factor = sim.rank[label]
+    elif total > 0.0:
         factor = 2.0 ** (-(use / total) / sim.promised[label])
     return factor, use / 1000.0
 

@@ -78,6 +78,38 @@ class Job:
     tells_to: Small
 
 
+class Bound:
+    """One of the limits that jobs of some user, account and QOS are under; see `limits`."""
+
+    ceiling: Int  # which of them
+    measure: Int  # column of `Known.charge`
+    holds: Int  # 0: these jobs are counted, and not kept back
+
+
+class Ceiling:
+    """How much all jobs that are counted under a limit may have."""
+
+    most: Int
+    timed: Int  # 1: of amounts times what is left of walltimes, s
+
+
+class Held:
+    """What the jobs that are counted under a limit have at present."""
+
+    amount: Int
+    until: Int  # where the limit is timed: sum of amounts times the time of their walltimes, s
+
+
+class Branch:
+    """A user in an account, or an account, in the tree of fair shares; parents come before what is below."""
+
+    parent: Int  # -1
+    label: Int  # row of `State.usage`; -1 of an account
+    share: Real  # of what its siblings have together; -1: it is not looked at, and comes first
+    first: Int  # rows below it,
+    last: Int  # … up to here
+
+
 class Shape:
     """What a kind of job asks where nodes are shared, but for the amounts of a task."""
 
@@ -206,6 +238,8 @@ class Clock:
     logged: Int
     pass_due: Int
     timer: Int  # the next instant at which nothing else may happen
+    ranked: Int  # the period in which the tree of fair shares was last reckoned; -1
+    timed: Int  # jobs that run and count under a limit that time alone may lift
     faults: Int  # node failures and repairs so far
     came_back: Int  # 1: capacity came back other than planned since the last pass
     unpowered: Int  # nodes that are hidden
@@ -377,6 +411,13 @@ class Span:
     state: Int
     start: Int
     end: Int
+
+
+class Level:
+    """How a branch of the tree of fair shares stands."""
+
+    used: Real  # node-ms, of all below it
+    level: Real  # its share over its part of its parent's use
 
 
 class Scored:

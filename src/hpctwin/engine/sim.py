@@ -275,6 +275,7 @@ class Sim:
             "stack": (jobs,),
             "levels": (jobs if len(known["tells"]) else 0,),
             "fair": (len(known["promised"]) + 1,),
+            **dict.fromkeys(("standings", "line", "merged"), (len(known["tree"]),)),
             "spare": (self.pools,),
             **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
             **dict.fromkeys(("fits", "chosen", "given"), (shared,)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
+from hpctwin.engine.limits import is_over
 from hpctwin.engine.order import look_ahead
 
 
@@ -15,8 +16,17 @@ def at_limit(partition: int, user: int, sim: Arrays) -> bool:
 
 
 @jit
+def at_any_limit(j: int, sim: Arrays) -> bool:
+    """Whether a limit keeps a job from starting."""
+    if sim.user_running.width > 0:
+        if at_limit(sim.partition[sim.job[j].kind], sim.job[j].user, sim):
+            return True
+    return len(sim.held) > 0 and is_over(j, sim)
+
+
+@jit
 def is_skipped(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: more nodes than are up, or its user's limit is reached."""
+    """Whether the pass goes by a job: more nodes than are up, or a limit is reached."""
     kind = sim.job[j].kind
     up = 0
     for p in range(sim.rules.pools):
@@ -24,7 +34,7 @@ def is_skipped(j: int, sim: Arrays) -> bool:
             up += sim.amount[p] - sim.stock[p].down
     if up < sim.job[j].nodes:
         return True
-    return sim.user_running.width > 0 and at_limit(sim.partition[kind], sim.job[j].user, sim)
+    return at_any_limit(j, sim)
 
 
 @jit

@@ -25,6 +25,7 @@ def may_stand(sim: Arrays) -> bool:
     return (
         sim.rules.depths == 0
         and sim.user_running.width == 0
+        and len(sim.held) == 0
         and sim.stock[0].down == 0
         and counting_decides(sim)
     )

@@ -69,6 +69,8 @@ def new_sim(
             len(known["user_limit"]),
             int(job["user"].max(initial=0)) + 1 if limited else 0,
         ),
+        "held": (len(known["ceiling"]),),
+        "rank": (len(known["promised"]) if len(known["tree"]) else 0,),
         "usage": (len(known["promised"]) + 1,),
         "node": (tracked,),
         "spent": (tracked, 2 + 3 * depths if depths else 0),
@@ -99,7 +101,7 @@ def new_sim(
     clock["alive"] = clock["arrival_end"] = size
     clock["random"] = seed
     clock["timer"] = clock["wake_at"] = NEVER
-    for name in ("stop_job", "bad_job", "bad_node", "only_outages_since"):
+    for name in ("stop_job", "bad_job", "bad_node", "only_outages_since", "ranked"):
         clock[name] = -1
     state = sim["state"]
     for name in ("eligible", "start", "end", "release", "first_node"):

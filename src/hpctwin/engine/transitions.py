@@ -12,7 +12,9 @@ from hpctwin.engine.layout import (
     COMPLETED,
     DEPENDENCY,
     FAILED,
+    MINUS_ONE,
     NEVER,
+    ONE,
     PENDING,
     RUNNING,
     TAKE,
@@ -20,6 +22,7 @@ from hpctwin.engine.layout import (
     WALLTIME,
     Arrays,
 )
+from hpctwin.engine.limits import count_submitted, hold
 from hpctwin.engine.order import decayed, enqueue, note_back, tidy_queue
 from hpctwin.engine.placement import (
     forget_segments,
@@ -104,6 +107,8 @@ def start_taken(j: int, sim: Arrays) -> None:
         sim.stock[pools + c].free -= sim.asks[j, c]
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[job.kind], job.user] += 1
+    if len(sim.held) > 0:
+        hold(j, ONE, sim)
     account(j, job.nodes, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
@@ -204,6 +209,8 @@ def give_back(j: int, sim: Arrays) -> None:
         if sim.race.valid == 1 and at_limit(partition, job.user, sim):
             note_back(job.user, sim)
         sim.user_running[partition, job.user] -= 1
+    if len(sim.held) > 0:
+        hold(j, MINUS_ONE, sim)
     planned = sim.state[j].start + job.expected
     if planned != sim.clock.now:
         sim.clock.came_back = 1
@@ -265,6 +272,8 @@ def hold_for_ever(j: int, sim: Arrays) -> None:
 @jit
 def close(j: int, phase: int, sim: Arrays) -> None:
     """A job has come to its end in a phase; those that wait for it are not told yet."""
+    if len(sim.held) > 0 and sim.state[j].phase != UNSUBMITTED:
+        count_submitted(j, MINUS_ONE, sim)
     sim.state[j].phase = phase
     sim.state[j].end = sim.clock.now
     sim.clock.alive -= 1

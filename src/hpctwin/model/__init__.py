@@ -12,6 +12,7 @@ from hpctwin.model.cluster import (
 from hpctwin.model.columns import PER_NODE, Category
 from hpctwin.model.dependencies import Dependencies, DependencyKind
 from hpctwin.model.files import check_file, check_folder, write_atomically, write_folder
+from hpctwin.model.limits import Account, Limit
 from hpctwin.model.node_group import Mode, NodeGroup, Sleep, Transition
 from hpctwin.model.notes import ReadNotes
 from hpctwin.model.state import State
@@ -23,6 +24,7 @@ __all__ = [
     "MS_PER_S",
     "NEVER_MS",
     "PER_NODE",
+    "Account",
     "CapWindow",
     "Category",
     "Cluster",
@@ -30,6 +32,7 @@ __all__ = [
     "DependencyKind",
     "Failures",
     "FairShare",
+    "Limit",
     "Mode",
     "NodeGroup",
     "Outage",

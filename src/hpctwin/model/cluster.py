@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from hpctwin.model.cap import PowerCap
 from hpctwin.model.cooling import Cooling
+from hpctwin.model.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.nodes_text import parse_nodes
 from hpctwin.model.settings import Duration, Settings
@@ -51,6 +52,7 @@ class Partition(Settings):
         max_jobs_per_user: running at once.
         priority: weight for orderings; larger is sooner.
         default: jobs without a partition go here.
+        qos: its jobs are under the limits of this QOS, too.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Partition(Settings):
     max_jobs_per_user: int | None = Field(default=None, ge=1)
     priority: float = 0
     default: bool = False
+    qos: str | None = None
 
 
 class Reservation(Settings):
@@ -129,14 +132,25 @@ class FairShare(Settings):
     """How past use counts in fair-share orderings.
 
     Args:
-        by: whose use is added up.
+        kind: ``classic``, 2 to the power of minus use over share; or ``tree``, users ranked by the shares of
+            `Cluster.accounts`.
+        by: whose use is added up; in a tree it is that of each user in an account.
         half_life: after this time, use counts half.
-        shares: promised shares by label, in any unit; 1 for those not named.
+        shares: promised shares by label, in any unit; 1 for those not named. A tree's are those of accounts.
+        every: a tree is ranked once in so long.
     """
 
+    kind: Literal["classic", "tree"] = "classic"
     by: Literal["user", "account"] = "user"
     half_life: Duration = Field(default=7 * 86400, gt=0)
     shares: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    every: Duration = Field(default=300, ge=0.001)
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        if self.kind == "tree" and self.shares:
+            raise ValueError("a tree has its shares under 'accounts:', not here")
+        return self
 
 
 class Cluster(Shown, Settings):
@@ -152,6 +166,8 @@ class Cluster(Shown, Settings):
         failures: node failures.
         qos: weight of each quality of service for orderings; 0 for those not named.
         fairshare: how past use counts.
+        accounts: the tree of accounts, with shares.
+        limits: what jobs of a user, account or QOS may have at once.
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
         price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
         carbon: of electricity, g/kWh: the same.
@@ -171,6 +187,8 @@ class Cluster(Shown, Settings):
     failures: Failures = Failures()
     qos: dict[str, float] = Field(default_factory=dict)
     fairshare: FairShare = FairShare()
+    accounts: tuple[Account, ...] = ()
+    limits: tuple[Limit, ...] = ()
     cap: Cap | None = None
     price: NotNegative | str | None = None
     carbon: NotNegative | str | None = None
@@ -284,6 +302,9 @@ class Cluster(Shown, Settings):
         groups = [group.name for group in self.nodes]
         _distinct("node group", groups)
         _distinct("partition", [partition.name for partition in self.partitions])
+        _distinct("account", [account.name for account in self.accounts])
+        check_accounts(self.accounts)
+        check_limits(self.limits, self.accounts)
         _power_of_all(self)
         check_switches(self.switches, self.node_count)
         for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):

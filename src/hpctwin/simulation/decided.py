@@ -13,7 +13,7 @@ from hpctwin.engine.passes import Pass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import Sim, single
-from hpctwin.model import MS_PER_S, Cluster
+from hpctwin.model import MS_PER_S, Cluster, to_ms
 from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.policies.placements import NodeScore
@@ -108,6 +108,7 @@ class Deciding:
             "outage_horizon": self.horizon,
             "machine_nodes": cluster.node_count,
             "decay": math.log(2) / (cluster.fairshare.half_life * MS_PER_S),
+            "fair_every": to_ms(cluster.fairshare.every),
         }
         if self.found.gave_back is not None:
             rules["promises"] = sharing.most_promises(self.sim, policy)
@@ -134,6 +135,7 @@ class Deciding:
             sim.jobs >= self._race_from
             and (order.power > 0 or not order.changes)
             and not order.chain
+            and not len(sim["held"])
             and self._others >= 0
             and not self.cluster.has_power
             and sim.pools == 1

@@ -13,12 +13,14 @@ from hpctwin.engine.layout import AMOUNTS, LAYOUT, NEVER
 from hpctwin.engine.sim import records
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model import PER_NODE, Category, Cluster, Dependencies, Partition, Workload, to_ms
+from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Partition, Workload, to_ms
 from hpctwin.model.cluster import parse_nodes
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
+from hpctwin.simulation.limits import Limits, limits_of, no_limits
+from hpctwin.simulation.share_tree import labels_of, share_tree
 
-__all__ = ["changes_of", "facts_of", "lower", "pool_of_nodes", "shares"]
+__all__ = ["changes_of", "facts_of", "limits_in", "lower", "pool_of_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -57,10 +59,11 @@ def lower(
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
     eligible = _eligible(kinds, workload.features.labels, partitions, cluster, group_of_pool)
+    limits = _limits(workload, cluster, partition, kind, eligible, group_of_pool)
     pool_nodes = np.bincount(pool_of_node).astype(np.int64)
     resources, capacity = _resources(workload, cluster)
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
-    labels = workload.user if cluster.fairshare.by == "user" else workload.account
+    labels, promised = labels_of(workload, cluster)
     cancel = np.where(
         workload.cancel_ms < 0, NEVER, np.maximum(workload.cancel_ms, workload.submit_ms)
     )
@@ -81,12 +84,13 @@ def lower(
             rank=np.argsort(np.argsort(workload.job_id, kind="stable")),
             kind=kind,
             user=workload.user.codes + 1,
-            share=np.where(labels.codes < 0, len(labels.labels), labels.codes),
+            share=labels,
             cancel=cancel,
             fails=0 if workload.fails is None else workload.fails,
             rejected=((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
             | (resources > capacity).any(axis=1)
-            | _breaks_limit(workload, partitions, partition),
+            | _breaks_limit(workload, partitions, partition)
+            | (False if limits is None else limits.rejected),
             level=edges.levels(len(workload)),
             tells_from=tells_first[:-1],
             tells_to=tells_first[1:],
@@ -122,7 +126,9 @@ def lower(
         "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
         "window": windows,
         "change": changes_of(windows),
-        "promised": shares(labels, cluster),
+        "promised": promised,
+        "tree": share_tree(workload, cluster),
+        **(no_limits() if limits is None else limits.arrays),
         "sleep": records("sleep", 0),
         "shape": records("shape", 0),
         "needs": np.zeros((0, AMOUNTS), np.int64),
@@ -265,6 +271,43 @@ def _eligible(
     return eligible
 
 
+def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
+    """The limits that jobs are under; None if a cluster has none."""
+    group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
+    group_of_pool = group_of_node[np.unique(pool_of_node, return_index=True)[1]]
+    partition = _partition_of_jobs(workload, cluster)
+    kinds, kind = _kinds(workload, partition)
+    features = workload.features.labels
+    eligible = _eligible(kinds, features, _partitions(cluster), cluster, group_of_pool)
+    return _limits(workload, cluster, partition, kind, eligible, group_of_pool)
+
+
+def _limits(
+    workload: Workload,
+    cluster: Cluster,
+    partition: IntArray,
+    kind: IntArray,
+    eligible: npt.NDArray[np.int8],
+    group_of_pool: IntArray,
+) -> Limits | None:
+    if not cluster.limits:
+        return None
+    smallest = _smallest(eligible, kind, [cluster.nodes[g] for g in group_of_pool])
+    return limits_of(workload, cluster, partition, smallest)
+
+
+def _smallest(
+    eligible: npt.NDArray[np.int8], kind: IntArray, groups: Sequence[NodeGroup]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """What the smallest node has that each job may have; infinite where that is not known [jobs]."""
+    found = {}
+    for name in PER_NODE:
+        has = [getattr(group, name) for group in groups]
+        known = np.array([np.inf if amount is None else amount for amount in has])
+        found[name] = np.where(eligible != 0, known, np.inf).min(axis=1, initial=np.inf)[kind]
+    return found
+
+
 def _breaks_limit(
     workload: Workload, partitions: Sequence[Partition], partition: IntArray
 ) -> npt.NDArray[np.bool_]:
@@ -353,11 +396,3 @@ def _shares_asked(
 def _relative(weights: list[float], largest: float | None = None) -> npt.NDArray[np.float64]:
     top = max(weights) if largest is None else largest
     return np.array(weights) / top if top > 0 else np.zeros(len(weights))
-
-
-def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
-    """Promised shares of all labels and of the jobs without one, as parts of the whole."""
-    shares = [cluster.fairshare.shares.get(label, 1.0) for label in labels.labels]
-    shares.append(1.0 if (labels.codes < 0).any() or not shares else 0.0)
-    weights = np.array(shares) / sum(shares)
-    return np.maximum(weights, 1e-12)

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from hpctwin.model import Cluster, Workload, format_duration
 from hpctwin.model.features import has_features
+from hpctwin.simulation.lower import limits_in, lower
+from hpctwin.simulation.sharing import shared_known
 
 __all__ = ["why_rejected"]
 
@@ -60,6 +62,8 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
                 f"ask for more {name} per task than any node has ({most_of_any:g})",
                 workload.chunks[column] > most_of_any,
             )
+    if cluster.limits and left.any():
+        _count_refused(workload, cluster, left, count)
     if workload.shares_nodes:
         count(
             "ask for more tasks than there is room for on the nodes they may run on",
@@ -67,6 +71,23 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
         )
     count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
     return counts
+
+
+def _count_refused(
+    workload: Workload, cluster: Cluster, left: BoolArray, count: Callable[[str, BoolArray], None]
+) -> None:
+    """Those that limits of users, accounts and QOS keep out."""
+    limits = limits_in(workload, cluster)
+    assert limits is not None
+    for name in sorted(set(limits.why[limits.rejected & left])):
+        count(f"are denied by a limit ({name})", limits.rejected & (limits.why == name))
+    known = lower(workload, cluster, tracked=workload.shares_nodes)
+    if workload.shares_nodes:
+        known = shared_known(known, workload, cluster)
+    late = left & (known["job"]["rejected"] == 0)
+    names = np.array([limits.submitted(row) if late[row] else "" for row in range(len(late))])
+    for name in sorted(set(names[late])):
+        count(f"came when as many as may be waited and ran ({name})", names == name)
 
 
 def _count_limits(

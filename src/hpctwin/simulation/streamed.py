@@ -33,11 +33,11 @@ from hpctwin.model.parts import Parts
 from hpctwin.policies import PolicyLike, make_policy
 from hpctwin.simulation.feed import Feed, Source, feed_of
 from hpctwin.simulation.given import as_cluster
-from hpctwin.simulation.lower import shares
 from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.result import Result
+from hpctwin.simulation.share_tree import shares
 from hpctwin.simulation.simulation import Simulation
 from hpctwin.simulation.waits import Past, Waits
 

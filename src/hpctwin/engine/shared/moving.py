@@ -6,7 +6,8 @@ from numba import int64, types
 
 from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, RUNNING, TAKE, WALLTIME, Arrays
+from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, ONE, RUNNING, TAKE, WALLTIME, Arrays
+from hpctwin.engine.limits import hold
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.plan import active_from, plan_change, planned_end
 from hpctwin.engine.rows import SIM
@@ -112,6 +113,8 @@ def start_shared(j: int, sim: Arrays) -> None:
         sim.stock[sim.rules.pools + c].free -= sim.asks[j, c]
     if sim.user_running.width > 0:
         sim.user_running[sim.partition[job.kind], job.user] += 1
+    if len(sim.held) > 0:
+        hold(j, ONE, sim)
     account(j, sim.shape[job.kind].charge, sim)
     sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
     run_insert(j, begin + job.expected, sim)

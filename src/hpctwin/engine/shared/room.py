@@ -10,7 +10,7 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.records import Grid
-from hpctwin.engine.skipping import at_limit
+from hpctwin.engine.skipping import at_any_limit
 
 _COLUMNS: Any = np.arange(4)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
@@ -219,7 +219,7 @@ def may_fit(kind: int, sim: Arrays) -> bool:
 
 @jit
 def is_skipped_shared(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: it would not fit the nodes that are up, or its user is at the limit."""
+    """Whether the pass goes by a job: it would not fit the nodes that are up, or a limit is reached."""
     kind = sim.job[j].kind
     tried = sim.tried[kind]
     if tried.faults != sim.clock.faults:
@@ -227,7 +227,7 @@ def is_skipped_shared(j: int, sim: Arrays) -> bool:
         tried.held = 1 if fits_empty(kind, sim) else 0
     if tried.held == 0:
         return True
-    return sim.user_running.width > 0 and at_limit(sim.partition[kind], sim.job[j].user, sim)
+    return at_any_limit(j, sim)
 
 
 @jit

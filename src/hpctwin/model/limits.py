@@ -1,0 +1,157 @@
+"""Accounts, and limits on what jobs of a user, an account or a QOS may have at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hpctwin.errors import near
+from hpctwin.model.settings import Duration, Settings
+
+__all__ = ["ROOT", "Account", "Limit", "check_accounts", "check_limits", "line_of"]
+
+ROOT = "root"
+"""The account above all others."""
+
+Share = Annotated[float, Field(ge=0)] | Literal["parent"]
+Measure = Literal["nodes", "cores", "gpus", "memory_gb"]
+Amounts = dict[Measure, Annotated[float, Field(ge=0)]]
+
+
+class Account(Settings):
+    """An account, in the tree of all of them.
+
+    Args:
+        name: the name that jobs give.
+        parent: the account that it is part of; ``root`` if left out.
+        share: its share of what its parent has, in the unit of its siblings; ``parent``: what is below it
+            counts as below its parent.
+        users: shares of its users; ``parent``: a user comes before the others.
+    """
+
+    name: str
+    parent: str = ROOT
+    share: Share = 1.0
+    users: dict[str, Share] = Field(default_factory=dict)
+
+
+class Limit(Settings):
+    """What some jobs may have at most, together or each.
+
+    Args:
+        qos: the jobs of a quality of service, or of a partition that has it.
+        account: … of an account, and of those below it; ``root``: of all.
+        user: … of a user; in this account, if one is given.
+        per: what is counted together: ``all`` of these jobs, those of each ``user`` (with an account: in each
+            account) or ``account``, or each ``job`` alone.
+        jobs: so many run.
+        submitted: so many wait and run; one more is rejected.
+        nodes, cores, gpus, memory_gb: so much is in use.
+        minutes: amounts times minutes that are left of the walltimes of running jobs; of a job alone, of its
+            walltime.
+        walltime: of a job alone.
+        least: what a job alone asks at least.
+        deny: jobs of this QOS that could never start under their limits are rejected; others wait for ever.
+    """
+
+    qos: str | None = None
+    account: str | None = None
+    user: str | None = None
+    per: Literal["all", "user", "account", "job"] = "all"
+    jobs: int | None = Field(default=None, ge=0)
+    submitted: int | None = Field(default=None, ge=0)
+    nodes: int | None = Field(default=None, ge=0)
+    cores: float | None = Field(default=None, ge=0)
+    gpus: float | None = Field(default=None, ge=0)
+    memory_gb: float | None = Field(default=None, ge=0)
+    minutes: Amounts = Field(default_factory=dict)
+    walltime: Duration | None = Field(default=None, gt=0)
+    least: Amounts = Field(default_factory=dict)
+    deny: bool = False
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """Of what is in use, so much at most."""
+        said = {name: getattr(self, name) for name in ("nodes", "cores", "gpus", "memory_gb")}
+        return {name: value for name, value in said.items() if value is not None}
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Self:
+        if self.qos is not None and (self.account is not None or self.user is not None):
+            raise ValueError("a limit is of a QOS, or of an account or user: give one of them")
+        if self.qos is None and self.per == "account":
+            raise ValueError(
+                "per: account is for limits of a QOS; each account has limits of its own"
+            )
+        if self.user is not None and self.per == "user":
+            raise ValueError(f"per: user has no meaning for user {self.user!r} alone; leave it out")
+        if self.per == "job" and (self.jobs is not None or self.submitted is not None):
+            raise ValueError("per: job is one job; 'jobs' and 'submitted' count several")
+        if self.per != "job" and (self.walltime is not None or self.least):
+            raise ValueError("'walltime' and 'least' are of a job alone: give per: job")
+        if self.per in ("user", "account") and self.minutes:
+            raise ValueError(
+                "'minutes' are of all jobs together or of each job, not of each user or account"
+            )
+        if self.qos is None and self.per == "user" and self.amounts:
+            raise ValueError(
+                f"{', '.join(self.amounts)} of each user are limits of a QOS; else name the user"
+            )
+        if self.deny and self.qos is None:
+            raise ValueError("'deny' is of a QOS")
+        numbers = (self.jobs, self.submitted, self.walltime)
+        if not (self.deny or self.amounts or self.minutes or self.least) and numbers == (None,) * 3:
+            raise ValueError(
+                "it limits nothing: give jobs, submitted, nodes, cores, gpus, memory_gb, minutes, walltime "
+                "or least"
+            )
+        return self
+
+
+def line_of(account: str | None, parents: Mapping[str, str]) -> list[str]:
+    """An account and those above it, up to the root.
+
+    Args:
+        account: None where it is not known, which leaves the root.
+        parents: of all accounts that have one.
+    """
+    line = [] if account in (None, ROOT) else [str(account)]
+    while line and parents.get(line[-1], ROOT) != ROOT:
+        line.append(parents[line[-1]])
+    return [*line, ROOT]
+
+
+def check_accounts(accounts: Iterable[Account]) -> None:
+    """Whether they are a tree.
+
+    Raises:
+        ValueError: they are not.
+    """
+    parents = {account.name: account.parent for account in accounts}
+    for name, parent in parents.items():
+        if name == ROOT:
+            raise ValueError(f"account {ROOT!r} is above all others, and is not given")
+        if parent != ROOT and parent not in parents:
+            raise ValueError(
+                f"account {name!r}: its parent {parent!r} is not there.{near(parent, parents)}"
+            )
+        seen = [name]
+        while (above := parents[seen[-1]]) != ROOT:
+            if above in seen:
+                raise ValueError(f"account {name!r} is above itself: {' in '.join([*seen, above])}")
+            seen.append(above)
+
+
+def check_limits(limits: Iterable[Limit], accounts: Iterable[Account]) -> None:
+    """Whether accounts that limits are of are known, if any are.
+
+    Raises:
+        ValueError: one is not.
+    """
+    names = {account.name for account in accounts}
+    for limit in limits:
+        if limit.account not in (None, ROOT, *names) and names:
+            hint = near(str(limit.account), names)
+            raise ValueError(f"a limit is of account {limit.account!r}, which is not there.{hint}")

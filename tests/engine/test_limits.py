@@ -1,0 +1,185 @@
+"""Limits of users, accounts and QOS: by hand, and against the plain reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from hpctwin import Cluster, Simulation, Workload, simulate
+from hpctwin.errors import ConfigError
+from hpctwin.model import Category
+from tests import strategies
+from tests.engine.test_against_reference import cases, compared, name_of
+from tests.examples import examples
+from tests.limit_strategies import limited
+
+POLICIES: list[dict[str, Any]] = [
+    {"backfill": "slurm"},
+    {"backfill": "easy"},
+    {"backfill": "conservative"},
+    {"backfill": "none"},
+    {"backfill": "first-fit"},
+    {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(120))
+@given(
+    case=cases(
+        limited(strategies.clusters()),
+        strategies.workloads,
+        ("fcfs", "sjf", "wfp", "largest", "multifactor"),
+    )
+)
+def test_limits_hold_as_the_reference_has_them(
+    policy: dict[str, Any], case: dict[str, Any]
+) -> None:
+    if case["overrun"] == "continue":
+        case["overrun"] = "terminate"
+    compared(policy=policy, **case)
+
+
+@pytest.mark.parametrize("policy", POLICIES[:4], ids=name_of)
+@settings(max_examples=examples(60))
+@given(
+    case=cases(
+        limited(strategies.shared_clusters()), strategies.shared_workloads, ("fcfs", "sjf", "largest")
+    )
+)
+def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[str, Any]) -> None:
+    if case["overrun"] == "continue":
+        case["overrun"] = "terminate"
+    compared(policy=policy, **case)
+
+
+def jobs(**columns: Any) -> Workload:
+    size = max(len(column) for column in columns.values())
+    given = {"submit_s": [0] * size, "runtime_s": [10] * size, "nodes": [1] * size, **columns}
+    labels = {name: Category.of(given[name]) for name in ("user", "account", "qos") if name in given}
+    return Workload.build(**{**given, **labels})
+
+
+def starts(workload: Workload, *limits: dict[str, Any], **cluster: Any) -> list[float | None]:
+    made = Cluster.uniform(8, limits=limits, **cluster)
+    return simulate(workload, made).jobs["start_s"].to_list()
+
+
+def test_each_user_of_a_qos_runs_so_many_jobs() -> None:
+    workload = jobs(user=["ann", "ann", "ann", "ben"], qos=["normal"] * 4)
+    assert starts(workload, {"qos": "normal", "per": "user", "jobs": 2}) == [0, 0, 10, 0]
+
+
+def test_an_account_counts_the_accounts_below_it() -> None:
+    workload = jobs(account=["lattice", "optics", "physics", "chemistry"], nodes=[2, 2, 2, 2])
+    accounts = [
+        {"name": "physics"},
+        {"name": "chemistry"},
+        {"name": "lattice", "parent": "physics"},
+        {"name": "optics", "parent": "physics"},
+    ]
+    found = starts(workload, {"account": "physics", "nodes": 4}, accounts=accounts)
+    assert found == [0, 0, 10, 0]
+
+
+def test_what_a_qos_says_puts_aside_what_an_account_says_of_the_same() -> None:
+    workload = jobs(
+        account=["physics"] * 4, qos=["high", "high", "normal", "normal"], nodes=[2, 2, 2, 2]
+    )
+    limits = ({"account": "physics", "nodes": 4}, {"qos": "high", "nodes": 8})
+    # Jobs of the QOS count under the account's limit, but are not kept back by it.
+    assert starts(workload, *limits) == [0, 0, 10, 10]
+
+
+def test_a_users_own_limit_stands_in_the_place_of_the_accounts() -> None:
+    workload = jobs(user=["ann", "ann", "ben", "ben"], account=["physics"] * 4)
+    limits = (
+        {"account": "physics", "per": "user", "jobs": 1},
+        {"account": "physics", "user": "ann", "jobs": 2},
+    )
+    assert starts(workload, *limits) == [0, 0, 0, 10]
+
+
+def test_a_job_that_waits_by_a_limit_keeps_nobody_back() -> None:
+    workload = jobs(user=["ann", "ann", "ben"], qos=["normal"] * 3, nodes=[4, 8, 4])
+    assert starts(workload, {"qos": "normal", "per": "user", "jobs": 1}) == [0, 10, 0]
+
+
+def test_one_submission_too_many_is_rejected_and_said_to_be() -> None:
+    workload = jobs(user=["ann"] * 4, qos=["normal"] * 4, submit_s=[0, 0, 0, 15])
+    made = Cluster.uniform(8, limits=[{"qos": "normal", "per": "user", "submitted": 2}])
+    result = simulate(workload, made)
+    assert result.jobs["state"].to_list() == ["completed", "completed", "rejected", "completed"]
+    assert result.rejected_why == {
+        "came when as many as may be waited and ran (QOSMaxSubmitJobPerUserLimit)": 1
+    }
+
+
+def test_a_job_that_could_never_start_waits_for_ever_or_is_denied() -> None:
+    workload = jobs(qos=["normal", "strict"], walltime_s=[7200, 7200])
+    limits = [
+        {"qos": name, "per": "job", "walltime": "1h", "deny": name == "strict"}
+        for name in ("normal", "strict")
+    ]
+    result = simulate(workload, Cluster.uniform(8, limits=limits))
+    assert result.jobs["state"].to_list() == ["waiting", "rejected"]
+    assert result.rejected_why == {"are denied by a limit (QOSMaxWallDurationPerJobLimit)": 1}
+
+
+def test_minutes_that_are_left_let_a_job_in_as_they_run_down() -> None:
+    workload = jobs(
+        account=["physics"] * 2, runtime_s=[600, 60], walltime_s=[600, 300], nodes=[1, 1]
+    )
+    # 10 minutes are left of the first one, which leaves room for 5 more when 5 of them are over.
+    assert starts(workload, {"account": "physics", "minutes": {"nodes": 10}}) == [0, 300]
+
+
+def test_cores_of_whole_nodes_are_all_that_the_nodes_have() -> None:
+    workload = jobs(account=["physics"] * 3)
+    limit = {"account": "physics", "cores": 128}
+    made = Cluster.model_validate(
+        {"nodes": [{"name": "thin", "count": 8, "cores": 64}], "limits": [limit]}
+    )
+    assert simulate(workload, made).jobs["start_s"].to_list() == [0, 0, 10]
+
+
+def test_a_fork_and_a_saved_simulation_know_what_is_held(tmp_path: Any) -> None:
+    workload = jobs(user=["ann"] * 4, qos=["normal"] * 4)
+    made = Cluster.uniform(8, limits=[{"qos": "normal", "per": "user", "jobs": 1}])
+    whole = simulate(workload, made).jobs["start_s"].to_list()
+    simulation = Simulation(workload, made)
+    simulation.advance(15)
+    simulation.save(tmp_path / "half.hpctwin")
+    for half in (simulation.fork(), Simulation.load(tmp_path / "half.hpctwin")):
+        half.advance()
+        assert half.result().jobs["start_s"].to_list() == whole == [0, 10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({}, "it limits nothing"),
+        ({"qos": "a", "account": "b", "jobs": 1}, "give one of them"),
+        ({"account": "phyics", "jobs": 1}, "Did you mean 'physics'?"),
+        ({"qos": "a", "walltime": 60}, "give per: job"),
+        ({"qos": "a", "per": "job", "jobs": 1}, "count several"),
+        ({"account": "physics", "user": "ann", "per": "user", "jobs": 1}, "leave it out"),
+        ({"account": "physics", "deny": True}, "of a QOS"),
+        ({"qos": "a", "jobs": -1}, "0"),
+        ({"qos": "a", "minutes": {"cpus": 1}}, "cores"),
+    ],
+)
+def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
+        Cluster.uniform(8, limits=[limit], accounts=[{"name": "physics"}])
+
+
+def test_accounts_in_a_circle_are_told() -> None:
+    with pytest.raises(ConfigError, match="above itself"):
+        Cluster.uniform(
+            2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
+        )
+
+

@@ -1,0 +1,271 @@
+"""Limits of users, accounts and QOS, from the section of that name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpctwin.model import Limit, NodeGroup, State, Workload, to_ms
+from tests.reference.jobs import Job, label_of
+from tests.reference.machine import Machine
+
+LOOK_MS = 60_000
+UNITS = {"nodes": 1, "cores": 1000, "gpus": 1000, "memory_gb": 1024}
+
+
+@dataclass(frozen=True)
+class Who:
+    """What limits go by."""
+
+    partition_qos: str | None
+    qos: str | None
+    account: str | None
+    user: str | None
+
+
+def units(amount: Fraction, measure: str) -> Fraction:
+    return amount * UNITS[measure]
+
+
+class Limits:
+    """All limits of a cluster, and the jobs they are of."""
+
+    def __init__(self, workload: Workload, machine: Machine, jobs: list[Job]) -> None:
+        self.cluster = cluster = machine.cluster
+        self.parent = {account.name: account.parent for account in cluster.accounts}
+        self.who = {}
+        self.amounts = {}
+        for job in jobs:
+            partition = cluster.partitions[job.partition] if cluster.partitions else None
+            self.who[job] = Who(
+                partition.qos if partition else None,
+                *(label_of(getattr(workload, name), job.row) for name in ("qos", "account", "user")),
+            )
+            groups = {machine.pools[pool].group for pool in job.pools}
+            self.amounts[job] = self.amounts_of(workload, [cluster.nodes[g] for g in groups], job)
+
+    def amounts_of(
+        self, workload: Workload, groups: list[NodeGroup], job: Job
+    ) -> dict[str, int]:
+        """What a job counts: what it asks; alone on its nodes, all that its smallest node has if that is more."""
+        tasks = int(workload.chunks["tasks"][job.row]) if workload.shares_nodes else 0
+        alone = not tasks or bool(workload.chunks["exclusive"][job.row])
+        found = {"jobs": 1, "nodes": job.width}
+        for name in ("cores", "gpus", "memory_gb"):
+            if tasks:
+                asked = Fraction(float(workload.chunks[f"{name}_per_task"][job.row])) * tasks
+            else:
+                per_node = workload.per_node.get(name)
+                asked = Fraction(0 if per_node is None else float(per_node[job.row])) * job.width
+            if alone:
+                has = [getattr(group, name) for group in groups]
+                known = [Fraction(amount) for amount in has if amount is not None]
+                asked = max(asked, min(known, default=Fraction(0)) * job.width)
+            found[name] = math.ceil(units(asked, name))
+        return found
+
+    # -- which limits a job is under --
+
+    def line(self, account: str | None) -> list[str]:
+        """An account, and those above it."""
+        found = []
+        while account is not None and account != "root":
+            found.append(account)
+            account = self.parent.get(account, "root")
+        return [*found, "root"]
+
+    def holding(self, job: Job) -> list[tuple[Limit, str]]:
+        """The limits that keep a job back, and of what each."""
+        who = self.who[job]
+        found: list[tuple[Limit, str]] = []
+        said: set[tuple[str, str]] = set()
+        for qos in dict.fromkeys((who.partition_qos, who.qos)):
+            if qos is None:
+                continue
+            here = [
+                (limit, what)
+                for limit in self.cluster.limits
+                if limit.qos == qos
+                for what in said_by(limit)
+            ]
+            found += [
+                (limit, what)
+                for limit, what in here
+                if (limit.per, what) not in said and self.is_known(limit, who)
+            ]
+            said |= {(limit.per, what) for limit, what in here}
+        places = [(one, None) for one in self.line(who.account)]
+        if who.user is not None:
+            places = [(who.account, who.user)] * (who.account is not None) + [
+                (None, who.user), *places
+            ]  # fmt: skip
+        near: set[str] = set()  # what a nearer place says of each user or job
+        for place in places:
+            here = [
+                (limit, what)
+                for limit in self.cluster.limits
+                if limit.qos is None and self.place(limit) == place
+                for what in said_by(limit)
+                if limit.per != "user" or (who.user is not None and who.account is not None)
+            ]
+            for limit, what in here:
+                if limit.per == "job":
+                    holds = ("job", what) not in said and f"job {what}" not in near
+                elif self.of_each_user(limit, what):
+                    by_qos = {("user", what), ("account", what)} & said
+                    holds = not by_qos and what not in near
+                else:
+                    holds = ("all", what) not in said
+                if holds:
+                    found.append((limit, what))
+            near |= {f"job {what}" for limit, what in here if limit.per == "job"}
+            near |= {what for limit, what in here if self.of_each_user(limit, what)}
+        return found
+
+    def is_known(self, limit: Limit, who: Who) -> bool:
+        return {"user": who.user, "account": who.account}.get(limit.per, "") is not None
+
+    def place(self, limit: Limit) -> tuple[str | None, str | None]:
+        if limit.account is None and limit.user is None:
+            return ("root", None)
+        return (limit.account, limit.user)
+
+    def of_each_user(self, limit: Limit, what: str) -> bool:
+        own = limit.account is not None and limit.user is not None
+        return (
+            limit.per != "job" and what in ("jobs", "submitted") and (own or limit.per == "user")
+        )
+
+    # -- who is counted together --
+
+    def together(self, limit: Limit, job: Job, others: Iterable[Job]) -> list[Job]:
+        """Those of some jobs that count with a job under a limit."""
+        mine = self.who[job]
+        found = []
+        for other in others:
+            who = self.who[other]
+            if limit.qos is not None:
+                if limit.qos not in (who.partition_qos, who.qos):
+                    continue
+            else:
+                account, user = self.place(limit)
+                if account is not None and limit.user is None and account not in self.line(who.account):
+                    continue
+                if limit.user is not None and account is not None and who.account != account:
+                    continue
+                if user is not None and who.user != user:
+                    continue
+            same_user = who.user == mine.user
+            same_account = who.account == mine.account
+            if limit.per == "user" and not same_user:
+                continue
+            if limit.per == "user" and limit.qos is None and not same_account:
+                continue
+            if limit.per == "account" and not same_account:
+                continue
+            found.append(other)
+        return found
+
+    # -- what they say --
+
+    def over(self, job: Job, running: list[Job], now: int) -> bool:
+        """Whether a job would break a limit if it started now, or never may start."""
+        if not self.cluster.limits:
+            return False
+        if self.never(job):
+            return True
+        for limit, what in self.holding(job):
+            if limit.per == "job" or what == "submitted":
+                continue
+            with_it = self.together(limit, job, running)
+            if what == "jobs":
+                if len(with_it) + 1 > limit.jobs:
+                    return True
+            elif what.startswith("minutes"):
+                measure = what.split()[1]
+                left = sum(
+                    self.amounts[other][measure]
+                    * (math.ceil((other.start + other.walltime) / 1000) - now // 1000)
+                    for other in with_it
+                )
+                own = self.amounts[job][measure] * (
+                    math.ceil((now + job.walltime) / 1000) - now // 1000
+                )
+                if left + own > 60 * self.most(limit.minutes[measure], measure):
+                    return True
+            else:
+                used = sum(self.amounts[other][what] for other in with_it)
+                if used + self.amounts[job][what] > self.most(getattr(limit, what), what):
+                    return True
+        return False
+
+    def most(self, value: float, measure: str) -> int:
+        return math.floor(units(Fraction(value), measure))
+
+    def alone_breaks(self, limit: Limit, what: str, job: Job) -> bool:
+        """Whether a job breaks a limit though nothing else runs."""
+        own = self.amounts[job]
+        if what == "walltime":
+            return job.walltime > to_ms(limit.walltime)
+        if what in ("jobs", "submitted"):
+            return False
+        kind, _, measure = what.rpartition(" ")
+        if kind == "least":
+            return own[measure] < self.most(limit.least[measure], measure)
+        if kind == "minutes":
+            seconds = math.ceil(job.walltime / 1000)
+            return own[measure] * seconds > 60 * self.most(limit.minutes[measure], measure)
+        return own[what] > self.most(getattr(limit, what), what)
+
+    def denies(self, job: Job) -> bool:
+        who = self.who[job]
+        return any(
+            limit.deny and limit.qos in (who.partition_qos, who.qos)
+            for limit in self.cluster.limits
+            if limit.qos is not None
+        )
+
+    def rejected(self, job: Job) -> bool:
+        """Whether a job is not let in as it could never start."""
+        return self.denies(job) and any(
+            self.alone_breaks(limit, what, job) for limit, what in self.holding(job)
+        )
+
+    def never(self, job: Job) -> bool:
+        """Whether a job that was let in can never start, by what each job may have."""
+        return any(
+            self.alone_breaks(limit, what, job)
+            for limit, what in self.holding(job)
+            if limit.per == "job"
+        )
+
+    def too_many(self, job: Job, there: list[Job]) -> bool:
+        """Whether as many jobs as may be wait and run."""
+        return any(
+            len(self.together(limit, job, there)) >= limit.submitted
+            for limit, what in self.holding(job)
+            if what == "submitted"
+        )
+
+    def next_look(self, jobs: list[Job], now: int) -> int | None:
+        """While jobs wait, and some run that count under minutes that are left: the next whole minute."""
+        if not any(job.state == State.WAITING for job in jobs):
+            return None
+        timed = [limit for limit in self.cluster.limits if limit.minutes and limit.per != "job"]
+        running = [job for job in jobs if job.state == State.RUNNING]
+        if any(self.counted(limit, job) for limit in timed for job in running):
+            return (now // LOOK_MS + 1) * LOOK_MS
+        return None
+
+    def counted(self, limit: Limit, job: Job) -> bool:
+        return job in self.together(limit, job, [job])
+
+
+def said_by(limit: Limit) -> list[str]:
+    """Of what a limit says something."""
+    names = ("jobs", "submitted", "nodes", "cores", "gpus", "memory_gb", "walltime")
+    found = [name for name in names if getattr(limit, name) is not None]
+    found += [f"minutes {name}" for name in limit.minutes]
+    return found + [f"least {name}" for name in limit.least]
