@@ -19,9 +19,7 @@ def _amounts(draw: st.DrawFn) -> dict[str, Any]:
     names = ("nodes", "jobs", "cores", "memory_gb", "gpus")
     chosen = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
     most = {"jobs": (0, 1, 2, 3), "nodes": (1, 2, 4), "cores": (4, 8, 20.5), "gpus": (0, 1, 2)}
-    return {
-        name: draw(st.sampled_from(most.get(name, (16, 32, 100)))) for name in chosen
-    }
+    return {name: draw(st.sampled_from(most.get(name, (16, 32, 100)))) for name in chosen}
 
 
 @st.composite
@@ -75,9 +73,7 @@ def limited(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
     parents = draw(st.sampled_from(PARENTS))
     names = [*ACCOUNTS, "science"]
     content = cluster.model_dump(exclude_unset=True)
-    content["accounts"] = [
-        {"name": name, "parent": parents.get(name, "root")} for name in names
-    ]
+    content["accounts"] = [{"name": name, "parent": parents.get(name, "root")} for name in names]
     content["limits"] = draw(st.lists(_limit(names), min_size=1, max_size=5))
     for partition in content.get("partitions", ()):
         partition["qos"] = draw(st.sampled_from((None, "partition", "high")))
@@ -91,19 +87,23 @@ def with_tree(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
     parents = draw(st.sampled_from(PARENTS))
     share = st.sampled_from((1, 1, 2, 5, 0, "parent"))
     content = cluster.model_dump(exclude_unset=True)
-    content["accounts"] = [
-        {
+    content["accounts"] = []
+    for name in (*ACCOUNTS, "science"):
+        users = draw(st.lists(st.sampled_from((*USERS, "dee")), unique=True))
+        account = {
             "name": name,
-            "parent": parents.get(name, "root"),
             "share": draw(share),
-            "users": {user: draw(share) for user in draw(st.lists(st.sampled_from((*USERS, "dee")), unique=True))},
+            "users": {user: draw(share) for user in users},
         }
-        for name in (*ACCOUNTS, "science")
-        if draw(st.integers(0, 4)) or name in parents.values()
-    ]  # fmt: skip
+        if draw(st.integers(0, 4)) or name in parents.values():
+            content["accounts"].append({**account, "parent": parents.get(name, "root")})
     present = {account["name"] for account in content["accounts"]}
     for account in content["accounts"]:
         if account["parent"] not in present:
             account["parent"] = "root"
-    content["fairshare"] = {"kind": "tree", "half_life": 20, "every": draw(st.sampled_from((1, 7, 300)))}
+    content["fairshare"] = {
+        "kind": "tree",
+        "half_life": 20,
+        "every": draw(st.sampled_from((1, 7, 300))),
+    }
     return Cluster.model_validate(content)

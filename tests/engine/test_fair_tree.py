@@ -74,8 +74,8 @@ def users(count: int, share: float = 1) -> dict[str, float]:
 
 
 def test_factors_are_those_that_a_sites_sshare_printed() -> None:
-    # `sshare -l` in the handbook of EPFL's SCITAS: of 300 users, an account with 23 shares, of which 11 users have
-    # used nothing (0.290000) and three 344, 351 and 681 of 1376 (0.253333, 0.250000, 0.246667).
+    # `sshare -l` in the handbook of EPFL's SCITAS: of 300 users, an account with 23 shares, of which 11 users
+    # have used nothing (0.290000) and three 344, 351 and 681 of 1376 (0.253333, 0.250000, 0.246667).
     accounts = [
         {"name": "ahead", "share": 64, "users": users(213)},
         {"name": "here", "share": 1, "users": {**users(13), "other": 10}},
@@ -93,7 +93,12 @@ def test_all_users_of_a_better_account_come_before_those_of_a_worse_one() -> Non
         {"name": "b", "share": 9, "users": {"heavy": 1, "light": 1}},
     ]
     used = {("a", "heavy"): 90, ("a", "light"): 10, ("b", "heavy"): 99, ("b", "light"): 1}
-    assert factors(accounts, used) == {"b/light": 1.0, "b/heavy": 0.75, "a/light": 0.5, "a/heavy": 0.25}
+    assert factors(accounts, used) == {
+        "b/light": 1.0,
+        "b/heavy": 0.75,
+        "a/light": 0.5,
+        "a/heavy": 0.25,
+    }
 
 
 def test_accounts_that_tie_are_ranked_as_one() -> None:

@@ -46,7 +46,9 @@ def test_limits_hold_as_the_reference_has_them(
 @settings(max_examples=examples(60))
 @given(
     case=cases(
-        limited(strategies.shared_clusters()), strategies.shared_workloads, ("fcfs", "sjf", "largest")
+        limited(strategies.shared_clusters()),
+        strategies.shared_workloads,
+        ("fcfs", "sjf", "largest"),
     )
 )
 def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[str, Any]) -> None:
@@ -58,7 +60,9 @@ def test_limits_hold_where_nodes_are_shared(policy: dict[str, Any], case: dict[s
 def jobs(**columns: Any) -> Workload:
     size = max(len(column) for column in columns.values())
     given = {"submit_s": [0] * size, "runtime_s": [10] * size, "nodes": [1] * size, **columns}
-    labels = {name: Category.of(given[name]) for name in ("user", "account", "qos") if name in given}
+    labels = {
+        name: Category.of(given[name]) for name in ("user", "account", "qos") if name in given
+    }
     return Workload.build(**{**given, **labels})
 
 
@@ -178,8 +182,4 @@ def test_a_limit_that_says_nothing_sensible_is_told(limit: dict[str, Any], said:
 
 def test_accounts_in_a_circle_are_told() -> None:
     with pytest.raises(ConfigError, match="above itself"):
-        Cluster.uniform(
-            2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]
-        )
-
-
+        Cluster.uniform(2, accounts=[{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}])

@@ -41,15 +41,16 @@ class Limits:
             partition = cluster.partitions[job.partition] if cluster.partitions else None
             self.who[job] = Who(
                 partition.qos if partition else None,
-                *(label_of(getattr(workload, name), job.row) for name in ("qos", "account", "user")),
+                *(
+                    label_of(getattr(workload, name), job.row)
+                    for name in ("qos", "account", "user")
+                ),
             )
             groups = {machine.pools[pool].group for pool in job.pools}
             self.amounts[job] = self.amounts_of(workload, [cluster.nodes[g] for g in groups], job)
 
-    def amounts_of(
-        self, workload: Workload, groups: list[NodeGroup], job: Job
-    ) -> dict[str, int]:
-        """What a job counts: what it asks; alone on its nodes, all that its smallest node has if that is more."""
+    def amounts_of(self, workload: Workload, groups: list[NodeGroup], job: Job) -> dict[str, int]:
+        """What a job counts: what it asks; alone on its nodes, all that these have if that is more."""
         tasks = int(workload.chunks["tasks"][job.row]) if workload.shares_nodes else 0
         alone = not tasks or bool(workload.chunks["exclusive"][job.row])
         found = {"jobs": 1, "nodes": job.width}
@@ -134,9 +135,7 @@ class Limits:
 
     def of_each_user(self, limit: Limit, what: str) -> bool:
         own = limit.account is not None and limit.user is not None
-        return (
-            limit.per != "job" and what in ("jobs", "submitted") and (own or limit.per == "user")
-        )
+        return limit.per != "job" and what in ("jobs", "submitted") and (own or limit.per == "user")
 
     # -- who is counted together --
 
@@ -151,7 +150,11 @@ class Limits:
                     continue
             else:
                 account, user = self.place(limit)
-                if account is not None and limit.user is None and account not in self.line(who.account):
+                if (
+                    account is not None
+                    and limit.user is None
+                    and account not in self.line(who.account)
+                ):
                     continue
                 if limit.user is not None and account is not None and who.account != account:
                     continue

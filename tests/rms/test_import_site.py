@@ -79,9 +79,18 @@ def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
     assert by_name["batch"].max_walltime == 2 * 86400
     assert by_name["debug"].max_nodes == 2
     assert cluster.qos == {"normal": 10, "high": 100}
-    # chem has a quarter of the machine, and organic all of what chem has.
-    assert cluster.fairshare.shares == {"chem": 0.25, "organic": 0.25, "phys": 0.75}
+    # Slurm's fair shares are a tree, since 19.05.
+    assert cluster.fairshare.kind == "tree"
     assert cluster.fairshare.half_life == 14 * 86400
+    accounts = {one.name: (one.parent, one.share, dict(one.users)) for one in cluster.accounts}
+    assert accounts == {
+        "chem": ("root", 10, {}),
+        "organic": ("chem", 5, {"carol": 1, "dave": 1, "root": 1}),
+        "phys": ("root", 30, {"alice": 1, "bob": 1}),
+    }
+    assert [limit.model_dump(exclude_unset=True) for limit in cluster.limits] == [
+        {"qos": "high", "per": "user", "cores": 32, "jobs": 5}
+    ]
     order, _, backfill = made.site.policy.rpartition("+")
     assert backfill.partition(":")[0] == "slurm"
     assert {"age=1000", "size=500", "fairshare=10000", "qos=3000", "max_age=864000"} <= set(
@@ -109,7 +118,8 @@ def test_a_job_of_a_higher_tier_goes_before_all_of_a_lower_one(tmp_path):
 def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
     told = not_modelled(import_site("slurm", SLURM))
     assert told["PreemptType"] == "no job is preempted"
-    assert told["QOS high: MaxJobsPU"] == "limits of QOS and association do not hold"
+    assert told["QOS high: Preempt"] == "no job is preempted"
+    assert "QOS high: MaxJobsPU" not in told
     assert "switches" in told["TopologyPlugin"]
 
 
@@ -138,6 +148,147 @@ def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
 )
 def test_backfilling_is_as_the_settings_say(tmp_path, lines, policy):
     assert parse_policy(slurm(tmp_path, *lines).site.policy).name == policy
+
+
+QOS_TABLE = (
+    "Name|Priority|Flags|GrpTRES|GrpTRESMins|GrpTRESRunMins|GrpJobs|GrpSubmit|GrpWall|MaxTRES|MaxTRESPerNode|"
+    "MaxTRESMins|MaxWall|MaxTRESPU|MaxJobsPU|MaxSubmitPU|MaxTRESPA|MaxJobsPA|MaxSubmitPA|MinTRES|UsageFactor\n"
+)
+
+
+def test_what_sacctmgr_says_of_limits_becomes_limits(tmp_path):
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nAccountingStorageEnforce=associations,limits,qos\n"
+        "NodeName=n[1-4] CPUs=8 RealMemory=16384\nPartitionName=p Nodes=ALL QOS=part\n",
+        qos_txt=QOS_TABLE
+        + "part|0|DenyOnLimit|node=3|||||||||2-00:00:00|||||||||1.000000\n"
+        + "normal|0|NoReserve|cpu=64,gres/gpu=4,license/x=1|cpu=9|cpu=600|10|20||node=2|cpu=4|cpu=480|"
+        "1-00:00:00|mem=100G|3|7|cpu=16|4|9|cpu=2|2.0\n",
+        assoc_txt="Cluster|Account|User|Partition|Share|GrpTRES|MaxJobs|MaxWall|GrpSubmit|Par Name\n"
+        "c|root|||||1|||\n"
+        "c|physics|||3|cpu=24|4|12:00:00||root\n"
+        "c|lattice|||parent||||50|physics\n"
+        "c|lattice|ann||7|node=1|2|||\n"
+        "c|lattice|ann|p|7|node=1||||\n",
+    )
+    made = import_site("slurm", folder)
+    cluster = made.site.cluster
+    said = [limit.model_dump(exclude_unset=True) for limit in cluster.limits]
+    of_qos = {"qos": "normal"}
+    assert said == [
+        {"qos": "part", "nodes": 3, "deny": True},
+        {"qos": "part", "per": "job", "walltime": 172800, "deny": True},
+        {**of_qos, "cores": 64, "gpus": 4, "minutes": {"cores": 600}, "jobs": 10, "submitted": 20},
+        {**of_qos, "per": "job", "nodes": 2, "minutes": {"cores": 480}, "walltime": 86400,
+         "least": {"cores": 2}},
+        {**of_qos, "per": "user", "memory_gb": 100, "jobs": 3, "submitted": 7},
+        {**of_qos, "per": "account", "cores": 16, "jobs": 4, "submitted": 9},
+        {"account": "root", "per": "user", "jobs": 1},
+        {"account": "physics", "cores": 24},
+        {"account": "physics", "per": "user", "jobs": 4},
+        {"account": "physics", "per": "job", "walltime": 43200},
+        {"account": "lattice", "submitted": 50},
+        {"account": "lattice", "user": "ann", "nodes": 1, "jobs": 2},
+    ]  # fmt: skip
+    assert cluster.partitions[0].qos == "part"
+    assert [(a.name, a.parent, a.share, a.users) for a in cluster.accounts] == [
+        ("physics", "root", 3, {}),
+        ("lattice", "physics", "parent", {"ann": 7}),
+    ]
+    told = not_modelled(made)
+    assert "in all" in told["QOS normal: GrpTRESMins"]
+    assert "each node" in told["QOS normal: MaxTRESPerNode"]
+    assert "only cpu" in told["QOS normal: GrpTRES"]
+    assert "no counterpart" in told["QOS normal: Flags"]
+    assert "as it is" in told["QOS normal: UsageFactor"]
+    assert "partition" in told["Association user ann of account lattice"]
+    hidden = pseudonyms(made, b"s" * 16)
+    assert not {"physics", "lattice", "ann", "part", "normal"} & set(
+        re.findall(r"[a-z]+", str(hidden.site.cluster.model_dump(exclude_defaults=True)["limits"]))
+    )
+
+
+def test_a_dump_says_the_same_and_limits_that_both_tell_are_one(tmp_path):
+    dump = (
+        "Cluster - 'c':Fairshare=1:QOS='normal':MaxJobs=9\nParent - 'root'\n"
+        "Account - 'physics':Description='p':Fairshare=3:GrpTRES=cpu=24:MaxWallDurationPerJob=720\n"
+        "Parent - 'physics'\nUser - 'ann':Fairshare=parent:MaxSubmitJobs=5\n"
+    )
+    table = "Account|User|Share|GrpTRES|MaxWall\nphysics||3|cpu=24|12:00:00\n"
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nAccountingStorageEnforce=safe\nNodeName=n[1-4] CPUs=8\n"
+        "PartitionName=p Nodes=ALL\n",
+        dump_txt=dump,
+        assoc_txt=table,
+    )
+    cluster = import_site("slurm", folder).site.cluster
+    assert [limit.model_dump(exclude_unset=True) for limit in cluster.limits] == [
+        {"account": "physics", "cores": 24},
+        {"account": "physics", "per": "job", "walltime": 43200},
+        {"account": "root", "per": "user", "jobs": 9},
+        {"account": "physics", "user": "ann", "submitted": 5},
+    ]
+    assert cluster.accounts[0].users == {"ann": "parent"}
+
+
+def test_limits_that_slurm_does_not_hold_are_not_taken(tmp_path):
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nAccountingStorageEnforce=associations\nNodeName=n[1-4] CPUs=8\n"
+        "PartitionName=p Nodes=ALL QOS=high\n",
+        qos_txt="Name|Priority|MaxJobsPU|Flags\nhigh|1|5|DenyOnLimit\n",
+    )
+    made = import_site("slurm", folder)
+    assert made.site.cluster.limits == ()
+    assert made.site.cluster.partitions[0].qos is None
+    why = {s.name: s.why for s in made.site.settings}
+    assert "does not say limits" in why["QOS high: MaxJobsPU"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("", "tree"),
+        ("PriorityFlags=NO_FAIR_TREE", "classic"),
+        ("PriorityFlags=MAX_TRES,FAIR_TREE", "tree"),
+        ("SLURM_VERSION=18.08.9", "classic"),
+    ],
+)
+def test_fair_shares_are_a_tree_unless_the_site_says_otherwise(tmp_path, line, kind):
+    folder = site(
+        tmp_path,
+        slurm_conf="ClusterName=c\nPriorityType=priority/multifactor\nPriorityCalcPeriod=2\n"
+        f"NodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n{line}\n",
+        assoc_txt="Account|User|Share|Par Name\nchem||1|root\nphys||3|root\norganic||5|chem\n",
+    )
+    made = import_site("slurm", folder)
+    share = made.site.cluster.fairshare
+    assert share.kind == kind
+    if kind == "tree":
+        assert share.every == 120
+    else:
+        # chem has a quarter of the machine, and organic all of what chem has.
+        assert share.shares == {"chem": 0.25, "organic": 0.25, "phys": 0.75}
+    assert ("PriorityFlags" in not_modelled(made)) == ("MAX_TRES" in line)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name|Priority|MaxJobsPU\nhigh|1|many\n",
+        "Name|Priority|GrpTRES\nhigh|1|cpu=,=3,cpu\n",
+        "Name|Priority|MaxWall\nhigh|1|soon\n",
+        "Name|Priority|MaxTRESPU\nhigh|1|cpu=10K\n",
+    ],
+)
+def test_a_limit_that_is_no_number_is_named(tmp_path, text):
+    folder = site(tmp_path, slurm_conf="ClusterName=c\nNodeName=n[1-4] CPUs=8\nPartitionName=p Nodes=ALL\n"
+                  "AccountingStorageEnforce=limits\n", qos_txt=text)  # fmt: skip
+    made = import_site("slurm", folder)
+    assert made.site.cluster.limits == ()
+    assert any(name.startswith("QOS high: ") for name in not_modelled(made))
 
 
 def test_what_the_slurm_backfill_does_not_have_is_named(tmp_path):

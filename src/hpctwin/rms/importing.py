@@ -14,6 +14,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.formats import first_bytes
 from hpctwin.formats._accounting import LABELS, Machine, Tally
 from hpctwin.model import Cluster
+from hpctwin.model.limits import ROOT
 from hpctwin.rms.pbs.import_site import PbsFiles
 from hpctwin.rms.site import NO_BEARING, Setting, Site
 from hpctwin.rms.slurm.import_site import SlurmFiles
@@ -164,7 +165,19 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
     for partition in plain.get("partitions", ()):
         partition["name"] = pseudonym("partition", partition["name"])
         partition["groups"] = [new[name] for name in partition["groups"]]
+        if "qos" in partition:
+            partition["qos"] = pseudonym("qos", partition["qos"])
     plain["qos"] = {pseudonym("qos", k): v for k, v in plain.get("qos", {}).items()}
+    for account in plain.get("accounts", ()):
+        account["name"] = pseudonym("account", account["name"])
+        if "parent" in account:
+            account["parent"] = pseudonym("account", account["parent"])
+        users = account.get("users", {})
+        account["users"] = {pseudonym("user", name): share for name, share in users.items()}
+    for limit in plain.get("limits", ()):
+        for kind in ("qos", "account", "user"):
+            if limit.get(kind) not in (None, ROOT):
+                limit[kind] = pseudonym(kind, limit[kind])
     shares = plain.get("fairshare", {}).get("shares", {})
     if shares:
         plain["fairshare"]["shares"] = {pseudonym("account", k): v for k, v in shares.items()}

@@ -172,7 +172,7 @@ def dumped_associations(text: str, where: str) -> list[Row]:
     """Accounts and users of ``sacctmgr dump``, as rows of ``sacctmgr show assoc``."""
     rows, parent = [], "root"
     for number, line in enumerate(text.splitlines(), start=1):
-        match = re.match(r"(Parent|Account|User) - '([^']*)'(?::(.*))?$", line)
+        match = re.match(r"(Cluster|Parent|Account|User) - '([^']*)'(?::(.*))?$", line)
         if not match:
             continue
         kind, name, rest = match[1], match[2], match[3] or ""
@@ -182,8 +182,8 @@ def dumped_associations(text: str, where: str) -> list[Row]:
         pairs = re.findall(r"(\w+)=('[^']*'|[^:]*)", rest)
         about = {key.lower(): value.strip("'") for key, value in pairs}
         values = {
-            "account": name if kind == "Account" else parent,
-            "parentname": parent,
+            "account": {"Cluster": "root", "Account": name}.get(kind, parent),
+            "parentname": "" if kind == "Cluster" else parent,
             "user": name if kind == "User" else "",
             "share": about.pop("fairshare", ""),
             **about,

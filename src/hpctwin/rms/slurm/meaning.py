@@ -36,18 +36,17 @@ _AS_IT_IS = (
     "max_rpc_cnt",
 )
 _TAKEN_ELSEWHERE = {
-    "clustername", "licenses", "prioritydecayhalflife", "prioritytype", "prioritymaxage",
-    "priorityfavorsmall", "schedulertype", "schedulerparameters", *_WEIGHTS,
+    "accountingstorageenforce", "clustername", "licenses", "prioritycalcperiod", "prioritydecayhalflife",
+    "prioritytype", "prioritymaxage", "priorityfavorsmall", "schedulertype", "schedulerparameters", *_WEIGHTS,
 }  # fmt: skip
 _WHY = {
-    "accountingstorageenforce": "limits of QOS and association do not hold",
     "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
     "defmempercpu": "accounting says what each job asked for",
     "defmempernode": "accounting says what each job asked for",
     "enforcepartlimits": "jobs of the past were let in",
     "epilog": "the time that it takes; nodes are free when a job ends",
     "epilogslurmctld": "the time that it takes; nodes are free when a job ends",
-    "fairsharedampeningfactor": "fair share is classic, with factor 1",
+    "fairsharedampeningfactor": "fair share, where it is classic, has factor 1",
     "federationparameters": "one cluster at a time; hpctwin facility has several",
     "jobsubmitplugins": "jobs of the past are as it left them",
     "killwait": "a walltime ends a job at once",
@@ -58,8 +57,7 @@ _WHY = {
     "preemptmode": "no job is preempted",
     "preemptparameters": "no job is preempted",
     "preempttype": "no job is preempted",
-    "prioritycalcperiod": "priorities are always up to date",
-    "priorityflags": "factors are as in multifactor: age, nodes, fair share by account, partition, QOS",
+    "priorityflags": "factors are as in multifactor: age, nodes, fair share, partition, QOS",
     "priorityparameters": "multifactor knows none",
     "prioritysitefactorplugin": "the site's own factor is not known",
     "priorityusageresetperiod": "use decays, and is never reset",
@@ -77,7 +75,6 @@ _WHY = {
 """Why a setting has no counterpart."""
 
 _PLAIN = {
-    "accountingstorageenforce": "none",
     "burstbuffertype": "",
     "defmempernode": "unlimited",
     "enforcepartlimits": "no",
@@ -89,7 +86,6 @@ _PLAIN = {
     "preemptexempttime": "00:00:00",
     "preemptmode": "off",
     "preempttype": "preempt/none",
-    "prioritycalcperiod": "5|00:05:00",
     "priorityusageresetperiod": "none",
     "priorityweightassoc": "0",
     "schedulertimeslice": "30",
@@ -98,6 +94,7 @@ _PLAIN = {
 }
 """Values that ask for nothing, or are as Slurm has them if nothing is said."""
 
+_OF_TREE = ("FAIR_TREE", "NO_FAIR_TREE", "DEPTH_OBLIVIOUS")
 _OF_PASSES = (
     "assoc_limit", "batch_sched", "bf_", "default_queue", "defer", "enable_", "ignore_prefer", "max_sched",
     "nohold", "pack_serial", "partition_job", "permit_", "preempt", "reduce_completing", "requeue", "salloc",
@@ -252,6 +249,11 @@ def explained(values: Mapping[str, Row], *, shared: bool) -> list[Setting]:
         if key in _TAKEN_ELSEWHERE:
             continue
         value, name = row.get(key), row.names.get(key, key)
+        if key == "priorityflags":
+            # What is said of the tree of fair shares is told with it.
+            value = ",".join(
+                flag for flag in value.split(",") if flag.strip().upper() not in _OF_TREE
+            )
         if key in ("selecttype", "selecttypeparameters"):
             _became(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
             continue

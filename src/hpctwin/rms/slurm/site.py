@@ -6,18 +6,20 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.model import Cluster
+from hpctwin.model.limits import ROOT
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord
-from hpctwin.rms.site import NOT_MODELLED, TAKEN, Setting, Site, named_groups
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_groups
+from hpctwin.rms.slurm.accounts import shares_of
 from hpctwin.rms.slurm.conf import Conf, Row
+from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.sharing import gpus_of
 from hpctwin.rms.slurm.values import limit_s
@@ -27,11 +29,11 @@ __all__ = ["SlurmSettings", "slurm_site"]
 _UP_TO = {"maxnodes": "max_nodes", "minnodes": "min_nodes"}
 _OF_PARTITION = {
     "nodes", "default", "maxtime", "maxnodes", "minnodes", "prioritytier", "priorityjobfactor", "priority",
-    "partitionname",
+    "partitionname", "qos",
 }  # fmt: skip
 _PARTITION_PLAIN = {
     "state": "UP", "oversubscribe": "NO", "shared": "NO", "allowgroups": "ALL", "allowaccounts": "ALL",
-    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "qos": "N/A", "maxcpuspernode": "UNLIMITED",
+    "allowqos": "ALL", "denyaccounts": "", "denyqos": "", "maxcpuspernode": "UNLIMITED",
     "overtimelimit": "NONE", "gracetime": "0", "exclusiveuser": "NO", "reqresv": "NO", "lln": "NO",
     "maxmempernode": "UNLIMITED", "rootonly": "NO", "alternate": "", "exclusivetopo": "NO",
 }  # fmt: skip
@@ -39,15 +41,9 @@ _PARTITION_WHY = {
     "state": "partition not up",
     "oversubscribe": "jobs have their nodes for themselves",
     "shared": "jobs have their nodes for themselves",
-    "qos": "limits of a partition's QOS",
     "overtimelimit": "a walltime ends a job at once",
     "gracetime": "no job is preempted",
 }
-_LIMITS = (
-    "grpjobs", "grptres", "grpsubmit", "grpwall", "grptresmins", "grptresrunmins", "maxjobs", "maxtres",
-    "maxtrespernode", "maxsubmit", "maxwall", "maxtresmins", "maxtrespu", "maxjobspu", "maxsubmitpu",
-    "maxtrespa", "maxjobspa", "maxsubmitpa", "mintres", "preempt", "usagefactor", "usagethres",
-)  # fmt: skip
 
 
 @dataclass
@@ -115,9 +111,11 @@ def slurm_site(found: SlurmSettings) -> Site:
             "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
         )
     grouped = group_nodes(listed)
+    held = enforced(found.values)
+    settings += _enforcing(found.values, held=held)
     policy = order_and_backfill(found.values, described, settings)
     partitions = [
-        _partition(name, row, list(grouped.members[name]), policy.partition_priority)
+        _partition(name, row, list(grouped.members[name]), policy.partition_priority, held=held)
         for name, row in described.items()
         if name in grouped.members
     ]
@@ -134,9 +132,12 @@ def slurm_site(found: SlurmSettings) -> Site:
         "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
         "partitions": partitions,
         "resources": _licences(found.values, settings),
-        "qos": _qos(found.qos, settings),
-        "fairshare": _fairshare(found, settings),
+        "qos": _qos(found.qos),
+        **shares_of(found.values, found.associations, settings),
     }
+    limits = limits_of_qos(found.qos, settings, held=held)
+    limits += limits_of_associations(found.associations, settings, held=held)
+    fields |= _with_accounts(limits, fields)
     fields = named_groups(fields, members)
     settings += explained(found.values, shared=found.shared)
     if found.topology.rows:
@@ -309,7 +310,7 @@ def _split(text: str) -> list[str]:
 
 
 def _partition(
-    name: str, row: Row, groups: list[str], priority: Mapping[str, float]
+    name: str, row: Row, groups: list[str], priority: Mapping[str, float], *, held: bool
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"name": name, "groups": groups}
     longest = limit_s(row.get("maxtime"))
@@ -322,6 +323,8 @@ def _partition(
         made["priority"] = priority[name]
     if row.get("default").upper() == "YES":
         made["default"] = True
+    if held and row.get("qos").upper() not in ("", "N/A", "(NULL)"):
+        made["qos"] = row.get("qos")
     return made
 
 
@@ -342,80 +345,30 @@ def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, i
     return found
 
 
-def _qos(rows: Sequence[Row], settings: list[Setting]) -> dict[str, float]:
-    priorities = {}
-    for row in rows:
-        name = row.get("name")
-        if not name:
-            continue
-        if row.get("priority").isdigit():
-            priorities[name] = float(row.get("priority"))
-        _limits_of(f"QOS {name}", row, settings)
-    return priorities
+def _qos(rows: Sequence[Row]) -> dict[str, float]:
+    return {
+        row.get("name"): float(row.get("priority"))
+        for row in rows
+        if row.get("name") and row.get("priority").isdigit()
+    }
 
 
-def _limits_of(what: str, row: Row, settings: list[Setting]) -> None:
-    for key in _LIMITS:
-        value = row.get(key)
-        if value and not (key == "usagefactor" and float(value) == 1):
-            why = (
-                "no job is preempted"
-                if key == "preempt"
-                else "limits of QOS and association do not hold"
-            )
-            settings.append(
-                Setting(
-                    f"{what}: {row.names.get(key, key)}", value[:80], row.where, NOT_MODELLED, why
-                )
-            )
+def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
+    row = values.get("accountingstorageenforce")
+    if row is None:
+        return []
+    became, why = (TAKEN, "limits") if held else (NO_BEARING, "limits are not held")
+    value = row.get("accountingstorageenforce")
+    return [Setting("AccountingStorageEnforce", value, row.where, became, why)]
 
 
-def _fairshare(found: SlurmSettings, settings: list[Setting]) -> dict[str, Any]:
-    """Shares of accounts, each its part of its parent's."""
-    rows = found.associations
-    keys = ("share", "rawshares", "fairshare")
-    share = next((key for key in keys if any(key in row.values for row in rows)), "")
-    accounts = [row for row in rows if row.get("account") and not row.get("user")]
-    for row in rows:
-        user = f"user {row.get('user')} of " if row.get("user") else ""
-        _limits_of(f"Association {user}account {row.get('account')}", row, settings)
-    made: dict[str, Any] = {"by": "account"}
-    decay = found.values.get("prioritydecayhalflife")
-    half = limit_s(decay.get("prioritydecayhalflife")) if decay else None
-    if half:
-        made["half_life"] = half
-    raw = {r.get("account"): float(r.get(share)) for r in accounts if _number(r.get(share))}
-    if raw:
-        parents: dict[str, str] = {}
-        for row in accounts:
-            # Not every output has parents; where one has, they count.
-            if row.get("parentname") or row.get("account") not in parents:
-                parents[row.get("account")] = row.get("parentname") or "root"
-        made["shares"] = {
-            name: value
-            for name in raw
-            if name != "root" and (value := _part(name, raw, parents)) > 0
-        }
-        settings.append(
-            Setting("Shares", f"{len(raw)} accounts", accounts[0].where, TAKEN,
-                    "of accounts, each its part of its parent's; users' within an account are not looked at")
-        )  # fmt: skip
-    return made
-
-
-def _part(name: str, raw: Mapping[str, float], parents: Mapping[str, str]) -> float:
-    """An account's part of the whole machine."""
-    part, seen = 1.0, set()
-    while name in raw and name != "root" and name not in seen:
-        seen.add(name)
-        beside = [one for one in raw if one != "root" and parents.get(one) == parents.get(name)]
-        part *= raw[name] / (sum(raw[one] for one in beside) or 1.0)
-        name = parents.get(name, "root")
-    return round(part, 9)
-
-
-def _number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
+def _with_accounts(limits: list[dict[str, Any]], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Limits, and an account below the root for each that only a limit is known of."""
+    accounts = list(fields.get("accounts", ()))
+    known = {account["name"] for account in accounts} | {ROOT}
+    for limit in limits:
+        name = limit.get("account", ROOT)
+        if accounts and name not in known:
+            known.add(name)
+            accounts.append({"name": name})
+    return {"limits": limits, "accounts": accounts}

@@ -1,0 +1,179 @@
+"""The tree of accounts with its shares, as ``sacctmgr`` prints it, and how past use counts.
+
+Source:
+    Manual pages sacctmgr(1) and slurm.conf(5); Slurm's documentation, "Fair Tree Fairshare Algorithm" (the
+    default since 19.05) and "Classic Fairshare Algorithm".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hpctwin.model.limits import ROOT
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.values import limit_s
+
+__all__ = ["shares_of"]
+
+_SHARE = ("share", "rawshares", "fairshare")
+_PARENT = ("parentname", "parname")
+_PARENTS_SHARE = "2147483647"  # as older versions print it
+
+
+def shares_of(
+    values: Mapping[str, Row], rows: Sequence[Row], settings: list[Setting]
+) -> dict[str, Any]:
+    """``fairshare`` and ``accounts`` of a cluster; what settings became is appended to ``settings``.
+
+    Args:
+        values: settings of slurm.conf by key.
+        rows: of ``sacctmgr show assoc`` or ``dump``.
+        settings: those told so far.
+    """
+    accounts = _accounts(rows)
+    flags, where = _flags(values)
+    share: dict[str, Any] = {}
+    half = _duration(values, "prioritydecayhalflife")
+    if half:
+        share["half_life"] = half
+    classic = "NO_FAIR_TREE" in flags or _is_old(values, flags)
+    kind = "classic" if classic else "tree"
+    said = [flag for flag in flags if "FAIR_TREE" in flag]
+    if said or accounts:
+        why = (
+            "2 to the power of minus use over share"
+            if classic
+            else "users are ranked account by account"
+        )
+        settings.append(
+            Setting("fair share", ", ".join(said) or kind, where, TAKEN, f"{kind}: {why}")
+        )
+    if "DEPTH_OBLIVIOUS" in flags:
+        settings.append(
+            Setting(
+                "PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, "fair share is classic"
+            )
+        )
+    if accounts:
+        first = next(row for row in rows if row.get("account") and not row.get("partition"))
+        settings.append(
+            Setting("Shares", f"{len(accounts)} accounts", first.where, TAKEN, "accounts")
+        )
+    if classic:
+        # The tree is of no use to what is reckoned, but limits of accounts hold below them.
+        share |= {"by": "account", "shares": _of_machine(accounts)}
+        if "prioritycalcperiod" in values:
+            row = values["prioritycalcperiod"]
+            why = "priorities are always up to date"
+            settings.append(
+                Setting(
+                    "PriorityCalcPeriod", row.get("prioritycalcperiod"), row.where, NO_BEARING, why
+                )
+            )
+        return {"fairshare": share, "accounts": [_without_shares(one) for one in accounts]}
+    every = _duration(values, "prioritycalcperiod")
+    if every:
+        share["every"] = every
+        _became(values, "prioritycalcperiod", "fairshare.every", settings)
+    return {"fairshare": {"kind": "tree", **share}, "accounts": accounts}
+
+
+def _accounts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Accounts with parents and shares, and those of their users; several outputs tell of one."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        name, user = row.get("account"), row.get("user")
+        if not name or row.get("partition"):
+            continue
+        share = _share(row)
+        account = found.setdefault(name, {"name": name, "users": {}})
+        if user:
+            account["users"].setdefault(user, 1.0)
+            if share is not None:
+                account["users"][user] = share
+            continue
+        if share is not None:
+            account["share"] = share
+        # Not every output has parents; where one has, they count.
+        for key in _PARENT:
+            if row.get(key):
+                account["parent"] = row.get(key)
+    found.pop(ROOT, None)  # its users are Slurm's own
+    for account in found.values():
+        parent = account.get("parent", ROOT)
+        if parent not in found or _is_above(account["name"], parent, found):
+            account.pop("parent", None)
+    return [{k: v for k, v in account.items() if v != {}} for account in found.values()]
+
+
+def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether an account is above what is said to be its parent, so that there is no tree."""
+    seen: set[str] = set()
+    while parent in found and parent not in seen:
+        if parent == name:
+            return True
+        seen.add(parent)
+        parent = found[parent].get("parent", ROOT)
+    return False
+
+
+def _share(row: Row) -> float | str | None:
+    for key in _SHARE:
+        text = row.get(key)
+        if text.lower() == "parent" or text == _PARENTS_SHARE:
+            return "parent"
+        try:
+            value = float(text)
+        except ValueError:
+            continue
+        if math.isfinite(value) and value >= 0:
+            return value
+    return None
+
+
+def _without_shares(account: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: account[key] for key in ("name", "parent") if key in account}
+
+
+def _of_machine(accounts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Each account's part of the whole machine: of its parent's, and so on."""
+    raw = {one["name"]: one["share"] for one in accounts if isinstance(one.get("share"), float)}
+    parents = {one["name"]: one.get("parent", ROOT) for one in accounts}
+    made = {}
+    for account in raw:
+        part, name = 1.0, account
+        while name in raw:
+            beside = [one for one in raw if parents[one] == parents[name]]
+            part *= raw[name] / (sum(raw[one] for one in beside) or 1.0)
+            name = parents[name]
+        if part > 0:
+            made[account] = round(part, 9)
+    return made
+
+
+def _flags(values: Mapping[str, Row]) -> tuple[list[str], str]:
+    row = values.get("priorityflags")
+    if row is None:
+        return [], "slurm.conf"
+    return [flag.strip().upper() for flag in row.get("priorityflags").split(",")], row.where
+
+
+def _is_old(values: Mapping[str, Row], flags: Sequence[str]) -> bool:
+    """Whether this Slurm has no tree unless it is told to."""
+    row = values.get("slurm_version")
+    parts = row.get("slurm_version").split(".")[:2] if row else []
+    if "FAIR_TREE" in flags or len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return False
+    return (int(parts[0]), int(parts[1])) < (19, 5)
+
+
+def _duration(values: Mapping[str, Row], key: str) -> float | None:
+    return limit_s(values[key].get(key)) if key in values else None
+
+
+def _became(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
+    row = values[key]
+    settings.append(Setting(row.names.get(key, key), row.get(key)[:80], row.where, TAKEN, what))
