@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hpctwin import Cluster, Simulation, Workload, simulate
 from hpctwin.errors import ConfigError
 from hpctwin.model import Category
+from hpctwin.simulation import explain
+from hpctwin.simulation.lower import limits_in
 from tests import strategies
 from tests.engine.test_against_reference import cases, compared, name_of
 from tests.examples import examples
@@ -159,6 +161,26 @@ def test_a_fork_and_a_saved_simulation_know_what_is_held(tmp_path: Any) -> None:
     for half in (simulation.fork(), Simulation.load(tmp_path / "half.hpctwin")):
         half.advance()
         assert half.result().jobs["start_s"].to_list() == whole == [0, 10, 20, 30]
+
+
+def test_what_keeps_a_job_back_is_told_as_slurm_calls_it() -> None:
+    workload = jobs(account=["physics"] * 3, qos=["normal"] * 3, walltime_s=[60, 60, 7200])
+    limits = [
+        {"account": "physics", "jobs": 1},
+        {"qos": "normal", "per": "job", "walltime": "1h"},
+    ]
+    made = Cluster.uniform(8, limits=limits)
+    for row, reason in ((1, "AssocGrpJobsLimit"), (2, "QOSMaxWallDurationPerJobLimit")):
+        told = explain(Simulation(workload, made), str(workload.job_id[row]))
+        text = " ".join(moment.text for moment in told)
+        assert f"a limit is reached: {reason}" in text or row == 2
+    assert limits_in(workload, made).why.tolist() == ["", "", "QOSMaxWallDurationPerJobLimit"]
+
+
+def test_minutes_that_are_left_go_with_walltimes_that_end_jobs() -> None:
+    made = Cluster.uniform(8, limits=[{"account": "root", "minutes": {"nodes": 5}}])
+    with pytest.raises(ConfigError, match="overrun 'continue'"):
+        Simulation(jobs(nodes=[1]), made, overrun="continue")
 
 
 @pytest.mark.parametrize(

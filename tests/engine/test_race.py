@@ -228,6 +228,21 @@ def test_shared_resources_are_heeded_whether_they_are_short_or_not(
     assert ends[0] == ends[1]
 
 
+@pytest.mark.parametrize("policy", ["fairshare+none", "multifactor:fairshare=500+easy"])
+def test_ranks_in_a_tree_of_fair_shares_are_heeded(policy: str) -> None:
+    workload = crowded(4)
+    tree = {"kind": "tree", "half_life": "1h", "every": 60}
+    cluster = Cluster.uniform(nodes=32).model_dump(exclude_unset=True) | {"fairshare": tree}
+    ends = []
+    for waiting in (20, 10**6):
+        with racing(waiting):
+            simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
+            simulation.advance()
+        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (waiting == 20)
+        ends.append(simulation.state["state"][["start", "end"]].tolist())
+    assert ends[0] == ends[1]
+
+
 @pytest.mark.parametrize("limit", [1, 3, 20])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_users_at_their_limit_take_no_part(policy: str, limit: int) -> None:

@@ -22,6 +22,7 @@ from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import platforms, power_policies
 from tests.examples import examples
+from tests.limit_strategies import limited
 from tests.strategies import ORDERS, clusters, rules, workloads
 
 BATCHES = (1, 2, 7, 1000)
@@ -86,6 +87,16 @@ def test_a_stream_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
     options["track_nodes"] = data.draw(st.booleans())
     batch = data.draw(st.sampled_from(BATCHES))
     compared(workload, cluster, policy, batch=batch, **options)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_under_limits_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
+    """What users, accounts and QOS have is counted anew from batch to batch."""
+    cluster = data.draw(limited(clusters()))
+    workload = data.draw(workloads(cluster))
+    policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
+    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
 
 
 @settings(max_examples=examples(12))

@@ -14,7 +14,8 @@ from hpctwin.engine.layout import PENDING, RUNNING, WAITING, Arrays
 from hpctwin.engine.sim import Sim
 
 __all__ = [
-    "LOOK_MS", "count_held", "count_submitted", "hold", "is_over", "next_look", "too_many_submitted",
+    "LOOK_MS", "count_held", "count_submitted", "hold", "is_over", "next_look", "reached",
+    "too_many_submitted",
 ]  # fmt: skip
 
 SECOND_MS = 1000
@@ -106,6 +107,24 @@ def count_held(sim: Sim) -> None:
     there = np.flatnonzero(np.isin(phase, (PENDING, WAITING, RUNNING)))
     job, bound = _pairs(there, bounds[there, 1], bounds[there, 2], sim)
     np.add.at(held["amount"], bound["ceiling"], 1)
+
+
+def reached(sim: Sim, row: int) -> int:
+    """The first limit that keeps a waiting job from starting: a row of ``ceiling``; -1 if none does."""
+    if not len(sim["held"]):
+        return -1
+    now = int(sim.clock.now) // SECOND_MS
+    first, last, _ = sim["bounds"][row]
+    for bound in sim["bound"][first:last]:
+        charge = int(sim["charge"][row, bound["measure"]])
+        ceiling, held = sim["ceiling"][bound["ceiling"]], sim["held"][bound["ceiling"]]
+        there = int(held["amount"])
+        if ceiling["timed"]:
+            end = -(-(int(sim.clock.now) + int(sim["job"]["limit"][row])) // SECOND_MS)
+            there, charge = int(held["until"]) - there * now, charge * (end - now)
+        if bound["holds"] and there + charge > ceiling["most"]:
+            return int(bound["ceiling"])
+    return -1
 
 
 def _pairs(

@@ -77,6 +77,11 @@ class Limit(Settings):
         said = {name: getattr(self, name) for name in ("nodes", "cores", "gpus", "memory_gb")}
         return {name: value for name, value in said.items() if value is not None}
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is of minutes that are left, so that time alone may lift it."""
+        return bool(self.minutes) and self.per != "job"
+
     @model_validator(mode="after")
     def _one_thing(self) -> Self:
         if self.qos is not None and (self.account is not None or self.user is not None):

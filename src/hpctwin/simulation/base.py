@@ -88,6 +88,11 @@ class SimulationBase(Shown):
         ):
             if value not in known:
                 raise ConfigError(f"{option} is {value!r}, it must be {' or '.join(known)}")
+        if overrun == "continue" and any(limit.is_timed for limit in cluster.limits):
+            raise ConfigError(
+                f"cluster {cluster.name!r} limits minutes that are left of walltimes, which has no meaning "
+                "where walltimes do not end jobs (overrun 'continue')"
+            )
         failures = cluster.failures
         self.tracked = (
             track_nodes

@@ -11,9 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from hpctwin.engine import layout
+from hpctwin.engine.limits import reached
 from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
+from hpctwin.simulation.lower import limits_in
 from hpctwin.simulation.refusals import check_explained
 from hpctwin.simulation.simulation import Simulation
 
@@ -112,6 +114,7 @@ class _Story:
         pools, amount = sim.pools, sim["amount"]
         self.names = ["nodes", *simulation.cluster.resources]
         self.asked = [int(sim["job"]["nodes"][row]), *sim["asks"][row].tolist()]
+        self.limits = limits_in(simulation.workload, simulation.cluster)
         self.total = [int(amount[:pools].sum()), *amount[pools:].tolist()]
 
     @property
@@ -222,6 +225,10 @@ class _Story:
 
     def kept_by(self) -> str:
         """What may keep it back if nothing is short."""
+        ceiling = reached(self.simulation.state, self.row)
+        if ceiling >= 0 and self.limits is not None:
+            name = self.limits.names[ceiling] or self.limits.why[self.row]
+            return f"a limit is reached: {name}"
         policy = self.simulation.policy
         limit = policy.setting("parallel")
         running = int(self.simulation.state.clock.running)

@@ -165,7 +165,7 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
         },
         rejected,
         why,
-        (*(rule.name for rule in rules), "never"),
+        (*(rule.name for rule in rules), ""),
     )
 
 

@@ -222,6 +222,14 @@ _KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack")
 
 _NO_STREAM = (
     Refusal(
+        "stream with fair shares as a tree",
+        lambda c, p: c.fairshare.kind == "tree" and p.order.fairshare,
+        lambda c, p: (
+            f"cluster {c.name!r}: in a tree all users are ranked, and of a stream it is not known which will "
+            "come; take fair shares of kind classic"
+        ),
+    ),
+    Refusal(
         "stream under a pass that keeps row numbers",
         lambda c, p: (
             p.backfill not in _KEEPS_NO_ROWS and bool(p.scheduling.own or p.scheduling.kept)

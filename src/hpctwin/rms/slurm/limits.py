@@ -135,7 +135,7 @@ def limits_of_qos(
 def limits_of_associations(
     rows: Iterable[Row], settings: list[Setting], *, held: bool
 ) -> list[dict[str, Any]]:
-    """The limits of ``sacctmgr show assoc`` or ``dump``; what became of each is added to ``settings``.
+    """The limits of ``sacctmgr show assoc`` or ``dump``; what became of each, to ``settings``.
 
     What an account's row says of each user or job holds for its users, and those of the accounts below it, who
     have none of their own.
