@@ -153,6 +153,7 @@ def test_ranks_stay_for_a_period() -> None:
         ([{"name": "a", "share": "mother"}], {"kind": "tree"}, "parent"),
         ([{"name": "a", "parent": "c"}], {"kind": "tree"}, "is not there"),
         ([{"name": "root"}], {"kind": "tree"}, "above all others"),
+        ([{"name": "a", "users": {"x": 1}}], {}, "only a tree looks at"),
     ],
 )
 def test_a_tree_that_is_none_is_told(accounts: Any, fairshare: Any, said: str) -> None:

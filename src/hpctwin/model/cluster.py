@@ -304,6 +304,12 @@ class Cluster(Shown, Settings):
         _distinct("partition", [partition.name for partition in self.partitions])
         _distinct("account", [account.name for account in self.accounts])
         check_accounts(self.accounts)
+        shared = [one.name for one in self.accounts if one.share != 1 or one.users]
+        if shared and self.fairshare.kind == "classic":
+            raise ValueError(
+                f"account {shared[0]!r} has shares, which only a tree looks at: give fairshare: "
+                "{kind: tree}, or the shares under 'fairshare:'"
+            )
         check_limits(self.limits, self.accounts)
         _power_of_all(self)
         check_switches(self.switches, self.node_count)

@@ -81,7 +81,7 @@ class Limits:
         _, first, last = self.arrays["bounds"][row]
         for bound in self.arrays["bound"][first:last]:
             if bound["holds"]:
-                return self.names[bound["ceiling"]]
+                return self.names[int(bound["ceiling"])]
         return ""
 
 

@@ -137,8 +137,8 @@ def limits_of_associations(
 ) -> list[dict[str, Any]]:
     """The limits of ``sacctmgr show assoc`` or ``dump``; what became of each, to ``settings``.
 
-    What an account's row says of each user or job holds for its users, and those of the accounts below it, who
-    have none of their own.
+    What an account's row says of each user or job holds for its users, and those of the accounts below it,
+    who have none of their own.
     """
     made: list[dict[str, Any]] = []
     for row in rows:
