@@ -152,7 +152,7 @@ def test_ranks_stay_for_a_period() -> None:
         ([{"name": "a", "share": -1}], {"kind": "tree"}, "accounts"),
         ([{"name": "a", "share": "mother"}], {"kind": "tree"}, "parent"),
         ([{"name": "a", "parent": "c"}], {"kind": "tree"}, "is not there"),
-        ([{"name": "root"}], {"kind": "tree"}, "above all others"),
+        ([{"name": "root", "share": 2}], {"kind": "tree"}, "above all others"),
         ([{"name": "a", "users": {"x": 1}}], {}, "only a tree looks at"),
     ],
 )

@@ -50,7 +50,7 @@ class TreeUsage(Usage):
         self.root = Branch("root")
         branches = {"root": self.root}
         for name, account in accounts.items():
-            branches[name] = Branch(account.share)
+            branches.setdefault(name, Branch(account.share))
         for name, _ in pairs:
             branches.setdefault(name, Branch(1.0))
 

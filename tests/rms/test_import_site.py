@@ -84,6 +84,7 @@ def test_a_real_slurm_s_files_give_its_machine_and_its_policy():
     assert cluster.fairshare.half_life == 14 * 86400
     accounts = {one.name: (one.parent, one.share, dict(one.users)) for one in cluster.accounts}
     assert accounts == {
+        "root": ("root", 1, {"root": 1}),
         "chem": ("root", 10, {}),
         "organic": ("chem", 5, {"carol": 1, "dave": 1, "root": 1}),
         "phys": ("root", 30, {"alice": 1, "bob": 1}),

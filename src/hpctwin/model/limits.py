@@ -28,7 +28,7 @@ class Account(Settings):
         parent: the account that it is part of; ``root`` if left out.
         share: its share of what its parent has, in the unit of its siblings; ``parent``: what is below it
             counts as below its parent.
-        users: shares of its users; ``parent``: a user comes before the others.
+        users: shares of its users; ``parent``: a user comes before the others. Account ``root`` has no more.
     """
 
     name: str
@@ -134,10 +134,13 @@ def check_accounts(accounts: Iterable[Account]) -> None:
     Raises:
         ValueError: they are not.
     """
+    accounts = list(accounts)
     parents = {account.name: account.parent for account in accounts}
+    if any(a.name == ROOT and (a.parent != ROOT or a.share != 1) for a in accounts):
+        raise ValueError(f"account {ROOT!r} is above all others, and has users only")
     for name, parent in parents.items():
         if name == ROOT:
-            raise ValueError(f"account {ROOT!r} is above all others, and is not given")
+            continue
         if parent != ROOT and parent not in parents:
             raise ValueError(
                 f"account {name!r}: its parent {parent!r} is not there.{near(parent, parents)}"

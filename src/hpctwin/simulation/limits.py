@@ -127,7 +127,8 @@ def limits_of(workload: Workload, cluster: Cluster, partition: IntArray, smalles
             why[broken[why[broken] == ""]] = name
             stuck[broken] = True
         first = len(bound)
-        for rule, holds in one.running:
+        # Slurm looks at how many jobs run before it looks at what they have, which tells the reason.
+        for rule, holds in sorted(one.running, key=lambda pair: pair[0].measure != _JOBS):
             bound.append((ceilings.setdefault(rule, len(ceilings)), rule.measure, holds))
             if one.deny and holds and rule.measure != _JOBS:
                 own = charge[rows, rule.measure]

@@ -72,7 +72,9 @@ def share_tree(workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
         return name
 
     below: dict[str, list[tuple[float, str, int]]] = {ROOT: []}  # share, account, label
-    for name in dict.fromkeys([*of, *(account for account, _ in pairs if account != ROOT)]):
+    for name in dict.fromkeys([*of, *(account for account, _ in pairs)]):
+        if name == ROOT:
+            continue
         account = of.get(name)
         share = 1.0 if account is None else account.share
         if share != "parent":

@@ -60,7 +60,13 @@ def shares_of(
     if accounts:
         first = next(row for row in rows if row.get("account") and not row.get("partition"))
         settings.append(
-            Setting("Shares", f"{len(accounts)} accounts", first.where, TAKEN, "accounts")
+            Setting(
+                "Shares",
+                f"{sum(one['name'] != ROOT for one in accounts)} accounts",
+                first.where,
+                TAKEN,
+                "accounts",
+            )
         )
     if classic:
         # The tree is of no use to what is reckoned, but limits of accounts hold below them.
@@ -73,7 +79,8 @@ def shares_of(
                     "PriorityCalcPeriod", row.get("prioritycalcperiod"), row.where, NO_BEARING, why
                 )
             )
-        return {"fairshare": share, "accounts": [_without_shares(one) for one in accounts]}
+        below = [_without_shares(one) for one in accounts if one["name"] != ROOT]
+        return {"fairshare": share, "accounts": below}
     every = _duration(values, "prioritycalcperiod")
     if every:
         share["every"] = every
@@ -101,12 +108,14 @@ def _accounts(rows: Sequence[Row]) -> list[dict[str, Any]]:
         for key in _PARENT:
             if row.get(key):
                 account["parent"] = row.get(key)
-    found.pop(ROOT, None)  # its users are Slurm's own
+    root = found.pop(ROOT, {"users": {}})
     for account in found.values():
         parent = account.get("parent", ROOT)
         if parent not in found or _is_above(account["name"], parent, found):
             account.pop("parent", None)
-    return [{k: v for k, v in account.items() if v != {}} for account in found.values()]
+    made = [{k: v for k, v in account.items() if v != {}} for account in found.values()]
+    # Users of the root have a rank as all others.
+    return [{"name": ROOT, "users": root["users"]}, *made] if root["users"] and made else made
 
 
 def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) -> bool:

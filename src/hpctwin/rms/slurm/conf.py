@@ -19,7 +19,8 @@ from hpctwin.rms.slurm.values import number as number_of
 from hpctwin.rms.slurm.values import words
 
 __all__ = [
-    "Conf", "Row", "blocks", "dumped_associations", "json_rows", "read_conf", "row_of", "table",
+    "Conf", "Row", "blocks", "dumped_associations", "json_rows", "read_conf", "row_of", "shown_shares",
+    "table",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
@@ -165,6 +166,22 @@ def table(text: str, where: str) -> list[Row]:
         if len(cells) == len(names):
             values = {n.lower().replace(" ", ""): c for n, c in zip(names, cells, strict=True)}
             rows.append(Row(values, f"{where}:{number}", {n.lower(): n for n in names}))
+    return rows
+
+
+def shown_shares(text: str, where: str) -> list[Row]:
+    """What ``sshare -P`` prints, as rows of ``sacctmgr show assoc``: accounts are indented by their depth."""
+    rows, above = [], [(-1, "")]
+    for row in table(text, where):
+        written = row.get("account")
+        name, depth = written.strip(), len(written) - len(written.lstrip())
+        values = {**row.values, "account": name}
+        if not row.get("user").strip():
+            while above[-1][0] >= depth:
+                above.pop()
+            values["parentname"] = above[-1][1]
+            above.append((depth, name))
+        rows.append(Row(values, row.where, row.names))
     return rows
 
 

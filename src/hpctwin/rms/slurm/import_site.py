@@ -12,7 +12,15 @@ from hpctwin.errors import TraceError
 from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_jobs
 from hpctwin.rms.site import Site
-from hpctwin.rms.slurm.conf import Conf, blocks, dumped_associations, read_conf, row_of, table
+from hpctwin.rms.slurm.conf import (
+    Conf,
+    blocks,
+    dumped_associations,
+    read_conf,
+    row_of,
+    shown_shares,
+    table,
+)
 from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
@@ -62,7 +70,10 @@ class SlurmFiles:
         if is_sacct(head):
             self._dumps.append(path)
             return "sacct"
-        if "account" in names and names & {"share", "rawshares", "fairshare"}:
+        if {"account", "rawshares"} <= names:
+            self._settings.associations += shown_shares(_text(path), path.name)
+            return "sshare"
+        if "account" in names and names & {"share", "fairshare"}:
             self._settings.associations += table(_text(path), path.name)
             return "sacctmgr show assoc"
         if {"name", "priority"} <= names:

@@ -157,8 +157,12 @@ def limits_of_associations(
                 )
             continue
         of = {"account": account, **({"user": user} if user else {})}
-        here = _limits(of, what, row, settings, held=held)
+        told: list[Setting] = []
+        here = _limits(of, what, row, told, held=held)
         # What a table and a dump both tell is one limit.
+        if here and all(limit in made for limit in here):
+            told = [one for one in told if one.became != TAKEN]
+        settings += told
         made += [limit for limit in here if limit not in made]
     return made
 
