@@ -231,6 +231,8 @@ class Walk:
                         running.remove(other)
                     running.append((step, self._start(step, here)))
                     self._settle(running[-1][1], here)
+                    if "twin run" in step.text:
+                        self._writes_journal(running[-1][1], here)
                 else:
                     self._do(step, here, number)
         finally:
@@ -321,6 +323,17 @@ class Walk:
             )
         )
         self._until(lambda: process.poll() is not None or time.monotonic() - before > 20)
+
+    def _writes_journal(self, twin: subprocess.Popen[str], here: Path) -> None:
+        """Until a twin has compiled what it needs and begun; its journal may lie elsewhere."""
+        end = time.monotonic() + PATIENCE_S / 6
+        self._until(
+            lambda: (
+                twin.poll() is not None
+                or any(map(runs, here.glob("*.sqlite")))
+                or time.monotonic() > end
+            )
+        )
 
     def _do(self, step: Step, here: Path, number: int) -> None:
         command: list[object] = ["bash", "-c", step.text]
