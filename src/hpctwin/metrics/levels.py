@@ -101,15 +101,8 @@ def steps(
         if after_s > -math.inf:
             events.append((_MARK, np.array([after_s]), np.zeros(1, np.int64)))
     node_bits = max(int(nodes.max(initial=0)) for _, _, nodes in events).bit_length()
-    instants, second = _instants([time_s for _, time_s, _ in events], 62 - _KIND_BITS - node_bits)
-    key = np.empty(sum(map(len, instants)), np.int64)
-    at = 0
-    for (kind, _, nodes), instant in zip(events, instants, strict=True):
-        own = key[at : at + len(instant)]
-        at += len(instant)
-        np.left_shift(instant, _KIND_BITS + node_bits, out=own)
-        own += (kind << node_bits) + nodes
-    del events, instants
+    key, second = _keys(events, node_bits)
+    del events
     key.sort(kind="stable")
     for first in range(0, len(key), _PIECE):
         piece = key[first : first + _PIECE + 1]
@@ -181,13 +174,38 @@ class _Second:
         return instant / 1000.0 if self.distinct is None else self.distinct[instant]
 
 
-def _instants(times_s: list[FloatArray], bits: int) -> tuple[list[IntArray], _Second]:
-    """Whole numbers that are ordered as the times are: ms if that is exact and has room, else by rank."""
-    found = []
-    for time_s in times_s:
-        ms = np.rint(time_s * 1000.0)
-        if not ((ms / 1000.0 == time_s) & (np.abs(ms) < 2.0**bits)).all():
-            distinct = np.unique(np.concatenate(times_s))
-            return [np.searchsorted(distinct, time_s) for time_s in times_s], _Second(distinct)
-        found.append(ms.astype(np.int64))
-    return found, _Second(None)
+def _keys(
+    events: list[tuple[int, FloatArray, IntArray]], node_bits: int
+) -> tuple[IntArray, _Second]:
+    """Each event as one whole number, of its instant, its kind and its nodes, and how times are read off."""
+    key = np.empty(sum(len(time_s) for _, time_s, _ in events), np.int64)
+    if _in_ms(events, node_bits, key):
+        return key, _Second(None)
+    distinct = np.unique(np.concatenate([time_s for _, time_s, _ in events]))
+    at = 0
+    for kind, time_s, nodes in events:
+        own = key[at : at + len(time_s)]
+        at += len(time_s)
+        own[:] = np.searchsorted(distinct, time_s)
+        own <<= _KIND_BITS + node_bits
+        own += (kind << node_bits) + nodes
+    return key, _Second(distinct)
+
+
+def _in_ms(events: list[tuple[int, FloatArray, IntArray]], node_bits: int, key: IntArray) -> bool:
+    """Write the keys with ms as instants; False if these are not exact or have no room."""
+    most = 2.0 ** (62 - _KIND_BITS - node_bits)
+    at = 0
+    for kind, time_s, nodes in events:
+        for first in range(0, len(time_s), _PIECE):
+            some = time_s[first : first + _PIECE]
+            ms = np.rint(some * 1000.0)
+            if not ((ms / 1000.0 == some) & (np.abs(ms) < most)).all():
+                return False
+            own = key[at : at + len(some)]
+            at += len(some)
+            own[:] = ms
+            own <<= _KIND_BITS + node_bits
+            own += nodes[first : first + _PIECE]
+            own += kind << node_bits
+    return True
