@@ -30,6 +30,7 @@ __all__ = [
     "expectations",
     "numbers",
     "orders",
+    "passed_workloads",
     "rules",
     "shared_clusters",
     "shared_workloads",
@@ -289,8 +290,13 @@ def connected(draw: st.DrawFn, cluster: Cluster) -> Cluster:
 
 
 @st.composite
-def shared_workloads(draw: st.DrawFn, cluster: Cluster, **left_out: Any) -> Workload:
-    """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary."""
+def shared_workloads(
+    draw: st.DrawFn, cluster: Cluster, *, owners: bool = False, **left_out: Any
+) -> Workload:
+    """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
+
+    With ``owners`` some share nodes with jobs of their user or account only.
+    """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
 
@@ -309,6 +315,7 @@ def shared_workloads(draw: st.DrawFn, cluster: Cluster, **left_out: Any) -> Work
             "gpus_per_task": column(0, 0, 0, 0, 0, 0, 1, 0.25),
             "tasks_per_node": column(0, 0, 0, 1, 2),
             "exclusive": column(0, 0, 0, 0, 1),
+            "shared_with": column(0, 0, 0, 1, 2) if owners else np.zeros(size),
         },
     )  # fmt: skip
 
@@ -332,6 +339,24 @@ def crowded_workloads(draw: st.DrawFn, max_jobs: int = 30) -> Workload:
         walltime_s=[r + s for r, s in zip(runtime, slack, strict=True)],
         nodes=[1] * len(jobs),
         chunks={"tasks": tasks, "cores_per_task": cores, "memory_gb_per_task": memory},
+    )
+
+
+@st.composite
+def passed_workloads(draw: st.DrawFn, nodes: int) -> Workload:
+    """Nodes of 8 cores, nearly full, a wide job that waits for long, and small ones that may pass it."""
+    full = 8 * nodes - draw(st.integers(1, 4))
+    small = draw(st.integers(15, 30))
+    count = full + 1 + small
+    length = np.concatenate([numbers(draw, full, 20, 70), [10], numbers(draw, small, 1, 8)])
+    cores = np.ones(count)
+    cores[full] = draw(st.sampled_from((8, 6, 5)))
+    return Workload.build(
+        submit_s=np.concatenate([np.zeros(full), [1], 2 + numbers(draw, small, 0, 40)]),
+        runtime_s=np.maximum(length - numbers(draw, count, 0, 20), 1),
+        walltime_s=length,
+        nodes=np.ones(count),
+        chunks={"tasks": np.ones(count), "cores_per_task": cores},
     )
 
 

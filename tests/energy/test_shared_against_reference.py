@@ -21,6 +21,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy"},
     {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
     {"backfill": "conservative"},
+    {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
 ]
 PAIRS = [
     pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")

@@ -21,6 +21,8 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy"},
     {"backfill": "easy", "reservations": 3, "candidates": "smallest"},
     {"backfill": "conservative"},
+    {"backfill": "pack", "settings": {"patience": 20}},
+    {"backfill": "pack", "settings": {"depth": 3, "patience": 0}},
 ]
 SLURM: dict[str, Any] = {
     "backfill": "slurm",
@@ -49,6 +51,25 @@ SLURM: dict[str, Any] = {
     )
 )
 def test_jobs_start_when_and_where_the_rules_say(
+    policy: dict[str, Any], case: dict[str, Any]
+) -> None:
+    simulation, reference = compared(policy=policy, **case)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
+@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@settings(max_examples=examples(60))
+@given(
+    case=cases(
+        strategies.shared_clusters(),
+        partial(strategies.shared_workloads, max_jobs=20, owners=True),
+        ("fcfs", "sjf"),
+        lambda cluster: strategies.rules(),
+    )
+)
+def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
     policy: dict[str, Any], case: dict[str, Any]
 ) -> None:
     simulation, reference = compared(policy=policy, **case)
@@ -147,3 +168,16 @@ def test_crowded_nodes(
     group = {"name": "a", "count": nodes, "cores": 8, "memory_gb": 16}
     cluster = Cluster.model_validate({"nodes": [group]})
     compared(workload, cluster, ORDERINGS["fcfs"], policy, placement=placement)
+
+
+@settings(max_examples=examples(90))
+@given(data=st.data(), nodes=st.integers(1, 3))
+def test_a_job_that_waits_for_long_starts_where_room_comes_first(
+    data: st.DataObject, nodes: int
+) -> None:
+    """When each node has room for it is kept, and reckoned anew where somebody came or went."""
+    workload = data.draw(strategies.passed_workloads(nodes))
+    group = {"name": "a", "count": nodes, "cores": 8}
+    cluster = Cluster.model_validate({"nodes": [group]})
+    simulation, reference = compared(workload, cluster, ORDERINGS["fcfs"], {"backfill": "easy"})
+    assert where_they_ran(simulation, reference) == {job.row: list(job.nodes) for job in reference}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,6 +28,18 @@ class Request:
     exclusive: bool
     each: Amounts  # of a task
     charge: float
+    shared_with: int = 0
+    user: int = 0
+    account: int = 0
+
+    def goes_with(self, other: Request) -> bool:
+        """Whether both may be on a node at the same time, amounts apart."""
+        if self.exclusive or other.exclusive:
+            return False
+        asked = {self.shared_with, other.shared_with}
+        if 1 in asked and self.user != other.user:
+            return False
+        return not (2 in asked and self.account != other.account)
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,7 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
     result = {}
     for job in jobs:
         tasks = int(chunks["tasks"][job.row])
+        owner = int(workload.user.codes[job.row]), int(workload.account.codes[job.row])
         if not tasks:
             result[job] = Request(job.width, job.width, 1, True, (Fraction(0),) * 3, job.width)
             continue
@@ -75,6 +89,8 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
             bool(chunks["exclusive"][job.row]),
             each,
             max(shares) * cluster.node_count,
+            int(chunks["shared_with"][job.row]),
+            *owner,
         )
         view = job.view
         wide = [
@@ -188,7 +204,7 @@ class SharedPlan:
         for booking in self.bookings:
             if booking.node != node or not booking.start <= time < booking.end:
                 continue
-            if self.simulation.asked[job].exclusive or self.simulation.asked[booking.job].exclusive:
+            if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
             for c, amount in enumerate(self.simulation.asked[booking.job].each):
                 left[c] -= booking.tasks * amount
@@ -264,7 +280,8 @@ class SharedPlan:
                 if here and time < self.machine.back.get(node, 0):
                     return False
                 asked = [self.simulation.asked[booking.job] for booking in here]
-                if len(here) > 1 and any(one.exclusive for one in asked):
+                pairs = itertools.combinations(asked, 2)
+                if not all(one.goes_with(other) for one, other in pairs):
                     return False
                 group = self.machine.pools[self.simulation.pool_of[node]].group
                 for c, there in enumerate(has(self.machine.cluster, group)):
@@ -309,6 +326,44 @@ class SharedSimulation(Simulation):
 
     def skipped(self, job: Job) -> bool:
         return not self.fits_empty(job, whole=False) or super().skipped(job)
+
+    def fits_now(self, job: Job) -> bool:
+        free = self.free_resources()
+        enough = all(free[name] >= amount for name, amount in job.needs.items())
+        return enough and self.placed_now(job) is not None
+
+    def placed_now(self, job: Job) -> tuple[dict[int, int], dict[int, Amounts]] | None:
+        """The nodes and tasks that a job would get of what is free at this moment, and what that is."""
+        plan = self.plan()
+        lefts = {
+            node: plan.left(job, node, self.now)
+            for pool in job.pools
+            for node in self.machine.pools[pool].nodes
+        }
+        least = {node: left for node, left in lefts.items() if left is not None}
+        room = Room(self.asked[job], least)
+        room.ready = self.ready
+        room.job, room.simulation = job, self
+        return (room.place(self.placement), least) if room.fits() else None
+
+    def alignment(self, job: Job) -> float:
+        """Sum over its nodes and all resources of the share asked for times the share that is free."""
+        placed = self.placed_now(job)
+        assert placed is not None
+        given, least = placed
+        asked = self.asked[job]
+        total = 0.0
+        for node in sorted(given):
+            whole = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)
+            for c, there in enumerate(whole):
+                if 0 < there < ENOUGH:
+                    takes = there if asked.exclusive else given[node] * asked.each[c]
+                    total += float(takes / there) * float(least[node][c] / there)
+        free = self.free_resources()
+        for name, amount in self.machine.resources.items():
+            if amount:
+                total += (job.needs.get(name, 0) / amount) * (free[name] / amount)
+        return total
 
     def split_now(self, job: Job, least: dict[int, int]) -> dict[int, int]:
         return least

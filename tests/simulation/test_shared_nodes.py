@@ -19,7 +19,7 @@ from tests import strategies
 from tests.examples import each, examples
 from tests.reference import Pass, simulate_reference
 
-BACKFILLS = ("none", "first-fit", "easy:2", "conservative")
+BACKFILLS = ("none", "first-fit", "easy:2", "conservative", "pack:patience=20s")
 SWITCH = {"time": 1, "power_w": 1}
 SLEEPS = {
     "modes": {"on": {"power_w": 9}},
@@ -217,6 +217,7 @@ def test_a_table_of_tasks_is_read_simulated_and_written_again(tmp_path: Path) ->
         ({"tasks": [1.5]}, "tasks is 1.5, it must be a whole number"),
         ({"tasks": [1], "cores_per_task": [0]}, "its tasks ask for no cores, memory or GPUs"),
         ({"tasks": [1], "exclusive": [2]}, "exclusive is 2, it must be 0 or 1"),
+        ({"tasks": [1], "shared_with": [3]}, "shared_with is 3, it must be 0 .anyone., 1 .user."),
         ({"taks": [1]}, "'taks' of tasks is none of tasks, cores_per_task"),
         ({"tasks": [1], "gpus_per_task": [float("inf")]}, "gpus_per_task is inf"),
     ],
@@ -230,7 +231,11 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
     ("group", "policy", "why"),
     [
         ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
-        ({"cores": 8}, "fcfs+pack", "backfill 'pack' plans whole ones; take none, first-fit"),
+        (
+            {"cores": 8},
+            "fcfs+pushdown",
+            "backfill 'pushdown' plans whole ones; take none, first-fit",
+        ),
         ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
     ],
@@ -249,5 +254,5 @@ def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
     with pytest.raises(ConfigError, match="told in whole nodes only"):
         explain(Simulation(workload, cluster, "fcfs+easy"), 1)
-    with pytest.raises(ConfigError, match="backfill 'pack' plans whole ones"):
-        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pack")
+    with pytest.raises(ConfigError, match="backfill 'pushdown' plans whole ones"):
+        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pushdown")

@@ -76,7 +76,9 @@ def begin_at(
     rows, clock = running.rows, sim["clock"]
     clock["now"] = now_ms
     clock["pass_due"] = 1
-    clock["arrived"] = arrived = int(np.searchsorted(sim["job"]["submit"], now_ms, side="right"))
+    clock["submitted"] = clock["arrived"] = arrived = int(
+        np.searchsorted(sim["job"]["submit"], now_ms, side="right")
+    )
     _begin_maintenance(now_ms, sim)
     if len(sim["share"]):
         _begin_parts(running, pool, away, leaving, sim)
@@ -132,7 +134,8 @@ def _begin_parts(
     found, kind = np.unique(np.column_stack([own, held]), axis=0, return_inverse=True)
     kinds, base = len(sim["shape"]), found[:, 0]
     shape = records("shape", len(found), tasks=1, nodes=1, most=1)
-    shape["charge"] = sim["shape"]["charge"][base]
+    for name in ("charge", "shared_with", "user", "account"):
+        shape[name] = sim["shape"][name][base]
     sim.know(
         shape=np.concatenate([sim["shape"], shape]),
         needs=np.concatenate([sim["needs"], found[:, 1:]]),
@@ -144,6 +147,7 @@ def _begin_parts(
     part = records("part", len(node), node=node, tasks=1, kind=kinds + kind.ravel())
     part["job"] = running.rows[number]
     part["start"] = running.start_ms[number]
+    part["planned"] = part["start"] + sim["job"]["expected"][part["job"]]
     # Parts of one job follow each other; those of one node do in another order.
     part["next"] = np.where(np.diff(number, append=-1) == 0, rows + 1, -1)
     part["after"] = part["before"] = -1

@@ -65,7 +65,14 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
     place = np.full(old.jobs + 1, -1, np.int64)
     place[rows] = to
     lost, segment = (_of_jobs(old, name, place) for name in ("lost", "segment"))
-    new.reshape(outage=old["outage"], lost=lost, segment=segment)
+    tables = {
+        "outage": old["outage"],
+        "lost": _with_room(lost, 2 * old.clock.running),
+        "segment": _with_room(segment, 2 * len(old["node"])),
+    }
+    if len(old["share"]):
+        tables |= _parts_and_promises(old, new, place)
+    new.reshape(**tables)
     _carry_clock(old, new, rows)
     new["clock"]["lost"], new["clock"]["segments"] = len(lost), len(segment)
     for name in ("state", "taken", "kept"):
@@ -84,6 +91,8 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
     for name in _SAME:
         new[name][...] = old[name]
     new["node"]["job"] = place[old["node"]["job"]]
+    if len(old["share"]):
+        _carry_shared(old, new, _part_rows(old, place), to)
     _carry_labels(old, new)
     count_held(new)
     if waits and not len(new["tells"]):
@@ -149,6 +158,65 @@ def _carry_releases(old: Sim, new: Sim, place: IntArray) -> None:
     # A sorted table is a heap.
     new["releases"][: len(heap)] = heap[np.lexsort((heap["job"], heap["time"]))]
     new.clock.releases = len(heap)
+
+
+def _with_room(table: npt.NDArray[np.void], more: int) -> npt.NDArray[np.void]:
+    """A table with room for more rows; else all arrays would be made again soon."""
+    wider = np.zeros(len(table) + more, table.dtype)
+    wider[: len(table)] = table
+    return wider
+
+
+def _part_rows(old: Sim, place: IntArray) -> IntArray:
+    """The new row of each part on shared nodes; -1 of jobs that are gone, and after the last."""
+    job = old["part"]["job"][: old["sharing"]["parts"][0]]
+    stays = place[job] >= 0
+    row = np.full(len(job) + 1, -1, np.int64)
+    row[:-1][stays] = np.arange(np.count_nonzero(stays))
+    return row
+
+
+def _parts_and_promises(
+    old: Sim, new: Sim, place: IntArray
+) -> dict[str, npt.NDArray[np.void] | IntArray]:
+    """Who holds what of nodes that jobs share, and what is promised there; kinds have other numbers now."""
+    row = _part_rows(old, place)
+    part = old["part"][: len(row) - 1][row[:-1] >= 0]
+    part["job"] = place[part["job"]]
+    part["kind"] = new["job"]["kind"][part["job"]]
+    for link in ("next", "after", "before"):
+        part[link] = row[part[link]]
+    most = np.minimum(new["shape"]["tasks"], len(new["share"]))[new["job"]["kind"]].sum()
+    promises = int(old["sharing"]["promises"][0])
+    promise = old["promise"][:promises].copy()
+    promise["job"] = place[promise["job"]]  # rows that are free may name jobs that are gone
+    return {
+        "part": _with_room(part, min(int(most), 2 * new.jobs)),
+        "promise": promise,
+        "promise_left": old["promise_left"][:promises],
+    }
+
+
+def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
+    """What is on shared nodes; what was found out of kinds of jobs (`Tried`) is found out again.
+
+    Args:
+        old, new: as of `carry`; the new one has its parts.
+        row: of `_part_rows`.
+        to: rows of the jobs that go on.
+    """
+    state = new["state"]
+    state["first_node"][to] = row[state["first_node"][to]]
+    for name in ("share", "left", "freed"):
+        new[name][...] = old[name]
+    new["share"]["part"] = row[old["share"]["part"]]
+    of_kinds = {name: new["sharing"][name].copy() for name in ("widest", "owners")}
+    new["sharing"][...] = old["sharing"]
+    parts = np.count_nonzero(row >= 0)
+    for name, value in {**of_kinds, "parts": parts}.items():
+        new["sharing"][name] = value
+    waiting = new["job"]["kind"][new["queue"][: new.clock.queued]]
+    new["tried"]["waiting"] = np.bincount(waiting, minlength=len(new["tried"]))
 
 
 def _carry_labels(old: Sim, new: Sim) -> None:

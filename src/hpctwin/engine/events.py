@@ -132,6 +132,7 @@ def apply_submissions(sim: Arrays) -> None:
     while last < sim.clock.arrival_end and sim.job[sim.by_submit[last]].submit == now:
         last += 1
     sim.clock.arrived = last
+    sim.clock.submitted += last - first
     refused = let_in(first, last, sim) if len(sim.held) > 0 else ZERO
     for i in range(first, last):
         j = sim.by_submit[i]

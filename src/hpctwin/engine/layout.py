@@ -87,7 +87,16 @@ ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 AMOUNTS = 4
 
 BLOCK = 32
-"""Shared nodes whose free cores are bounded together."""
+"""Shared nodes of which it is known together whether a kind of job may find room."""
+
+WORDS, BITS = 8, 64
+"""Of so many times so many kinds of jobs it is known which nodes have no room for them."""
+
+SOON = 64
+"""Of so many kinds of jobs it is kept when each node has room for them."""
+
+LISTED = 256
+"""So many jobs on a node, at most, are listed by when they leave it."""
 
 OVERDUE_STEP = 60_000
 """An overdue job is expected to end at the next whole multiple of this after its planned end, ms."""
@@ -200,6 +209,15 @@ class Walk:
     down: Int
     running: Int  # … jobs
     starts: Int
+
+
+class Rooms:
+    """What is derived from what is on shared nodes."""
+
+    valid: Int  # 1: it holds
+    first: Int  # the first node that was found to have room for a job
+    sought: Int  # the job whose earliest start was sought last, plus 1,
+    times: Int  # … and how often since another's was
 
 
 class Spare:
@@ -327,7 +345,6 @@ class State:
     sharing: Sharing
     share: Table[Share]  # [nodes]
     left: Grid[Int]  # [nodes, 4] what is free
-    most_cores: Table[Int]  # [blocks of nodes] at most so many cores are free on any of a block
     part: Table[Part]
     promise: Table[Promise]
     promise_left: Grid[
@@ -366,6 +383,18 @@ class Scratch:
     fits: Table[Int]  # [nodes] so many tasks have room
     chosen: Table[Int]  # [nodes] nodes of a job,
     given: Table[Int]  # … and its tasks on each
+    rooms: Rooms
+    open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
+    open_block: Grid[Int]  # [blocks of nodes, words]
+    moves: Table[Int]  # [nodes] how often what is on each has changed
+    aligned: Table[Real]  # [K] see `shared.pass_pack`
+    aligned_at: Table[Int]  # [K]
+    listed: Table[Int]  # [nodes] see `shared.leaving`
+    leaves_at: Grid[Int]  # [nodes, parts]
+    leaves_kind: Grid[Int]
+    leaves_tasks: Grid[Int]
+    soon: Grid[Int]  # [kinds, nodes] see `shared.soonest`
+    soon_of: Grid[Int]  # [kinds, nodes]
     below: Grid[Int]  # [switches, 2] tasks and nodes that have room below each
     times: Table[Event]  # heap
     race: Race

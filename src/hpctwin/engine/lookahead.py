@@ -82,7 +82,6 @@ def copy_shared(sim: Arrays, fork: Arrays) -> None:
     """Copy what is held and promised of shared nodes; who has ended there stays behind."""
     copy_table(fork.share, sim.share)
     copy_table(fork.left, sim.left)
-    copy_table(fork.most_cores, sim.most_cores)
     copy_table(fork.tried, sim.tried)
     copy_table(fork.freed, sim.freed)
     copy_table(fork.sharing, sim.sharing)
@@ -118,6 +117,7 @@ def put_part(to: int, row: int, sim: Arrays, fork: Arrays) -> None:
     own.node = origin.node
     own.tasks = origin.tasks
     own.kind = origin.kind
+    own.planned = origin.planned
     own.before = -1
     own.after = share.part
     if share.part >= 0:
@@ -143,6 +143,7 @@ def copy_live(sim: Arrays, fork: Arrays) -> None:
     fork.race.valid = 0
     fork.walk.valid = 0
     fork.standing.valid = 0
+    fork.rooms.valid = 0
     for i in range(sim.clock.queued):
         j = sim.queue[i]
         fork.queue[i] = j

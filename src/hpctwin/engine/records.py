@@ -117,6 +117,9 @@ class Shape:
     nodes: Int  # it has so many nodes at least
     most: Int  # tasks of it on a node at most
     exclusive: Int  # 1: it shares its nodes with no other job
+    shared_with: Int  # 1: its nodes are shared with jobs of its user only; 2: of its account
+    user: Int  # numbers, where any job asks so
+    account: Int
     charge: Real  # for fair share it counts as so many nodes
     popularity: Int  # so many jobs are of this kind
 
@@ -219,6 +222,7 @@ class Clock:
     alive: Int  # jobs that have not come to their end
     arrived: Int  # so many of `by_submit` have been submitted
     arrival_end: Int  # … and so many will be
+    submitted: Int  # jobs so far, those that are not there any more included
     queued: Int
     running: Int
     run_first: Int  # places of `run` in use, holes among them,
@@ -328,6 +332,7 @@ class Part:
 
     job: Int
     start: Int
+    planned: Int  # its planned end
     node: Small
     tasks: Small
     next: Small  # of the same job, -1
@@ -366,6 +371,7 @@ class Sharing:
     """Single numbers of shared nodes."""
 
     parts: Int  # rows in use
+    owners: Int  # 1: it matters whose jobs are on a node
     promises: Int
     spare: Int  # the first free row of promises, plus 1; 0: none
     freed: Int  # how often a node got something back

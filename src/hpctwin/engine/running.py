@@ -3,7 +3,8 @@
 A job that ends leaves a hole, which keeps its time; one that starts moves only those between its place and
 the nearest hole. So with thousands running few are moved, where a table without holes moves half of them.
 After the packed-memory arrays of Bender, Demaine and Farach-Colton (FOCS 2000), without their proof: holes
-lie where jobs ended, and those before the first job are given up.
+lie where jobs ended, and those before the first job are given up. Where thousands run and each that ends
+is followed by one that starts, few are left: if the nearest is far, each job gets one behind it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
 
 _FEW = 16
+_MANY = 512
+_FAR = 128
 
 
 @jit
@@ -48,13 +51,22 @@ def close_holes(sim: Arrays) -> None:
 
 
 @jit
-def run_insert(j: int, planned: int, sim: Arrays) -> None:
-    """Add a job to the running ones, behind those of the same planned end."""
+def spread_holes(sim: Arrays) -> None:
+    """Leave a hole behind each job; there must be room for as many."""
+    close_holes(sim)
+    n = sim.clock.run_end
+    for r in range(n - 1, -1, -1):
+        planned = sim.run[r].planned
+        job = sim.run[r].job
+        put(2 * r + 1, planned, -1, sim)
+        put(2 * r, planned, job, sim)
+    sim.clock.run_end = 2 * n - 1
+
+
+@jit
+def nearest_hole(place: int, sim: Arrays) -> tuple[int, int]:
+    """Where the nearest hole is, on the left and on the right; one of the two, the other is as far off."""
     clock = sim.clock
-    used = clock.run_end - clock.run_first
-    if clock.run_end == len(sim.run) or used > 2 * clock.running + _FEW:
-        close_holes(sim)
-    place = first_from(planned + 1, sim)
     right = place
     left = place - 1
     while right < clock.run_end and sim.run[right].job >= 0:
@@ -62,6 +74,23 @@ def run_insert(j: int, planned: int, sim: Arrays) -> None:
             break
         right += 1
         left -= 1
+    return left, right
+
+
+@jit
+def run_insert(j: int, planned: int, sim: Arrays) -> None:
+    """Add a job to the running ones, behind those of the same planned end."""
+    clock = sim.clock
+    used = clock.run_end - clock.run_first
+    most = 4 if clock.running > _MANY else 2
+    if clock.run_end == len(sim.run) or used > most * clock.running + _FEW:
+        close_holes(sim)
+    place = first_from(planned + 1, sim)
+    left, right = nearest_hole(place, sim)
+    if right - place > _FAR and 2 * clock.running <= len(sim.run):
+        spread_holes(sim)
+        place = first_from(planned + 1, sim)
+        left, right = nearest_hole(place, sim)
     if right < clock.run_end and sim.run[right].job >= 0:
         for r in range(left, place - 1):
             put(r, sim.run[r + 1].planned, sim.run[r + 1].job, sim)

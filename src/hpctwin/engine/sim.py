@@ -9,7 +9,20 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, BUCKETS, KNOWN, LAYOUT, SCRATCH, SIZES, STATE
+from hpctwin.engine.layout import (
+    AMOUNTS,
+    BITS,
+    BLOCK,
+    BUCKETS,
+    KNOWN,
+    LAYOUT,
+    LISTED,
+    SCRATCH,
+    SIZES,
+    SOON,
+    STATE,
+    WORDS,
+)
 
 __all__ = ["Sim", "records", "single"]
 
@@ -258,6 +271,9 @@ class Sim:
         rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
         jobs = self.jobs + len(known["tells"])
         shared = len(known["whole"])
+        largest = int(known["whole"][:, 0].max(initial=0)) // 1000
+        listed = min(LISTED, largest + 8)
+        words = min(-(-len(known["shape"]) // BITS), WORDS)
         stands = rows if self["hooks"]["reserved"][0] and not shared else 0
         shapes = {
             "plan_time": (rows,),
@@ -278,6 +294,14 @@ class Sim:
             "spare": (self.pools,),
             **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
             **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
+            "rooms": (1,),
+            "open_to": (shared, words),
+            "open_block": (-(-shared // BLOCK), words),
+            "moves": (shared,),
+            **dict.fromkeys(("aligned", "aligned_at"), (len(known["shape"]),)),
+            "listed": (shared,),
+            **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
+            **dict.fromkeys(("soon", "soon_of"), (min(SOON, len(known["shape"])), shared)),
             "below": (len(known["switch"]), 2),
             "times": (rows if shared else 0,),
             "race": (1,),
@@ -300,13 +324,15 @@ class Sim:
         piece = _piece(tuple(shapes.items()))
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
+        for name in ("moves", "soon_of", "aligned_at") if shared else ():
+            piece.seen(self._scratch[1], name).fill(0)  # stamps, of which 0 is none
         self._forget_derived()
 
     def _forget_derived(self) -> None:
         """The tournament of those that wait, and the plan that is kept, are of things as they were."""
         if self._scratch is not None:
             piece, memory = self._scratch
-            for name in ("race", "walk", "standing"):
+            for name in ("race", "walk", "standing", "rooms"):
                 piece.seen(memory, name).fill(0)
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import AMOUNTS, BLOCK, NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
@@ -86,7 +86,6 @@ def new_sim(
         "sharing": (1,),
         "share": (shared,),
         "left": (shared, AMOUNTS),
-        "most_cores": (-(-shared // BLOCK),),
         "part": (0,),
         "promise": (0,),
         "promise_left": (0, AMOUNTS),
@@ -114,8 +113,8 @@ def new_sim(
     node["place"][known["by_pool"]] = np.arange(tracked)
     index_nodes(sim)
     sim["left"][...] = known["whole"]
-    sim["most_cores"][:] = known["whole"][:, 0].max(initial=0)
     sim["sharing"]["widest"] = np.minimum(known["shape"]["tasks"], shared).max(initial=0)
+    sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
     sim["share"]["part"] = sim["share"]["promise"] = -1
     sim["tried"]["faults"] = -1
     choose_pass(sim, found, power)

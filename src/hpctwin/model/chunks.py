@@ -21,11 +21,17 @@ CHUNKS = {
     "gpus_per_task": 0.0,
     "tasks_per_node": 0.0,
     "exclusive": 0.0,
+    "shared_with": 0.0,
 }
 """The columns, and what holds where a job leaves one open."""
 
-WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive")
+WHOLE_CHUNKS = ("tasks", "tasks_per_node", "exclusive", "shared_with")
 """Those of them that are whole numbers."""
+
+SHARED_WITH = ("anyone", "user", "account")
+"""Whose jobs may be on a job's nodes besides: anyone's, its user's, its account's; by number."""
+
+_LARGEST = {"exclusive": (1, "0 or 1"), "shared_with": (2, "0 (anyone), 1 (user) or 2 (account)")}
 
 _AMOUNTS = {
     "cores": "cores_per_task",
@@ -84,9 +90,9 @@ def _check_column(name: str, column: FloatArray, ids: npt.NDArray[Any]) -> None:
     if name in WHOLE_CHUNKS:
         wrong |= column != np.floor(column)
         must = "a whole number, 0 or more"
-    if name == "exclusive":
-        wrong |= column > 1
-        must = "0 or 1"
+    if name in _LARGEST:
+        largest, must = _LARGEST[name]
+        wrong |= column > largest
     _refuse(wrong, ids, lambda row: f"{name} is {column[row]:g}, it must be {must}")
 
 

@@ -15,6 +15,8 @@ column                  meaning
 ``request``             all of these as a user writes them: ``-N 2 -n 8 -c 4 --mem-per-cpu=2G``,
                         ``select=3:ncpus=8:ngpus=1 place=scatter`` (`hpctwin.model.requests`)
 ``exclusive``           1 (or true) if it shares its nodes with no other job, else 0
+``shared_with``         whose jobs may be on its nodes besides: ``anyone`` (0), its ``user``'s (1) or
+                        ``account``'s (2) only
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner
@@ -45,7 +47,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.chunks import CHUNKS
+from hpctwin.model.chunks import CHUNKS, SHARED_WITH
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.dependencies import (
     Dependencies,
@@ -234,6 +236,11 @@ def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
                 .when(word == "false").then(pl.lit("0"))
                 .otherwise(pl.col(name)).alias(name)
             )  # fmt: skip
+    if "shared_with" in frame.columns and frame["shared_with"].dtype == pl.String:
+        word = pl.col("shared_with").str.to_lowercase()
+        for number, name in enumerate(SHARED_WITH):
+            word = pl.when(word == name).then(pl.lit(str(number))).otherwise(word)
+        frame = frame.with_columns(word.alias("shared_with"))
     if "tasks" not in frame.columns:
         return frame
     shares = pl.col("tasks").cast(pl.Float64, strict=False).fill_null(0) > 0
@@ -270,6 +277,7 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "gpus_per_task": request.gpus,
         "tasks_per_node": request.tasks_per_node,
         "exclusive": request.exclusive,
+        "shared_with": request.shared_with,
         "features": request.features,
     }
 

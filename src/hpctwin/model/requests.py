@@ -30,6 +30,7 @@ class Request:
         cores, memory_gb, gpus: of each task.
         tasks_per_node: at most; 0: any number.
         exclusive: 1 if it shares its nodes with no other.
+        shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
         features: of its nodes; None for any.
     """
 
@@ -41,6 +42,7 @@ class Request:
     tasks_per_node: int = 0
     exclusive: int = 0
     features: str | None = None
+    shared_with: int = 0
 
 
 def parse_request(text: str) -> Request:
@@ -79,10 +81,7 @@ def _options(words: list[str]) -> dict[str, str]:
 
 
 def _slurm(asked: Mapping[str, str]) -> Request:
-    if asked.get("exclusive"):
-        raise ValueError(
-            f"--exclusive={asked['exclusive']} is not modelled; --exclusive shares with nobody"
-        )
+    alone, shared_with = _exclusive(asked)
     nodes = _whole(asked, "nodes", 1)
     per_node = _whole(asked, "ntasks-per-node", 0)
     tasks = _whole(asked, "ntasks", nodes * max(per_node, 1))
@@ -94,10 +93,11 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     model = model or _gpus(asked.get("gpus", asked.get("gpus-per-task", "0")))[1]
     memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
     memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    alone = int("exclusive" in asked)
     features = "&".join(filter(None, (asked.get("constraint"), model))) or None
     if not on_node and "mem" not in asked:
-        return Request(nodes, tasks, cores, memory, gpus_task, per_node, alone, features)
+        return Request(
+            nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with
+        )
     # What is asked of each node makes one task of all that are on it.
     if "nodes" not in asked and not per_node:
         raise ValueError("what is asked of each node needs --nodes: say how many there are")
@@ -109,7 +109,20 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     memory = _memory(asked["mem"], _UNITS) if "mem" in asked else here * memory
     memory += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
     gpus = on_node + here * gpus_task
-    return Request(nodes, nodes, here * cores, memory, gpus, 1, alone, features)
+    return Request(nodes, nodes, here * cores, memory, gpus, 1, alone, features, shared_with)
+
+
+def _exclusive(asked: Mapping[str, str]) -> tuple[int, int]:
+    """Whether a job shares its nodes with no other, and with whose jobs it does."""
+    if "exclusive" not in asked:
+        return 0, 0
+    with_whom = {"": (1, 0), "user": (0, 1), "mcs": (0, 2)}
+    if asked["exclusive"] not in with_whom:
+        raise ValueError(
+            f"--exclusive={asked['exclusive']} is not modelled; known are --exclusive, which shares with "
+            "nobody, --exclusive=user and --exclusive=mcs"
+        )
+    return with_whom[asked["exclusive"]]
 
 
 def _pbs(words: list[str]) -> Request:

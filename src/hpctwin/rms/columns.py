@@ -149,7 +149,9 @@ def _row(spec: JobSpec) -> _Row:
 
 
 def _tasks(spec: JobSpec) -> tuple[float, ...]:
-    return tuple(float(getattr(spec, name)) for name in CHUNKS)
+    # Jobs that share nodes with some only are left to the cluster, and count as alone.
+    asked = (getattr(spec, name) for name in CHUNKS if name != "shared_with")
+    return (*map(float, asked), 0.0)
 
 
 def _columns(fields: Sequence[tuple[Any, ...]]) -> Columns:

@@ -110,7 +110,12 @@ def _requests(workload: Workload) -> tuple[dict[str, IntArray], IntArray]:
         "nodes": workload.nodes,
         "most": np.where(shares, np.where(most > 0, most, tasks), 1),
         "exclusive": np.where(shares, chunks["exclusive"].astype(np.int64), 1),
+        "shared_with": chunks["shared_with"].astype(np.int64),
     }
+    if asks["shared_with"].any():
+        # Then it matters of all who they are.
+        asks["user"] = workload.user.codes.astype(np.int64)
+        asks["account"] = workload.account.codes.astype(np.int64)
     needs = np.ones((len(workload), AMOUNTS), np.int64)
     for column, (name, units) in enumerate(_UNITS.items()):
         asked = chunks[f"{name}_per_task"] * units
@@ -135,15 +140,23 @@ def _whole(cluster: Cluster) -> IntArray:
 
 def _kinds(*columns: IntArray) -> tuple[IntArray, IntArray]:
     """The kind of each job, by what it asks in all columns; and the first job of each kind."""
-    kind = np.zeros(len(columns[0]), np.int64)
-    first = np.zeros(1, np.int64)
+    rows = np.arange(len(columns[0]))
+    kind, count = np.zeros(len(rows), np.int64), 1
     for column in columns:
-        values, place = np.unique(column, return_inverse=True)
-        if len(values) > 1:
-            _, first, kind = np.unique(
-                kind * len(values) + place, return_index=True, return_inverse=True
-            )
+        place, values = _numbered(column)
+        if values > 1:
+            kind, count = _numbered(kind * values + place)
+    first = np.zeros(count, np.int64)
+    first[kind[::-1]] = rows[::-1]
     return kind, first
+
+
+def _numbered(column: IntArray) -> tuple[IntArray, int]:
+    """The place of each number among the distinct ones, mostly few, and how many these are."""
+    if (column == column[:1]).all():
+        return np.zeros(len(column), np.int64), 1
+    values = pl.Series(column).unique().sort().to_numpy()
+    return np.searchsorted(values, column).astype(np.int64), len(values)
 
 
 def _fit(
@@ -214,6 +227,8 @@ def most_promises(sim: Sim, policy: Policy) -> int:
     if policy.backfill == "conservative" or policy.power.power_pass.shared is not None:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
+    if policy.backfill == "pack":
+        return widest
     of_all: int | None = policy.setting("bf_max_job_test")
     if of_all is not None:
         return of_all * widest
@@ -263,13 +278,16 @@ def amounts_asked(workload: Workload) -> dict[str, IntArray]:
     }
 
 
-def placements(workload: Workload, sim: Sim, *, now: bool = False) -> pl.DataFrame:
+def placements(
+    workload: Workload, sim: Sim, *, now: bool = False, of: npt.NDArray[np.bool_] | None = None
+) -> pl.DataFrame:
     """Who held what of which node: a row for each node of each attempt of a job.
 
     Args:
         workload: the jobs.
         sim: their simulation, on shared nodes.
         now: whether only of jobs that run now.
+        of: whether of each job [jobs]; of all if left out.
 
     Returns:
         ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
@@ -277,6 +295,8 @@ def placements(workload: Workload, sim: Sim, *, now: bool = False) -> pl.DataFra
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
     part = part[part["tasks"] > 0]  # else the job never began there
+    if of is not None:
+        part = part[of[part["job"]]]
     if now:
         own = sim["state"][part["job"]]
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)

@@ -78,7 +78,7 @@ def look_from(sim: Arrays) -> int:
     numbers = settings(sim.numbers)[0]
     mine = own(sim.own)[0]
     apart = numbers.sched_min_interval
-    if mine.told == sim.clock.arrived:
+    if mine.told == sim.clock.submitted:
         apart = max(apart, numbers.batch_sched_delay)
     return mine.looked_at + apart
 
@@ -95,7 +95,7 @@ def begin_look(full: bool, sim: Arrays) -> None:
     """Jobs are looked at in order: no partition's turn is over yet, and nothing is blocked."""
     mine = own(sim.own)[0]
     mine.looked_at = sim.clock.now
-    mine.told = sim.clock.arrived
+    mine.told = sim.clock.submitted
     if full:
         mine.full_at = sim.clock.now
     open_all(sim)

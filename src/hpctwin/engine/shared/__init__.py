@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARED_PASSES", "find_shared_pass"]
 
-SHARED_PASSES = ("none", "first-fit", "easy", "conservative", "slurm")
+SHARED_PASSES = ("none", "first-fit", "easy", "conservative", "slurm", "pack")
 """The backfills that there are for shared nodes."""
 
 

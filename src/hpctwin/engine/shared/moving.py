@@ -6,13 +6,15 @@ from numba import int64, types
 
 from hpctwin.engine.heap import heap_push
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import BLOCK, COMPLETED, FAILED, ONE, RUNNING, TAKE, WALLTIME, Arrays
+from hpctwin.engine.layout import COMPLETED, FAILED, ONE, RUNNING, TAKE, WALLTIME, Arrays
 from hpctwin.engine.limits import hold
 from hpctwin.engine.nodes import touch
 from hpctwin.engine.plan import active_from, plan_change, planned_end
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.running import run_insert
-from hpctwin.engine.shared.room import CORES, FREED, held
+from hpctwin.engine.shared.leaving import drop_leaving, put_leaving
+from hpctwin.engine.shared.openings import open_node
+from hpctwin.engine.shared.room import FREED, held
 from hpctwin.engine.transitions import account, note_given, scaled
 
 
@@ -27,6 +29,7 @@ def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
     part.job = j
     part.kind = kind
     part.start = sim.state[j].start
+    part.planned = part.start + sim.job[j].expected
     part.node = node
     part.tasks = tasks
     part.next = sim.state[j].first_node
@@ -40,6 +43,8 @@ def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
         sim.stock[sim.pool_of[node]].free -= 1
     share.jobs += 1
     sim.node[node].job = j
+    put_leaving(node, part.planned, kind, tasks, sim)
+    sim.moves[node] += 1
     for c in range(4):
         sim.left[node, c] -= held(kind, node, tasks, c, sim)
     if sim.rules.depths > 0:
@@ -64,8 +69,9 @@ def drop_part(row: int, sim: Arrays) -> None:
         sim.stock[sim.pool_of[node]].free += 1
     for c in range(4):
         sim.left[node, c] += held(part.kind, node, part.tasks, c, sim)
-    block = node // BLOCK
-    sim.most_cores[block] = max(sim.most_cores[block], sim.left[node, CORES])
+    open_node(node, sim)
+    drop_leaving(node, part.planned, part.kind, part.tasks, sim)
+    sim.moves[node] += 1
     sim.freed[sim.sharing.freed % FREED] = node
     sim.sharing.freed += 1
     if sim.rules.depths > 0:

@@ -26,7 +26,7 @@ from hpctwin.engine.shared.promises import (
     reserve_shared,
     take_off,
 )
-from hpctwin.engine.shared.room import begin_pass, is_skipped_shared
+from hpctwin.engine.shared.room import begin_pass, is_skipped_shared, runs_apart
 
 __all__ = ["PASS"]
 
@@ -78,6 +78,8 @@ def reload_promises(sim: Arrays) -> bool:
             if node.down > 0:
                 return False
             if node.hidden == 1 and active_from(own.node, sim) > own.start:
+                return False
+            if runs_apart(sim.job[own.job].kind, own.node, own.start, sim):
                 return False
             link(row, sim)
             if own.first == 1:

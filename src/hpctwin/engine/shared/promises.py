@@ -12,11 +12,13 @@ from hpctwin.engine.shared.room import (
     fits_over,
     held,
     is_there,
+    keeps_off,
     mark_pools,
     reckon_least,
     resources_fit,
     tasks_on,
 )
+from hpctwin.engine.shared.soonest import is_plain, soonest
 
 ANY_NODE = -1
 """What comes back at a time may concern any node."""
@@ -140,6 +142,8 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     Goes through the times at which something becomes free. A node that gets nothing back by then has room for
     no more tasks than before, so only those that do are looked at again; where that makes enough, all are.
     """
+    if is_plain(j, not_before, sim):
+        return soonest(j, sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
         for c in range(4):
@@ -245,6 +249,8 @@ def _look_again(j: int, node: int, time: int, sim: Arrays) -> None:
     if is_there(node, time, sim):
         reckon_least(node, time, time + sim.job[j].expected, sim.base, sim)
         fits = tasks_on(kind, node, sim.least, sim)
+        if fits > 0 and keeps_off(kind, node, time, time + sim.job[j].expected, sim):
+            fits = 0
     sharing.tasks_short += min(sim.fits[node], most) - min(fits, most)
     sharing.nodes_short += min(sim.fits[node], 1) - min(fits, 1)
     sim.fits[node] = fits

@@ -7,13 +7,23 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, ZERO, Arrays
-from hpctwin.engine.plan import active_from
+from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
+from hpctwin.engine.plan import active_from, planned_end
 from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.openings import (
+    close_block,
+    close_node,
+    forget_openings,
+    is_open,
+    is_open_block,
+)
 from hpctwin.engine.skipping import at_any_limit
 
 _COLUMNS: Any = np.arange(4)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
+
+USER, ACCOUNT = np.array([1, 2])
+"""With whose jobs only a job shares its nodes; as `model.chunks.SHARED_WITH`."""
 
 ALL = np.int64(2**40)
 """To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
@@ -75,6 +85,47 @@ def is_there(node: int, begin: int, sim: Arrays) -> bool:
 
 
 @jit
+def go_together(kind: int, other: int, sim: Arrays) -> bool:
+    """Whether jobs of two kinds may be on a node at the same time, as far as it matters whose they are."""
+    one = sim.shape[kind]
+    two = sim.shape[other]
+    if (one.shared_with == USER or two.shared_with == USER) and one.user != two.user:
+        return False
+    of_account = one.shared_with == ACCOUNT or two.shared_with == ACCOUNT
+    return not of_account or one.account == two.account
+
+
+@jit
+def runs_apart(kind: int, node: int, time: int, sim: Arrays) -> bool:
+    """Whether a job beside which one of a kind may not be runs on a node, and still will at a time."""
+    if sim.sharing.owners == 0:
+        return False
+    row = sim.share[node].part
+    while row >= 0:
+        part = sim.part[row]
+        if planned_end(part.job, sim) > time and not go_together(kind, part.kind, sim):
+            return True
+        row = part.after
+    return False
+
+
+@jit
+def keeps_off(kind: int, node: int, begin: int, end: int, sim: Arrays) -> bool:
+    """Whether somebody is on a node in a span, or is promised it, beside whom a kind of job may not be."""
+    if sim.sharing.owners == 0:
+        return False
+    if runs_apart(kind, node, begin, sim):
+        return True
+    row = sim.share[node].promise
+    while row >= 0 and sim.promise[row].start < end:
+        promise = sim.promise[row]
+        if promise.end > begin and not go_together(kind, sim.job[promise.job].kind, sim):
+            return True
+        row = promise.after
+    return False
+
+
+@jit
 def stops_early(sim: Arrays) -> bool:
     """Whether nodes are gone through by number, so that none need be looked at beyond those that suffice."""
     return sim.rules.placement == FIRST_FIT and sim.rules.preferred == LOWEST
@@ -110,20 +161,24 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
 def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     """Whether a job fits nodes over a span that begins at a time; leaves ``sim.fits`` and ``sim.least``.
 
-    Where nodes are gone through by number it looks no further than it must (`stops_early`).
+    Where nodes are gone through by number it looks no further than it must (`stops_early`). The first node
+    that has room is in ``sim.rooms.first``.
     """
     kind = sim.job[j].kind
     shape = sim.shape[kind]
     end = begin + sim.job[j].expected
     mark_pools(kind, begin, end, sim)
     in_order = stops_early(sim)
+    at_once = begin == sim.clock.now
     total = 0
     nodes = 0
-    for block in range(len(sim.most_cores)):
-        full = begin == sim.clock.now and is_full(block, kind, sim)
+    sim.rooms.first = len(sim.share)
+    for block in range(len(sim.open_block)):
+        full = at_once and not is_open_block(kind, block, sim)
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
             fits = 0
-            if not full and is_there(node, begin, sim):
+            closed = full or (at_once and not is_open(kind, node, sim))
+            if not closed and is_there(node, begin, sim):
                 if sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
                     fits = tasks_on(kind, node, sim.least, sim)
@@ -131,28 +186,17 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
                     fits = tasks_on(kind, node, base, sim)
                     if not in_order:
                         reckon_least(node, begin, end, base, sim)
+                if fits > 0 and keeps_off(kind, node, begin, end, sim):
+                    fits = 0
             sim.fits[node] = fits
             if fits > 0:
+                if nodes == 0:
+                    sim.rooms.first = node
                 total += min(fits, shape.most)
                 nodes += 1
                 if in_order and total >= shape.tasks and nodes >= shape.nodes:
                     return True
     return total >= shape.tasks and nodes >= shape.nodes
-
-
-@jit
-def is_full(block: int, kind: int, sim: Arrays) -> bool:
-    """Whether no node of a block has the cores free now that a task needs."""
-    return sim.most_cores[block] < sim.needs[kind, CORES]
-
-
-@jit
-def tighten(block: int, sim: Arrays) -> None:
-    """Note how many cores are free now at most on a node of a block in which a job found no room."""
-    most = ZERO
-    for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
-        most = max(most, sim.left[node, CORES])
-    sim.most_cores[block] = most
 
 
 @jit
@@ -197,21 +241,27 @@ def may_fit(kind: int, sim: Arrays) -> bool:
                 return False
     total = 0
     nodes = 0
-    for block in range(len(sim.most_cores)):
-        if is_full(block, kind, sim):
+    for block in range(len(sim.open_block)):
+        if not is_open_block(kind, block, sim):
             continue
-        before = total
+        some = False
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
-            if is_up(kind, node, sim):
-                fits = min(tasks_on(kind, node, sim.left, sim), shape.most)
-                if fits > 0:
-                    total += fits
-                    nodes += 1
-                    if total >= shape.tasks and nodes >= shape.nodes:
-                        tried.short = 0
-                        return True
-        if total == before:
-            tighten(block, sim)
+            if not is_open(kind, node, sim):
+                continue
+            fits = tasks_on(kind, node, sim.left, sim)
+            if fits <= 0:
+                close_node(kind, node, sim)
+                continue
+            some = True
+            now = sim.clock.now
+            if is_up(kind, node, sim) and not keeps_off(kind, node, now, now, sim):
+                total += min(fits, shape.most)
+                nodes += 1
+                if total >= shape.tasks and nodes >= shape.nodes:
+                    tried.short = 0
+                    return True
+        if not some:
+            close_block(kind, block, sim)
     tried.at = freed
     tried.short = max(1, shape.tasks - total)
     return False
@@ -233,6 +283,8 @@ def is_skipped_shared(j: int, sim: Arrays) -> bool:
 @jit
 def begin_pass(sim: Arrays) -> None:
     """Nothing is blocked, and what was found not to fit is tried anew where nodes failed or came back."""
+    if sim.rooms.valid == 0:
+        forget_openings(sim)
     for c in range(len(sim.blocked)):
         sim.blocked[c] = 0
     sim.sharing.looks += 1

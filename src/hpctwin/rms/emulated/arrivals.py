@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from hpctwin.errors import WorkloadError
@@ -40,8 +41,10 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
     """The jobs in order of submission; ``start_s`` is the time zero of the workload.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes.
+        WorkloadError: an id or label is not one that a resource manager takes, or a job shares its nodes
+            with those of its user or account only.
     """
+    _check_company(workload)
     ids = [str(job_id) for job_id in workload.job_id]
     _check(ids, list[JobId], "job id")
     for name in _LABELS:
@@ -52,6 +55,15 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
 def waited_for(workload: Workload) -> set[str]:
     """Ids of the jobs that others depend on."""
     return {str(workload.job_id[row]) for row in workload.dependencies.on}
+
+
+def _check_company(workload: Workload) -> None:
+    if workload.chunks and workload.chunks["shared_with"].any():
+        row = int(np.argmax(workload.chunks["shared_with"]))
+        raise WorkloadError(
+            f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
+            "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
+        )
 
 
 def _check(values: list[str], kind: Any, what: str) -> None:
@@ -78,6 +90,7 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
             about |= {name: column[row].item() for name, column in workload.chunks.items()}
             about |= {name: int(about[name]) for name in WHOLE_CHUNKS}
             about["exclusive"] = about["exclusive"] == 1
+            del about["shared_with"]
         for name, (codes, known) in labels.items():
             if codes[row] >= 0:
                 about[name] = known[codes[row]]

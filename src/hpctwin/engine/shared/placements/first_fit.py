@@ -23,7 +23,7 @@ def _soonest(sim: Arrays) -> int:
 def place_first_fit(j: int, sim: Arrays) -> None:
     """As many tasks as possible on each node in turn."""
     left = sim.shape[sim.job[j].kind].tasks
-    node = -1
+    node = sim.rooms.first - 1
     while left > 0:
         node = _soonest(sim) if sim.rules.preferred == SOONEST else node + 1
         left = give_most(j, node, left, sim)
