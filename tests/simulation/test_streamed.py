@@ -20,12 +20,25 @@ from hpctwin.metrics.quantiles import ERROR
 from hpctwin.model import Cluster
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
-from tests.energy.powered import platforms, power_policies
-from tests.examples import examples
+from tests.energy.powered import joined, platforms, power_policies
+from tests.energy.test_against_reference import powers_of
+from tests.examples import each, examples
 from tests.limit_strategies import limited
-from tests.strategies import ORDERS, clusters, rules, workloads
+from tests.strategies import (
+    ORDERS,
+    clusters,
+    connected,
+    crowded_workloads,
+    rules,
+    shared_clusters,
+    shared_workloads,
+    workloads,
+)
 
 BATCHES = (1, 2, 7, 1000)
+SHARED_PLACEMENTS = (
+    "first-fit", "best-fit", "spread", "weight", "round-robin", "contiguous", "fewest-switches",
+)  # fmt: skip
 QUANTILES = ("median_", "p95_", "p99_")
 
 
@@ -41,7 +54,7 @@ def same(streamed: StreamedResult, result: Result) -> None:
         whole(streamed.jobs.collect().drop("energy_j", strict=False)),
         whole(jobs.drop("energy_j", strict=False)),
     )
-    for name in ("lost", "node_map"):
+    for name in ("lost", "node_map", "placements"):
         table = getattr(result, name)
         if table is not None:
             parts = pl.read_parquet(streamed.folder / name / "*.parquet")
@@ -113,6 +126,86 @@ def test_a_stream_on_nodes_with_power_states_is_job_by_job_as_in_memory(
     )
     batch = data.draw(st.sampled_from(BATCHES))
     compared(workload, cluster, policy, batch=batch)
+
+
+@settings(max_examples=examples(25))
+@given(data=st.data())
+def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
+    data: st.DataObject,
+) -> None:
+    """Tasks, exclusive and whole-node jobs, and all that other streams have; every placement but one."""
+    cluster = data.draw(shared_clusters().flatmap(connected))
+    workload = data.draw(shared_workloads(cluster, max_jobs=25, owners=data.draw(st.booleans())))
+    options = data.draw(rules(cluster))
+    order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
+    placement = data.draw(st.sampled_from(SHARED_PLACEMENTS))
+    policy = make_policy(
+        None,
+        options.pop("backfill"),
+        order=order,
+        reservations=options["reservations"] if options["reservations"] != 1 else None,
+        placement=placement,
+    )
+    for name in ("reservations", "placement"):
+        options.pop(name)
+    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)), **options)
+
+
+@settings(max_examples=examples(12))
+@given(workload=crowded_workloads(60), batch=st.sampled_from(BATCHES))
+@each("backfill", ("easy:2", "conservative", "first-fit"))
+def test_a_stream_on_crowded_nodes_is_as_in_memory(
+    backfill: str, workload: Workload, batch: int
+) -> None:
+    """Jobs run and wait across many batches, with promises on nodes."""
+    machine = Cluster.model_validate(
+        {"nodes": [{"name": "g", "count": 2, "cores": 8, "memory_gb": 16}]}
+    )
+    compared(workload, machine, "fcfs", backfill, batch=batch)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_on_shared_nodes_with_power_states_is_as_in_memory(data: st.DataObject) -> None:
+    """What nodes draw is divided among jobs that are on them in several windows."""
+    cluster = data.draw(shared_clusters(outages=data.draw(st.booleans())))
+    machine = joined(data.draw(powers_of(cluster)), cluster)
+    workload = data.draw(shared_workloads(cluster, max_jobs=20))
+    policy = make_policy(
+        None,
+        data.draw(st.sampled_from(("easy", "conservative", "none"))),
+        placement=data.draw(st.sampled_from(("first-fit", "best-fit"))),
+        power=data.draw(power_policies()),
+    )
+    compared(workload, machine, policy, batch=data.draw(st.sampled_from(BATCHES)))
+
+
+SLURM = {
+    "default_queue_depth": 3,
+    "sched_interval": 8,
+    "batch_sched_delay": 2,
+    "bf_interval": 4,
+    "bf_resolution": 3,
+    "bf_window": 20,
+    "bf_max_job_test": 5,
+    "bf_max_job_user": 2,
+}
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("shared", (False, True))
+def test_a_stream_under_slurms_scheduler_is_job_by_job_as_in_memory(
+    shared: bool, data: st.DataObject, batch: int
+) -> None:
+    """Which looks at jobs sooner if one was submitted since."""
+    if shared:
+        cluster = data.draw(shared_clusters())
+        workload = data.draw(shared_workloads(cluster))
+    else:
+        cluster = data.draw(clusters())
+        workload = data.draw(workloads(cluster))
+    compared(workload, cluster, "fcfs", "slurm", settings=SLURM, batch=batch)
 
 
 NODES = 8
@@ -284,13 +377,44 @@ def test_what_cannot_be_streamed_is_refused_by_name(
         simulate_stream(iter([jobs_of(0, 5)]), NODES, policy, out=tmp_path, **options)
 
 
-def test_jobs_that_ask_for_tasks_are_refused_in_whichever_batch_they_come(tmp_path: Path) -> None:
-    machine = Cluster.model_validate({"nodes": [{"name": "g", "count": NODES, "cores": 8}]})
+SHARED = Cluster.model_validate(
+    {"nodes": [{"name": "g", "count": NODES, "cores": 8, "memory_gb": 32}]}
+)
+
+
+def test_batches_of_tables_may_ask_for_tasks_if_the_first_says_whether(tmp_path: Path) -> None:
+    """Whole nodes first, which share the rules of the others."""
+    whole = jobs_of(0, 5, tasks=lambda row: 0, cores_per_task=lambda row: 1.0)
+    tasks = jobs_of(5, 40, tasks=lambda row: NODES, cores_per_task=lambda row: 1.5 + row % 3)
+    late = jobs_of(45, 5)
+    result = simulate_stream([whole, tasks, late], SHARED, out=tmp_path, batch=7)
+    expected = Simulation(
+        Workload.from_frame(pl.concat([whole, tasks, late], how="diagonal"), name="stream"), SHARED
+    ).run()
+    same(result, expected)
+    assert result.placements is not None
+    assert expected.placements is not None
+    assert len(expected.placements) > 50
+
+
+def test_a_parquet_file_says_beforehand_that_jobs_share_nodes(tmp_path: Path) -> None:
+    """Its first piece alone does not: nobody asks for tasks there."""
+    table = jobs_of(0, 60, tasks=lambda row: row // 30 * NODES)
+    table.write_parquet(tmp_path / "jobs.parquet")
+    result = simulate_stream(tmp_path / "jobs.parquet", SHARED, out=tmp_path / "out", batch=10)
+    same(result, Simulation(Workload.from_frame(table, name="jobs"), SHARED).run())
+
+
+def test_tasks_that_come_after_jobs_of_whole_nodes_are_refused(tmp_path: Path) -> None:
     shared = jobs_of(5, 5, tasks=lambda row: NODES)
-    for batch in (5, 10):
-        out = tmp_path / str(batch)
-        with pytest.raises(ConfigError, match="ask for tasks"):
-            simulate_stream(iter([jobs_of(0, 5), shared]), machine, out=out, batch=batch)
+    with pytest.raises(WorkloadError, match="give them a column tasks too, 0 for whole nodes"):
+        simulate_stream(iter([jobs_of(0, 5), shared]), SHARED, out=tmp_path, batch=5)
+
+
+def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Path) -> None:
+    table = jobs_of(0, 5, tasks=lambda row: NODES)
+    with pytest.raises(ConfigError, match="which kinds of jobs are the most frequent of all"):
+        simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)
 
 
 def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:

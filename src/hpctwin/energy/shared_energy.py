@@ -7,7 +7,7 @@ The difference is divided among its jobs by what each uses, what it draws idle b
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, NodeGroup
 from hpctwin.model.racks import node_w
 
-__all__ = ["SharedComponentEnergy", "SharedEnergy", "Use", "drawn_w"]
+__all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -184,7 +184,8 @@ class _Divided(Energy):
 
         each = parts.used * between(np.where(runs, marginal, 0.0))
         each += parts.held * between(held) + between(alike)
-        return pl.Series("used", np.bincount(parts.job, each, minlength=len(self.table)))
+        used = np.bincount(parts.job, each, minlength=len(self.table))
+        return pl.Series("used", used.astype(np.float64))  # of nothing, numpy makes whole numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +196,13 @@ class SharedEnergy(_Divided):
     def node_j(self) -> FloatArray:
         """Energy of each node in each state, J [states, nodes]."""
         return self._by_state(self.spent_ms * self.watts / MS_PER_S, lambda time_s: time_s)
+
+    @property
+    def computing_j(self) -> FloatArray:
+        """Energy of each node while jobs of ``node_map`` were on it, J [nodes]."""
+        nothing = np.zeros_like(self.watts)
+        found: FloatArray = self._by_state(nothing, lambda time_s: time_s).sum(axis=0)
+        return found
 
     def _by_state(self, found: FloatArray, integral: Integral) -> FloatArray:
         """What nodes drew in each state, with that of computing ones as it was used [states, nodes]."""
@@ -229,6 +237,24 @@ class SharedEnergy(_Divided):
         drawn: FloatArray = np.cumsum(change, dtype=np.float64)
         drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
         return times / MS_PER_S, drawn
+
+
+@dataclass(frozen=True, eq=False)
+class SummedEnergy(Energy):
+    """As `SharedEnergy`, of a run in which no DVFS mode changes and of whose past only sums are kept.
+
+    Args:
+        computing_j: energy of each node while jobs were on it, J [nodes].
+    """
+
+    computing_j: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @cached_property
+    def node_j(self) -> FloatArray:
+        """Energy of each node in each state, J [states, nodes]."""
+        found: FloatArray = self.spent_ms * self.watts / MS_PER_S
+        found[COMPUTING] = self.computing_j
+        return found
 
 
 @dataclass(frozen=True, eq=False)

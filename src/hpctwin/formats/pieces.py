@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,12 +28,14 @@ class Pieces:
         name: of the workload.
         size: how many jobs there are.
         labels: all labels, by column, and whether some jobs have none.
+        shares: whether any job asks for tasks.
     """
 
     batches: Iterator[Batch]
     name: str
     size: int
     labels: Mapping[str, tuple[tuple[str, ...], bool]]
+    shares: bool
 
 
 def open_pieces(path: Path, size: int) -> Pieces:
@@ -56,10 +58,12 @@ def open_pieces(path: Path, size: int) -> Pieces:
         columns = scan.collect_schema()
         jobs = int(scan.select(pl.len()).collect(engine="streaming").item())
         labels = {name: _labels(scan, name) if name in columns else ((), True) for name in LABELS}
+        shares = _any_tasks(scan, columns.names())
         texts = columns.get("job_id") == pl.String and not _whole_ids(scan)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise TraceError(path, f"it cannot be read as Parquet ({error})") from error
-    return Pieces(_pieces(path, scan, jobs, size, texts=texts), stem(path), jobs, labels)
+    batches = _pieces(path, scan, jobs, size, texts=texts)
+    return Pieces(batches, stem(path), jobs, labels, shares)
 
 
 def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
@@ -67,6 +71,16 @@ def _labels(scan: pl.LazyFrame, name: str) -> tuple[tuple[str, ...], bool]:
     distinct = scan.select(pl.col(name).unique()).collect(engine="streaming")[name]
     found = Category.of(whole_or_text(distinct))
     return found.labels, bool((found.codes < 0).any())
+
+
+def _any_tasks(scan: pl.LazyFrame, columns: Collection[str]) -> bool:
+    """Whether any job asks for tasks; a cell that is no number is told of when its piece is read."""
+    asks = [pl.col("request").is_not_null()] if "request" in columns else []
+    if "tasks" in columns:
+        asks.append((pl.col("tasks").cast(pl.Float64, strict=False) > 0).fill_null(False))
+    if not asks:
+        return False
+    return bool(scan.select(pl.any_horizontal(asks).any()).collect(engine="streaming").item())
 
 
 def _whole_ids(scan: pl.LazyFrame) -> bool:

@@ -159,6 +159,25 @@ class RunningSummary:
                 before = self._users.get(user, (0.0, 0))
                 self._users[user] = before[0] + total, before[1] + count
 
+    def resized(self, eligible_s: FloatArray, by: FloatArray) -> None:
+        """Jobs that have been in the queue count as more nodes than `passed` was told, or as fewer.
+
+        Args:
+            eligible_s: since when each was, not after the time reached.
+            by: how many more.
+        """
+        settled = self._settled
+        self._over.sums["queued_nodes"] += float(by @ np.maximum(settled - eligible_s, 0.0))
+        beyond = self._reached - np.maximum(eligible_s, settled)
+        self._beyond.sums["queued_nodes"] += float(by @ beyond)
+        self._queued_nodes += float(by.sum())
+
+    @property
+    def _settled(self) -> float:
+        """The last end of a job that is known of; the first submission if there is none."""
+        first = self._first or 0.0
+        return first if self._last is None else max(first, self._last)
+
     def passed(
         self,
         jobs: pl.DataFrame,
@@ -184,8 +203,7 @@ class RunningSummary:
         if last is not None:
             self._last = last
             self._over.take(self._beyond)
-        first = self._first or 0.0
-        settled = first if last is None else max(first, last)
+        first, settled = self._first or 0.0, self._settled
         up_at = up_nodes(capacity)
         fixed = up_at(np.zeros(1)) if len(capacity) == 1 else None
         for time_s, levels in self._levels(jobs, lost, capacity["time_s"], after, until_s):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -27,11 +28,13 @@ class Batch:
         workload: the jobs, as `hpctwin.model.joining.plain`.
         edges: which of them wait for which, here or in other batches.
         across: whether jobs of this or later batches may wait for jobs of others.
+        shares: whether jobs of this or later batches may ask for tasks, so that nodes are shared.
     """
 
     workload: Workload
     edges: NamedEdges
     across: bool = False
+    shares: bool = False
 
     def __len__(self) -> int:
         return len(self.workload)
@@ -39,7 +42,8 @@ class Batch:
     @classmethod
     def of_workload(cls, workload: Workload) -> Self:
         """A workload as a batch."""
-        return cls(plain(workload), NamedEdges.of(workload.dependencies, workload.job_id))
+        edges = NamedEdges.of(workload.dependencies, workload.job_id)
+        return cls(plain(workload), edges, shares=workload.shares_nodes)
 
     @classmethod
     def of_frame(cls, frame: pl.DataFrame, first: int = 0) -> Self:
@@ -54,10 +58,16 @@ class Batch:
         """
         if "job_id" not in frame.columns:
             frame = frame.with_columns(job_id=pl.int_range(first + 1, first + len(frame) + 1))
+        shares = any(
+            name in frame.columns and frame[name].null_count() < len(frame)
+            for name in ("tasks", "request")
+        )
         if "depends" not in frame.columns:
-            return cls.of_workload(Workload.from_frame(frame))
+            whole = cls.of_workload(Workload.from_frame(frame))
+            return dataclasses.replace(whole, shares=shares)
         workload = Workload.from_frame(frame.drop("depends"))
-        return cls(plain(workload), edges_of(frame["depends"], frame["job_id"].to_numpy()), True)
+        edges = edges_of(frame["depends"], frame["job_id"].to_numpy())
+        return cls(plain(workload), edges, True, shares)
 
     @classmethod
     def pieces(cls, workload: Workload, size: int) -> Iterator[Self]:
@@ -69,7 +79,8 @@ class Batch:
         for first in range(0, len(workload), size):
             last = min(first + size, len(workload))
             own = by_job[np.searchsorted(row, first) : np.searchsorted(row, last)]
-            yield cls(bare.take(np.arange(first, last)), edges.where(own), len(edges) > 0)
+            part = bare.take(np.arange(first, last))
+            yield cls(part, edges.where(own), len(edges) > 0, workload.shares_nodes)
 
     @classmethod
     def joined(cls, batches: Sequence[Self]) -> Self:
@@ -84,6 +95,7 @@ class Batch:
                     joined(a.workload, b.workload)[0],
                     a.edges.and_then(b.edges),
                     a.across or b.across,
+                    a.shares or b.shares,
                 )
                 for a, b in pairs
             ] + odd

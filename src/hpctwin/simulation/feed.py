@@ -33,6 +33,7 @@ class Feed:
         wanted: jobs are handed on when so many are there.
         size: how many jobs there are in all; None if that is not known.
         labels: all labels there are, by column, and whether some jobs have none; None if not known.
+        shares: whether any job asks for tasks, so that nodes are shared; None if not known.
     """
 
     batches: Iterator[Batch]
@@ -40,6 +41,7 @@ class Feed:
     wanted: int
     size: int | None = None
     labels: Mapping[str, tuple[tuple[str, ...], bool]] | None = None
+    shares: bool | None = None
     given: int = field(default=0, init=False)
     _last_ms: int = field(default=0, init=False)
 
@@ -102,12 +104,21 @@ def feed_of(source: Source, *, wanted: int) -> Feed:
         columns = {name: getattr(source, name) for name in LABELS}
         labels = {name: (c.labels, bool((c.codes < 0).any())) for name, c in columns.items()}
         pieces = Batch.pieces(source, wanted)
-        return Feed(pieces, source.name, wanted, size=len(source), labels=labels)
+        return Feed(
+            pieces, source.name, wanted, len(source), labels=labels, shares=source.shares_nodes
+        )
     if isinstance(source, str | os.PathLike):
         from hpctwin.formats.pieces import open_pieces
 
         opened = open_pieces(Path(source), wanted)
-        return Feed(opened.batches, opened.name, wanted, size=opened.size, labels=opened.labels)
+        return Feed(
+            opened.batches,
+            opened.name,
+            wanted,
+            opened.size,
+            labels=opened.labels,
+            shares=opened.shares,
+        )
     if isinstance(source, pl.DataFrame) or not isinstance(source, Iterable):
         raise WorkloadError(
             f"a {type(source).__name__} is no stream of jobs: give a path, a Workload, or an iterable of "

@@ -218,7 +218,19 @@ def check_forecasts(cluster: Cluster, policy: Policy) -> None:
             raise ConfigError(refusal.why(cluster, policy))
 
 
-_KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack")
+_KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm")
+
+_NO_SHARED_STREAM = (
+    Refusal(
+        "stream on shared nodes under a placement that counts kinds of jobs",
+        lambda c, p: p.placement.name == "fragmentation",
+        lambda c, p: (
+            "placement 'fragmentation' goes by which kinds of jobs are the most frequent of all, and a "
+            "stream's jobs are never all there; take best-fit, or simulate the whole workload"
+        ),
+    ),
+)
+"""Where jobs share nodes, besides those below."""
 
 _NO_STREAM = (
     Refusal(
@@ -293,11 +305,6 @@ def check_streamed(
             )
     if options.get("log"):
         raise ConfigError("past power states are not kept of a stream; leave 'log' out")
-    if workload.shares_nodes:
-        raise ConfigError(
-            f"jobs of {workload.name!r} ask for tasks; who held what of shared nodes is kept of all jobs, so "
-            "they cannot be streamed: simulate the whole workload"
-        )
     scores = policy.order, policy.candidates, policy.placement.score
     for score in () if labelled else filter(None, scores):
         if asked := score.reads() & {"fairshare", "usage", *LABELS}:
@@ -306,6 +313,6 @@ def check_streamed(
                 "users, accounts, partitions and qos will come; give a Parquet file or a whole workload, "
                 "which say so beforehand"
             )
-    for refusal in _NO_STREAM:
+    for refusal in (*_NO_STREAM, *(_NO_SHARED_STREAM if workload.shares_nodes else ())):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))

@@ -30,7 +30,7 @@ from hpctwin.simulation.sharing import amounts_of_pools, placements, shares_held
 if TYPE_CHECKING:
     from hpctwin.metrics import Accounts, AccountsBy, By
 
-__all__ = ["Result", "job_frame", "make_result", "no_lost"]
+__all__ = ["Result", "job_frame", "jobs_so_far", "lost_so_far", "make_result", "no_lost"]
 
 IntArray = npt.NDArray[np.int64]
 _LABELS = [state.label for state in State]
@@ -233,19 +233,8 @@ def make_result(simulation: SimulationBase) -> Result:
     """Read the result off the state of a simulation."""
     workload = simulation.workload
     sim = simulation.state
-    jobs = sim["state"]
     cluster = simulation.cluster
-    state = jobs["phase"].copy()
-    state[state == layout.UNSUBMITTED] = layout.PENDING
-    lost = sim["lost"][: sim.clock.lost]
-    table = job_frame(
-        workload,
-        eligible=jobs["eligible"],
-        start=jobs["start"],
-        end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
-        state=state,
-        requeues=jobs["requeues"].astype(np.int64),
-    )
+    table = jobs_so_far(workload, sim)
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
     placed = placements(workload, sim) if shared else None
@@ -256,14 +245,7 @@ def make_result(simulation: SimulationBase) -> Result:
         energy = accounts(simulation, table, where)
     return Result(
         jobs=table,
-        lost=pl.DataFrame(
-            {
-                "job_id": workload.job_id[lost["job"]],
-                "start_s": lost["start"] / MS_PER_S,
-                "end_s": lost["end"] / MS_PER_S,
-                "nodes": workload.nodes[lost["job"]],
-            }
-        ),
+        lost=lost_so_far(workload, sim),
         capacity=capacity_over_time(sim, simulation.outages_so_far()),
         node_map=node_map,
         workload=workload,
@@ -278,6 +260,34 @@ def make_result(simulation: SimulationBase) -> Result:
         )
         if shared
         else None,
+    )
+
+
+def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """The table of jobs, as of `Result`."""
+    jobs = sim["state"]
+    state = jobs["phase"].copy()
+    state[state == layout.UNSUBMITTED] = layout.PENDING
+    return job_frame(
+        workload,
+        eligible=jobs["eligible"],
+        start=jobs["start"],
+        end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
+        state=state,
+        requeues=jobs["requeues"].astype(np.int64),
+    )
+
+
+def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """The table of attempts that node failures cut off, as of `Result`."""
+    lost = sim["lost"][: sim.clock.lost]
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id[lost["job"]],
+            "start_s": lost["start"] / MS_PER_S,
+            "end_s": lost["end"] / MS_PER_S,
+            "nodes": workload.nodes[lost["job"]],
+        }
     )
 
 

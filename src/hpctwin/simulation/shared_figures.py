@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from hpctwin.metrics import series, summarize
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.chunks import totals_asked
 
-__all__ = ["InCores", "core_map", "cores_held", "in_cores"]
+__all__ = [
+    "MILLI",
+    "InCores",
+    "core_map",
+    "cores_asked",
+    "cores_held",
+    "held_over_time",
+    "in_cores",
+    "of_shared_nodes",
+    "there",
+]
 
-_MILLI = 1000
+FloatArray = npt.NDArray[np.float64]
+
+MILLI = 1000
+"""Cores are counted in thousandths."""
 
 
 @dataclass(frozen=True)
@@ -42,46 +57,80 @@ class InCores:
     def shares(self, table: pl.DataFrame) -> pl.DataFrame:
         """Jobs or lost attempts with what they held as nodes: cores over those of a mean node."""
         per_node = self.cores / self.cluster.node_count
-        return table.with_columns(nodes=pl.col("nodes") / (per_node * _MILLI))
+        return table.with_columns(nodes=pl.col("nodes") / (per_node * MILLI))
 
     @property
     def cores(self) -> float:
         """Of the whole machine."""
-        return sum(group.count * (group.cores or 0.0) for group in self.cluster.nodes)
+        return there(self.cluster, "cores")
 
     def figures(self) -> dict[str, Any]:
         """As `summarize`, with cores in the place of nodes, and how well memory and GPUs were used."""
-        found: dict[str, Any] = {
-            **summarize(self.jobs, self.lost, self.capacity, round(self.cores * _MILLI))
-        }
-        for nodes, cores in (
-            ("mean_queued_nodes", "mean_queued_cores"),
-            ("lost_node_s", "lost_core_s"),
-        ):
-            held = found.pop(nodes)
-            found[nodes] = None
-            found[cores] = None if held is None else held / _MILLI
-        # Per processor, a job's slowdown is divided by whole nodes.
-        found |= {name: None for name in found if name.endswith("pp_bounded_slowdown")}
-        found["nodes"], found["cores"] = self.cluster.node_count, self.cores
-        makespan = found["makespan_s"]
-        for name in ("memory_gb", "gpus"):
-            there = sum(group.count * (getattr(group, name) or 0.0) for group in self.cluster.nodes)
-            length = pl.col("end_s") - pl.col("start_s")
-            used = self.placements.select((pl.col(name) * length).sum()).item()
-            if there:
-                found[f"utilization_{name}"] = used / (there * makespan) if makespan else None
-        return found
+        found = summarize(self.jobs, self.lost, self.capacity, round(self.cores * MILLI))
+        return of_shared_nodes(found, self.cluster, held_over_time(self.placements))
 
     def series(self) -> pl.DataFrame:
         """As `series`, with ``used_cores`` for ``used_nodes`` and so on."""
         return series(self.jobs, self.lost, self.capacity).select(
-            (pl.col(name) / _MILLI).alias(name.replace("_nodes", "_cores"))
+            (pl.col(name) / MILLI).alias(name.replace("_nodes", "_cores"))
             if name.endswith("_nodes")
             else pl.col(name)
             for name in ("time_s", "queue_length", "queued_nodes", "running_jobs", "used_nodes",
                          "free_nodes", "up_nodes", "utilization")
         )  # fmt: skip
+
+
+def there(cluster: Cluster, name: str) -> float:
+    """How much the whole machine has of an amount: ``cores``, ``memory_gb`` or ``gpus``."""
+    return sum(group.count * (getattr(group, name) or 0.0) for group in cluster.nodes)
+
+
+def held_over_time(placements: pl.DataFrame) -> dict[str, float]:
+    """How much of memory (GB) and GPUs was held, times seconds; what is not modelled counts as 0.
+
+    Args:
+        placements: who held what of which node, of jobs that have ended.
+    """
+    length = pl.col("end_s") - pl.col("start_s")
+    return {
+        name: placements.select((pl.col(name) * length).sum()).item()
+        for name in ("memory_gb", "gpus")
+    }
+
+
+def of_shared_nodes(
+    counted: Mapping[str, Any], cluster: Cluster, held: Mapping[str, float]
+) -> dict[str, Any]:
+    """Figures that were counted in thousandths of cores, as those of a run on shared nodes.
+
+    Args:
+        counted: as of `summarize`.
+        cluster: the machine.
+        held: as of `held_over_time`.
+    """
+    found = {**counted}
+    for nodes, cores in (
+        ("mean_queued_nodes", "mean_queued_cores"),
+        ("lost_node_s", "lost_core_s"),
+    ):
+        amount = found.pop(nodes)
+        found[nodes] = None
+        found[cores] = None if amount is None else amount / MILLI
+    # Per processor, a job's slowdown is divided by whole nodes.
+    found |= {name: None for name in found if name.endswith("pp_bounded_slowdown")}
+    found["nodes"], found["cores"] = cluster.node_count, there(cluster, "cores")
+    makespan = found["makespan_s"]
+    for name, amount in held.items():
+        if has := there(cluster, name):
+            found[f"utilization_{name}"] = amount / (has * makespan) if makespan else None
+    return found
+
+
+def cores_asked(workload: Workload, cluster: Cluster) -> FloatArray:
+    """The cores that each job asks for; whole nodes not given count as the largest group's [jobs]."""
+    largest = max(group.cores or 0.0 for group in cluster.nodes)
+    whole = {"cores": np.full(len(workload), largest)}
+    return totals_asked(workload.chunks, whole, workload.nodes)["cores"]
 
 
 def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:
@@ -139,14 +188,12 @@ def in_cores(
     placements: pl.DataFrame,
 ) -> InCores:
     """A run on shared nodes, in cores; ``capacity`` holds thousandths of cores in its column ``nodes``."""
-    largest = max(group.cores or 0.0 for group in cluster.nodes)
-    whole = {"cores": np.full(len(workload), largest)}
-    asked = totals_asked(workload.chunks, whole, workload.nodes)["cores"]
+    asked = cores_asked(workload, cluster)
     held = placements.group_by("job_id", "start_s").agg(held=pl.col("cores").sum())
 
     def counted(table: pl.DataFrame) -> pl.DataFrame:
         found = table.join(held, on=["job_id", "start_s"], how="left", maintain_order="left")
-        cores = (pl.coalesce("held", "asked") * _MILLI).round().cast(pl.Int64)
+        cores = (pl.coalesce("held", "asked") * MILLI).round().cast(pl.Int64)
         return found.with_columns(nodes=cores).drop("held", "asked")
 
     return InCores(

@@ -27,6 +27,7 @@ from hpctwin.errors import HpctwinError, WorkloadError
 from hpctwin.metrics.running import RunningSummary
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, write_atomically
 from hpctwin.model.batches import Batch
+from hpctwin.model.chunks import CHUNKS
 from hpctwin.model.dependencies import check_acyclic
 from hpctwin.model.joining import joined
 from hpctwin.model.parts import Parts
@@ -36,9 +37,9 @@ from hpctwin.simulation.given import as_cluster
 from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.refusals import check_streamed
 from hpctwin.simulation.rejected import why_rejected
-from hpctwin.simulation.result import Result
 from hpctwin.simulation.share_tree import shares
 from hpctwin.simulation.simulation import Simulation
+from hpctwin.simulation.streamed_shared import SharedSums
 from hpctwin.simulation.waits import Past, Waits
 
 __all__ = ["StreamedResult", "simulate_stream"]
@@ -60,7 +61,8 @@ class StreamedResult:
     """The outcome of a stream.
 
     Args:
-        folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity.
+        folder: where it is: ``jobs/part-*.parquet``, ``lost/…``, and ``node_map/…`` if nodes have identity,
+            or ``placements/…`` if jobs share them.
         figures: as of `hpctwin.Result.summary`; quantiles to `hpctwin.metrics.quantiles.ERROR` of themselves.
     """
 
@@ -94,6 +96,12 @@ class StreamedResult:
             *(["energy_j"] if "energy_j" in stored.collect_schema() else []),
         )  # fmt: skip
 
+    @property
+    def placements(self) -> pl.LazyFrame | None:
+        """Who held what of which node, where jobs share nodes; see `hpctwin.Result.placements`."""
+        parts = self.folder / "placements"
+        return pl.scan_parquet(parts / "*.parquet") if parts.is_dir() else None
+
 
 @spelled_out(SimulationOptions)
 def simulate_stream(
@@ -112,7 +120,8 @@ def simulate_stream(
     Args:
         source: a Parquet file in our columns (`hpctwin.model.frame`); a workload; or what gives workloads or
             tables one after the other, by submit time. Jobs may wait for jobs of other batches if all have a
-            column ``depends``: then what became of each job is remembered, some 35 bytes each.
+            column ``depends``: then what became of each job is remembered, some 35 bytes each. They may ask
+            for tasks, and so share nodes, if the first ones have a column ``tasks``.
         cluster: as of `hpctwin.simulate`.
         policy: as there.
         backfill: as there.
@@ -148,6 +157,8 @@ class _Stream:
         batch = feed.next()
         if batch is None:
             raise WorkloadError(f"{feed.name} has no jobs, so there is nothing to simulate")
+        self.shares = batch.shares if feed.shares is None else feed.shares
+        batch = self._asking(batch)
         check_streamed(cluster, policy, batch.workload, options, labelled=feed.labels is not None)
         self.waits = Waits(remember=batch.across)
         workload = self._depending(batch.workload, Past.none(batch.workload.job_id), batch)
@@ -156,7 +167,9 @@ class _Stream:
         )
         self.promised = self._promised(cluster)
         self._tell()
-        self.summary = RunningSummary(cluster.node_count, exact=False)
+        self.shared = SharedSums(cluster) if self.shares else None
+        size = cluster.node_count if self.shared is None else self.shared.size
+        self.summary = RunningSummary(size, exact=False)
         self.why: Counter[str] = Counter()
         self.done = 0
 
@@ -211,7 +224,10 @@ class _Stream:
                 "first ones have none; give it to all"
             )
         stay = simulation.workload.take(rows)
+        batch = self._asking(batch)
         workload, to, _ = joined(stay, batch.workload)
+        if self.shared is not None:
+            self.shared.go_on(rows, to, len(workload))
         there = Past.none(workload.job_id)
         for name in ("ended", "completed", "end_ms", "begun_ms"):
             getattr(there, name)[to] = getattr(past, name)[rows]
@@ -225,6 +241,20 @@ class _Stream:
         )
         simulation.go_on_with(workload, rows, to, waits=self.waits.remember)
         self._tell()
+
+    def _asking(self, batch: Batch) -> Batch:
+        """Jobs that ask for tasks where any do, and for whole nodes where none does."""
+        asks = batch.workload.shares_nodes
+        if asks and not self.shares:
+            raise WorkloadError(
+                f"{self.feed.name}: among rows up to {self.feed.given:,} jobs ask for tasks, and the first "
+                "ones do not say whether they do: give them a column tasks too, 0 for whole nodes"
+            )
+        if asks or not self.shares:
+            return batch
+        nothing = np.zeros(len(batch))
+        whole = batch.workload.replace(chunks=dict.fromkeys(CHUNKS, nothing))
+        return dataclasses.replace(batch, workload=whole)
 
     def _depending(self, workload: Workload, there: Past, batch: Batch) -> Workload:
         edges = self.waits.resolve(there, batch.edges)
@@ -247,25 +277,34 @@ class _Stream:
     def _hand_out(self, gone: npt.NDArray[np.bool_], until_s: float) -> None:
         """Write and sum up the jobs that are done with."""
         simulation = self.simulation
+        if self.shared is None:
+            tables = self._window(gone, until_s)
+        else:
+            tables = self.shared.window(simulation, gone, self.summary, until_s)
+        self.done += len(tables["jobs"])
+        rejected = simulation.rejects() & gone
+        if rejected.any():
+            self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
+        self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})
+
+    def _window(self, gone: npt.NDArray[np.bool_], until_s: float) -> dict[str, pl.DataFrame]:
+        """Sum up a window, and give the tables of the jobs that are done with."""
+        simulation = self.simulation
         sim, result = simulation.state, simulation.result()
         self.summary.passed(result.jobs, result.lost, result.capacity, until_s)
         jobs = result.jobs.filter(gone)
         self.summary.ended(jobs)
-        self.done += len(jobs)
-        rejected = simulation.rejects() & gone
-        if rejected.any():
-            self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
         lost = sim["lost"]["job"][: sim.clock.lost]
-        tables = {"lost": result.lost.filter(gone[lost])}
+        tables = {"jobs": jobs, "lost": result.lost.filter(gone[lost])}
         if result.node_map is not None:
             segment = sim["segment"][: sim.clock.segments]
             here = gone[segment["job"][segment["nodes"] > 0]]
             tables["node_map"] = result.node_map.filter(here)
             if result.energy is not None:
-                jobs = dataclasses.replace(
+                tables["jobs"] = dataclasses.replace(
                     result.energy, table=jobs, node_map=tables["node_map"]
                 ).jobs
-        self.parts.write(jobs=_stored(jobs), **tables)
+        return tables
 
     def _finish(self) -> None:
         self._hand_out(np.ones(self.simulation.state.jobs, bool), np.inf)
@@ -276,16 +315,19 @@ class _Stream:
     def _figures(self) -> dict[str, Any]:
         """As of `Result.summary`."""
         simulation = self.simulation
-        last: Result = dataclasses.replace(simulation.result())
+        figures: dict[str, Any] = self.summary.figures()
+        if self.shared is not None:
+            figures = {**self.shared.figures(figures), **self.shared.drawn(simulation)}
+        elif (energy := simulation.result().energy) is not None:
+            figures |= energy.figures()
         reasons = [f"{count:,} {clause}" for clause, count in self.why.items()]
         return {
             "workload": self.feed.name,
             "cluster": simulation.cluster.name,
             "nodes": simulation.cluster.node_count,
             "policy": simulation.policy.name,
-            **self.summary.figures(),
+            **figures,
             **({"rejected_why": "; ".join(reasons)} if reasons else {}),
-            **({} if last.energy is None else last.energy.figures()),
             "engine_s": simulation.engine_s,
             "instants": int(simulation.state.clock.instants),
         }
