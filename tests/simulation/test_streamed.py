@@ -152,6 +152,16 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
 
 
 @settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
+    """What is in use under a limit is of parts of nodes, too."""
+    cluster = data.draw(limited(shared_clusters()))
+    workload = data.draw(shared_workloads(cluster, max_jobs=25))
+    policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
+    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
+
+
+@settings(max_examples=examples(12))
 @given(workload=crowded_workloads(60), batch=st.sampled_from(BATCHES))
 @each("backfill", ("easy:2", "conservative", "first-fit"))
 def test_a_stream_on_crowded_nodes_is_as_in_memory(

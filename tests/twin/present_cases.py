@@ -65,7 +65,11 @@ def records_of(
                     features=_label(workload.features, row),
                     priority=float(workload.priority[row]),
                     **{name: float(v[row]) for name, v in workload.per_node.items()},
-                    **{name: column[row].item() for name, column in workload.chunks.items()},
+                    **{
+                        name: column[row].item()
+                        for name, column in workload.chunks.items()
+                        if name != "shared_with"
+                    },
                     resources={name: int(v[row]) for name, v in workload.resources.items()},
                     dependencies=tuple(depends),
                 ),
