@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.quantiles import ERROR
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, Limit
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
@@ -149,16 +149,6 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
     for name in ("reservations", "placement"):
         options.pop(name)
     compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)), **options)
-
-
-@settings(max_examples=examples(12))
-@given(data=st.data())
-def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
-    """What is in use under a limit is of parts of nodes, too."""
-    cluster = data.draw(limited(shared_clusters()))
-    workload = data.draw(shared_workloads(cluster, max_jobs=25))
-    policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
-    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
 
 
 @settings(max_examples=examples(12))
@@ -425,6 +415,10 @@ def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Pa
     table = jobs_of(0, 5, tasks=lambda row: NODES)
     with pytest.raises(ConfigError, match="which kinds of jobs are the most frequent of all"):
         simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)
+    few = Limit(account="root", jobs=1)
+    limited = SHARED.model_copy(update={"limits": (few,)})
+    with pytest.raises(ConfigError, match="limits go with streams of jobs that have whole nodes"):
+        simulate_stream([table], limited, "fcfs+easy", out=tmp_path)
 
 
 def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:
