@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 from hpctwin import Simulation, Workload, generate
 from hpctwin.errors import ConfigError, OutputError, WorkloadError
 from hpctwin.metrics.quantiles import ERROR
-from hpctwin.model import Cluster, Limit
+from hpctwin.model import Account, Cluster, Limit
 from hpctwin.policies import make_policy
 from hpctwin.simulation import Result, StreamedResult, simulate_stream
 from tests.energy.powered import joined, platforms, power_policies
@@ -149,6 +149,16 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
     for name in ("reservations", "placement"):
         options.pop(name)
     compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)), **options)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data())
+def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
+    """What is in use under a limit is of parts of nodes, too."""
+    cluster = data.draw(limited(shared_clusters()))
+    workload = data.draw(shared_workloads(cluster, max_jobs=25))
+    policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
+    compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
 
 
 @settings(max_examples=examples(12))
@@ -382,6 +392,29 @@ SHARED = Cluster.model_validate(
 )
 
 
+def test_what_a_job_of_the_first_instant_takes_is_no_longer_queued() -> None:
+    """Batches that all begin at time 0: such jobs are known before anything has happened."""
+    asks = {"tasks": 1, "cores_per_task": 1.0, "exclusive": 1, "nodes": 1}
+    table = jobs_of(0, 12, **{name: lambda row, value=value: value for name, value in asks.items()})
+    workload = Workload.from_frame(table.with_columns(submit_s=pl.lit(0.0)), name="stream")
+    compared(workload, SHARED, batch=2)
+
+
+@pytest.mark.parametrize("machine", [SHARED, Cluster.uniform(NODES)], ids=("shared", "whole"))
+def test_a_stream_says_which_limit_kept_jobs_out_when_they_came(
+    machine: Cluster, tmp_path: Path
+) -> None:
+    table = jobs_of(0, 30, nodes=lambda row: 1, account=lambda row: "chem")
+    if machine is SHARED:
+        table = table.with_columns(tasks=1, cores_per_task=1.0)
+    workload = Workload.from_frame(table, name="stream")
+    few = Limit(account="chem", submitted=2)
+    cluster = machine.model_copy(update={"limits": (few,), "accounts": (Account(name="chem"),)})
+    compared(workload, cluster, "fcfs+easy", batch=3)
+    streamed = simulate_stream(workload, cluster, "fcfs+easy", out=tmp_path, batch=3)
+    assert "came when as many as may be waited and ran" in streamed.summary()["rejected_why"]
+
+
 def test_batches_of_tables_may_ask_for_tasks_if_the_first_says_whether(tmp_path: Path) -> None:
     """Whole nodes first, which share the rules of the others."""
     whole = jobs_of(0, 5, tasks=lambda row: 0, cores_per_task=lambda row: 1.0)
@@ -415,10 +448,6 @@ def test_what_cannot_be_streamed_on_shared_nodes_is_refused_by_name(tmp_path: Pa
     table = jobs_of(0, 5, tasks=lambda row: NODES)
     with pytest.raises(ConfigError, match="which kinds of jobs are the most frequent of all"):
         simulate_stream([table], SHARED, "fcfs+easy@fragmentation", out=tmp_path)
-    few = Limit(account="root", jobs=1)
-    limited = SHARED.model_copy(update={"limits": (few,)})
-    with pytest.raises(ConfigError, match="limits go with streams of jobs that have whole nodes"):
-        simulate_stream([table], limited, "fcfs+easy", out=tmp_path)
 
 
 def test_parts_of_another_run_are_not_written_over(tmp_path: Path) -> None:

@@ -222,14 +222,6 @@ _KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm")
 
 _NO_SHARED_STREAM = (
     Refusal(
-        "stream on shared nodes under limits of users, accounts or QOS",
-        lambda c, p: bool(c.limits),
-        lambda c, p: (
-            f"cluster {c.name!r}: limits go with streams of jobs that have whole nodes only; leave them out, "
-            "or simulate the whole workload"
-        ),
-    ),
-    Refusal(
         "stream on shared nodes under a placement that counts kinds of jobs",
         lambda c, p: p.placement.name == "fragmentation",
         lambda c, p: (

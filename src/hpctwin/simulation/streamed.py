@@ -282,7 +282,7 @@ class _Stream:
         else:
             tables = self.shared.window(simulation, gone, self.summary, until_s)
         self.done += len(tables["jobs"])
-        rejected = simulation.rejects() & gone
+        rejected = gone & (simulation.column("phase") == State.REJECTED)
         if rejected.any():
             self.why.update(why_rejected(simulation.workload, simulation.cluster, rejected))
         self.parts.write(**{**tables, "jobs": _stored(tables["jobs"])})

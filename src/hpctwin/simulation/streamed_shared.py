@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,7 +45,7 @@ class SharedSums:
         self._joules = SharedJoules(cluster) if cluster.has_power else None
         # As how much each job that is there counted in the window before; -1 for those that are new.
         self._counted = np.zeros(0, np.int64)
-        self._reached = -1
+        self._reached_s = -math.inf
 
     @property
     def size(self) -> int:
@@ -77,13 +78,16 @@ class SharedSums:
         asked = np.rint(cores_asked(workload, self._cluster) * MILLI).astype(np.int64)
         counted, lost = _cores_held(sim, asked)
         if len(self._counted):
+            # The clock is no measure: before the first event it shows 0.
             eligible = sim["state"]["eligible"]
-            waited = (self._counted >= 0) & (eligible >= 0) & (eligible <= self._reached)
+            waited = (
+                (self._counted >= 0) & (eligible >= 0) & (eligible / MS_PER_S <= self._reached_s)
+            )
             changed = np.flatnonzero(waited & (counted != self._counted))
             by = (counted - self._counted)[changed].astype(np.float64)
             summary.resized(eligible[changed] / MS_PER_S, by)
         self._counted = counted
-        self._reached = int(sim.clock.now)
+        self._reached_s = until_s
         jobs, attempts = jobs_so_far(workload, sim), lost_so_far(workload, sim)
         in_cores = jobs.with_columns(nodes=pl.Series(counted))
         summary.passed(
