@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from hpctwin.attached import offered
 from hpctwin.engine import records
+from hpctwin.engine.syntax import syntax_tree
 
 __all__ = ["About", "Modules", "Number"]
 
@@ -129,7 +130,8 @@ def _about_module(module: str) -> About | None:
     source = None if spec is None else getattr(spec.loader, "get_source")(spec.name)  # noqa: B009
     if source is None:
         return None
-    tree = ast.parse(source)
+    tree = syntax_tree(source)
+    assert isinstance(tree, ast.Module)
     help, _, _ = (ast.get_docstring(tree) or "").partition("\n")
     marks = {
         target.id

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from hpctwin.engine.abi import JobView
+from hpctwin.engine.syntax import syntax_tree
 from hpctwin.errors import PolicyError
 from hpctwin.policies.ordering import Ordering, ordering
 from hpctwin.policies.shape import power_of
@@ -65,7 +66,7 @@ def formula(text: str) -> Ordering:
     """
     body = text.removeprefix("pbs:").strip()
     try:
-        tree = ast.parse(body, mode="eval")
+        tree = syntax_tree(body, "eval")
     except SyntaxError as error:
         at = f" at column {error.offset}" if error.offset else ""
         raise PolicyError(f"formula {body!r} cannot be read{at}: {error.msg}") from error
@@ -148,7 +149,13 @@ class _Names(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in JobView._fields:
-            return ast.parse(f"job.{node.id}", mode="eval").body
+            return _expression(f"job.{node.id}")
         if node.id in PBS_NAMES:
-            return ast.parse(PBS_NAMES[node.id], mode="eval").body
+            return _expression(PBS_NAMES[node.id])
         return node
+
+
+def _expression(source: str) -> ast.expr:
+    tree = syntax_tree(source, "eval")
+    assert isinstance(tree, ast.Expression)
+    return tree.body
