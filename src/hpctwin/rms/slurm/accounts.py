@@ -11,20 +11,51 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hpctwin.errors import ConfigError
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.values import limit_s
 
-__all__ = ["shares_of"]
+__all__ = ["of_cluster", "shares_of"]
 
 _SHARE = ("share", "rawshares", "fairshare")
 _PARENT = ("parentname", "parname")
 _PARENTS_SHARE = "2147483647"  # as older versions print it
 
 
+def of_cluster(rows: Sequence[Row], called: Row | None, notes: list[str]) -> list[Row]:
+    """The associations of one cluster: Slurm's database may serve several, and prints those of all.
+
+    Args:
+        rows: of ``sacctmgr show assoc`` or ``dump``, or of ``sshare``, which says nothing of clusters.
+        called: the setting that names the cluster; None if it is not known.
+        notes: how many were left out is told here.
+
+    Raises:
+        ConfigError: they are of several, and the cluster's name is not known.
+    """
+    found = {row.get("cluster").lower() for row in rows} - {""}
+    if called is None:
+        if len(found) > 1:
+            where, names = rows[0].where.partition(":")[0], ", ".join(sorted(found))
+            raise ConfigError(
+                f"{where} is of clusters {names}: slurm.conf, or what scontrol show config prints, is "
+                "needed, which says which of them this is (ClusterName)"
+            )
+        return list(rows)
+    name = called.get("clustername").lower()
+    kept = [row for row in rows if row.get("cluster").lower() in ("", name)]
+    if len(kept) < len(rows):
+        notes.append(
+            f"{len(rows) - len(kept)} of {len(rows)} associations are of other clusters than "
+            f"{called.get('clustername')} (ClusterName), left out"
+        )
+    return kept
+
+
 def shares_of(
-    values: Mapping[str, Row], rows: Sequence[Row], settings: list[Setting]
+    values: Mapping[str, Row], rows: Sequence[Row], settings: list[Setting], notes: list[str]
 ) -> dict[str, Any]:
     """``fairshare`` and ``accounts`` of a cluster; what settings became is appended to ``settings``.
 
@@ -32,8 +63,9 @@ def shares_of(
         values: settings of slurm.conf by key.
         rows: of ``sacctmgr show assoc`` or ``dump``.
         settings: those told so far.
+        notes: what is assumed of accounts is told here.
     """
-    accounts = _accounts(rows)
+    accounts = _accounts(rows, settings, notes)
     flags, where = _flags(values)
     share: dict[str, Any] = {}
     half = _duration(values, "prioritydecayhalflife")
@@ -88,14 +120,20 @@ def shares_of(
     return {"fairshare": {"kind": "tree", **share}, "accounts": accounts}
 
 
-def _accounts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _accounts(
+    rows: Sequence[Row], settings: list[Setting], notes: list[str]
+) -> list[dict[str, Any]]:
     """Accounts with parents and shares, and those of their users; several outputs tell of one."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         name, user = row.get("account"), row.get("user")
         if not name or row.get("partition"):
             continue
-        share = _share(row)
+        share, unread = _share(row)
+        if unread:
+            why = "a share is a number, 0 or more, or parent"
+            what = f"Association {f'user {user} of ' if user else ''}account {name}: share"
+            settings.append(Setting(what, unread[:80], row.where, NOT_MODELLED, why))
         account = found.setdefault(name, {"name": name, "users": {}})
         if user:
             account["users"].setdefault(user, 1.0)
@@ -109,10 +147,20 @@ def _accounts(rows: Sequence[Row]) -> list[dict[str, Any]]:
             if row.get(key):
                 account["parent"] = row.get(key)
     root = found.pop(ROOT, {"users": {}})
+    if len(found) > 1 and not any(key in row.values for row in rows for key in _PARENT):
+        notes.append(
+            "nothing tells which account is part of which: all are taken to be right below the root; have "
+            "sacctmgr print the column ParentName, or give its dump, or sshare -a -P"
+        )
     for account in found.values():
         parent = account.get("parent", ROOT)
         if parent not in found or _is_above(account["name"], parent, found):
             account.pop("parent", None)
+            if parent != ROOT:
+                notes.append(
+                    f"account {account['name']}: it is part of one that is not in these files, or part of "
+                    "itself; taken to be right below the root"
+                )
     made = [{k: v for k, v in account.items() if v != {}} for account in found.values()]
     # Users of the root have a rank as all others.
     return [{"name": ROOT, "users": root["users"]}, *made] if root["users"] and made else made
@@ -129,18 +177,21 @@ def _is_above(name: str, parent: str, found: Mapping[str, Mapping[str, Any]]) ->
     return False
 
 
-def _share(row: Row) -> float | str | None:
+def _share(row: Row) -> tuple[float | str | None, str]:
+    """A share, None if the row has none; and what stands in its place and cannot be one."""
+    unread = ""
     for key in _SHARE:
-        text = row.get(key)
+        text = row.get(key).strip()
         if text.lower() == "parent" or text == _PARENTS_SHARE:
-            return "parent"
+            return "parent", ""
         try:
             value = float(text)
         except ValueError:
-            continue
+            value = math.nan
         if math.isfinite(value) and value >= 0:
-            return value
-    return None
+            return value, ""
+        unread = unread or text
+    return None, unread
 
 
 def _without_shares(account: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from hpctwin.rms.slurm.values import number as number_of
 from hpctwin.rms.slurm.values import words
 
 __all__ = [
-    "Conf", "Row", "blocks", "dumped_associations", "json_rows", "read_conf", "row_of", "shown_shares",
-    "table",
+    "Conf", "Row", "blocks", "column_of", "dumped_associations", "json_rows", "read_conf", "row_of",
+    "shown_shares", "table",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
@@ -156,23 +156,41 @@ def blocks(text: str, key: str, where: str) -> list[Row]:
     return [row for row in rows if row is not None]
 
 
-def table(text: str, where: str) -> list[Row]:
-    """What ``sacctmgr show … -P`` or ``-p`` prints: a header, and a row for each line as long as it."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    names = lines[0].rstrip("|").split("|") if lines else []
-    rows = []
-    for number, line in enumerate(lines[1:], start=2):
+def table(text: str, where: str, notes: list[str]) -> list[Row]:
+    """What ``sacctmgr show … -P`` or ``-p`` prints: a header, and a row for each line as long as it.
+
+    Args:
+        text: the output.
+        where: of the output.
+        notes: lines that are cut short are told here.
+    """
+    lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    names = lines[0][1].rstrip("|").split("|") if lines else []
+    rows, short = [], []
+    for number, line in lines[1:]:
         cells = line.split("|")[: len(names)]
-        if len(cells) == len(names):
-            values = {n.lower().replace(" ", ""): c for n, c in zip(names, cells, strict=True)}
-            rows.append(Row(values, f"{where}:{number}", {n.lower(): n for n in names}))
+        if len(cells) < len(names):
+            short.append(number)
+            continue
+        values = {column_of(n): cell for n, cell in zip(names, cells, strict=True)}
+        rows.append(Row(values, f"{where}:{number}", {column_of(n): n for n in names}))
+    if short:
+        notes.append(
+            f"{where}:{short[0]}: it is cut short, with fewer columns than the {len(names)} of the header; "
+            f"{len(short)} such {'line was' if len(short) == 1 else 'lines were'} left out"
+        )
     return rows
 
 
-def shown_shares(text: str, where: str) -> list[Row]:
+def column_of(written: str) -> str:
+    """The key of a column, as it stands in a header: ``Par Name`` and ``ParName`` are one."""
+    return written.strip().lower().replace(" ", "")
+
+
+def shown_shares(text: str, where: str, notes: list[str]) -> list[Row]:
     """What ``sshare -P`` prints, as rows of ``sacctmgr show assoc``: accounts are indented by their depth."""
     rows, above = [], [(-1, "")]
-    for row in table(text, where):
+    for row in table(text, where, notes):
         written = row.get("account")
         name, depth = written.strip(), len(written) - len(written.lstrip())
         values = {**row.values, "account": name}
@@ -187,18 +205,21 @@ def shown_shares(text: str, where: str) -> list[Row]:
 
 def dumped_associations(text: str, where: str) -> list[Row]:
     """Accounts and users of ``sacctmgr dump``, as rows of ``sacctmgr show assoc``."""
-    rows, parent = [], "root"
+    rows, parent, cluster = [], "root", ""
     for number, line in enumerate(text.splitlines(), start=1):
         match = re.match(r"(Cluster|Parent|Account|User) - '([^']*)'(?::(.*))?$", line)
         if not match:
             continue
         kind, name, rest = match[1], match[2], match[3] or ""
+        if kind == "Cluster":
+            cluster = name
         if kind == "Parent":
             parent = name
             continue
         pairs = re.findall(r"(\w+)=('[^']*'|[^:]*)", rest)
         about = {key.lower(): value.strip("'") for key, value in pairs}
         values = {
+            "cluster": cluster,
             "account": {"Cluster": "root", "Account": name}.get(kind, parent),
             "parentname": "" if kind == "Cluster" else parent,
             "user": name if kind == "User" else "",

@@ -15,12 +15,14 @@ from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
     Conf,
     blocks,
+    column_of,
     dumped_associations,
     read_conf,
     row_of,
     shown_shares,
     table,
 )
+from hpctwin.rms.slurm.limits import LIMITS
 from hpctwin.rms.slurm.site import SlurmSettings, slurm_site
 
 __all__ = ["LIVE", "SlurmFiles", "live_command"]
@@ -34,8 +36,8 @@ LIVE: dict[str, tuple[str, ...]] = {
     "partitions.txt": ("scontrol", "show", "partition"),
     "associations.txt": (
         "sacctmgr", "-P", "show", "associations",
-        "format=Account,ParentName,User,Share,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxSubmit,"
-        "MaxWall,MaxTRESMins",
+        "format=Cluster,Account,ParentName,User,Share,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,"
+        "MaxSubmit,MaxWall,MaxTRESMins",
     ),
     "qos.txt": ("sacctmgr", "-P", "show", "qos"),
     "sacct.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", _COLUMNS),
@@ -46,6 +48,7 @@ _CONF_LINE = re.compile(
     rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine|NodeName|PartitionName|SchedulerType)\s*=",
     re.IGNORECASE | re.MULTILINE,
 )
+_RULED = re.compile(rb"[^\n|=]*\n[- ]*---[- ]*\r?\n")
 _MAIN = re.compile(
     rb"^\s*(?:ClusterName|SlurmctldHost|ControlMachine)\s*=", re.IGNORECASE | re.MULTILINE
 )
@@ -66,19 +69,18 @@ class SlurmFiles:
         if head.lstrip().startswith(b"{"):
             return self._take_json(path, head)
         first = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")
-        names = {name.lower() for name in first.split("|")}
+        columns = {column_of(name) for name in first.split("|")}
         if is_sacct(head):
             self._dumps.append(path)
             return "sacct"
-        if {"account", "rawshares"} <= names:
-            self._settings.associations += shown_shares(_text(path), path.name)
-            return "sshare"
-        if "account" in names and names & {"share", "fairshare"}:
-            self._settings.associations += table(_text(path), path.name)
-            return "sacctmgr show assoc"
-        if {"name", "priority"} <= names:
-            self._settings.qos += table(_text(path), path.name)
-            return "sacctmgr show qos"
+        if re.search(r"\b(account|name)\b", first.lower()) and _RULED.match(head.lstrip()):
+            self._settings.notes.append(
+                f"{path.name} is printed in columns of one width, which cut what is longer: not read; "
+                "print it with -P"
+            )
+            return ""
+        if columns & {"account", "name"} and len(columns) > 1:
+            return self._take_table(path, columns)
         if re.search(rb"^Cluster - '", head, re.MULTILINE):
             self._settings.associations += dumped_associations(_text(path), path.name)
             return "sacctmgr dump"
@@ -93,6 +95,25 @@ class SlurmFiles:
             self._settings.partitions += blocks(_text(path), "PartitionName", path.name)
             return "scontrol show partition"
         return self._take_conf(path, head)
+
+    def _take_table(self, path: Path, columns: set[str]) -> str:
+        notes = self._settings.notes
+        if {"account", "rawshares"} <= columns:
+            self._settings.associations += shown_shares(_text(path), path.name, notes)
+            return "sshare"
+        if "account" in columns and columns & {"share", "fairshare", *LIMITS}:
+            if "user" not in columns:
+                notes.append(
+                    f"{path.name} has no column User, without which users are not told from accounts: not "
+                    "read; have sacctmgr print format=Cluster,Account,ParentName,User,Share besides limits"
+                )
+                return ""
+            self._settings.associations += table(_text(path), path.name, notes)
+            return "sacctmgr show assoc"
+        if "name" in columns and columns & {"priority", *LIMITS}:
+            self._settings.qos += table(_text(path), path.name, notes)
+            return "sacctmgr show qos"
+        return ""
 
     def _take_conf(self, path: Path, head: bytes) -> str:
         if b"\0" in head:

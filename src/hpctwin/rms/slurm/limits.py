@@ -16,7 +16,7 @@ from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row
 from hpctwin.rms.slurm.values import limit_s
 
-__all__ = ["enforced", "limits_of_associations", "limits_of_qos", "tres"]
+__all__ = ["LIMITS", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
 _MB = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
@@ -62,6 +62,9 @@ _ALSO = {
     "maxsubmitjobs": "maxsubmit",
     "maxtrespn": "maxtrespernode",
 }
+LIMITS = frozenset({*_SAYS, *_ALSO})
+"""The columns that say limits."""
+
 _WHY = {
     "grpwall": "what has been used in all is not limited",
     "grptresmins": "what has been used in all is not limited",

@@ -17,7 +17,7 @@ from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, group_nodes
 from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_groups
-from hpctwin.rms.slurm.accounts import shares_of
+from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
@@ -58,6 +58,7 @@ class SlurmSettings:
         partitions: of ``scontrol show partition``.
         associations: of ``sacctmgr show assoc``.
         qos: of ``sacctmgr show qos``.
+        notes: what of these could not be read.
     """
 
     conf: Conf = field(default_factory=Conf)
@@ -67,6 +68,7 @@ class SlurmSettings:
     partitions: list[Row] = field(default_factory=list)
     associations: list[Row] = field(default_factory=list)
     qos: list[Row] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.nodes or self.conf.of("nodename"))
@@ -100,9 +102,10 @@ def slurm_site(found: SlurmSettings) -> Site:
     """The machine and the policy of a Slurm site.
 
     Raises:
-        ConfigError: the settings have no nodes.
+        ConfigError: the settings have no nodes, or associations are of several clusters and nothing says of
+            which this is.
     """
-    notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes]
+    notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes, *found.notes]
     settings: list[Setting] = []
     described = _partitions(found, notes, settings)
     listed = _nodes(found, described, notes)
@@ -127,16 +130,17 @@ def slurm_site(found: SlurmSettings) -> Site:
         members.append([node.name for node in grouped.nodes[at : at + group.count]])
         at += group.count
     called = found.values.get("clustername")
+    associations = of_cluster(found.associations, called, notes)
     fields: dict[str, Any] = {
         "name": called.get("clustername") if called else "slurm",
         "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
         "partitions": partitions,
         "resources": _licences(found.values, settings),
         "qos": _qos(found.qos),
-        **shares_of(found.values, found.associations, settings),
+        **shares_of(found.values, associations, settings, notes),
     }
     limits = limits_of_qos(found.qos, settings, held=held)
-    limits += limits_of_associations(found.associations, settings, held=held)
+    limits += limits_of_associations(associations, settings, held=held)
     fields |= _with_accounts(limits, fields)
     fields = named_groups(fields, members)
     settings += explained(found.values, shared=found.shared)

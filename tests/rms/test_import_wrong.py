@@ -1,0 +1,150 @@
+"""What a site's files lack, or have too much of, is told: cut lines, other clusters, missing columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hpctwin.errors import ConfigError
+from hpctwin.rms.importing import Imported, import_site
+from hpctwin.rms.site import NOT_MODELLED
+
+CONF = (
+    "ClusterName=Demo\nSelectType=select/linear\nAccountingStorageEnforce=limits\nNodeName=n[1-4] CPUs=8\n"
+    "PartitionName=p Nodes=ALL\n"
+)
+ASSOC = (
+    "Cluster|Account|ParentName|User|Share|GrpTRES\n"
+    "demo|root|||1|\ndemo|physics|root||3|cpu=8\ndemo|physics||ann|2|\ndemo|optics|physics||1|\n"
+)
+SHOWN = "Account|User|RawShares\nroot||\n physics||3\n  physics|ann|2\n  optics||1\n"
+
+
+def imported(tmp_path: Path, **texts: str) -> Imported:
+    for name, text in {"slurm_conf": CONF, **texts}.items():
+        (tmp_path / name.replace("_", ".")).write_text(text)
+    return import_site("slurm", tmp_path)
+
+
+def told(made: Imported) -> str:
+    """Notes, and what was not taken over, a line each."""
+    settings = [f"{s.where} {s.name}: {s.why}" for s in made.site.settings]
+    assert len(settings) == len(made.site.settings)
+    left = [
+        line
+        for line, s in zip(settings, made.site.settings, strict=True)
+        if s.became == NOT_MODELLED
+    ]
+    return "\n".join([*made.site.notes, *left])
+
+
+def tree(made: Imported) -> dict[str, tuple[str, object, dict[str, object]]]:
+    return {a.name: (a.parent, a.share, dict(a.users)) for a in made.site.cluster.accounts}
+
+
+RIGHT = {"physics": ("root", 3, {"ann": 2}), "optics": ("physics", 1, {})}
+
+
+def test_nothing_is_told_of_files_in_which_nothing_is_wrong(tmp_path: Path) -> None:
+    made = imported(tmp_path, assoc_txt=ASSOC)
+    assert (tree(made), told(made)) == (RIGHT, "")
+
+
+@pytest.mark.parametrize("name", ["assoc_txt", "share_txt"])
+def test_columns_may_stand_in_any_order(tmp_path: Path, name: str) -> None:
+    def turned(line: str) -> str:
+        return "|".join(reversed(line.split("|")))
+
+    text = "\n".join(map(turned, (ASSOC if name == "assoc_txt" else SHOWN).splitlines()))
+    made = imported(tmp_path, **{name: text + "\n"})
+    assert (tree(made), told(made)) == (RIGHT, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "columns"),
+    [
+        ("assoc_txt", ASSOC + "demo|chem|root\n", 6, 6),
+        ("share_txt", SHOWN + "  chem|\n", 6, 3),
+        ("qos_txt", "Name|Priority|MaxJobsPU\nhigh|10|\nlow", 3, 3),
+    ],
+)
+def test_lines_that_are_cut_short_are_left_out_and_told(
+    tmp_path: Path, name: str, text: str, line: int, columns: int
+) -> None:
+    made = imported(tmp_path, **{name: text})
+    said = (
+        f"{name.replace('_', '.')}:{line}: it is cut short, with fewer columns than the {columns}"
+    )
+    assert said in told(made)
+    assert "1 such line was left out" in told(made)
+    assert not {"chem", "low"} & {*tree(made), *made.site.cluster.qos}
+
+
+def test_associations_of_other_clusters_that_one_database_serves_are_left_out(
+    tmp_path: Path,
+) -> None:
+    other = "huge|root|||1|\nhuge|physics|root||9|cpu=1\nhuge|geology|root||5|\n"
+    made = imported(tmp_path, assoc_txt=ASSOC + other)
+    assert tree(made) == RIGHT
+    assert [limit.cores for limit in made.site.cluster.limits] == [8]
+    assert told(made) == (
+        "3 of 7 associations are of other clusters than Demo (ClusterName), left out"
+    )
+    dump = "Cluster - 'huge':Fairshare=1\nParent - 'root'\nAccount - 'geology':Fairshare=5\n"
+    (tmp_path / "dump").mkdir()
+    made = imported(tmp_path / "dump", dump_cfg=dump)
+    assert made.site.cluster.accounts == ()
+    assert "2 of 2 associations" in told(made)
+
+
+def test_associations_of_several_clusters_need_the_name_of_this_one(tmp_path: Path) -> None:
+    conf = CONF.replace("ClusterName=Demo\n", "")
+    with pytest.raises(ConfigError, match=r"assoc.txt is of clusters demo, huge: .*ClusterName"):
+        imported(tmp_path, slurm_conf=conf, assoc_txt=ASSOC + "huge|root|||1|\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("assoc_txt", "Account|Share\nphysics|3\nphysics|2\n", "assoc.txt has no column User"),
+        ("assoc_txt", "   Account   Share\n---------- -------\n   physics       3\n", "print it with -P"),
+        ("share_txt", "Account    User  RawShares\n------- ------- ---------\nroot\n", "print it with -P"),
+        ("qos_txt", "      Name   Priority\n---------- ----------\n      high     10\n", "print it with -P"),
+    ],
+)  # fmt: skip
+def test_tables_that_do_not_say_enough_are_not_read_and_it_is_told_what_would_be_right(
+    tmp_path: Path, name: str, text: str, says: str
+) -> None:
+    made = imported(tmp_path, **{name: text})
+    assert made.files[name.replace("_", ".")] == ""
+    assert says in told(made)
+    assert made.site.cluster.accounts == ()
+    assert made.site.cluster.qos == {}
+
+
+def test_a_table_of_limits_alone_is_read(tmp_path: Path) -> None:
+    made = imported(
+        tmp_path,
+        assoc_txt="Account|User|GrpTRES\nphysics||cpu=8\n",
+        qos_txt="MaxJobsPU|Name\n5|high\n",
+    )
+    assert [limit.model_dump(exclude_unset=True) for limit in made.site.cluster.limits] == [
+        {"qos": "high", "per": "user", "jobs": 5},
+        {"account": "physics", "cores": 8},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("Account|User|Share\nphysics||3\noptics||1\n", "nothing tells which account is part of which"),
+        ("Account|ParentName|User|Share\noptics|physics||1\n", "account optics: it is part of one that"),
+        ("Account|ParentName|User|Share\noptics|optics||1\n", "or part of itself"),
+        ("Account|ParentName|User|Share\noptics|root||-3\n", "assoc.txt:2 Association account optics: share: "
+         "a share is a number, 0 or more, or parent"),
+        ("Account|ParentName|User|GrpTRES\noptics|root||cpu=many\n", ":2 Association account optics"),
+    ],
+)  # fmt: skip
+def test_what_is_assumed_of_accounts_is_told(tmp_path: Path, text: str, says: str) -> None:
+    assert says in told(imported(tmp_path, assoc_txt=text))
