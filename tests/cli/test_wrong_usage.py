@@ -125,3 +125,31 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
     assert run("simulate", path, "-n", 32, "--from", "2020-01-01", "--until", "2020-09-14") == 2
     told = capsys.readouterr().err
     assert "2020-01-01 is before dated begins, at 2020-09-13T12:26:40 UTC" in told
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("{qos: nromal, jobs: 1}", ["a limit is of QOS 'nromal', which no job has and the cluster "
+                                    "does not list. Did you mean 'normal'?"]),
+        ("{user: nobody, jobs: 1}", ["a limit is of user 'nobody', and no job says its user"]),
+        ("{account: physics, jobs: 1}", ["a limit is of account 'physics', and no job says its acc"]),
+        ("{qos: normal, jobs: 1}", []),
+        ("{qos: debug, jobs: 1}", []),
+        ("{account: root, jobs: 1}", []),
+    ],
+)  # fmt: skip
+def test_limits_that_hold_nobody_back_are_told(
+    tmp_path: Path, limit: str, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"
+    trace.write_text("submit_s,runtime_s,walltime_s,nodes\n0,5,9,1\n")
+    machine.write_text(
+        "nodes: [{name: a, count: 4}]\nqos: {normal: 0}\nlimits: [" + limit + "]\n"
+        "partitions: [{name: p, groups: [a], qos: debug, default: true}]\n"
+    )
+    for command in (["simulate"], ["compare", "-p", "fcfs+easy"]):
+        assert run(*command, trace, "-M", machine, "--json") == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == len(told)
+        assert all(says in line for line, says in zip(lines, told, strict=True))

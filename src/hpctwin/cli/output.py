@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hpctwin.model import Workload
+    from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Result, Simulation
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "check_outputs",
     "need_jobs",
     "note_doomed",
+    "note_idle_limits",
     "note_reading",
     "note_rejected",
     "print_json",
@@ -100,6 +101,16 @@ def need_jobs(workload: Workload) -> None:
 
     if not len(workload):
         raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
+
+
+def note_idle_limits(workload: Workload, cluster: Cluster) -> None:
+    """Say on standard error which limits hold nobody back, as no job is of what they are of."""
+    from hpctwin.model.limits import idle_limits
+
+    labels = {kind: getattr(workload, kind).labels for kind in ("qos", "account", "user")}
+    listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
+    for sentence in idle_limits(cluster.limits, labels, listed):
+        print(f"{workload.name}: {sentence}", file=sys.stderr)
 
 
 def note_rejected(result: Result) -> int:

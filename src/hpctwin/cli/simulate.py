@@ -137,6 +137,7 @@ def simulate_command(
         check_outputs,
         need_jobs,
         note_doomed,
+        note_idle_limits,
         note_reading,
         note_rejected,
     )
@@ -214,6 +215,7 @@ def simulate_command(
         **options,
     )
     note_doomed(simulation)
+    note_idle_limits(workload, cluster)
     if explain:
         _explain(simulation, explain, json)
         return 0

@@ -150,6 +150,10 @@ class FairShare(Settings):
     def _of_its_kind(self) -> Self:
         if self.kind == "tree" and self.shares:
             raise ValueError("a tree has its shares under 'accounts:', not here")
+        if self.kind == "tree" and self.by == "account":
+            raise ValueError(
+                "a tree ranks users, account by account; leave 'by' out, or give kind: classic"
+            )
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from hpctwin.errors import near
 from hpctwin.model.settings import Duration, Settings
 
-__all__ = ["ROOT", "Account", "Limit", "check_accounts", "check_limits", "line_of"]
+__all__ = ["ROOT", "Account", "Limit", "check_accounts", "check_limits", "idle_limits", "line_of"]
 
 ROOT = "root"
 """The account above all others."""
@@ -163,3 +163,27 @@ def check_limits(limits: Iterable[Limit], accounts: Iterable[Account]) -> None:
         if limit.account not in (None, ROOT, *names) and names:
             hint = near(str(limit.account), names)
             raise ValueError(f"a limit is of account {limit.account!r}, which is not there.{hint}")
+
+
+def idle_limits(
+    limits: Collection[Limit], labels: Mapping[str, Collection[str]], listed_qos: Collection[str]
+) -> Iterator[str]:
+    """Sentences on limits that hold nobody back, as no job is of what they are of.
+
+    Args:
+        limits: of a cluster.
+        labels: those that jobs have, by ``qos``, ``account`` and ``user``.
+        listed_qos: those that the cluster lists, and those of its partitions.
+    """
+    named = {
+        kind: {getattr(limit, kind) for limit in limits} - {None, ROOT}
+        for kind in ("qos", "account", "user")
+    }
+    known = {*labels["qos"], *listed_qos}
+    for name in sorted(named["qos"] - known):
+        hint = near(name, known)
+        yield f"a limit is of QOS {name!r}, which no job has and the cluster does not list.{hint}"
+    for kind in ("account", "user"):
+        if named[kind] and not labels[kind]:
+            first = min(named[kind])
+            yield f"a limit is of {kind} {first!r}, and no job says its {kind}: it holds nobody back"
