@@ -66,6 +66,22 @@ POWER = """nodes:
         switch_on: {time: 45m, power_w: 190}
 cap: 20kW
 """
+LIMITS = """name: c
+nodes:
+  - {name: a, count: 4, cores: 8}
+accounts:
+  - {name: physics, share: 3, users: {ann: 2}}
+  - {name: lattice, parent: physics}
+limits:
+  - {qos: normal, per: user, jobs: 10}
+  - {account: physics, nodes: 64}
+fairshare: {kind: tree, half_life: 14d}
+"""
+WHAT_IFS = """manager: {kind: emulated, address: /tmp/a}
+what_ifs:
+  deadline: 500ms
+  dask: tcp://host:8786
+"""
 SPARS = """paths:
   workload: three.json
   platform: four.json
@@ -82,6 +98,8 @@ COMMANDS = {
     FACILITY: ("facility", "check"),
     TWIN: ("twin", "check"),
     LIVE: ("facility", "queue"),
+    LIMITS: ("cluster", "check"),
+    WHAT_IFS: ("twin", "check"),
 }
 
 
@@ -144,6 +162,41 @@ COMMANDS = {
         (POWER, "30m", "half an hour", ["line 7, nodes.0.sleep.0.switch_off.time: 'half an hour' is not a "
          "duration"]),
         (POWER, "20kW", "20 horses", ["line 9, cap: "]),
+        (LIMITS, "account: phy", "account: phi", ["a limit is of account 'phisics', which is not there. Did "
+         "you mean 'physics'?"]),
+        (LIMITS, "per: user", "per: usr", ["line 8, limits.0.per: 'usr' is not known. Did you mean 'user'? "
+         "Known: all, user, account, job"]),
+        (LIMITS, "jobs: 10", "job: 10", ["line 8, limits.0.job: there is no such field. Did you mean 'jobs"]),
+        (LIMITS, "jobs: 10", "jobs: ten", ["line 8, limits.0.jobs: it must be a whole number, not 'ten'"]),
+        (LIMITS, "nodes: 64", "minutes: {core: 9}", ["line 9, limits.1.minutes.core: 'core' is not known. "
+         "Did you mean 'cores'? Known: nodes, cores, gpus, memory_gb"]),
+        (LIMITS, "nodes: 64", "walltime: 1h", ["line 9, limits.1: 'walltime' and 'least' are of a job alone: "
+         "give per: job"]),
+        (LIMITS, "{account: physics, nodes: 64}", "physics", ["line 9, limits.1: it must be fields with"]),
+        (LIMITS, "share: 3", "share: -3", ["line 5, accounts.0.share: it must be 0 or more"]),
+        (LIMITS, "users: {ann: 2}", "users: [ann]", ["line 5, accounts.0.users: it must be fields with"]),
+        (LIMITS, "parent: p", "parent: f", ["account 'lattice': its parent 'fhysics' is not there. Did you "
+         "mean 'physics'?"]),
+        (LIMITS, "parent: physics", "parent: lattice", ["account 'lattice' is above itself"]),
+        (LIMITS, "lattice, ", "physics, ", ["account 'physics' is there twice"]),
+        (LIMITS, "kind: tree", "kind: trees", ["line 10, fairshare.kind: 'trees' is not known. Did you mean "
+         "'tree'? Known: classic, tree"]),
+        (LIMITS, "kind: tree, ", "", ["account 'physics' has shares, which only a tree looks at: give "
+         "fairshare: {kind: tree}"]),
+        (LIMITS, "kind: tree", "kind: tree, by: account", ["line 10, fairshare: a tree ranks users, account "
+         "by account; leave 'by' out, or give kind: classic"]),
+        (LIMITS, "kind: tree", "kind: tree, shares: {a: 1}", ["line 10, fairshare: a tree has its shares "
+         "under 'accounts:'"]),
+        (LIMITS, "14d", "fortnight", ["line 10, fairshare.half_life: 'fortnight' is not a duration"]),
+        (WHAT_IFS, "500ms", "soon", ["line 3, what_ifs.deadline: 'soon' is not a duration"]),
+        (WHAT_IFS, "500ms", "0", ["line 3, what_ifs.deadline: it must be more than 0, not 0"]),
+        (WHAT_IFS, "  deadline: 500ms\n", "", ["line 2, what_ifs: on Dask's workers what-ifs need a "
+         "deadline, such as deadline: 500ms"]),
+        (WHAT_IFS, "deadline", "deadlin", ["what_ifs.deadlin: there is no such field. Did you mean 'dead"]),
+        (WHAT_IFS, "tcp://host:8786", "8786", ["line 4, what_ifs.dask: it must be text, not 8786"]),
+        (WHAT_IFS, "tcp://host:8786", "''", ["line 4, what_ifs.dask: it must be text of 1 or more"]),
+        (WHAT_IFS, "8786\n", "8786\n  scheduler_file: s.json\n", ["line 2, what_ifs: give dask "
+         "or scheduler_file, one of the two"]),
         (SPARS, "fcfs_psus", "fcfs_pssu", ["line 5, run.algorithm: 'fcfs_pssu' is not known. Did you mean "
          "'fcfs_psus'? Known: "]),
         (SPARS, "600", "soon", ["line 6, run.timeout: it must be seconds or null, not 'soon'"]),
@@ -168,6 +221,8 @@ def test_what_is_wrong_in_a_file_is_told_with_line_field_and_remedy(
         FACILITY: "facility",
         TWIN: "twin",
         LIVE: "live",
+        LIMITS: "limits",
+        WHAT_IFS: "what_ifs",
         POWER: "power",
         SPARS: "simulator_config",
     }

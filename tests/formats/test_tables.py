@@ -142,6 +142,25 @@ def test_a_table_that_cannot_be_is_explained(tmp_path: Path, text: str, message:
     assert "w.csv" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("column", "cell", "expected"),
+    [
+        ("shared_with", "usr", "anyone, user or account (0 to 2)"),
+        ("shared_with", "3", "anyone, user or account (0 to 2)"),
+        ("shared_with", "-1", "anyone, user or account (0 to 2)"),
+        ("shared_with", "1.5", "anyone, user or account (0 to 2)"),
+        ("exclusive", "yes", "false or true (0 to 1)"),
+    ],
+)
+def test_a_column_of_words_names_those_there_are(
+    tmp_path: Path, column: str, cell: str, expected: str
+) -> None:
+    with pytest.raises(TraceError) as caught:
+        table(tmp_path, f"submit_s,runtime_s,nodes,tasks,{column}\n0,1,1,4,0\n0,1,1,4,{cell}\n")
+    said = f"line 3, field {column}: found '{cell}', expected {expected}"
+    assert str(caught.value).endswith(said)
+
+
 def test_a_table_without_rows_holds_no_jobs(tmp_path: Path) -> None:
     assert len(table(tmp_path, HEAD)) == 0
 

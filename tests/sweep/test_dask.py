@@ -155,6 +155,21 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
         connected(scheduler_file=nothing),
     ):
         pass
+    for text in ("name: cluster\n", '{"adress": "tcp://127.0.0.1:9"}', '["tcp://127.0.0.1:9"]'):
+        other = tmp_path / "other.json"
+        other.write_text(text)
+        with (
+            pytest.raises(ConfigError, match=r"other\.json: it is not what `dask scheduler --sch"),
+            connected(scheduler_file=other),
+        ):
+            pass
+    with (
+        pytest.raises(
+            ConfigError, match=r"scheduler at tcp://me@127\.0\.0\.1:9: that is no address"
+        ),
+        connected("tcp://me:secret@127.0.0.1:9", wait_s=0.5),
+    ):
+        pass
     with (
         pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9 does not answer"),
         connected("tcp://127.0.0.1:9", wait_s=0.5),

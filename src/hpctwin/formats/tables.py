@@ -22,7 +22,7 @@ from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
-from hpctwin.model.chunks import CHUNKS, WHOLE_CHUNKS
+from hpctwin.model.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
 from hpctwin.model.columns import PREDICTED
 from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
@@ -45,16 +45,24 @@ _PARQUET_MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class _Rule:
-    """What a column of numbers must hold."""
+    """What a column of numbers must hold; or of words, which stand for the whole numbers from 0 on."""
 
     least: float | None = None
     whole: bool = False
     required: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def most(self) -> float:
+        return len(self.words) - 1 if self.words else _LIMIT
 
     @property
     def expected(self) -> str:
+        if self.words:
+            return f"{', '.join(self.words[:-1])} or {self.words[-1]} (0 to {self.most})"
         kind = "a whole number" if self.whole else "a number"
-        return kind if self.least is None else f"{kind}, {self.least:g} or more"
+        least = "" if self.least is None else f", {self.least:g} or more"
+        return f"{kind}{least}, up to {_LIMIT:g}"
 
 
 _NUMBERS = {
@@ -65,6 +73,8 @@ _NUMBERS = {
     "priority": _Rule(),
     **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
     **{name: _Rule(0, whole=name in WHOLE_CHUNKS) for name in CHUNKS},
+    "exclusive": _Rule(0, whole=True, words=("false", "true")),
+    "shared_with": _Rule(0, whole=True, words=SHARED_WITH),
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
@@ -325,14 +335,14 @@ def _faults(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
         if rule is not None:
             value = column.cast(pl.Float64, strict=False)
             bad = column.is_not_null() & (value.is_null() | ~value.is_finite())
-            bad |= (value.abs() > _LIMIT).fill_null(False)
+            bad |= (value.abs() > rule.most).fill_null(False)
             if rule.least is not None:
                 bad |= (value < rule.least).fill_null(False)
             if rule.whole:
                 bad |= (value != value.floor()).fill_null(False)
             if rule.required:
                 bad |= column.is_null()
-            expected = f"{rule.expected}, up to {_LIMIT:g}"
+            expected = rule.expected
         elif name == "job_id":
             bad = column.is_null() | ~column.is_first_distinct()
             expected = "an id that no other row has"

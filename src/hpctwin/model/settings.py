@@ -181,7 +181,7 @@ _MUST = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": _TEXT,
-    "string_too_short": "text of at least {min_length} characters",
+    "string_too_short": "text of {min_length} or more characters",
     "string_too_long": "text of at most {max_length} characters",
     "string_pattern_mismatch": "text of the form {pattern}",
     "path_type": "a path",

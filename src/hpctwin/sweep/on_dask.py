@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpctwin.errors import ConfigError, UnknownNameError, UnreachableError, need
 from hpctwin.model.files import cause
+from hpctwin.model.secrets import without_password
 from hpctwin.sweep.bench import Bench, Row
 from hpctwin.sweep.points import Inputs, Point
 
@@ -142,24 +144,45 @@ def connected(
 
     if (address is None) == (scheduler_file is None):
         raise ConfigError("give the scheduler's address or its file, one of the two")
-    if scheduler_file is not None and not scheduler_file.is_file():
-        raise ConfigError(f"{scheduler_file}: no scheduler wrote this file")
+    if scheduler_file is not None:
+        _check_scheduler_file(scheduler_file)
+    shown = scheduler_file or without_password(str(address)) or address
     try:
         client = Client(
             address, scheduler_file=scheduler_file and str(scheduler_file), timeout=wait_s
         )
     except ValueError as error:
         raise ConfigError(
-            f"Dask's scheduler at {address or scheduler_file}: that is no address, such as tcp://HOST:8786"
+            f"Dask's scheduler at {shown}: that is no address, such as tcp://HOST:8786"
         ) from error
     except OSError as error:
         raise UnreachableError(
-            f"Dask's scheduler at {address or scheduler_file} does not answer: {cause(error)}"
+            f"Dask's scheduler at {shown} does not answer: {cause(error)}"
         ) from error
     try:
         yield client
     finally:
         client.close(timeout=5)
+
+
+def _check_scheduler_file(path: Path) -> None:
+    """Whether a scheduler wrote it, and where it is to be found.
+
+    Raises:
+        ConfigError: none did.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path}: no scheduler wrote this file") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: {cause(error)}") from error
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("address"), str):
+        raise ConfigError(
+            f"{path}: it is not what `dask scheduler --scheduler-file FILE` writes: no JSON with an address"
+        )
 
 
 @contextmanager

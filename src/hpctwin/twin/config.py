@@ -215,7 +215,7 @@ class WhatIfSettings(Settings):
     """
 
     deadline: Duration | None = Field(default=None, gt=0)
-    dask: str | None = None
+    dask: str | None = Field(default=None, min_length=1)
     scheduler_file: Path | None = None
 
     @property
