@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import (
-    AMOUNTS,
-    BITS,
-    BLOCK,
-    BUCKETS,
-    KNOWN,
-    LAYOUT,
-    LISTED,
-    SCRATCH,
-    SIZES,
-    SOON,
-    STATE,
-    WORDS,
+from hpctwin.engine.layout import KNOWN, LAYOUT, STATE
+from hpctwin.engine.memory import (
+    COUNTED,
+    NUMBER,
+    Piece,
+    Shapes,
+    address_of,
+    piece_of,
+    scratch_piece,
 )
 
 __all__ = ["Sim", "records", "single"]
 
 IntArray = npt.NDArray[np.int64]
-Shapes = Mapping[str, tuple[int, ...]]
 
-_NUMBER = {name: number for number, name in enumerate(LAYOUT)}
-_ALIGNMENT = 64
 _ROWS = 1 << 12  # written at once, so that a table is gone through in memory once
-
-
-def _address(array: npt.NDArray[Any]) -> int:
-    address: int = array.ctypes.data
-    return address
 
 
 class _Record:
@@ -61,51 +48,6 @@ class _Record:
         self._row[field] = value
 
 
-class _Piece:
-    """Arrays one after the other in one piece of memory, so that a copy is one copy.
-
-    Args:
-        shapes: of the arrays.
-    """
-
-    def __init__(self, shapes: Shapes) -> None:
-        self.shapes = dict(shapes)
-        self.offsets: dict[str, int] = {}
-        size = 0
-        words = []
-        for name, shape in shapes.items():
-            self.offsets[name] = size
-            words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
-            length = LAYOUT[name][0].itemsize * int(np.prod(shape))
-            size += -(-length // _ALIGNMENT) * _ALIGNMENT
-        self.size = size
-        first = _NUMBER[next(iter(shapes))]
-        assert [_NUMBER[name] for name in shapes] == list(range(first, first + len(shapes)))
-        self.numbers = slice(first, first + len(shapes))
-        self.words = np.array(words, np.int64)
-
-    def seen(self, memory: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
-        """One of the arrays."""
-        dtype = LAYOUT[name][0]
-        return np.ndarray(self.shapes[name], dtype, memory, self.offsets[name])
-
-    def describe(self, memory: npt.NDArray[np.uint8], table: IntArray) -> None:
-        """Write the descriptors of all arrays."""
-        table[self.numbers] = self.words
-        table[self.numbers, 0] += _address(memory)
-
-    def moved(
-        self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
-    ) -> None:
-        """Write the descriptors of all arrays, which lie as before in another piece of memory."""
-        table[self.numbers, 0] += _address(after) - _address(before)
-
-
-@lru_cache(maxsize=64)
-def _piece(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> _Piece:
-    return _Piece(dict(shapes))
-
-
 class Sim:
     """All arrays of one simulation: what is known, which forks share; its state; the policy.
 
@@ -121,15 +63,15 @@ class Sim:
         for array in self._known.values():
             array.flags.writeable = False
         self._owned: frozenset[str] = frozenset()
-        self._piece = _piece(tuple(shapes.items()))
+        self._piece = piece_of(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._policy: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(1, LAYOUT[name][0])
             for name in ("rules", "hooks", "numbers", "power_numbers")
         }
-        self._scratch: tuple[_Piece, npt.NDArray[np.uint8]] | None = None
+        self._scratch: tuple[Piece, npt.NDArray[np.uint8]] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
-        self._found_at = _address(self._table)
+        self._found_at = address_of(self._table)
         self._views: dict[str, Any] = {}
         self._describe_all()
 
@@ -183,7 +125,7 @@ class Sim:
         twin._views = {}
         twin._scratch = None
         twin._table = self._table.copy()
-        twin._found_at = _address(twin._table)
+        twin._found_at = address_of(twin._table)
         twin._piece.moved(self._memory, twin._memory, twin._table)
         if self._owned:
             twin._known = dict(self._known)
@@ -206,7 +148,7 @@ class Sim:
         self._known, self._owned = other._known, other._owned
         self._policy = other._policy
         for part in (self._known, self._policy):
-            rows = slice(_NUMBER[next(iter(part))], _NUMBER[next(iter(part))] + len(part))
+            rows = slice(NUMBER[next(iter(part))], NUMBER[next(iter(part))] + len(part))
             self._table[rows] = other._table[rows]
         self._piece.describe(self._memory, self._table)
         if sizes[0] != sizes[1]:
@@ -236,7 +178,7 @@ class Sim:
             for name, array in arrays.items():
                 self[name][...] = array
             return
-        self._piece = _piece(tuple(shapes.items()))
+        self._piece = piece_of(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
         self._views = {}
         for name in shapes:
@@ -264,64 +206,20 @@ class Sim:
         Args:
             rows: or so many, if these are more.
         """
-        clock = self["clock"]
+        clock, known = self["clock"], self._known
         busy = int(clock["running"][0] + clock["queued"][0])
-        known, places = self._known, len(self._known["amount"])
         nodes = len(self["node"]) if self["rules"]["depths"][0] else 0
         rows = max(rows, 8 * busy + 2 * len(known["window"]) + 2 * nodes + 256)
-        jobs = self.jobs + len(known["tells"])
         shared = len(known["whole"])
-        largest = int(known["whole"][:, 0].max(initial=0)) // 1000
-        listed = min(LISTED, largest + 8)
-        words = min(-(-len(known["shape"]) // BITS), WORDS)
-        stands = rows if self["hooks"]["reserved"][0] and not shared else 0
-        shapes = {
-            "plan_time": (rows,),
-            "plan_amount": (rows, places),
-            "plan_rows": (1,),
-            "low": (places,),
-            "take": (self.pools,),
-            "blocked": (places,),
-            "not_before": (places,),
-            "handed_out": (len(known["user_limit"]),),
-            "order": (jobs,),
-            "ranked": (len(known["pool_of"]) if self["hooks"]["place"][0] else 0,),
-            "later": (jobs,),
-            "stack": (jobs,),
-            "levels": (jobs if len(known["tells"]) else 0,),
-            "fair": (len(known["promised"]) + 1,),
-            **dict.fromkeys(("standings", "line", "merged"), (len(known["tree"]),)),
-            "spare": (self.pools,),
-            **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
-            **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
-            "rooms": (1,),
-            "open_to": (shared, words),
-            "open_block": (-(-shared // BLOCK), words),
-            "moves": (shared,),
-            **dict.fromkeys(("aligned", "aligned_at"), (len(known["shape"]),)),
-            "listed": (shared,),
-            **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
-            **dict.fromkeys(("soon", "soon_of"), (min(SOON, len(known["shape"])), shared)),
-            "below": (len(known["switch"]), 2),
-            "times": (rows if shared else 0,),
-            "race": (1,),
-            "racer": (2 << (rows // 2).bit_length(),),
-            "fresh": (rows // 4,),
-            "path": (128,),
-            "user_leaves": (self["user_running"].shape[1], 2),
-            "back": (64,),
-            "walk": (1,),
-            "ahead": (jobs,),
-            "standing": (1,),
-            "chain": (stands // 2 + 1,),
-            "stay": (stands // 4,),
-            "slot": (self.jobs if stands else 0,),
-            "shortest": (BUCKETS * SIZES if stands else 0,),
-            "returned": (64 if stands else 0,),
-            "openings": (stands,),
-        }
-        assert tuple(shapes) == SCRATCH
-        piece = _piece(tuple(shapes.items()))
+        piece = scratch_piece(
+            rows,
+            self.jobs,
+            self["user_running"].shape[1],
+            int(known["whole"][:, 0].max(initial=0)) // 1000,
+            tuple([len(known[name]) for name in COUNTED]),
+            ranked=bool(self["hooks"]["place"][0]),
+            stands=bool(self["hooks"]["reserved"][0]) and not shared,
+        )
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
         for name in ("moves", "soon_of", "aligned_at") if shared else ():
@@ -362,7 +260,7 @@ class Sim:
 
     def _describe(self, name: str, array: npt.NDArray[Any]) -> None:
         width = array.shape[1] if array.ndim > 1 else 1
-        self._table[_NUMBER[name]] = _address(array), len(array), width
+        self._table[NUMBER[name]] = address_of(array), len(array), width
 
     def _describe_all(self) -> None:
         for name, array in (*self._known.items(), *self._policy.items()):
@@ -372,7 +270,10 @@ class Sim:
 
 def _as_laid_out(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """An array in the engine's form; a copy if it must be."""
-    return np.require(array, LAYOUT[name][0], "C").view()
+    dtype = LAYOUT[name][0]
+    if array.dtype is dtype and array.flags.c_contiguous:
+        return array.view()
+    return np.require(array, dtype, "C").view()
 
 
 def records(name: str, size: int, **columns: Any) -> npt.NDArray[Any]:

@@ -165,11 +165,15 @@ def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:
         found: the pass.
         power: the kind of power policy; None where nodes have no power states.
     """
-    queue = sim["queue"][: sim["clock"]["queued"][0]]
     by_node = _by_node(power)
+    keeps = found.own or found.kept or found.begin or by_node
+    kept_before = sim["own"].size or sim["kept"].size or sim["power_kept"].size
+    if not (keeps or kept_before or len(sim["share"])):
+        return
     own, kept = _rows(found.own, 1), _rows(found.kept, _kept_rows(found, sim.jobs))
     forget_promises(sim)
     if found.begin is not None:
+        queue = sim["queue"][: sim["clock"]["queued"][0]]
         found.begin(own, kept, sim["state"], queue)
     sim.reshape(
         own=own.view(np.int64),

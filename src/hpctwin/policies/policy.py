@@ -154,7 +154,8 @@ def make_policy(
         changes["placement"] = find_placement(placement)
     if power is not None:
         changes["power"] = find_power(power)
-    made = dataclasses.replace(made, **changes)
+    if changes:
+        made = dataclasses.replace(made, **changes)
     if reservations is not None or candidates is not None:
         if made.backfill != CANDIDATES and (reservations != 1 or candidates is not None):
             raise ConfigError(

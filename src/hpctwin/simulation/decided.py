@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,13 @@ from hpctwin.policies.placements import NodeScore
 from hpctwin.simulation import powered, sharing
 
 __all__ = ["Deciding"]
+
+MOST_KEPT = 64
+"""So many policies are kept in the engine's form."""
+
+_RACES_FROM = (layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED)
+_KEEPING = threading.Lock()
+_KEPT: dict[tuple[Any, ...], tuple[Policy, dict[str, npt.NDArray[Any]]]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,48 @@ class Deciding:
         return [score for score in scores if score is not None]
 
     def made(self) -> dict[str, npt.NDArray[Any]]:
-        """The policy's numbers (`engine.layout.Numbers`), compiled what it needs."""
+        """The policy's numbers (`engine.layout.Numbers`), compiled what it needs; nobody may write them.
+
+        Where they depend on little of the machine and the jobs they are kept, for whoever takes the same
+        policies again and again.
+        """
+        if self.cluster.has_power or self.found.gave_back is not None:
+            return self._made()
+        key = (id(self.policy), *self._circumstances())
+        kept = _KEPT.get(key)
+        if kept is None:
+            # With the policy itself, so that no other has its id.
+            kept = self.policy, self._made()
+            with _KEEPING:
+                _KEPT[key] = kept
+                if len(_KEPT) > MOST_KEPT:
+                    del _KEPT[next(iter(_KEPT))]
+        return kept[1]
+
+    def _circumstances(self) -> tuple[Any, ...]:
+        """All that `_made` asks of besides the policy, where there are whole nodes without power states."""
+        cluster, sim = self.cluster, self.sim
+        return (
+            self.ordering is self.policy.order,
+            self.found,
+            self.tracked,
+            self.terminate,
+            self.hold,
+            self.log,
+            self.planned,
+            self.horizon,
+            cluster.failures.then,
+            cluster.node_count,
+            cluster.fairshare.half_life,
+            cluster.fairshare.every,
+            sim.pools,
+            *(sim.jobs >= least for least in _RACES_FROM),
+            len(sim["held"]) > 0,
+            sim["user_running"].shape[1] > 0,
+            len(sim["user_limit"]) == 1,
+        )
+
+    def _made(self) -> dict[str, npt.NDArray[Any]]:
         from hpctwin.engine.kernel import hooks
 
         policy, order = self.policy, self.ordering.compiled

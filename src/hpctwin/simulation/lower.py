@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, LAYOUT, NEVER
+from hpctwin.engine.layout import NEVER
 from hpctwin.engine.sim import records
-from hpctwin.engine.speeds import speed_columns
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Partition, Workload, to_ms
-from hpctwin.model.cluster import parse_nodes
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
 from hpctwin.simulation.limits import Limits, limits_of, no_limits
+from hpctwin.simulation.machine import machine_of
 from hpctwin.simulation.share_tree import labels_of, share_tree
 
-__all__ = ["changes_of", "facts_of", "limits_in", "lower", "pool_of_nodes"]
+__all__ = ["facts_of", "limits_in", "lower"]
 
 IntArray = npt.NDArray[np.int64]
 
 MB_PER_GB = 1024
+
+_NO_NODES = dict.fromkeys(("by_pool", "pool_of"), np.zeros(0, np.int64))
 
 
 def lower(
@@ -52,17 +52,14 @@ def lower(
                 f"jobs ask for resource {name!r}, which cluster {cluster.name!r} does not have; "
                 f"add it under 'resources:' (it has {', '.join(cluster.resources) or 'none'})"
             )
-    group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
-    first_of_pool = np.unique(pool_of_node, return_index=True)[1]
-    group_of_pool = group_of_node[first_of_pool]
-    partitions = _partitions(cluster)
+    machine = machine_of(cluster)
+    partitions, group_of_pool = machine.partitions, machine.group_of_pool
+    pool_nodes = machine.pool_nodes
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
     eligible = _eligible(kinds, workload.features.labels, partitions, cluster, group_of_pool)
     limits = _limits(workload, cluster, partition, kind, eligible, group_of_pool)
-    pool_nodes = np.bincount(pool_of_node).astype(np.int64)
     resources, capacity = _resources(workload, cluster)
-    windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     labels, promised = labels_of(workload, cluster)
     cancel = np.where(
         workload.cancel_ms < 0, NEVER, np.maximum(workload.cancel_ms, workload.submit_ms)
@@ -71,8 +68,9 @@ def lower(
     expected = workload.walltime_ms if expected_ms is None else expected_ms
     edges = workload.dependencies
     tells_first, waits_first, by_on, by_job = _edges_by_job(edges, len(workload))
-    places = np.concatenate([[0], np.cumsum(pool_nodes)])
     return {
+        **machine.known,
+        **(machine.by_node if tracked else _NO_NODES),
         "job": records(
             "job",
             len(workload),
@@ -110,32 +108,11 @@ def lower(
         ),
         "waits": edges.on[by_job],
         "amount": np.concatenate([pool_nodes, capacity]),
-        "pool": records(
-            "pool",
-            len(pool_nodes),
-            first=places[:-1],
-            last=places[1:],
-            group=[list(group_of_pool).index(g) for g in group_of_pool],
-            **speed_columns(cluster.nodes[g].speed_at_first for g in group_of_pool),
-        ),
-        "pool_fact": _pool_facts(cluster, group_of_pool),
-        "by_pool": np.argsort(pool_of_node, kind="stable") if tracked else np.zeros(0, np.int64),
-        "pool_of": pool_of_node if tracked else np.zeros(0, np.int64),
         "eligible": eligible,
         "partition": kinds[:, 0].astype(np.int64),
-        "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
-        "window": windows,
-        "change": changes_of(windows),
         "promised": promised,
         "tree": share_tree(workload, cluster),
         **(no_limits() if limits is None else limits.arrays),
-        "sleep": records("sleep", 0),
-        "shape": records("shape", 0),
-        "needs": np.zeros((0, AMOUNTS), np.int64),
-        "whole": np.zeros((0, AMOUNTS), np.int64),
-        "typical": np.zeros(0, np.int64),
-        "switch": records("switch", 0),
-        "switch_of": np.zeros(0, np.int64),
     }
 
 
@@ -146,70 +123,6 @@ def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, I
     rows = np.arange(jobs + 1)
     tells = np.searchsorted(edges.on[by_on], rows)
     return tells, np.searchsorted(edges.job[by_job], rows), by_on, by_job
-
-
-def pool_of_nodes(cluster: Cluster) -> IntArray:
-    """The pool of each node: a pool is of one group and under the same maintenance [nodes]."""
-    return _group_and_pool_of_nodes(cluster)[1]
-
-
-def _group_and_pool_of_nodes(cluster: Cluster) -> tuple[IntArray, IntArray]:
-    counts = [group.count for group in cluster.nodes]
-    group = np.repeat(np.arange(len(counts)), counts)
-    if not cluster.reservations:
-        return group, group
-    marks = [group]
-    marks += [_nodes_of(reservation, cluster, group) for reservation in cluster.reservations]
-    distinct, pool = np.unique(np.stack(marks), axis=1, return_inverse=True)
-    first = np.full(distinct.shape[1], len(pool))
-    np.minimum.at(first, pool.ravel(), np.arange(len(pool)))
-    place = np.argsort(np.argsort(first))
-    return group, place[pool.ravel()]
-
-
-def _nodes_of(reservation: Any, cluster: Cluster, group: IntArray) -> npt.NDArray[np.int64]:
-    """1 for each node a reservation covers, else 0."""
-    if reservation.groups is None and reservation.nodes is None:
-        return np.ones(len(group), np.int64)
-    covered = np.zeros(len(group), np.int64)
-    names = [g.name for g in cluster.nodes]
-    for name in reservation.groups or ():
-        covered[group == names.index(name)] = 1
-    if reservation.nodes is not None:
-        covered[parse_nodes(reservation.nodes, len(group))] = 1
-    return covered
-
-
-def _windows(
-    cluster: Cluster, pool: IntArray, group: IntArray, amount: IntArray
-) -> npt.NDArray[Any]:
-    """The maintenance windows: start and end in ms, pool, and its nodes."""
-    rows = [
-        (to_ms(reservation.start), to_ms(reservation.end), int(p), int(amount[p]))
-        for reservation in cluster.reservations
-        for p in np.unique(pool[_nodes_of(reservation, cluster, group) == 1])
-    ]
-    return np.array(rows, LAYOUT["window"][0])
-
-
-def changes_of(windows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Starts and ends of windows in the order they are applied: at one time, starts first."""
-    size = len(windows)
-    both = {"pool": windows["pool"], "amount": windows["amount"]}
-    away = records("change", size, time=windows["start"], sign=-1, **both)
-    back = records("change", size, time=windows["end"], sign=1, **both)
-    table = np.concatenate([away, back])
-    return table[np.lexsort((table["pool"], table["sign"], table["time"]))]
-
-
-def _partitions(cluster: Cluster) -> Sequence[Partition]:
-    return cluster.partitions or _one_partition()
-
-
-@cache
-def _one_partition() -> Sequence[Partition]:
-    """That of a cluster without any: made once, since making settings takes as long as a small table."""
-    return (Partition(name="all", default=True),)
 
 
 def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
@@ -273,12 +186,12 @@ def _eligible(
 
 def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
     """The limits that jobs are under; None if a cluster has none."""
-    group_of_node, pool_of_node = _group_and_pool_of_nodes(cluster)
-    group_of_pool = group_of_node[np.unique(pool_of_node, return_index=True)[1]]
+    machine = machine_of(cluster)
+    group_of_pool = machine.group_of_pool
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
     features = workload.features.labels
-    eligible = _eligible(kinds, features, _partitions(cluster), cluster, group_of_pool)
+    eligible = _eligible(kinds, features, machine.partitions, cluster, group_of_pool)
     return _limits(workload, cluster, partition, kind, eligible, group_of_pool)
 
 
@@ -334,7 +247,7 @@ def facts_of(
         cluster: the machine.
         risk: predicted probability that each job fails; none is predicted if left out.
     """
-    partitions = _partitions(cluster)
+    partitions = machine_of(cluster).partitions
     partition = _partition_of_jobs(workload, cluster)
     facts = records("fact", len(workload))
     for name in ("cores", "gpus", "memory_gb"):
@@ -361,20 +274,6 @@ def facts_of(
     facts["predicted_runtime"] = workload.predicted_runtime_s
     facts["predicted_power"] = np.nan_to_num(workload.predicted.get("node_w", np.zeros(1)))
     return facts
-
-
-def _pool_facts(cluster: Cluster, group_of_pool: IntArray) -> npt.NDArray[Any]:
-    groups = [cluster.nodes[g] for g in group_of_pool]
-    known = [group for group in groups if cluster.has_power]
-    return records(
-        "pool_fact",
-        len(groups),
-        group=group_of_pool,
-        **{name: [getattr(group, name) or 0.0 for group in groups] for name in PER_NODE},
-        idle_w=[group.initial.idle for group in known] or 0.0,
-        active_w=[group.initial.power_w for group in known] or 0.0,
-        weight=[group.weight for group in groups],
-    )
 
 
 def _resources(workload: Workload, cluster: Cluster) -> tuple[IntArray, IntArray]:

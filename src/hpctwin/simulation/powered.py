@@ -21,7 +21,7 @@ from hpctwin.engine.sim import Sim, records
 from hpctwin.model import NEVER_MS, Cluster, Workload, to_ms
 from hpctwin.policies import Policy, PowerPolicy
 from hpctwin.policies.backfills import OUTSIDE
-from hpctwin.simulation.lower import changes_of
+from hpctwin.simulation.machine import changes_of
 
 __all__ = [
     "Outside",

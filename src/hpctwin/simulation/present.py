@@ -13,7 +13,7 @@ from hpctwin.engine import begin, layout
 from hpctwin.engine.begin import NodePowers, Running
 from hpctwin.engine.powered import node_powers, nodes_of_job, spent_ms
 from hpctwin.model import MS_PER_S, NEVER_MS
-from hpctwin.simulation.lower import pool_of_nodes
+from hpctwin.simulation.machine import pool_of_nodes
 from hpctwin.simulation.sharing import held_amounts
 from hpctwin.simulation.simulation import Simulation
 

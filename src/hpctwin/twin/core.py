@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -272,7 +273,7 @@ class Core:
         """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        if any(job.spec.tasks for job in jobs):
+        if any(map(attrgetter("spec.tasks"), jobs)):
             return room_of(self.mirror, jobs).fits
         free = self.free_nodes(jobs) if free_nodes is None else free_nodes
         return lambda spec: spec.nodes <= free

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +68,9 @@ class Forecast(NamedTuple):
     scale_s: float = LEAST_SCALE_S
 
 
+_FORECAST: Callable[[Any], Forecast] = partial(tuple.__new__, Forecast)
+"""As `Forecast._make`, in a third of the time."""
+
 _NONE_DRAWN: Mapping[str, FloatArray] = {}
 
 
@@ -113,7 +118,6 @@ class Forecaster:
             drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
                 the same is said again of whoever does not start now.
         """
-        result = []
         made = self.foretell(waiting, start_s, now_s, drawn_s)
         if drawn_s is None:
             made = [self._again(one) for one in made]
@@ -122,12 +126,11 @@ class Forecaster:
         self._last = {
             one.job_id: one for one in made if one.start_s is not None and one.group != _NOW
         }
-        for one in made:
+        for number, one in enumerate(made):
             if one.start_s is not None and self._is_kept(one):
-                one = one._replace(kept=True)
-                self._open.setdefault(one.job_id, []).append(one)
-            result.append(one)
-        return tuple(result)
+                made[number] = one._replace(kept=True)
+                self._open.setdefault(one.job_id, []).append(made[number])
+        return tuple(made)
 
     def foretell(
         self,
@@ -137,22 +140,25 @@ class Forecaster:
         drawn_s: Mapping[str, FloatArray] | None = None,
     ) -> list[Forecast]:
         """As `forecast`, for whoever only asks: nothing is kept."""
-        known = [job for job in waiting if job.spec.id in start_s]
-        expected = np.array([start_s[job.spec.id] for job in known], np.float64)
-        start, scale = _of_futures(known, expected, now_s, drawn_s or {})
-        nodes = np.array([job.spec.nodes for job in known], np.int64)
-        later = np.array([job.spec.id in self._open for job in known], np.int64)
+        specs = [job.spec for job in waiting]
+        known = [spec for spec in specs if spec.id in start_s]
+        ids = [spec.id for spec in known]
+        expected = np.array([start_s[i] for i in ids], np.float64)
+        start, scale = _of_futures(ids, expected, now_s, drawn_s or {})
+        nodes = np.array([spec.nodes for spec in known], np.int64)
+        later = np.array([i in self._open for i in ids], np.int64)
         size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
         group = np.where(expected <= now_s, _NOW, 1 + 2 * size + later)
-        columns = (start, *self._spans(group, start, scale, now_s), nodes, group, scale)
-        found = {
-            job.spec.id: Forecast(job.spec.id, now_s, start, low, high, calibrated, False, *about)
-            for job, start, low, high, calibrated, *about in zip(
-                known, *(column.tolist() for column in columns), strict=True
-            )
-        }
+        low, high, calibrated = self._spans(group, start, scale, now_s)
+        columns = [c.tolist() for c in (start, low, high, calibrated, nodes, group, scale)]
+        about, more = columns[:4], columns[4:]
+        rows = zip(ids, repeat(now_s), *about, repeat(False), *more)
+        made: list[Forecast] = list(map(_FORECAST, rows))
+        if len(made) == len(specs):
+            return made
+        found = dict(zip(ids, made, strict=True))
         none = (now_s, None, None, None)
-        return [found.get(job.spec.id) or Forecast(job.spec.id, *none) for job in waiting]
+        return [found.get(spec.id) or Forecast(spec.id, *none) for spec in specs]
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
         """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
@@ -255,15 +261,15 @@ class Forecaster:
 
 
 def _of_futures(
-    jobs: Sequence[JobRecord], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
+    ids: Sequence[str], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
     """Forecasts, and what their errors are compared in, seconds [jobs]."""
     start = expected.copy()
     scale = _OF_EXPECTED * np.maximum(expected - now_s, 0.0) + LEAST_SCALE_S
     # Who starts now by what is known does so in any future.
-    rows = [r for r, job in enumerate(jobs) if job.spec.id in drawn_s and expected[r] > now_s]
+    rows = [r for r in np.flatnonzero(expected > now_s).tolist() if ids[r] in drawn_s]
     if rows:
-        drawn = np.array([drawn_s[jobs[row].spec.id] for row in rows])
+        drawn = np.array([drawn_s[ids[row]] for row in rows])
         ends = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
         low, start[rows], high = np.quantile(drawn, ends, axis=1)
         scale[rows] += high - low

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def present(
     places.see(nodes)
     held = places.held_by(started)
     stand_ins: dict[str, str] = {}
-    shares = any(job.spec.tasks for job in jobs) or any(spec.tasks for spec in arrivals)
+    shares = any(map(attrgetter("spec.tasks"), jobs)) or any(spec.tasks for spec in arrivals)
     if not shares and np.bincount(np.concatenate([_NOBODY, *held])).max(initial=0) > 1:
         started, stand_ins = _one_job_a_node(started, runtime_s or {})
         held = places.held_by(started)
@@ -323,6 +324,8 @@ def _workload(
 
 
 def _labels(values: Sequence[str], order: npt.NDArray[np.int64]) -> Category:
+    if not any(values):
+        return Category.unknown(len(values))
     labels = sorted(set(values) - {""})
     code = {label: i for i, label in enumerate(labels)}
     code[""] = -1

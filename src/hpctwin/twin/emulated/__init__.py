@@ -50,7 +50,7 @@ class PolicyPlanner:
     ) -> Plan:
         """See `Planner`."""
         # Who only submits to the cluster does not wait for the simulator to be loaded.
-        from hpctwin.simulation.lower import pool_of_nodes
+        from hpctwin.simulation.machine import pool_of_nodes
         from hpctwin.simulation.present import looks_again_ms, nodes_of_job
         from hpctwin.simulation.sharing import taken_by
         from hpctwin.twin.power import switched

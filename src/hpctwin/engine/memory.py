@@ -1,0 +1,165 @@
+"""How a simulation's arrays lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpctwin.engine.layout import (
+    AMOUNTS,
+    BITS,
+    BLOCK,
+    BUCKETS,
+    LAYOUT,
+    LISTED,
+    SCRATCH,
+    SIZES,
+    SOON,
+    WORDS,
+)
+
+__all__ = ["COUNTED", "NUMBER", "Piece", "Shapes", "address_of", "piece_of", "scratch_piece"]
+
+IntArray = npt.NDArray[np.int64]
+Shapes = Mapping[str, tuple[int, ...]]
+
+NUMBER = {name: number for number, name in enumerate(LAYOUT)}
+"""Of each array, in the table by which kernels find it."""
+_ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
+COUNTED = (
+    "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
+)  # fmt: skip
+"""Known arrays on whose lengths the layout of scratch memory depends."""
+_ALIGNMENT = 64
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Where an array lies; nowhere if it has no elements."""
+    # To ask takes as long as to make a small array.
+    return array.ctypes.data if array.size else 0
+
+
+class Piece:
+    """Arrays one after the other in one piece of memory, so that a copy is one copy.
+
+    Args:
+        shapes: of the arrays.
+    """
+
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = dict(shapes)
+        self.offsets: dict[str, int] = {}
+        size = 0
+        words = []
+        for name, shape in shapes.items():
+            self.offsets[name] = size
+            words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
+            length = LAYOUT[name][0].itemsize * int(np.prod(shape))
+            size += -(-length // _ALIGNMENT) * _ALIGNMENT
+        self.size = size
+        first = NUMBER[next(iter(shapes))]
+        assert [NUMBER[name] for name in shapes] == list(range(first, first + len(shapes)))
+        self.numbers = slice(first, first + len(shapes))
+        self.words = np.array(words, np.int64)
+
+    def seen(self, memory: npt.NDArray[np.uint8], name: str) -> npt.NDArray[Any]:
+        """One of the arrays."""
+        dtype = LAYOUT[name][0]
+        return np.ndarray(self.shapes[name], dtype, memory, self.offsets[name])
+
+    def describe(self, memory: npt.NDArray[np.uint8], table: IntArray) -> None:
+        """Write the descriptors of all arrays."""
+        table[self.numbers] = self.words
+        table[self.numbers, 0] += address_of(memory)
+
+    def moved(
+        self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
+    ) -> None:
+        """Write the descriptors of all arrays, which lie as before in another piece of memory."""
+        table[self.numbers, 0] += address_of(after) - address_of(before)
+
+
+@lru_cache(maxsize=64)
+def piece_of(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> Piece:
+    """Arrays of these shapes, by name."""
+    return Piece(dict(shapes))
+
+
+@lru_cache(maxsize=64)
+def scratch_piece(
+    rows: int,
+    jobs: int,
+    users: int,
+    largest: int,
+    lengths: tuple[int, ...],
+    *,
+    ranked: bool,
+    stands: bool,
+) -> Piece:
+    """How scratch memory is laid out.
+
+    Args:
+        rows: of a plan, at least.
+        jobs: how many there are.
+        users: whose running jobs are counted.
+        largest: cores of the largest node that is shared.
+        lengths: of the known arrays `COUNTED`.
+        ranked: whether nodes are ranked.
+        stands: whether reservations outlive a pass on whole nodes.
+    """
+    rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
+    places, pools, tells, shared, shape, partitions, nodes, labels, tree, switches = lengths
+    listed = min(LISTED, largest + 8)
+    words = min(-(-shape // BITS), WORDS)
+    kept = rows if stands else 0
+    shapes = {
+        "plan_time": (rows,),
+        "plan_amount": (rows, places),
+        "plan_rows": (1,),
+        "low": (places,),
+        "take": (pools,),
+        "blocked": (places,),
+        "not_before": (places,),
+        "handed_out": (partitions,),
+        "order": (jobs + tells,),
+        "ranked": (nodes if ranked else 0,),
+        "later": (jobs + tells,),
+        "stack": (jobs + tells,),
+        "levels": (jobs + tells if tells else 0,),
+        "fair": (labels + 1,),
+        **dict.fromkeys(("standings", "line", "merged"), (tree,)),
+        "spare": (pools,),
+        **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
+        **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
+        "rooms": (1,),
+        "open_to": (shared, words),
+        "open_block": (-(-shared // BLOCK), words),
+        "moves": (shared,),
+        **dict.fromkeys(("aligned", "aligned_at"), (shape,)),
+        "listed": (shared,),
+        **dict.fromkeys(("leaves_at", "leaves_kind", "leaves_tasks"), (shared, listed)),
+        **dict.fromkeys(("soon", "soon_of"), (min(SOON, shape), shared)),
+        "below": (switches, 2),
+        "times": (rows if shared else 0,),
+        "race": (1,),
+        "racer": (2 << (rows // 2).bit_length(),),
+        "fresh": (rows // 4,),
+        "path": (128,),
+        "user_leaves": (users, 2),
+        "back": (64,),
+        "walk": (1,),
+        "ahead": (jobs + tells,),
+        "standing": (1,),
+        "chain": (kept // 2 + 1,),
+        "stay": (kept // 4,),
+        "slot": (jobs if stands else 0,),
+        "shortest": (BUCKETS * SIZES if stands else 0,),
+        "returned": (64 if stands else 0,),
+        "openings": (kept,),
+    }
+    assert tuple(shapes) == SCRATCH
+    return Piece(shapes)
