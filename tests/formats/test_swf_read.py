@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from hpctwin import formats
 from hpctwin.errors import ConfigError, TraceError
-from hpctwin.formats import SwfRules, read_workload, swf, swf_records
+from hpctwin.formats import SwfRules, read_workload, swf, swf_large, swf_records
 from hpctwin.formats.swf import read_swf, write_swf
 from hpctwin.model import Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, swf_files
@@ -314,14 +315,105 @@ def test_both_tiers_read_the_same(tmp_path_factory: pytest.TempPathFactory, cont
 
 
 @given(content=swf_files())
-def test_both_tiers_parse_the_same_numbers(content: bytes) -> None:
+def test_all_tiers_parse_the_same_numbers(content: bytes) -> None:
     content = swf_records.unify_line_ends(content)
-    fast = swf_records.parse_fast(swf_records.split_comments(content)[1])
+    body = swf_records.split_comments(content)[1]
     slow = swf_records.parse_lines(Path("x"), content, skip_invalid=False)
-    if fast is not None:
-        assert fast.wider == slow.wider
-        for field, values in slow.columns.items():
-            np.testing.assert_array_equal(fast.columns[field], values, field)
+    for fast in (swf_records.parse_fast(body), swf_large.parse_large(body)):
+        if fast is not None:
+            assert fast.wider == slow.wider
+            for field, values in slow.columns.items():
+                np.testing.assert_array_equal(fast.columns[field], values, field)
+                assert fast.columns[field].dtype == values.dtype
+
+
+NUMBERS = st.one_of(
+    st.integers(-(10**18) + 1, 10**18 - 1).map(str),
+    st.decimals(-(10**6), 10**6, places=6).map("{:f}".format),
+    st.from_regex(r"[+-]?([0-9]{1,9}\.[0-9]{0,6}|\.[0-9]{1,15})", fullmatch=True),
+)
+
+
+@given(
+    rows=st.lists(st.lists(NUMBERS, min_size=16, max_size=16), min_size=1, max_size=6),
+    blank=st.sampled_from([" ", "\t", "  ", " \v"]),
+    end=st.sampled_from(["\n", " \n\n", "\n \t\n"]),
+)
+def test_numbers_of_large_logs_are_read_as_python_does(
+    rows: list[list[str]], blank: str, end: str
+) -> None:
+    numbered = [[str(job), *row, "-1"] for job, row in enumerate(rows)]
+    text = end.join(blank.join([*row[:16], row[17], row[16]]) for row in numbered)
+    found = swf_large.parse_large(text.encode())
+    assert found is not None
+    for column, field in enumerate(swf_records.FIELDS):
+        expected = [[*row[:16], row[17], row[16]][column] for row in numbered]
+        assert found.columns[field].tolist() == [float(text) for text in expected]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "1",
+        line(job=2)[:-3],
+        line(job=2).replace(" ", ",", 1),
+        line(job=2, run="x"),
+        line(job=2, run="1e3"),
+        line(job=2, run="0x1"),
+        line(job=2, run="--1"),
+        line(job=2, run="."),
+        line(job=2, run="-"),
+        line(job=2, run="1.2.3"),
+        line(job=2, run="1.2345678901234567"),
+        line(job=2, run="1" * 19),
+        line(job="2.0"),
+        line(job=2, run="1\0"),
+    ],
+)
+def test_what_a_large_log_has_besides_is_left_to_the_other_tiers(bad: str) -> None:
+    good = "\n".join(line(job=job) for job in range(5000))
+    assert swf_large.parse_large(good.encode()) is not None
+    for text in (f"{good}\n{bad}", f"{bad}\n{good}"):
+        assert swf_large.parse_large(text.encode()) is None
+
+
+def test_a_field_of_a_large_log_may_be_known_from_some_line_on() -> None:
+    lines = [line(job=job) for job in range(5000)] + [line(job=5000, cpu=7, think=2)]
+    found = swf_large.parse_large("\n".join(lines).encode())
+    assert found is not None
+    assert found.columns["average CPU time"].tolist() == [-1.0] * 5000 + [7.0]
+    assert found.columns["think time"][-1] == 2
+    assert found.columns["job number"].tolist() == list(range(5001))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_large_log_is_the_same_workload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    lines = [
+        "; MaxProcs: 8",
+        line(job=1, run=1.5),
+        "; within",
+        line(job=2) + " more",
+        "",
+        line(job=3),
+    ]
+    path = tmp_path / "log.swf"
+    path.write_bytes(end.join(lines).encode())
+    small = read_swf(path)
+    monkeypatch.setattr(swf, "LARGE", 1)
+    monkeypatch.setattr(swf, "parse_fast", None)
+    large = read_swf(path)
+    assert_same_jobs(small, large)
+    assert (large.notes, large.header) == (small.notes, small.header)
+    path.write_bytes(end.join([*lines, "4 5 6"]).encode())
+    monkeypatch.undo()
+    with pytest.raises(TraceError) as said:
+        read_swf(path)
+    monkeypatch.setattr(swf, "LARGE", 1)
+    with pytest.raises(TraceError) as said_large:
+        read_swf(path)
+    assert str(said_large.value) == str(said.value)
 
 
 def test_lines_in_order_are_never_read_one_by_one(

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import read_bytes, stem
 from hpctwin.formats._losses import SWF_ONLY
+from hpctwin.formats.swf_large import LARGE, parse_large
 from hpctwin.formats.swf_records import (
     Records,
     parse_fast,
@@ -68,7 +69,9 @@ def read_swf(
     rules = rules or SwfRules()
     content = unify_line_ends(read_bytes(path))
     header, body = split_comments(content)
-    records = parse_fast(body)
+    records = parse_large(body) if len(body) >= LARGE else None
+    if records is None:
+        records = parse_fast(body)
     del body
     if records is not None:
         counts, kept = _choose(records, rules)

@@ -16,7 +16,15 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 
-__all__ = ["FIELDS", "Records", "parse_fast", "parse_lines", "split_comments", "unify_line_ends"]
+__all__ = [
+    "FIELDS",
+    "WHOLE",
+    "Records",
+    "parse_fast",
+    "parse_lines",
+    "split_comments",
+    "unify_line_ends",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -43,7 +51,8 @@ FIELDS = (
 )
 """The fields of SWF 2.2, in the order of the columns."""
 
-_WHOLE = ("job number", "preceding job")
+WHOLE = ("job number", "preceding job")
+"""Fields that are whole numbers."""
 _TIMES = ("submit time", "wait time", "run time", "average CPU time", "requested time")
 _OTHER_BLANKS = b"\t\v\f"
 _LINE_FEED, _SPACE = 10, 32
@@ -81,14 +90,15 @@ def unify_line_ends(content: bytes) -> bytes:
     return content
 
 
-def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes]:
+def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes | memoryview]:
     """Take comment lines out of a log, wherever they are.
 
     Args:
         content: the log, with line feeds.
 
     Returns:
-        The comment lines, from their semicolon on, and all other lines, without blanks before and after.
+        The comment lines, from their semicolon on, and all other lines; where these lie together, as they lie
+        there.
     """
     comments: list[bytes] = []
     others: list[memoryview] = []
@@ -107,24 +117,25 @@ def split_comments(content: bytes) -> tuple[tuple[str, ...], bytes]:
     last = len(content)
     while last > begin and content[last - 1] in _BLANKS:
         last -= 1
-    others.append(view[begin:last])
-    return tuple(_text(comment) for comment in comments), b"".join(others).strip()
+    others = [part for part in (*others, view[begin:last]) if len(part)]
+    body = others[0] if len(others) == 1 else b"".join(others)
+    return tuple(_text(comment) for comment in comments), body
 
 
-def parse_fast(body: bytes) -> Records | None:
+def parse_fast(body: bytes | memoryview) -> Records | None:
     """Parse lines without comments, all at once.
 
     Returns:
         The records; None if any line is not in order, without saying which.
     """
-    body = _squeezed(body)
+    body = _squeezed(bytes(body).strip())
     if not body:
         return _empty()
     body, wider = _cut_to_fields(body)
     # Whole numbers are read in half the time, and few logs have others.
     frame = _frame(body, _look_whole(body))
     if frame is None:
-        frame = _frame(body, _WHOLE)
+        frame = _frame(body, WHOLE)
     if frame is None:
         return None
     columns: dict[str, npt.NDArray[Any]] = {}
@@ -133,7 +144,7 @@ def parse_fast(body: bytes) -> Records | None:
         if series.null_count():
             return None
         columns[field] = series.to_numpy()
-        if field not in _WHOLE:
+        if field not in WHOLE:
             columns[field] = columns[field].astype(np.float64, copy=False)
             if not np.isfinite(columns[field]).all():
                 return None
@@ -145,9 +156,9 @@ def _look_whole(body: bytes) -> tuple[str, ...]:
     first = body[: body.rfind(b"\n", 0, _HEAD) + 1] or body
     rows = [line.split(b" ") for line in first.splitlines()]
     if any(len(row) != len(FIELDS) for row in rows):
-        return _WHOLE
+        return WHOLE
     columns = zip(FIELDS, zip(*rows, strict=True), strict=True)
-    return tuple(f for f, texts in columns if f in _WHOLE or b"." not in b"".join(texts))
+    return tuple(f for f, texts in columns if f in WHOLE or b"." not in b"".join(texts))
 
 
 def _frame(body: bytes, whole: tuple[str, ...]) -> pl.DataFrame | None:
@@ -170,7 +181,7 @@ def parse_lines(path: Path, content: bytes, *, skip_invalid: bool) -> Records:
     Raises:
         TraceError: a line is malformed and ``skip_invalid`` is false.
     """
-    whole = {field: array("q") for field in _WHOLE}
+    whole = {field: array("q") for field in WHOLE}
     numbers = array("d")
     lines = array("q")
     skipped: list[str] = []
@@ -216,7 +227,7 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
         value = float(token) if _NUMBER.fullmatch(token) else math.nan
         if not math.isfinite(value):
             unit = " of seconds" if field in _TIMES else ""
-            kind = "a whole number" if field in _WHOLE else "a number"
+            kind = "a whole number" if field in WHOLE else "a number"
             unknown = "" if field in ("job number", "submit time") else " or -1"
             raise TraceError(
                 path,
@@ -225,7 +236,7 @@ def _parse_line(path: Path, line: int, tokens: list[bytes]) -> tuple[list[float]
                 field=field,
             )
         values.append(value)
-    job, preceding = (_whole(path, line, field, tokens[FIELDS.index(field)]) for field in _WHOLE)
+    job, preceding = (_whole(path, line, field, tokens[FIELDS.index(field)]) for field in WHOLE)
     return values, job, preceding
 
 
@@ -242,8 +253,7 @@ def _whole(path: Path, line: int, field: str, token: bytes) -> int:
 def _squeezed(body: bytes) -> bytes:
     """One space between fields, none around them, no empty lines."""
     if any(blank in body for blank in (b"\t", b"\v", b"\f")):
-        body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS)))
-    body = body.strip()
+        body = body.translate(bytes.maketrans(_OTHER_BLANKS, b" " * len(_OTHER_BLANKS))).strip()
     if not _has_neighbours(body):
         return body
     while b"  " in body:
@@ -291,5 +301,5 @@ def _no_rows() -> FloatArray:
 
 def _empty() -> Records:
     return Records(
-        {field: np.empty(0, np.int64 if field in _WHOLE else np.float64) for field in FIELDS}, 0
+        {field: np.empty(0, np.int64 if field in WHOLE else np.float64) for field in FIELDS}, 0
     )
