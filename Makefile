@@ -71,8 +71,8 @@ container:
 	contrib/container/build
 
 # A part of the tests that meets each dependency, under other Pythons (make pythons PYTHONS=3.13; pyenv's are found
-# where PYENV_VERSION names them) and with the oldest versions that pyproject.toml allows.
-PYTHONS ?= 3.12 3.13
+# where PYENV_VERSION names them, others where PATH does) and with the oldest versions that pyproject.toml allows.
+PYTHONS ?= 3.12 3.13 3.14
 UV := $(VENV)/tools/bin/uv pip install -q
 USED := live,energy,cooling,batsim,learn,web,search,dask
 MEETING := tests/engine/test_by_hand.py tests/energy/test_by_hand.py tests/cli/test_cli.py tests/cli/test_shape.py \

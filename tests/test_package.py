@@ -130,7 +130,7 @@ def test_the_wheel_tells_licence_pythons_and_the_readme(
     assert told["Description-Content-Type"] == "text/markdown"
     assert set(told.get_all("Provides-Extra") or []) == set(PROJECT["optional-dependencies"])
     pythons = {text.rpartition(" ")[2] for text in told.get_all("Classifier") or [] if "3." in text}
-    assert pythons == {"3.11", "3.12", "3.13"}
+    assert pythons == {"3.11", "3.12", "3.13", "3.14"}
 
 
 def test_the_sdist_holds_tests_and_docs_and_no_data_of_others(built: Path) -> None:
