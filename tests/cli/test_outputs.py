@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from hpctwin import generate, write_workload
+from hpctwin.cli.output import print_lines
 from hpctwin.policies.network import Network
 from tests.cli.test_cli import run
 
@@ -145,3 +146,17 @@ def test_a_list_loses_no_word_on_a_narrow_terminal(
     assert "…" not in shown
     begins = "".join(line.partition(" ")[0] for line in shown.splitlines()[1:])
     assert f"{name}.safetensors" in begins
+
+
+def test_sentences_are_wrapped_between_words_in_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["short", "  a sentence of some words /a/path/that/is/long-and-whole", ""]
+    print_lines(lines)
+    assert capsys.readouterr().out.splitlines() == lines
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    print_lines(lines)
+    assert capsys.readouterr().out.splitlines() == [
+        "short", "  a sentence of some", "  words", "  /a/path/that/is/long-and-whole", "",
+    ]  # fmt: skip

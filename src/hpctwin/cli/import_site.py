@@ -322,6 +322,8 @@ def _told(
 
 
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
+    from hpctwin.cli.output import print_lines
+
     print(
         f"{told['cluster']}: {told['nodes']:,} nodes in {told['node_groups']} groups, "
         f"{told['partitions']} partitions, {told['jobs']:,} jobs"
@@ -337,10 +339,8 @@ def _print(told: dict[str, Any], checked: Checked | None) -> None:
         f"settings: {settings['taken_over']} taken over, {len(settings['not_modelled'])} not modelled, "
         f"{settings['no_bearing']} without a bearing"
     )
-    for one in settings["not_modelled"]:
-        print(f"  {one['name']}={one['value']}: {one['why']}")
-    for note in told["notes"]:
-        print(note)
+    print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modelled"])
+    print_lines(told["notes"])
     if checked is not None:
         print_fidelity(checked)
     jobs = "workload.parquet, " if told["jobs"] else ""

@@ -23,6 +23,7 @@ __all__ = [
     "note_reading",
     "note_rejected",
     "print_json",
+    "print_lines",
     "screen",
 ]
 
@@ -77,6 +78,26 @@ def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     print(as_json(value))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Sentences on standard output: in a terminal wrapped between words, elsewhere one a line."""
+    import shutil
+    from textwrap import fill
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        if width and len(line) > width:
+            # A path is not cut, so that it can be copied.
+            line = fill(
+                line,
+                width,
+                subsequent_indent=indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        print(line)
 
 
 def note_reading(workload: Workload) -> None:

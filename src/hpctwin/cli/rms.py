@@ -27,6 +27,7 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
     """
     from dataclasses import asdict
 
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from hpctwin.cli.output import print_json, screen
@@ -42,7 +43,8 @@ def probe(*, commands: str = "", manager_conf: Path | None = None, json: bool = 
         )
     else:
         for one in found:
-            table = Table(title=f"{one.manager} {one.version}".strip(), title_justify="left")
+            title = f"{one.manager} {one.version}".strip()
+            table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
             for column in ("what", "works", "why"):
                 table.add_column(column, overflow="fold")
             for finding in one.findings:

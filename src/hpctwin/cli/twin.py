@@ -75,16 +75,15 @@ def check(config: ConfigPath = DEFAULT, *, json: bool = False) -> int:
         config: the YAML file.
         json: print the findings as JSON.
     """
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.twin.service import check_connections
 
     findings = check_connections(_config(config))
     if json:
         print_json([{"what": what, "fine": fine, "says": says} for what, fine, says in findings])
     else:
-        print(f"{config}: valid")
-        for what, fine, says in findings:
-            print(f"{'fine ' if fine else 'FAULT'} {what}: {says}")
+        lines = (f"{'fine ' if fine else 'FAULT'} {what}: {says}" for what, fine, says in findings)
+        print_lines([f"{config}: valid", *lines])
     return 0 if all(fine for _, fine, _ in findings) else 1
 
 
@@ -100,7 +99,7 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     """
     import time
 
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.twin.explain import status_lines
     from hpctwin.twin.journal import tells_of_life
 
@@ -115,7 +114,7 @@ def status(*, config: ConfigPath = DEFAULT, json: bool = False) -> int:
     if json:
         print_json(body)
     else:
-        print("\n".join(status_lines(body)))
+        print_lines(status_lines(body))
     return 0 if body["running_now"] and not body["fault"] else 1
 
 
@@ -136,7 +135,7 @@ def explain(
         config: the twin's YAML file.
         json: print the lines as JSON.
     """
-    from hpctwin.cli.output import print_json
+    from hpctwin.cli.output import print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.twin.explain import explain_decision, explain_job
 
@@ -152,7 +151,7 @@ def explain(
     if json:
         print_json({"subject": subject, "name": name, "lines": lines})
     else:
-        print("\n".join(lines))
+        print_lines(lines)
     return 0
 
 
@@ -214,6 +213,7 @@ def accuracy(
     """
     from dataclasses import asdict
 
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     from hpctwin.cli.output import print_json, screen
@@ -226,9 +226,11 @@ def accuracy(
         return 0
 
     what = "the wait forecast" if by == "wait" else by
-    table = Table(title=f"Forecasts of start times that came true, by {what}")
-    for column in (by, "forecasts", "median error", "p90 error", "bias", "in interval"):
-        table.add_column(column, justify="right" if column != by else "left")
+    title = f"Forecasts of start times that came true, by {what}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(by, no_wrap=True)
+    for column in ("forecasts", "median error", "p90 error", "bias", "in interval"):
+        table.add_column(column, justify="right")
     for row in rows:
         table.add_row(*row.texts())
     screen().print(table)

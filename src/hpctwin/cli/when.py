@@ -66,7 +66,7 @@ def when_command(
         plot: draw how probable it is to have started by when, to this file (.png, .svg, .pdf).
         json: print it as JSON.
     """
-    from hpctwin.cli.output import check_outputs, print_json
+    from hpctwin.cli.output import check_outputs, print_json, print_lines
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s
     from hpctwin.twin.asking import JobToCome, Question
@@ -134,16 +134,15 @@ def when_command(
         "stuck": "queues, and nobody can say until when.",
         "never": "would never start as things are.",
     }[found.state]
-    print(f"{title} {first}")
-    print("\n".join(found.lines))
+    lines = [f"{title} {first}", *found.lines]
     if beside and job_id is not None:
         own = "no estimate" if own_s is None else clock_text(own_s)
-        print(f"The resource manager's own estimate: {own}.")
-    print(f"As of {clock_text(said.now_s)}, from {said.source}.")
-    for note in said.not_read[:MOST_NOTES]:
-        print(f"Not in this picture: {note}.")
+        lines.append(f"The resource manager's own estimate: {own}.")
+    lines.append(f"As of {clock_text(said.now_s)}, from {said.source}.")
+    lines += [f"Not in this picture: {note}." for note in said.not_read[:MOST_NOTES]]
     if len(said.not_read) > MOST_NOTES:
-        print(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
+        lines.append(f"… and {len(said.not_read) - MOST_NOTES} more (--json lists them).")
+    print_lines(lines)
     return 1 if found.state == "gone" else 0
 
 
