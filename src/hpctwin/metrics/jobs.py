@@ -40,13 +40,15 @@ def with_job_metrics(jobs: pl.DataFrame, tau_s: float = TAU_S) -> pl.DataFrame:
         raise ConfigError(f"tau_s is {tau_s:g}, it must be above 0")
     times = jobs.with_columns(pl.col("submit_s", "start_s", "end_s").cast(pl.Float64))
     run = pl.col("end_s") - pl.col("start_s")
-    # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
-    turnaround = pl.when(run.is_not_null()).then(pl.col("end_s") - pl.col("submit_s"))
-    bounded_run = pl.max_horizontal(run, pl.lit(tau_s))
-    return times.with_columns(
+    times = times.with_columns(
         wait_s=pl.col("start_s") - pl.col("submit_s"),
         run_s=run,
-        turnaround_s=turnaround,
+        # Jobs that never started have an end too (cancelled, rejected), but no turnaround.
+        turnaround_s=pl.when(run.is_not_null()).then(pl.col("end_s") - pl.col("submit_s")),
+    )
+    run, turnaround = pl.col("run_s"), pl.col("turnaround_s")
+    bounded_run = run.clip(lower_bound=tau_s)
+    return times.with_columns(
         slowdown=pl.when(run > 0).then(turnaround / run),
         bounded_slowdown=(turnaround / bounded_run).clip(lower_bound=1.0),
         pp_bounded_slowdown=(turnaround / (pl.col("nodes") * bounded_run)).clip(lower_bound=1.0),

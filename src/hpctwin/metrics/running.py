@@ -103,7 +103,8 @@ class _OverTime:
             present = {"up": up @ width, "present": most @ width, "present_loaded": most @ loaded}
         for name, value in {**found, **present}.items():
             self.sums[name] += float(value)
-        self.longest = max(self.longest, float((queue * (width > 0)).max(initial=0.0)))
+        if queue.max(initial=0.0) > self.longest:
+            self.longest = max(self.longest, float((queue * (width > 0)).max()))
 
     def take(self, other: _OverTime) -> None:
         """Add what another has, which begins anew."""
@@ -143,7 +144,7 @@ class RunningSummary:
 
     def ended(self, jobs: pl.DataFrame) -> None:
         """Some jobs that are done with, each told once; at the end all that are left."""
-        self._states.update(dict(jobs["state"].value_counts().rows()))
+        self._states.update(_count(jobs["state"]))
         ran = with_job_metrics(served(jobs.select("submit_s", "start_s", "end_s", "nodes", "user")))
         self._ran += len(ran)
         for name, distribution in self._of.items():
@@ -225,10 +226,10 @@ class RunningSummary:
         for time_s, queued, running, nodes in steps(
             jobs, lost, marks_s, after_s=after_s, until_s=until_s
         ):
-            changes = queued * nodes
+            changes = (queued * nodes).astype(np.float64)
             found = _Levels(
-                np.cumsum(queued) + self._queue,
-                np.cumsum(running * nodes) + self._used,
+                np.add(np.cumsum(queued), self._queue, dtype=np.float64),
+                np.add(np.cumsum(running * nodes), self._used, dtype=np.float64),
                 changes,
                 self._queued_nodes,
             )
@@ -276,6 +277,17 @@ class RunningSummary:
             "max_queue_length": int(self._over.longest),
             "mean_queued_nodes": _ratio(sums["queued_nodes"], makespan),
         }
+
+
+def _count(states: pl.Series) -> dict[str, int]:
+    """How often each is there; to compare with the few that there are is quicker than to tell all apart."""
+    found: dict[str, int] = {}
+    left = states
+    while len(left):
+        here = left == (state := left[0])
+        found[state] = int(here.sum())
+        left = left.filter(~here) if found[state] < len(left) else left.clear()
+    return found
 
 
 def _ratio(part: float, whole: float) -> float | None:
