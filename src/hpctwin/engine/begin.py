@@ -107,12 +107,13 @@ def _begin_nodes(
     pools, rows = sim.pools, running.rows
     leaves = np.zeros(len(pool), bool)
     leaves[leaving] = True
-    take = np.zeros((len(rows), pools), np.int64)
-    gone = np.bincount(pool[away], minlength=pools)
-    for i, nodes in enumerate(running.nodes):
-        stays = ~leaves[nodes]
-        take[i] = np.bincount(pool[nodes[stays]], minlength=pools)
-        gone += np.bincount(pool[nodes[~stays]], minlength=pools)
+    sizes = np.array([len(nodes) for nodes in running.nodes], np.int64)
+    number = np.repeat(np.arange(len(rows)), sizes)
+    held = np.concatenate([np.zeros(0, np.int64), *running.nodes])
+    stays = ~leaves[held]
+    place = (number * pools + pool[held])[stays]
+    take = np.bincount(place, minlength=len(rows) * pools).reshape(len(rows), pools)
+    gone = np.bincount(np.concatenate([pool[away], pool[held[~stays]]]), minlength=pools)
     # A job gives back only the nodes that do not leave.
     job = sim["job"].copy()
     job["nodes"][rows] = take.sum(axis=1)

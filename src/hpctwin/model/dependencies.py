@@ -82,11 +82,13 @@ class Dependencies:
     def levels(self, size: int) -> npt.NDArray[np.int64]:
         """Most dependencies in a chain of jobs that wait for each of ``size`` jobs, one for another."""
         level = np.zeros(size, np.int64)
+        if not len(self):
+            return level
         unheard = np.bincount(self.on, minlength=size)
         by_job = np.argsort(self.job, kind="stable")
         first = np.searchsorted(self.job[by_job], np.arange(size + 1))
         waits_on = self.on[by_job]
-        ready = np.flatnonzero(unheard[self.job] == 0) if len(self) else np.zeros(0, np.int64)
+        ready = np.flatnonzero(unheard[self.job] == 0)
         open_rows = list(np.unique(self.job[ready]))
         while open_rows:
             row = open_rows.pop()

@@ -118,6 +118,9 @@ def lower(
 
 def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Where each job's edges begin, by the job waited for and by the one that waits; and both orders."""
+    if not len(edges):
+        first, none = np.zeros(jobs + 1, np.int64), np.zeros(0, np.int64)
+        return first, first, none, none
     by_on = np.lexsort((edges.job, edges.on))
     by_job = np.lexsort((edges.on, edges.job))
     rows = np.arange(jobs + 1)

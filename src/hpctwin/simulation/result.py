@@ -274,7 +274,7 @@ def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
         start=jobs["start"],
         end=np.where(state >= layout.COMPLETED, jobs["end"], -1),
         state=state,
-        requeues=jobs["requeues"].astype(np.int64),
+        requeues=jobs["requeues"],
     )
 
 
@@ -314,13 +314,14 @@ def job_frame(
         "wait_s": known_seconds(start - submit, start >= 0),
         "turnaround_s": known_seconds(end - submit, (end >= 0) & (start >= 0)),
         "nodes": workload.nodes,
-        "walltime_s": workload.walltime_ms / MS_PER_S,
-        "runtime_s": workload.runtime_ms / MS_PER_S,
+        # Polars copies what it is given: as series, only one column at a time is there twice.
+        "walltime_s": pl.Series(workload.walltime_ms / MS_PER_S),
+        "runtime_s": pl.Series(workload.runtime_ms / MS_PER_S),
         "state": pl.Series(_LABELS, dtype=pl.String)[state],
         "user": _labels(workload.user),
         "account": _labels(workload.account),
         "partition": _labels(workload.partition),
-        "requeues": requeues.copy() if requeues.any() else pl.lit(0, pl.Int64),
+        "requeues": requeues.astype(np.int64) if requeues.any() else pl.lit(0, pl.Int64),
     }
     # What is the same for all jobs takes no room as a literal.
     same = {name: column for name, column in columns.items() if isinstance(column, pl.Expr)}

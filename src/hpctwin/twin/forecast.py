@@ -126,10 +126,11 @@ class Forecaster:
         self._last = {
             one.job_id: one for one in made if one.start_s is not None and one.group != _NOW
         }
+        said = self._open
         for number, one in enumerate(made):
-            if one.start_s is not None and self._is_kept(one):
+            if one.start_s is not None and _is_kept(one, said.get(one.job_id)):
                 made[number] = one._replace(kept=True)
-                self._open.setdefault(one.job_id, []).append(made[number])
+                said.setdefault(one.job_id, []).append(made[number])
         return tuple(made)
 
     def foretell(
@@ -225,14 +226,6 @@ class Forecaster:
             return one
         return last
 
-    def _is_kept(self, one: Forecast) -> bool:
-        earlier = self._open.get(one.job_id)
-        if not earlier or one.start_s is None:
-            return one.start_s is not None
-        last = earlier[-1]
-        before_s = (last.start_s or 0.0) - last.made_s
-        return before_s > 0 and one.start_s - one.made_s <= 0.5 * before_s
-
     def _learnt_of(self, group: int) -> Conformal | None:
         """What was learnt of a group; of all sizes, where that is too little."""
         for known in (group, _ALL) if group != _NOW else (group,):
@@ -258,6 +251,15 @@ class Forecaster:
             high[here] = np.maximum(start[here] + scale[here] * above, low[here])
             calibrated[here] = True
         return low, high, calibrated
+
+
+def _is_kept(one: Forecast, earlier: Sequence[Forecast] | None) -> bool:
+    """Whether a forecast of a start is to be compared with what comes true; see `Forecast`."""
+    if not earlier or one.start_s is None:
+        return one.start_s is not None
+    last = earlier[-1]
+    before_s = (last.start_s or 0.0) - last.made_s
+    return before_s > 0 and one.start_s - one.made_s <= 0.5 * before_s
 
 
 def _of_futures(

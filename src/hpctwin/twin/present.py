@@ -256,18 +256,14 @@ def _ranks(columns: Columns) -> npt.NDArray[np.int64]:
 
 def _may_start(waits: list[JobRecord], running: set[str]) -> list[JobRecord]:
     """Those that are not held, and do not wait for one that is held or not there, however remotely."""
-    while True:
+    waits = [job for job in waits if not (job.spec.held or job.spec.reason)]
+    while any(map(attrgetter("spec.dependencies"), waits)):
         known = running | {job.spec.id for job in waits}
-        left = [
-            job
-            for job in waits
-            if not job.spec.held
-            and not job.spec.reason
-            and (not job.spec.dependencies or all(e.on in known for e in job.spec.dependencies))
-        ]
+        left = [job for job in waits if all(e.on in known for e in job.spec.dependencies)]
         if len(left) == len(waits):
-            return left
+            break
         waits = left
+    return waits
 
 
 def _ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
