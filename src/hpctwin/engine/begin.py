@@ -20,6 +20,7 @@ from hpctwin.engine.layout import (
     WAITING,
 )
 from hpctwin.engine.limits import count_held
+from hpctwin.engine.memory import copied
 from hpctwin.engine.powered import NodePowers, state_rows
 from hpctwin.engine.sim import Sim, records
 from hpctwin.engine.state import index_nodes, more_room
@@ -115,7 +116,7 @@ def _begin_nodes(
     take = np.bincount(place, minlength=len(rows) * pools).reshape(len(rows), pools)
     gone = np.bincount(np.concatenate([pool[away], pool[held[~stays]]]), minlength=pools)
     # A job gives back only the nodes that do not leave.
-    job = sim["job"].copy()
+    job = copied(sim["job"])
     job["nodes"][rows] = take.sum(axis=1)
     sim.know(job=job)
     sim["stock"]["free"][:pools] -= take.sum(axis=0) + gone

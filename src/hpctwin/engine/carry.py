@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.engine.layout import COMPLETED, LAYOUT, UNSUBMITTED
 from hpctwin.engine.limits import count_held
+from hpctwin.engine.memory import copied, in_bytes
 from hpctwin.engine.sim import Sim, records
 
 __all__ = ["begun_ms", "carry", "ended_jobs", "lengthen_chains", "owe", "settled_jobs"]
@@ -89,7 +90,7 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
         new[name]["job"][: len(entries)] = place[entries["job"]]
     _carry_releases(old, new, place)
     for name in _SAME:
-        new[name][...] = old[name]
+        in_bytes(new[name])[...] = in_bytes(old[name])
     new["node"]["job"] = place[old["node"]["job"]]
     if len(old["share"]):
         _carry_shared(old, new, _part_rows(old, place), to)
@@ -208,7 +209,7 @@ def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:
     state = new["state"]
     state["first_node"][to] = row[state["first_node"][to]]
     for name in ("share", "left", "freed"):
-        new[name][...] = old[name]
+        in_bytes(new[name])[...] = in_bytes(old[name])
     new["share"]["part"] = row[old["share"]["part"]]
     of_kinds = {name: new["sharing"][name].copy() for name in ("widest", "owners")}
     new["sharing"][...] = old["sharing"]
@@ -231,7 +232,7 @@ def _carry_labels(old: Sim, new: Sim) -> None:
 def _of_jobs(old: Sim, name: str, place: IntArray) -> npt.NDArray[np.void]:
     """The rows of a record that are of jobs that go on."""
     used = {"lost": old.clock.lost, "segment": old.clock.segments}[name]
-    table = old[name][:used].copy()
+    table = copied(old[name][:used])
     table["job"] = place[table["job"]]
     kept: npt.NDArray[np.void] = table[table["job"] >= 0].astype(LAYOUT[name][0])
     return kept

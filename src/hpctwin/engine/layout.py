@@ -386,6 +386,7 @@ class Scratch:
     rooms: Rooms
     open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
     open_block: Grid[Int]  # [blocks of nodes, words]
+    most: Grid[Int]  # [blocks of nodes, 3] no node of a block has more left
     moves: Table[Int]  # [nodes] how often what is on each has changed
     aligned: Table[Real]  # [K] see `shared.pass_pack`
     aligned_at: Table[Int]  # [K]

@@ -15,6 +15,8 @@ from hpctwin.engine.memory import (
     Piece,
     Shapes,
     address_of,
+    copied,
+    in_bytes,
     piece_of,
     scratch_piece,
 )
@@ -130,7 +132,7 @@ class Sim:
         if self._owned:
             twin._known = dict(self._known)
             for name in self._owned:
-                twin._put(name, self._known[name].copy())
+                twin._put(name, copied(self._known[name]))
         return twin
 
     def become(self, other: Sim) -> None:
@@ -159,7 +161,7 @@ class Sim:
         """Make what is known of some things this simulation's own, so that it may be written."""
         self._known = dict(self._known)
         for name in names:
-            self._put(name, self._known[name].copy())
+            self._put(name, copied(self._known[name]))
         self._owned |= set(names)
 
     def know(self, **arrays: npt.NDArray[Any]) -> None:
@@ -183,7 +185,8 @@ class Sim:
         self._views = {}
         for name in shapes:
             old = arrays.get(name)
-            self[name][...] = before[0].seen(before[1], name) if old is None else old
+            kept = before[0].seen(before[1], name) if old is None else _as_laid_out(name, old)
+            in_bytes(self[name])[...] = in_bytes(kept)
         self._piece.describe(self._memory, self._table)
 
     def decide(self, **arrays: npt.NDArray[Any]) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from hpctwin.engine import layout
 from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.memory import in_bytes
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.sim import Sim, records
@@ -205,9 +206,9 @@ def _words(record: type | None) -> int:
 
 
 def _grown(table: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """A table with so many rows, twice as many as are needed, if it has fewer."""
-    wider = np.zeros(2 * rows, table.dtype)
-    wider[: len(table)] = table
+    """A table with so many rows, which are more than it has."""
+    wider = np.zeros(rows, table.dtype)
+    in_bytes(wider[: len(table)])[...] = in_bytes(table)
     return wider
 
 
@@ -219,7 +220,7 @@ def more_room(sim: Sim) -> None:
     short = {name: rows for name, rows in needs.items() if nodes and rows > len(sim[name])}
     if short:
         sim.reshape(
-            **{name: _grown(sim[name], max(int(rows), nodes)) for name, rows in short.items()}
+            **{name: _grown(sim[name], 2 * max(int(rows), nodes)) for name, rows in short.items()}
         )
     _more_parts(sim)
     sim.make_room()
@@ -229,21 +230,28 @@ def _more_parts(sim: Sim) -> None:
     """Room for the parts and promises of all that wait, where nodes are shared."""
     if not len(sim["share"]):
         return
-    waiting = sim["job"]["kind"][sim["queue"][: sim["clock"]["queued"][0]]]
+    clock = sim.clock
+    waiting = sim["job"]["kind"][sim["queue"][: clock.queued]]
     asked = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[waiting].sum())
-    make_parts(
-        sim,
-        int(sim["sharing"]["parts"][0]) + asked,
-        min(asked, int(sim["rules"]["promises"][0])),
-    )
+    parts = int(sim["sharing"]["parts"][0])
+    # If those that are to start have as many as those before, this is the last time.
+    more = int(1.1 * parts / max(clock.starts, 1) * (clock.alive - clock.running))
+    make_parts(sim, parts + asked, min(asked, int(sim["rules"]["promises"][0])), parts + more)
 
 
-def make_parts(sim: Sim, parts: int, promises: int) -> None:
-    """Room for so many parts and promises on shared nodes, twice that where there is too little."""
+def make_parts(sim: Sim, parts: int, promises: int, likely: int = 0) -> None:
+    """Room for so many parts and promises on shared nodes, and more than that where there is too little.
+
+    Args:
+        sim: the state.
+        parts: as many as are needed.
+        promises: as many as are needed.
+        likely: as many parts as there will be, if that is known.
+    """
     if parts > len(sim["part"]):
-        sim.reshape(part=_grown(sim["part"], parts))
+        sim.reshape(part=_grown(sim["part"], max(likely, parts + parts // 4)))
     if promises > len(sim["promise"]):
-        table = _grown(sim["promise"], promises)
+        table = _grown(sim["promise"], 2 * promises)
         left = np.zeros((len(table), AMOUNTS), np.int64)
         left[: len(sim["promise_left"])] = sim["promise_left"]
         sim.reshape(promise=table, promise_left=left)
@@ -253,7 +261,7 @@ def more_log(sim: Sim) -> None:
     """Room in the record of power states for all that one instant can add."""
     rows = int(sim["clock"]["logged"][0]) + 6 * len(sim["node"])
     if rows > len(sim["log"]):
-        sim.reshape(log=_grown(sim["log"], rows))
+        sim.reshape(log=_grown(sim["log"], 2 * rows))
 
 
 def more_outages(sim: Sim, node: IntArray, start: IntArray, end: IntArray) -> None:

@@ -13,7 +13,6 @@ from hpctwin.engine.shared.moving import GAVE_BACK
 from hpctwin.engine.shared.pass_common import (
     ENTERED,
     LEFT,
-    any_may_fit,
     begin_anew,
     jobs_in_order,
     nth,
@@ -27,8 +26,6 @@ __all__ = ["PASS"]
 def shared_none(sim: Arrays) -> None:
     """Jobs in order; one that does not fit blocks what it asks for."""
     begin_anew(sim)
-    if not any_may_fit(sim):
-        return
     for i in range(jobs_in_order(sim)):
         j = nth(i, sim)
         if is_skipped_shared(j, sim):
