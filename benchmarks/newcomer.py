@@ -45,8 +45,7 @@ NOT_HERE = {
     r"experiment all": "needs all of them",
     r"--use predicted": "needs a trace with measured power",
     r"facility (run|submit|queue|withdraw) live\.yaml": "needs two real Slurms",
-    r"hpctwin when 4711": "needs a job of that number in the queue",
-    r"pybatsim|batsim:tcp|^batsim |policy serve tcp": "needs Batsim, or a scheduler written for it",
+    r"pybatsim|batsim:tcp|^batsim ": "needs Batsim, or a scheduler written for it",
     r"--host 10\.0\.0\.5": "needs the site's address and certificate",
 }
 UNTIL_ENDED = r"^hpctwin (twin run|serve|mcp)\b|&$"
@@ -153,6 +152,18 @@ def runs(journal: Path) -> bool:
     ):
         return found.execute("SELECT 1 FROM settings").fetchone() is not None
     return False
+
+
+def waiting_job(journal: Path) -> str:
+    """A job that waits, as a twin forecast last; empty if there is none yet."""
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as found,
+    ):
+        last = "SELECT job FROM forecasts WHERE came_true_s IS NULL ORDER BY id DESC LIMIT 1"
+        row = found.execute(last).fetchone()
+        return "" if row is None else str(row[0])
+    return ""
 
 
 def processor_s() -> float:
@@ -336,7 +347,13 @@ class Walk:
         )
 
     def _do(self, step: Step, here: Path, number: int) -> None:
-        command: list[object] = ["bash", "-c", step.text]
+        text = step.text
+        journal = here / "hpctwin-journal.sqlite"
+        if step.kind == "command" and "4711" in text and journal.exists():
+            # A reader asks for a job of his own.
+            self._until(lambda: waiting_job(journal) != "")
+            text = text.replace("4711", waiting_job(journal) or "4711")
+        command: list[object] = ["bash", "-c", text]
         if step.kind == "block":
             script = here / f"block{number}.py"
             script.write_text(step.text)
