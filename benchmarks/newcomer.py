@@ -415,13 +415,11 @@ def main() -> None:
             walk.walk(page)
     failed = [row for row in walk.rows if row[1].startswith("FAILED")]
     left = [row for row in walk.rows if row[1].startswith("not here")]
-    said = " ".join(
-        step.text for page in PAGES for step in steps_of(page) if step.kind == "command"
-    )
+    said = [step.text for page in PAGES for step in steps_of(page) if step.kind == "command"]
     stale = (
         []
         if given.page or given.first
-        else [what for what in NOT_HERE if not re.search(what.strip("^"), said)]
+        else [what for what in NOT_HERE if not any(re.search(what, one) for one in said)]
     )
     took = f"{processor_s():.0f} s of processor time"
     print(f"{len(walk.rows)} steps: {len(failed)} failed, {len(left)} not here; {took}")
