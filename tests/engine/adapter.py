@@ -76,6 +76,8 @@ def run_engine(
             end_ms=ms(row["end_s"]),
             requeues=row["requeues"],
             nodes=tuple(sorted(nodes.get((row["job_id"], row["start_s"]), []))),
+            preemptions=row.get("preemptions", 0),
+            in_vain_ms=ms(row.get("preempted_s", 0.0)),
         )
         for number, row in enumerate(rows[job] for job in workload.job_id.tolist())
     ]

@@ -42,6 +42,7 @@ class Events:
     )  # of the backfill, times in ms; 0 for any
     now: int = -1
     came_back: bool = False  # capacity, other than planned, since the last pass
+    sent_back_now: int = 0  # jobs that were preempted in this pass and wait again
     timers: list[int] = field(default_factory=list)  # set by the last pass
     told: int = 0  # slurm: jobs that had been submitted when jobs were last looked at, …
     looked_at: int | None = None  # … and when that was
@@ -92,8 +93,7 @@ class Events:
         # 1. Job ends
         for job in self.in_state(State.RUNNING):
             if job.due <= now:
-                self.vacate(job)
-                self.end(job, job.due_state)
+                self.finish(job)
         self.end_doomed()
         # 2. Nodes leave
         self.maintenance = [time for time in self.maintenance if time > now]
@@ -141,6 +141,11 @@ class Events:
         # 6. Releases. Read: also of jobs whose dependency came true in this very batch.
         self.release(self.jobs)
         # 7. Timers: a reservation that is now is seen by the pass.
+
+    def finish(self, job: Job) -> None:
+        """A running job comes to its end."""
+        self.vacate(job)
+        self.end(job, job.due_state)
 
     def end(self, job: Job, state: State) -> None:
         job.state = state
@@ -190,10 +195,14 @@ class Events:
         if self.machine.cluster.failures.then == "fail":
             self.end(job, State.NODE_FAILURE)
         else:
-            job.state = State.WAITING
-            job.requeues += 1
-            job.start = None
-            job.nodes = []
+            self.put_back(job)
+
+    def put_back(self, job: Job) -> None:
+        """A job that lost its nodes waits again."""
+        job.state = State.WAITING
+        job.requeues += 1
+        job.start = None
+        job.nodes = []
 
     def undo_if_not_begun(self, job: Job) -> None:
         """A job that lost its nodes while they were still being switched on never started."""
@@ -219,7 +228,8 @@ class Events:
             time = self.release_time(job)
             if time is not None and time <= self.now:
                 job.state = State.WAITING
-                job.eligible = time
+                if job.eligible is None:
+                    job.eligible = time
 
     def release_time(self, job: Job) -> int | None:
         """When a submitted job becomes eligible, if that is known."""

@@ -115,6 +115,16 @@ class Job:
     planned_end: int = 0  # as the latest plan had it
     reserved: int | None = None  # conservative: start of its reservation, …
     reserved_split: dict[int, int] = field(default_factory=dict)  # … and nodes of each pool
+    # Preemption
+    standing: int = 0  # class
+    checkpoint: int = 0  # ms from one to the next; 0: none
+    done: int = 0  # of its runtime, what checkpoints keep
+    leaves: int | None = None  # when its grace ends
+    sent_back: bool = False  # what becomes of it then
+    patient: int = 0  # preempts nobody before then
+    again_from: int = 0  # does not start again before then
+    preemptions: int = 0
+    in_vain: int = 0  # ms
 
     def released(self) -> int | None:
         """When it becomes eligible; None as long as a dependency is open."""

@@ -300,7 +300,7 @@ class Simulation(Events):
         if cycle:
             self.cycle_at.add(self.now)
             self.fill([job for job in queue if job.state == State.WAITING])
-        if not full and len(queue) > of["default_queue_depth"] > 0:
+        if not full and len(queue) + self.sent_back_now > of["default_queue_depth"] > 0:
             self.timers.append((self.now // of["sched_interval"] + 1) * of["sched_interval"])
         if self.started or not cycle:
             self.timers.append((self.now // of["bf_interval"] + 1) * of["bf_interval"])

@@ -22,6 +22,8 @@ class ReferenceJob:
     end_ms: int
     requeues: int
     nodes: tuple[int, ...]
+    preemptions: int = 0
+    in_vain_ms: int = 0
 
 
 @dataclass(frozen=True)

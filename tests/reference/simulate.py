@@ -10,6 +10,7 @@ from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
 from tests.reference.limits import Limits
 from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
+from tests.reference.preemption import PreemptingSimulation, is_interrupted
 from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
@@ -73,6 +74,8 @@ def simulate_reference(
     machine = Machine(cluster)
     jobs = jobs_of(workload, machine, expected_ms)
     kind = SharedSimulation if workload.shares_nodes else Simulation
+    if is_interrupted(workload, cluster):
+        kind = PreemptingSimulation
     simulation = kind(
         machine=machine,
         limits=Limits(workload, machine, jobs),
@@ -93,7 +96,7 @@ def simulate_reference(
         observer=observer,
         log=log,
     )
-    if isinstance(simulation, SharedSimulation):
+    if isinstance(simulation, (SharedSimulation, PreemptingSimulation)):
         simulation.prepare(workload)
     simulation.run(until_ms)
     return results_of(simulation.jobs)
@@ -110,6 +113,8 @@ def results_of(jobs: list[Job]) -> list[ReferenceJob]:
             end_ms=_or_none(job.ended),
             requeues=job.requeues,
             nodes=tuple(job.nodes),
+            preemptions=job.preemptions,
+            in_vain_ms=job.in_vain,
         )
         for job in jobs
     ]

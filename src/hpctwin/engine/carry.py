@@ -76,7 +76,7 @@ def carry(old: Sim, new: Sim, rows: IntArray, to: IntArray, *, waits: bool) -> N
     new.reshape(**tables)
     _carry_clock(old, new, rows)
     new["clock"]["lost"], new["clock"]["segments"] = len(lost), len(segment)
-    for name in ("state", "taken", "kept"):
+    for name in ("state", "taken", "kept", "cut"):
         if len(new[name]):
             new[name][to] = old[name][rows]
     clock = old.clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpctwin.engine.heap import heap_pop, heap_push
+from hpctwin.engine.heap import heap_pop, heap_push, heap_remove
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     CANCELLED,
@@ -15,6 +15,7 @@ from hpctwin.engine.layout import (
     REJECTED,
     RETURN,
     RUNNING,
+    SENT_BACK,
     TAKE,
     UNSUBMITTED,
     WAITING,
@@ -32,6 +33,7 @@ from hpctwin.engine.transitions import (
     give_back,
     hold_for_ever,
     note_begun,
+    send_back,
     settle,
     tell_dependants,
     throw_back,
@@ -171,6 +173,10 @@ def cancel_job(j: int, sim: Arrays) -> None:
         leave(j, sim)
         close(j, CANCELLED, sim)
     elif phase == PENDING:
+        if sim.state[j].requeues > 0:
+            # It was sent back, and would have come into the queue.
+            heap_remove(sim.releases, sim.clock.releases, j)
+            sim.clock.releases -= 1
         close(j, CANCELLED, sim)
 
 
@@ -251,7 +257,11 @@ def apply_events(sim: Arrays) -> None:
     while clock.ends > 0 and sim.ends[0].time == clock.now:
         j = heap_pop(sim.ends, clock.ends)
         clock.ends -= 1
-        end_job(j, sim.state[j].outcome, sim)
+        outcome = sim.state[j].outcome
+        if outcome == SENT_BACK:
+            send_back(j, sim)
+        else:
+            end_job(j, outcome, sim)
     maintenance(TAKE, sim)
     outages(TAKE, sim)
     maintenance(RETURN, sim)
@@ -264,5 +274,7 @@ def apply_events(sim: Arrays) -> None:
         if j < 0:
             note_begun(-1 - j, sim)
         elif sim.state[j].phase == PENDING:
-            sim.state[j].eligible = clock.now
+            # Who was sent back has been eligible before.
+            if sim.state[j].eligible < 0:
+                sim.state[j].eligible = clock.now
             enqueue(j, sim)

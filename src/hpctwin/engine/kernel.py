@@ -12,6 +12,7 @@ from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
+from hpctwin.engine.preempting import PREEMPTING_PASSES, find_preempting_pass
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
@@ -107,6 +108,8 @@ def all_kernels() -> list[Kernel]:
     for name in PASSES.own():
         for power in powers:
             found += kernels_of(PASSES.find(name), power)
+    for name in PREEMPTING_PASSES:
+        found += kernels_of(find_preempting_pass(name), None)
     for place in map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()):
         for name in SHARED_PASSES:
             for power in powers:

@@ -16,7 +16,9 @@ from hpctwin.engine.records import (
     Branch,
     Ceiling,
     Change,
+    Claim,
     Clock,
+    Cut,
     Edge,
     Event,
     Fact,
@@ -51,7 +53,9 @@ from hpctwin.engine.records import (
     Table,
     Tried,
     Usage,
+    Victim,
     Window,
+    Yield,
 )
 
 # Numbers handed to compiled functions are int64 values: a literal would compile them once more.
@@ -63,7 +67,10 @@ TAKE, RETURN = np.int64(-1), np.int64(1)
 
 # Phases of a job: states as in model.State, and one that only the engine knows.
 PENDING, WAITING, RUNNING, COMPLETED, WALLTIME = np.array([0, 1, 2, 3, 4])
-NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, UNSUBMITTED = np.array([5, 6, 7, 8, 9, 10])
+NODE_FAILURE, CANCELLED, REJECTED, DEPENDENCY, FAILED, PREEMPTED = np.array([5, 6, 7, 8, 9, 10])
+UNSUBMITTED: Any = np.int64(11)
+SENT_BACK: Any = np.int64(12)
+"""Of a job that runs, how it will end: it is preempted, and waits again."""
 
 AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
@@ -256,6 +263,8 @@ class Rules:
     log: Int  # 1: past power states are kept
     promises: Int  # so many rows of `State.promise` are in use at most, whatever waits
     stepped: Int  # 1: stop at each instant before the clock goes on, if so many are asked for
+    youngest_first: Int  # 1: of jobs that may be preempted, those that started last come first
+    sent_back_for: Int  # a job that is sent back does not start again for so long
 
 
 class Hooks:
@@ -314,6 +323,9 @@ class Known:
     typical: Table[Int]  # the most frequent kinds of jobs
     switch: Table[Switch]
     switch_of: Table[Int]  # [nodes]; empty where it is not known how nodes are connected
+    claim: Table[Claim]  # [jobs]; empty where no job preempts another, as all that follows
+    yields: Table[Yield]  # classes of jobs
+    preempts: Grid[Flag]  # [classes, classes] whose jobs may preempt whose
 
 
 class State:
@@ -355,6 +367,7 @@ class State:
     own: Table[Int]  # what the pass keeps: single numbers,
     kept: Grid[Int]  # … and rows
     power_kept: Grid[Int]  # what the power policy keeps of each node
+    cut: Table[Cut]  # [jobs]; empty where no job preempts another
 
 
 class Scratch:
@@ -413,6 +426,9 @@ class Scratch:
     shortest: Table[Int]  # see `holes`
     returned: Table[Opening]  # from when to when, and by which job
     openings: Table[Opening]
+    victim: Table[
+        Victim
+    ]  # [jobs] heap, and behind it those that came off; see `preempting.choosing`
 
 
 class Numbers:

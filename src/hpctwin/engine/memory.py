@@ -34,6 +34,7 @@ NUMBER = {name: number for number, name in enumerate(LAYOUT)}
 _ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
 COUNTED = (
     "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
+    "claim",
 )  # fmt: skip
 """Known arrays on whose lengths the layout of scratch memory depends."""
 _ALIGNMENT = 64
@@ -126,7 +127,7 @@ def scratch_piece(
         stands: whether reservations outlive a pass on whole nodes.
     """
     rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
-    places, pools, tells, shared, shape, partitions, nodes, labels, tree, switches = lengths
+    places, pools, tells, shared, shape, partitions, nodes, labels, tree, switches, claims = lengths
     listed = min(LISTED, largest + 8)
     words = min(-(-shape // BITS), WORDS)
     kept = rows if stands else 0
@@ -175,6 +176,7 @@ def scratch_piece(
         "shortest": (BUCKETS * SIZES if stands else 0,),
         "returned": (64 if stands else 0,),
         "openings": (kept,),
+        "victim": (claims,),
     }
     assert tuple(shapes) == SCRATCH
     return Piece(shapes)

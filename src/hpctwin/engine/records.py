@@ -124,6 +124,41 @@ class Shape:
     popularity: Int  # so many jobs are of this kind
 
 
+class Claim:
+    """Which jobs a job may preempt, and what becomes of it if it is."""
+
+    standing: Int  # row of `Known.yields`
+    checkpoint: Int  # it writes one whenever it has run for so long again; 0: never
+
+
+class Yield:
+    """A class of jobs, of which some preempt others."""
+
+    level: Int  # above those of all classes whose jobs they may preempt
+    rank: Int  # those of a lower one are preempted first
+    mode: Int  # how they end then: PREEMPTED, SENT_BACK; 0: they are not preempted
+    grace: Int  # so much later
+    exempt: Int  # only if they have run for so long
+
+
+class Cut:
+    """What preemption has done to a job, or for it."""
+
+    times: Int  # it was sent back for another
+    lost: Int  # so long it ran in vain then
+    done: Int  # of its runtime, what checkpoints keep
+    leaves: Int  # when its grace ends; 0: it has none
+    waits: Int  # until then it preempts nobody, as those it preempted are leaving
+
+
+class Victim:
+    """A job that may be preempted, while some are chosen."""
+
+    first: Int  # those with the least come first, …
+    second: Int  # … of equal ones by this
+    job: Int
+
+
 class Fact:
     """What orderings see of a job besides; see `abi.JobView`."""
 
@@ -394,11 +429,12 @@ class Outage:
 
 
 class Lost:
-    """An attempt cut off by a failure."""
+    """An attempt cut off by a failure, or for another job."""
 
     job: Int
     start: Int
     end: Int
+    kept: Int  # of this a checkpoint keeps so much
 
 
 class Segment:

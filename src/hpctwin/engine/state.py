@@ -95,6 +95,7 @@ def new_sim(
         "own": (_words(found.own),),
         "kept": (_kept_rows(found, size), _words(found.kept)),
         "power_kept": (tracked if _by_node(power) else 0, _words(_by_node(power))),
+        "cut": (len(known["claim"]),),
     }
     sim = Sim(known, shapes)
     clock = sim["clock"]

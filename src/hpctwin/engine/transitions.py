@@ -16,10 +16,12 @@ from hpctwin.engine.layout import (
     NEVER,
     ONE,
     PENDING,
+    PREEMPTED,
     RUNNING,
     TAKE,
     UNSUBMITTED,
     WALLTIME,
+    ZERO,
     Arrays,
 )
 from hpctwin.engine.limits import count_submitted, hold
@@ -51,13 +53,19 @@ def scaled(runtime: int, top: int, bottom: int) -> int:
 
 
 @jit
-def duration(j: int, sim: Arrays) -> int:
-    """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
+def slowest_taken(sim: Arrays) -> int:
+    """The pool of the slowest nodes in ``sim.take``."""
     slowest = -1
     for p in range(sim.rules.pools):
         if sim.take[p] > 0 and (slowest < 0 or sim.pool[p].speed < sim.pool[slowest].speed):
             slowest = p
-    pool = sim.pool[slowest]
+    return slowest
+
+
+@jit
+def duration(j: int, sim: Arrays) -> int:
+    """How long a job runs on the nodes in ``sim.take`` if nothing ends it, ms."""
+    pool = sim.pool[slowest_taken(sim)]
     if pool.speed == 1.0:
         return sim.job[j].runtime
     return scaled(sim.job[j].runtime, pool.top, pool.bottom)
@@ -233,8 +241,27 @@ def forget_end(j: int, sim: Arrays) -> None:
 
 
 @jit
-def throw_back(j: int, sim: Arrays) -> None:
-    """A running job whose node failed waits again, as if it had never started."""
+def keep_done(j: int, sim: Arrays) -> int:
+    """Remember what the last checkpoint of a job that is cut off keeps; how long it took, ms."""
+    every = sim.claim[j].checkpoint
+    if every == 0:
+        return 0
+    load_take(j, sim)
+    pool = sim.pool[slowest_taken(sim)]
+    kept = (sim.clock.now - sim.state[j].start) // every * every
+    whole = kept // pool.bottom
+    rest = kept - whole * pool.bottom
+    sim.cut[j].done += whole * pool.top + rest * pool.top // pool.bottom
+    return kept
+
+
+@jit
+def cut_off(j: int, sim: Arrays) -> None:
+    """A running job loses its nodes, and is in no list; as if it had never started, but for checkpoints."""
+    kept = ZERO
+    if len(sim.cut) > 0:
+        kept = keep_done(j, sim)
+        sim.cut[j].leaves = 0
     give_back(j, sim)
     # What it was when it waited before must be forgotten.
     tidy_queue(sim)
@@ -244,11 +271,35 @@ def throw_back(j: int, sim: Arrays) -> None:
         lost.job = j
         lost.start = sim.state[j].start
         lost.end = sim.clock.now
+        lost.kept = kept
         sim.clock.lost += 1
     sim.state[j].requeues += 1
     sim.state[j].start = -1
     sim.state[j].end = -1
+
+
+@jit
+def throw_back(j: int, sim: Arrays) -> None:
+    """A running job whose node failed waits again."""
+    cut_off(j, sim)
     enqueue(j, sim)
+
+
+@jit
+def send_back(j: int, sim: Arrays) -> None:
+    """A running job is preempted, and waits again, in the queue not for some time."""
+    cut_off(j, sim)
+    lost = sim.lost[sim.clock.lost - 1]
+    cut = sim.cut[j]
+    cut.times += 1
+    cut.lost += lost.end - lost.start - lost.kept
+    if sim.rules.sent_back_for == 0:
+        enqueue(j, sim)
+        return
+    state = sim.state[j]
+    state.phase = PENDING
+    time = sim.clock.now + sim.rules.sent_back_for
+    sim.clock.releases = heap_push(sim.releases, sim.clock.releases, time, j)
 
 
 @jit
@@ -305,7 +356,7 @@ def tell_dependants(j: int, sim: Arrays) -> None:
             if edge.kind != AFTEROK or sim.state[ended].phase == COMPLETED:
                 come_true(other, now + edge.delay, sim)
                 continue
-            if sim.state[other].dead == 1 or FAILED >= sim.state[other].phase >= COMPLETED:
+            if sim.state[other].dead == 1 or PREEMPTED >= sim.state[other].phase >= COMPLETED:
                 continue
             sim.state[other].dead = 1
             if sim.state[other].phase == UNSUBMITTED:

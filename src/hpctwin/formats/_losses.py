@@ -44,6 +44,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "recorded_nodes": workload.recorded_nodes is not None,
         "cancel": bool((workload.cancel_ms >= 0).any()),
         "fails": workload.fails is not None,
+        "checkpoint": workload.checkpoint_ms is not None,
         "header": bool(workload.header),
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,

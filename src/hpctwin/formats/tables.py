@@ -78,6 +78,7 @@ _NUMBERS = {
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
+    "checkpoint_s": _Rule(0),
     **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
 }
 

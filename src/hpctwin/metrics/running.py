@@ -199,7 +199,10 @@ class RunningSummary:
         after, self._reached = self._reached, until_s
         begin, end = (lost[name].cast(pl.Float64).to_numpy() for name in ("start_s", "end_s"))
         new = (end > after) & (end <= until_s)
-        self._lost.append(float(np.dot(lost["nodes"].to_numpy()[new], (end - begin)[new])))
+        vain = end - begin
+        if "kept_s" in lost.columns:
+            vain = vain - lost["kept_s"].to_numpy()
+        self._lost.append(float(np.dot(lost["nodes"].to_numpy()[new], vain[new])))
         last = self._last_end(jobs, after, until_s)
         if last is not None:
             self._last = last

@@ -12,6 +12,7 @@ from hpctwin.model.cooling import Cooling
 from hpctwin.model.limits import Account, Limit, check_accounts, check_limits
 from hpctwin.model.node_group import MOST_NODES, NodeGroup
 from hpctwin.model.nodes_text import parse_nodes
+from hpctwin.model.preemption import Preemption, check_preemption
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.model.shown import Shown
 from hpctwin.model.switches import Switch, check_switches
@@ -172,6 +173,7 @@ class Cluster(Shown, Settings):
         fairshare: how past use counts.
         accounts: the tree of accounts, with shares.
         limits: what jobs of a user, account or QOS may have at once.
+        preemption: whose jobs make room for whose.
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
         price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
         carbon: of electricity, g/kWh: the same.
@@ -193,6 +195,7 @@ class Cluster(Shown, Settings):
     fairshare: FairShare = FairShare()
     accounts: tuple[Account, ...] = ()
     limits: tuple[Limit, ...] = ()
+    preemption: Preemption | None = None
     cap: Cap | None = None
     price: NotNegative | str | None = None
     carbon: NotNegative | str | None = None
@@ -315,6 +318,8 @@ class Cluster(Shown, Settings):
                 "{kind: tree}, or the shares under 'fairshare:'"
             )
         check_limits(self.limits, self.accounts)
+        if self.preemption is not None:
+            check_preemption(self.preemption, [p.name for p in self.partitions], self.qos)
         _power_of_all(self)
         check_switches(self.switches, self.node_count)
         for kind, owners in (("partition", self.partitions), ("reservation", self.reservations)):

@@ -27,6 +27,7 @@ column                  meaning
 ``recorded_nodes``      where it ran, as text
 ``cancel_s``            when its user cancelled it
 ``fails``               1 if it ends with an error when its runtime is over, else 0
+``checkpoint_s``        it writes a checkpoint whenever it has run for so long again; 0: never
 ``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
 ``predicted_NAME``      predicted ``runtime_s``, ``node_w`` or ``memory_gb`` (of a node)
@@ -94,6 +95,9 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
             columns[f"{name}_s"] = known_seconds(ms, ms >= 0)
     if workload["fails"] is not None:
         columns["fails"] = workload["fails"].astype("int8")
+    if workload["checkpoint_ms"] is not None:
+        every = workload["checkpoint_ms"]
+        columns["checkpoint_s"] = known_seconds(every, every >= 0)
     columns |= _usage_columns(workload["usage"])
     columns |= {
         f"predicted_{name}": pl.Series(values, nan_to_null=True)
@@ -157,6 +161,7 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         ),
         "cancel_s": _optional(frame, "cancel_s", row_ids),
         "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
+        "checkpoint_s": _optional(frame, "checkpoint_s", row_ids),
         "usage": _usage(frame, row_ids),
         "predicted": {
             name: _numbers(frame, f"predicted_{name}", row_ids, float("nan"))

@@ -86,6 +86,12 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
     if first.fails is not None or second.fails is not None:
         fails = [np.zeros(len(w), bool) if w.fails is None else w.fails for w in (first, second)]
         columns["fails"] = np.concatenate(fails)[order]
+    if first.checkpoint_ms is not None or second.checkpoint_ms is not None:
+        every = [
+            np.full(len(w), UNKNOWN) if w.checkpoint_ms is None else w.checkpoint_ms
+            for w in (first, second)
+        ]
+        columns["checkpoint_ms"] = np.concatenate(every)[order]
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return dataclasses.replace(first, **columns), place[:size], place[size:]

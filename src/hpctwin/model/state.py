@@ -20,6 +20,7 @@ class State(IntEnum):
     REJECTED = 7  # can never run on this cluster
     DEPENDENCY = 8  # a job it depended on did not complete
     FAILED = 9  # ended by itself, with an error
+    PREEMPTED = 10  # ended so that another could start
 
     @property
     def label(self) -> str:

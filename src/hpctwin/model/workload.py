@@ -53,6 +53,8 @@ class Workload(Shown):
         recorded_nodes: the nodes it ran on, as text; None where unknown.
         cancel_ms: when its user cancelled it; -1 for never.
         fails: whether it ends with an error when its runtime is over; None if no job does.
+        checkpoint_ms: it writes a checkpoint whenever it has run for so long again; 0: never; -1 where that
+            is not known; None if it is of no job.
         name: for titles.
         start_epoch_s: Unix time of time zero, where known.
         header: comment lines of the file it came from.
@@ -84,6 +86,7 @@ class Workload(Shown):
     recorded_nodes: tuple[str | None, ...] | None
     cancel_ms: IntArray
     fails: npt.NDArray[np.bool_] | None = None
+    checkpoint_ms: IntArray | None = None
     name: str = "workload"
     start_epoch_s: float | None = None
     header: tuple[str, ...] = ()
@@ -116,6 +119,7 @@ class Workload(Shown):
         recorded_nodes: Sequence[str | None] | None = None,
         cancel_s: npt.ArrayLike | None = None,
         fails: npt.ArrayLike | None = None,
+        checkpoint_s: npt.ArrayLike | None = None,
         name: str = "workload",
         start_epoch_s: float | None = None,
         header: Sequence[str] = (),
@@ -151,6 +155,7 @@ class Workload(Shown):
             "walltime_s": np.asarray(walltime, np.float64),
             "recorded_start_s": _or_unknown(recorded_start_s, size),
             "cancel_s": _or_unknown(cancel_s, size),
+            "checkpoint_s": _or_unknown(checkpoint_s, size),
         }
         # What is kept as it is given is copied: a workload is not changed from outside.
         amounts = {k: np.array(v, np.float64) for k, v in (resources or {}).items()}
@@ -213,6 +218,7 @@ class Workload(Shown):
             recorded_nodes=None if recorded_nodes is None else tuple(recorded_nodes),
             cancel_ms=_ms(times["cancel_s"]),
             fails=columns["fails"] if columns["fails"].any() else None,
+            checkpoint_ms=None if checkpoint_s is None else _ms(times["checkpoint_s"]),
             name=name,
             start_epoch_s=start_epoch_s,
             header=tuple(header),
@@ -354,6 +360,7 @@ class Workload(Shown):
             dependencies=self.dependencies.reindexed(index),
             recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
             fails=None if self.fails is None else self.fails[index],
+            checkpoint_ms=None if self.checkpoint_ms is None else self.checkpoint_ms[index],
             carried={k: v[index] for k, v in self.carried.items()},
             usage={k: v.take(index) for k, v in self.usage.items()},
             chunks={k: v[index] for k, v in self.chunks.items()},

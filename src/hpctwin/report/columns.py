@@ -27,7 +27,8 @@ _NAMES = {
     "loaded_share": "share of time with jobs waiting",
     "fragmentation_loss": "idle while jobs wait",
     "area_weighted_response_time_s": "area-weighted response time",
-    "lost_node_s": "lost to node failures",
+    "lost_node_s": "lost of attempts cut off",
+    "preempted_node_s": "lost to preemption",
     "jain_fairness_user": "fairness of users (Jain)",
     "pp": "per-processor",
 }

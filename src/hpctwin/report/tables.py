@@ -282,6 +282,10 @@ def answer_table(summary: Summary) -> Table:
         ]
         if parts:
             table.add_row(name, ", ".join(parts))
+    if "preemptions" in summary:
+        vain = format_metric("preempted_node_s", summary["preempted_node_s"])
+        jobs, times = summary["preempted_jobs"], summary["preemptions"]
+        table.add_row("preempted", f"{jobs:,} jobs, {times:,} times, {vain} in vain")
     for key in _ANSWERS:
         if summary.get(key) is not None:
             table.add_row(metric_name(key), format_metric(key, summary[key]))

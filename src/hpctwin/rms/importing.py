@@ -178,6 +178,12 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         for kind in ("qos", "account", "user"):
             if limit.get(kind) not in (None, ROOT):
                 limit[kind] = pseudonym(kind, limit[kind])
+    preemption = plain.get("preemption", {})
+    for kind, classes in (("partition", "partitions"), ("qos", "qos")):
+        if classes in preemption:
+            preemption[classes] = {pseudonym(kind, k): v for k, v in preemption[classes].items()}
+    for one in preemption.get("qos", {}).values():
+        one["preempts"] = [pseudonym("qos", name) for name in one.get("preempts", ())]
     shares = plain.get("fairshare", {}).get("shares", {})
     if shares:
         plain["fairshare"]["shares"] = {pseudonym("account", k): v for k, v in shares.items()}

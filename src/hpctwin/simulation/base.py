@@ -16,6 +16,7 @@ from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
+from hpctwin.engine.preempting import find_preempting_pass
 from hpctwin.engine.shared import find_shared_pass
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
@@ -33,6 +34,7 @@ from hpctwin.policies import (
     make_policy,
 )
 from hpctwin.simulation import powered, sharing
+from hpctwin.simulation.claims import is_interrupted
 from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import facts_of, lower
@@ -100,6 +102,7 @@ class SimulationBase(Shown):
             or cluster.has_power
             or bool(failures.outages)
             or failures.mtbf is not None
+            or is_interrupted(workload, cluster)
             or self.policy.placement.needs_nodes
         )
         self.overrun = overrun
@@ -320,7 +323,8 @@ class SimulationBase(Shown):
         if cluster.has_power:
             known = powered.power_known(known, machine, workload, power, known["pool_of"])
             depths = max(cluster.depths, 1)
-        waits = waits or begin_s is not None
+        late = cluster.preemption is not None and cluster.preemption.requeue_after > 0
+        waits = waits or begin_s is not None or late
         sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
@@ -378,6 +382,8 @@ class SimulationBase(Shown):
     def passes(self) -> tuple[Pass, PowerPass | None]:
         """What starts jobs, and what switches nodes; None where they have no power states."""
         power = self.policy.power.power_pass if self.cluster.has_power else None
+        if is_interrupted(self.workload, self.cluster):
+            return find_preempting_pass(self.policy.backfill), power
         if self.workload.shares_nodes:
             return find_shared_pass(self.policy.backfill), power
         return self.policy.scheduling, power

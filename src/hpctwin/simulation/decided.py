@@ -159,6 +159,9 @@ class Deciding:
             "decay": math.log(2) / (cluster.fairshare.half_life * MS_PER_S),
             "fair_every": to_ms(cluster.fairshare.every),
         }
+        if cluster.preemption is not None:
+            rules["youngest_first"] = cluster.preemption.youngest_first
+            rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
         if self.found.gave_back is not None:
             rules["promises"] = sharing.most_promises(self.sim, policy)
         if cluster.has_power:

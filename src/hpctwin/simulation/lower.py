@@ -14,6 +14,7 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Partition, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
+from hpctwin.simulation.claims import claims_of
 from hpctwin.simulation.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.machine import machine_of
 from hpctwin.simulation.share_tree import labels_of, share_tree
@@ -113,6 +114,7 @@ def lower(
         "promised": promised,
         "tree": share_tree(workload, cluster),
         **(no_limits() if limits is None else limits.arrays),
+        **claims_of(workload, cluster, partition),
     }
 
 

@@ -14,6 +14,7 @@ from hpctwin.engine.begin import NodePowers, Running
 from hpctwin.engine.powered import node_powers, nodes_of_job, spent_ms
 from hpctwin.model import MS_PER_S, NEVER_MS
 from hpctwin.simulation.machine import pool_of_nodes
+from hpctwin.simulation.refusals import check_present
 from hpctwin.simulation.sharing import held_amounts
 from hpctwin.simulation.simulation import Simulation
 
@@ -63,7 +64,11 @@ def begin_at(
         parts: where nodes are shared, the cores, memory (GB) and GPUs that each running job holds of each of
             its nodes [nodes, 3]; None if it has them for itself.
         powers: the power states of the nodes, where they have any.
+
+    Raises:
+        ConfigError: jobs preempt others there, or go on from checkpoints.
     """
+    check_present(simulation.cluster, simulation.workload)
     if simulation.workload.shares_nodes:
         amounts = tuple(
             held_amounts(simulation.state, nodes, part)

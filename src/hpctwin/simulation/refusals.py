@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
+from hpctwin.engine.preempting import PREEMPTING_PASSES
 from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.joining import LABELS
 from hpctwin.policies import PLACEMENTS, Policy
+from hpctwin.simulation.claims import is_interrupted
 
 __all__ = [
     "REFUSALS",
     "Refusal",
     "check_explained",
     "check_forecasts",
+    "check_present",
     "check_streamed",
     "check_together",
 ]
@@ -153,6 +156,29 @@ WHOLE = (
 """Where none does."""
 
 
+INTERRUPTED = (
+    Refusal(
+        "preemption under a backfill that knows none",
+        lambda c, p: p.backfill not in PREEMPTING_PASSES,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which backfill "
+            f"{p.backfill!r} does not know; take {', '.join(PREEMPTING_PASSES)}, or leave preemption and "
+            "checkpoints out"
+        ),
+    ),
+    Refusal(
+        "preemption with power states",
+        lambda c, p: c.has_power,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
+            "together with what nodes draw; leave 'modes' of the node groups out, or preemption and "
+            "checkpoints"
+        ),
+    ),
+)
+"""Where jobs preempt others, or go on from checkpoints."""
+
+
 def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
     """Whether a machine, a policy and a workload go together.
 
@@ -162,6 +188,8 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     for refusal in (*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)):
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
+    if is_interrupted(workload, cluster):
+        _check_interrupted(cluster, policy, workload)
     if (
         workload.shares_nodes
         and workload.usage
@@ -172,6 +200,22 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
             "which is reckoned for whole nodes only, and jobs ask for tasks: leave the usage out, or the "
             "components"
         )
+
+
+def _check_interrupted(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether jobs may preempt others, or go on from checkpoints.
+
+    Raises:
+        ConfigError: they may not.
+    """
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: jobs preempt others or go on from checkpoints, and jobs of "
+            f"{workload.name!r} ask for tasks: that is simulated where all ask for whole nodes"
+        )
+    for refusal in INTERRUPTED:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))
 
 
 _NO_FORECAST = (
@@ -200,6 +244,7 @@ def check_explained(cluster: Cluster, workload: Workload) -> None:
     Raises:
         ConfigError: it cannot.
     """
+    _not_interrupted(cluster, workload, "it is not told what a job waited for")
     if workload.shares_nodes:
         raise ConfigError(
             f"cluster {cluster.name!r}: what a job waited for is told in whole nodes only, and jobs of "
@@ -207,15 +252,43 @@ def check_explained(cluster: Cluster, workload: Workload) -> None:
         )
 
 
-def check_forecasts(cluster: Cluster, policy: Policy) -> None:
-    """Whether forecasts can be made for a machine under a policy.
+def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether forecasts can be made for jobs on a machine under a policy.
 
     Raises:
         ConfigError: they cannot.
     """
+    _not_interrupted(cluster, workload, "there are no forecasts")
     for refusal in _NO_FORECAST:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
+
+
+def check_present(cluster: Cluster, workload: Workload) -> None:
+    """Whether a simulation can begin with jobs that run already.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    _not_interrupted(cluster, workload, "a simulation cannot begin with jobs that run")
+
+
+def _not_interrupted(cluster: Cluster, workload: Workload, what: str) -> None:
+    """Whether nothing is asked that does not go with preemption.
+
+    Args:
+        cluster: the machine.
+        workload: the jobs.
+        what: cannot be done.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if is_interrupted(workload, cluster):
+        raise ConfigError(
+            f"cluster {cluster.name!r}: {what} where jobs preempt others or go on from checkpoints; leave "
+            "preemption and checkpoints out"
+        )
 
 
 _KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm")
@@ -298,6 +371,7 @@ def check_streamed(
     Raises:
         ConfigError: they cannot.
     """
+    _not_interrupted(cluster, workload, "there are no streams")
     for name in ("expected_s", "risk", "begin_s"):
         if options.get(name) is not None:
             raise ConfigError(

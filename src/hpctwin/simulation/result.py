@@ -43,7 +43,8 @@ class Result(Shown):
     Args:
         jobs: one row per job, by submit time: ``job_id``, ``submit_s``, ``eligible_s``, ``start_s``,
             ``end_s``, ``wait_s``, ``turnaround_s``, ``nodes``, ``state``, … (docs/metrics.md).
-        lost: attempts cut off by node failures and run again: ``job_id``, ``start_s``, ``end_s``, ``nodes``.
+        lost: attempts cut off by node failures, or for other jobs, and run again: ``job_id``, ``start_s``,
+            ``end_s``, ``nodes``; where jobs write checkpoints, ``kept_s`` of it was not lost.
         capacity: nodes that are up, over time: ``time_s``, ``nodes``.
         node_map: where jobs ran, if nodes have identity: ``job_id``, ``start_s``, ``end_s``,
             ``first_node``, ``count``; one row for each run of node numbers.
@@ -105,10 +106,22 @@ class Result(Shown):
             "nodes": self.cluster.node_count,
             "policy": self.policy,
             **self._figures,
+            **self._preempted_figures(),
             **why,
             **({} if self.energy is None else self.energy.figures()),
             "engine_s": self.engine_s,
             "instants": self.instants,
+        }
+
+    def _preempted_figures(self) -> dict[str, Any]:
+        """How often jobs were preempted, how many were, and what ran in vain, where any may be."""
+        if self.cluster.preemption is None:
+            return {}
+        times, vain = self.jobs["preemptions"], self.jobs["preempted_s"]
+        return {
+            "preemptions": int(times.sum()),
+            "preempted_jobs": int((times > 0).sum()),
+            "preempted_node_s": float((self.jobs["nodes"] * vain).sum()),
         }
 
     @cached_property
@@ -268,7 +281,7 @@ def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     jobs = sim["state"]
     state = jobs["phase"].copy()
     state[state == layout.UNSUBMITTED] = layout.PENDING
-    return job_frame(
+    frame = job_frame(
         workload,
         eligible=jobs["eligible"],
         start=jobs["start"],
@@ -276,19 +289,32 @@ def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
         state=state,
         requeues=jobs["requeues"],
     )
+    return frame if not len(sim["cut"]) else frame.with_columns(**_preempted(sim))
+
+
+def _preempted(sim: Sim) -> dict[str, pl.Series]:
+    """How often each job was preempted, and how long it had run in vain when it was."""
+    state, cut = sim["state"], sim["cut"]
+    ended = state["phase"] == layout.PREEMPTED
+    lost = cut["lost"] + np.where(ended, state["end"] - state["start"], 0)
+    return {
+        "preemptions": pl.Series(cut["times"] + ended),
+        "preempted_s": pl.Series(lost / MS_PER_S),
+    }
 
 
 def lost_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of attempts that node failures cut off, as of `Result`."""
     lost = sim["lost"][: sim.clock.lost]
-    return pl.DataFrame(
-        {
-            "job_id": workload.job_id[lost["job"]],
-            "start_s": lost["start"] / MS_PER_S,
-            "end_s": lost["end"] / MS_PER_S,
-            "nodes": workload.nodes[lost["job"]],
-        }
-    )
+    columns: dict[str, Any] = {
+        "job_id": workload.job_id[lost["job"]],
+        "start_s": lost["start"] / MS_PER_S,
+        "end_s": lost["end"] / MS_PER_S,
+        "nodes": workload.nodes[lost["job"]],
+    }
+    if len(sim["cut"]):
+        columns["kept_s"] = lost["kept"] / MS_PER_S
+    return pl.DataFrame(columns)
 
 
 def job_frame(
@@ -346,7 +372,7 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     end = state["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
     lost = sim["lost"][: sim.clock.lost]
-    ends = {(j, s): e for j, s, e in lost.tolist()}
+    ends = {(j, s): e for j, s, e, _ in lost.tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     # So was what began with it, before it: a job may be cut off and start again in one instant.

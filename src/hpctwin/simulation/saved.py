@@ -26,7 +26,7 @@ from hpctwin.simulation.powered import Outside
 
 __all__ = ["load", "save"]
 
-_FORMAT = 5
+_FORMAT = 6
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
@@ -118,9 +118,20 @@ class Meaning(NamedTuple):
 
 
 def order_and_backfill(
-    values: Mapping[str, Row], partitions: Mapping[str, Row], settings: list[Setting]
+    values: Mapping[str, Row],
+    partitions: Mapping[str, Row],
+    settings: list[Setting],
+    *,
+    preempts: bool = False,
 ) -> Meaning:
-    """The nearest policy; what each setting became is appended to ``settings``."""
+    """The nearest policy; what each setting became is appended to ``settings``.
+
+    Args:
+        values: settings by key.
+        partitions: rows of partitions by name.
+        settings: what was told so far.
+        preempts: whether jobs of a higher tier preempt those of a lower one.
+    """
     said = _said(values)
     tiers = {name: _tier(row) for name, row in partitions.items()}
     factors = {name: _job_factor(row) for name, row in partitions.items()}
@@ -136,9 +147,8 @@ def order_and_backfill(
     if by_tier:
         told = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
         where = next(iter(partitions.values())).where
-        why = (
-            "a job of a higher tier goes first; it is backfilled with all others, and preempts none"
-        )
+        whom = "preempts those of lower ones" if preempts else "preempts none"
+        why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
         settings.append(Setting("PriorityTier", told[:80], where, TAKEN, why))
     return Meaning(f"{text}+{_backfill(values, settings)}", priority)
 
@@ -237,16 +247,19 @@ def _number_of_pass(key: str, value: str) -> str | None:
     return f"{seconds:.12g}s"
 
 
-def explained(values: Mapping[str, Row], *, shared: bool) -> list[Setting]:
+def explained(
+    values: Mapping[str, Row], told: Collection[str] = (), *, shared: bool
+) -> list[Setting]:
     """What became of all other settings.
 
     Args:
         values: by key.
+        told: keys of those that are told already.
         shared: whether jobs share nodes.
     """
     made: list[Setting] = []
     for key, row in values.items():
-        if key in _TAKEN_ELSEWHERE:
+        if key in _TAKEN_ELSEWHERE or key in told:
             continue
         value, name = row.get(key), row.names.get(key, key)
         if key == "priorityflags":

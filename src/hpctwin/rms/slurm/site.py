@@ -7,7 +7,7 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
@@ -21,6 +21,7 @@ from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
+from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.sharing import gpus_of
 from hpctwin.rms.slurm.values import limit_s
 
@@ -107,7 +108,11 @@ def slurm_site(found: SlurmSettings) -> Site:
     """
     notes = [*found.conf.notes, *found.gres.notes, *found.topology.notes, *found.notes]
     settings: list[Setting] = []
-    described = _partitions(found, notes, settings)
+    kept = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
+    named = {row.get("partitionname"): row for row in kept}
+    preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
+    preempts = preemption is not None and preemption.fields is not None
+    described = _partitions(named, settings, preempts=preempts)
     listed = _nodes(found, described, notes)
     if not listed:
         raise ConfigError(
@@ -116,7 +121,10 @@ def slurm_site(found: SlurmSettings) -> Site:
     grouped = group_nodes(listed)
     held = enforced(found.values)
     settings += _enforcing(found.values, held=held)
-    policy = order_and_backfill(found.values, described, settings)
+    by_tier = preemption is not None and preempts and preemption.by == "partition"
+    policy = order_and_backfill(found.values, described, settings, preempts=by_tier)
+    if preempts:
+        settings = [_youngest_taken(one) for one in settings]
     partitions = [
         _partition(name, row, list(grouped.members[name]), policy.partition_priority, held=held)
         for name, row in described.items()
@@ -139,11 +147,17 @@ def slurm_site(found: SlurmSettings) -> Site:
         "qos": _qos(found.qos),
         **shares_of(found.values, associations, settings, notes),
     }
-    limits = limits_of_qos(found.qos, settings, held=held)
+    qos = found.qos
+    if preemption is not None:
+        settings += preemption.settings
+        qos = [_without_preempt(row) for row in qos]
+    limits = limits_of_qos(qos, settings, held=held)
     limits += limits_of_associations(associations, settings, held=held)
     fields |= _with_accounts(limits, fields)
+    fields |= _preemption(preemption, fields)
     fields = named_groups(fields, members)
-    settings += explained(found.values, shared=found.shared)
+    told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
+    settings += explained(found.values, told, shared=found.shared)
     if found.topology.rows:
         settings.append(
             Setting("topology.conf", f"{len(found.topology.rows)} switches", "topology.conf", NOT_MODELLED,
@@ -244,14 +258,16 @@ def _gres(conf: Conf, notes: list[str]) -> dict[str, float]:
 # --- partitions ------------------------------------------------------------------------------------
 
 
-def _partitions(found: SlurmSettings, notes: list[str], settings: list[Setting]) -> dict[str, Row]:
-    rows = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
+def _partitions(
+    named: Mapping[str, Row], settings: list[Setting], *, preempts: bool
+) -> dict[str, Row]:
     described = {}
-    for row in rows:
-        name = row.get("partitionname")
+    for name, row in named.items():
         described[name] = row
         for key, value in row.values.items():
             plain = _PARTITION_PLAIN.get(key)
+            if key == "gracetime" and preempts:
+                continue  # told with preemption
             if key in _OF_PARTITION or plain is None or value.upper() in (plain, "(NULL)", ""):
                 continue
             why = _PARTITION_WHY.get(
@@ -355,6 +371,32 @@ def _qos(rows: Sequence[Row]) -> dict[str, float]:
         for row in rows
         if row.get("name") and row.get("priority").isdigit()
     }
+
+
+def _youngest_taken(one: Setting) -> Setting:
+    """What is said of preempt_youngest_first, which preemption has."""
+    if one.name != "SchedulerParameters: preempt_youngest_first":
+        return one
+    return replace(one, became=TAKEN, why="preemption: youngest_first")
+
+
+def _without_preempt(row: Row) -> Row:
+    """A QOS without what is told with preemption."""
+    left = {key: value for key, value in row.values.items() if key != "preempt"}
+    return Row(left, row.where, row.names)
+
+
+def _preemption(found: Found | None, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The cluster's field, of partitions that have nodes."""
+    if found is None or found.fields is None:
+        return {}
+    if found.by == "qos":
+        return {"preemption": found.fields}
+    there = {partition["name"] for partition in fields["partitions"]}
+    of = {name: one for name, one in found.fields["partitions"].items() if name in there}
+    if len({one["tier"] for one in of.values()}) < 2:
+        return {}
+    return {"preemption": found.fields | {"partitions": of}}
 
 
 def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:

@@ -1,0 +1,125 @@
+"""Jobs go, so that another can start, and begin again where a checkpoint left them."""
+
+from __future__ import annotations
+
+from hpctwin.engine.heap import heap_push
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import (
+    COMPLETED,
+    FAILED,
+    RETURN,
+    SENT_BACK,
+    WALLTIME,
+    Arrays,
+)
+from hpctwin.engine.order import dequeue
+from hpctwin.engine.plan import fits_plan, load_take, plan_build, plan_change, planned_end
+from hpctwin.engine.preempting.choosing import choose, grace_of, may_preempt
+from hpctwin.engine.transitions import (
+    end_job,
+    forget_end,
+    scaled,
+    send_back,
+    slowest_taken,
+    start_now,
+)
+
+
+@jit
+def build_plan(sim: Arrays) -> None:
+    """The plan, in which those that were preempted go when their graces end."""
+    plan_build(sim)
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r < 0 or sim.cut[r].leaves == 0:
+            continue
+        planned = planned_end(r, sim)
+        if sim.cut[r].leaves < planned:
+            load_take(r, sim)
+            plan_change(r, sim.cut[r].leaves, planned, RETURN, sim)
+
+
+@jit
+def end_at(j: int, time: int, sim: Arrays) -> None:
+    """A running job will end at another time."""
+    forget_end(j, sim)
+    sim.state[j].end = time
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
+
+
+@jit
+def forget_queued(r: int, sim: Arrays) -> None:
+    """Take a job out of the queue, where it is as long as the pass lasts in which it started."""
+    for i in range(sim.clock.queued):
+        if sim.queue[i] == r:
+            dequeue(r, sim)
+            return
+
+
+@jit
+def let_go(r: int, sim: Arrays) -> None:
+    """A running job is preempted: it goes at once, or when its grace ends."""
+    mode = sim.yields[sim.claim[r].standing].mode
+    leaves = sim.clock.now + grace_of(r, sim)
+    if leaves > sim.clock.now:
+        sim.cut[r].leaves = leaves
+        if sim.state[r].end > leaves:
+            end_at(r, leaves, sim)
+            sim.state[r].outcome = mode
+        return
+    forget_end(r, sim)
+    if mode == SENT_BACK:
+        if sim.rules.sent_back_for == 0:
+            if sim.state[r].start == sim.clock.now:
+                forget_queued(r, sim)
+            # Elsewhere it may start again at once.
+            sim.clock.timer = sim.clock.now
+        send_back(r, sim)
+    else:
+        end_job(r, mode, sim)
+
+
+@jit
+def start(j: int, sim: Arrays) -> None:
+    """Start a job that fits the plan now (``sim.low``), where its last checkpoint left it."""
+    start_now(j, sim)
+    done = sim.cut[j].done
+    if done == 0:
+        return
+    job = sim.job[j]
+    load_take(j, sim)
+    pool = sim.pool[slowest_taken(sim)]
+    length = scaled(job.runtime - done, pool.top, pool.bottom)
+    sim.state[j].outcome = COMPLETED if job.fails == 0 else FAILED
+    if sim.rules.terminate == 1 and length > job.limit:
+        length = job.limit
+        sim.state[j].outcome = WALLTIME
+    end_at(j, sim.state[j].start + length, sim)
+
+
+@jit
+def starts_or_preempts(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
+    if fits_plan(j, sim):
+        start(j, sim)
+        return True
+    if not may_preempt(j, sim):
+        # Those that it preempted are still there.
+        if sim.cut[j].waits > sim.clock.now:
+            sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        return False
+    first, last = choose(j, sim)
+    if last < first:
+        return False
+    grace = 0
+    for i in range(first, last + 1):
+        grace = max(grace, grace_of(sim.victim[i].job, sim))
+    for i in range(first, last + 1):
+        let_go(sim.victim[i].job, sim)
+    if grace > 0:
+        sim.cut[j].waits = sim.clock.now + grace
+        sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        return False
+    fits_plan(j, sim)
+    start(j, sim)
+    return True

@@ -1,0 +1,33 @@
+"""First fit, where jobs preempt others."""
+
+from __future__ import annotations
+
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.order import reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import reserve
+from hpctwin.engine.preempting.leaving import build_plan, starts_or_preempts
+from hpctwin.engine.preempting.order import by_level
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.skipping import is_skipped
+
+__all__ = ["PASS", "pass_first_fit"]
+
+
+@jit
+def pass_first_fit(sim: Arrays) -> None:
+    """Everyone that fits starts, in order, or makes room for itself, which is then kept for it."""
+    reckon_fairshare(sim)
+    build_plan(sim)
+    for i in range(by_level(sim)):
+        j = sim.later[i]
+        if is_skipped(j, sim) or starts_or_preempts(j, sim):
+            continue
+        if sim.cut[j].waits > sim.clock.now:
+            reserve(j, sim)
+
+
+PASS = Pass(Kernel(pass_first_fit, types.void(SIM)))

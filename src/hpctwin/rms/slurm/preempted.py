@@ -1,0 +1,220 @@
+"""Slurm's settings of preemption, as those of a cluster.
+
+Source:
+    Slurm's documentation, "Preemption", slurm.conf(5) and sacctmgr(1), 20.11 to 24.05.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.values import limit_s
+
+__all__ = ["PREEMPTION_KEYS", "Found", "preemption_of"]
+
+PREEMPTION_KEYS = frozenset(
+    {"preempttype", "preemptmode", "preemptexempttime", "preemptparameters", "jobrequeue"}
+)
+"""What of slurm.conf is told here."""
+
+_SUSPENDED = "a suspended job keeps its memory, which is not simulated; these are not preempted"
+_NOTHING = ("", "(null)", "none", "n/a", "cluster", "-1", "00:00:00", "0")
+CREDENTIAL_S = 120.0
+"""So long a job's credential counts (``AuthInfo=cred_expire=``); a requeued job waits for its end."""
+
+
+@dataclass
+class Found:
+    """What became of the settings.
+
+    Args:
+        fields: the cluster's ``preemption``; None if no job preempts another.
+        settings: each, and what became of it.
+        by: ``partition`` or ``qos``; empty if no job preempts another.
+    """
+
+    fields: dict[str, Any] | None = None
+    settings: list[Setting] = field(default_factory=list)
+    by: str = ""
+
+
+def preemption_of(
+    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
+) -> Found | None:
+    """What of a site's preemption is simulated; None if there is none to be told of.
+
+    Args:
+        values: settings of slurm.conf by key.
+        partitions: rows of partitions by name.
+        qos: rows of ``sacctmgr show qos``.
+        shared: whether jobs share nodes, where preemption is not simulated.
+    """
+    kind = _said(values, "preempttype").lower().removeprefix("preempt/")
+    if shared or kind not in ("partition_prio", "qos"):
+        return None
+    found = Found()
+    _told(found, values, "preempttype", TAKEN, "preemption")
+    mode = _mode(_said(values, "preemptmode"))
+    if mode is None:
+        _told(found, values, "preemptmode", NOT_MODELLED, _SUSPENDED)
+    else:
+        _told(found, values, "preemptmode", TAKEN, f"preemption: mode {mode}")
+    if _said(values, "jobrequeue") == "0":
+        _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
+    if kind == "partition_prio":
+        classes = _of_partitions(found, partitions, values)
+    else:
+        classes = _of_qos(found, qos, values)
+    if not _any_preempts(kind, classes):
+        why = "no partition has a higher tier than another" if kind != "qos" else "no QOS preempts"
+        _told(found, values, "preempttype", NO_BEARING, why)
+        return found
+    fields: dict[str, Any] = {"mode": _requeued(mode, values) or "off"}
+    exempt = limit_s(_said(values, "preemptexempttime"))
+    if exempt:
+        fields["exempt"] = exempt
+        _told(found, values, "preemptexempttime", TAKEN, "preemption: exempt")
+    if "requeue" in (fields["mode"], *(one.get("mode") for one in classes.values())):
+        fields["requeue_after"] = _credential_s(values)
+    _parameters(found, fields, values)
+    found.by = "qos" if kind == "qos" else "partition"
+    found.fields = fields | {"qos" if kind == "qos" else "partitions": classes}
+    return found
+
+
+def _any_preempts(kind: str, classes: Mapping[str, Mapping[str, Any]]) -> bool:
+    if kind == "qos":
+        return any(one.get("preempts") for one in classes.values())
+    return len({one["tier"] for one in classes.values()}) > 1
+
+
+def _of_partitions(
+    found: Found, partitions: Mapping[str, Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    for name, row in partitions.items():
+        tier = row.get("prioritytier") or row.get("priority") or "1"
+        one: dict[str, Any] = {
+            "tier": int(float(tier)) if re.fullmatch(r"[\d.]{1,12}", tier) else 1
+        }
+        _own(found, one, name, row, values)
+        classes[name] = one
+    return classes
+
+
+def _of_qos(
+    found: Found, rows: Sequence[Row], values: Mapping[str, Row]
+) -> dict[str, dict[str, Any]]:
+    classes: dict[str, dict[str, Any]] = {}
+    names = {row.get("name") for row in rows}
+    for row in rows:
+        name = row.get("name")
+        if not name:
+            continue
+        one: dict[str, Any] = {}
+        preempts = [other for other in row.get("preempt").split(",") if other]
+        known = [other for other in preempts if other in names and other != name]
+        if known:
+            one["preempts"] = known
+            found.settings.append(
+                Setting(
+                    f"QOS {name}: Preempt", row.get("preempt")[:80], row.where, TAKEN, "preemption"
+                )
+            )
+        for other in preempts:
+            if other not in known:
+                why = (
+                    "jobs of one QOS do not preempt each other"
+                    if other == name
+                    else "it is not there"
+                )
+                found.settings.append(
+                    Setting(f"QOS {name}: Preempt", other, row.where, NOT_MODELLED, why)
+                )
+        _own(found, one, f"QOS {name}", row, values)
+        exempt = limit_s(row.get("preemptexempttime"))
+        if exempt:
+            one["exempt"] = exempt
+            found.settings.append(
+                Setting(f"QOS {name}: PreemptExemptTime", row.get("preemptexempttime"), row.where, TAKEN,
+                        "preemption: exempt")
+            )  # fmt: skip
+        classes[name] = one
+    return classes
+
+
+def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping[str, Row]) -> None:
+    """Mode and grace that a partition or QOS has of its own."""
+    said = row.get("preemptmode")
+    if said.lower() not in _NOTHING:
+        mode = _mode(said)
+        one["mode"] = _requeued(mode, values) or "off"
+        became, why = (TAKEN, f"preemption: mode {one['mode']}")
+        if mode is None:
+            became, why = (NOT_MODELLED, _SUSPENDED)
+        if "WITHIN" in said.upper():
+            became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
+        found.settings.append(Setting(f"{what}: PreemptMode", said[:80], row.where, became, why))
+    grace = row.get("gracetime")
+    seconds = float(grace) if grace.isdigit() else limit_s(grace)
+    if seconds:
+        one["grace"] = seconds
+        found.settings.append(
+            Setting(f"{what}: GraceTime", grace, row.where, TAKEN, "preemption: grace")
+        )
+
+
+def _mode(said: str) -> str | None:
+    """Our mode; None for one that is not simulated."""
+    words = {word.strip().lower() for word in said.split(",")} - {"gang", "within"}
+    if "suspend" in words:
+        return None
+    return next((word for word in ("requeue", "cancel") if word in words), "off")
+
+
+def _requeued(mode: str | None, values: Mapping[str, Row]) -> str | None:
+    """A mode, where jobs may not be requeued unless they ask for it."""
+    return "cancel" if mode == "requeue" and _said(values, "jobrequeue") == "0" else mode
+
+
+def _credential_s(values: Mapping[str, Row]) -> float:
+    match = re.search(r"cred_expire=(\d{1,9})", _said(values, "authinfo"))
+    return float(match[1]) if match else CREDENTIAL_S
+
+
+def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row]) -> None:
+    """PreemptParameters; those of SchedulerParameters are told with the others there."""
+    scheduler = _said(values, "schedulerparameters").lower()
+    if "preempt_youngest_first" in scheduler:
+        fields["youngest_first"] = True
+    row = values.get("preemptparameters")
+    for part in filter(None, _said(values, "preemptparameters").split(",")):
+        assert row is not None
+        name = part.partition("=")[0].strip().lower()
+        became, why = (NOT_MODELLED, "who is preempted is chosen as by default")
+        if name == "youngest_first":
+            fields["youngest_first"] = True
+            became, why = (TAKEN, "preemption: youngest_first")
+        elif name == "send_user_signal" or part.replace(" ", "").lower() == "reorder_count=1":
+            became, why = (NO_BEARING, "")
+        elif name == "reclaim_licenses":
+            why = "no job is preempted for a resource"
+        found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
+
+
+def _said(values: Mapping[str, Row], key: str) -> str:
+    text = values[key].get(key) if key in values else ""
+    return "" if text.lower() == "(null)" else text
+
+
+def _told(found: Found, values: Mapping[str, Row], key: str, became: str, why: str) -> None:
+    if key in values:
+        row = values[key]
+        name = row.names.get(key, key)
+        found.settings = [one for one in found.settings if one.name != name]
+        found.settings.append(Setting(name, row.get(key)[:80], row.where, became, why))

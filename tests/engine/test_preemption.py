@@ -1,0 +1,431 @@
+"""Preemption and checkpoints: cases worked out by hand, and the engine against the plain reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hpctwin import Cluster, Simulation, Workload
+from hpctwin.engine import layout
+from hpctwin.model import State
+from hpctwin.policies import make_policy
+from tests import strategies
+from tests.by_hand import AFTERANY, AFTEROK, cluster_of, edges, ends, jobs, labels, starts, states
+from tests.engine.test_against_reference import (
+    ORDERINGS,
+    SLURM,
+    as_reference,
+    name_of,
+)
+from tests.examples import examples
+from tests.reference import ReferenceJob, simulate_reference
+
+
+def tiers(nodes: int = 4, *, speed: float = 1.0, **preemption: Any) -> Cluster:
+    """Partitions low (the default), mid and high, of rising tiers, on the same nodes."""
+    of = {"low": {"tier": 0}, "mid": {"tier": 1}, "high": {"tier": 2}}
+    of = {name: fields | preemption.pop(name, {}) for name, fields in of.items()}
+    return cluster_of(
+        nodes=[{"name": "n", "count": nodes, "speed": speed}],
+        partitions=[{"name": name, "default": name == "low"} for name in of],
+        preemption={"partitions": of, **preemption},
+    )
+
+
+def of_tiers(*rows: tuple[float, float, float, int, str], **columns: Any) -> Workload:
+    """Jobs (submit, runtime, walltime, nodes, partition)."""
+    return jobs(*(row[:4] for row in rows), partition=labels(*(row[4] for row in rows)), **columns)
+
+
+BACKFILLS = ["none", "first-fit", "easy"]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_a_job_of_a_higher_tier_starts_at_once_and_the_preempted_one_begins_anew(run, backfill):
+    workload = of_tiers((0, 20, 20, 3, "low"), (5, 10, 10, 2, "high"))
+    result = run(workload, tiers(), backfill=backfill)
+    assert starts(result) == [15, 5]
+    assert ends(result) == [35, 15]
+    assert states(result) == [State.COMPLETED] * 2
+    assert [(job.requeues, job.preemptions, job.in_vain_ms) for job in result] == [
+        (1, 1, 5000),
+        (0, 0, 0),
+    ]
+
+
+def test_a_job_that_is_cancelled_ends_as_preempted_and_those_that_wait_for_it_know(run):
+    workload = of_tiers(
+        (0, 20, 20, 4, "low"), (0, 1, 1, 1, "low"), (0, 1, 1, 1, "low"), (5, 10, 10, 2, "high"),
+        dependencies=edges((1, 0, AFTEROK, 0), (2, 0, AFTERANY, 0)),
+    )  # fmt: skip
+    result = run(workload, tiers(mode="cancel"))
+    assert states(result) == [State.PREEMPTED, State.DEPENDENCY, State.COMPLETED, State.COMPLETED]
+    assert ends(result) == [5, 5, 6, 15]
+    assert [job.in_vain_ms for job in result] == [5000, 0, 0, 0]
+
+
+def test_equal_tiers_and_lower_ones_preempt_nobody(run):
+    workload = of_tiers((0, 20, 20, 4, "mid"), (1, 1, 1, 1, "mid"), (2, 1, 1, 1, "low"))
+    assert starts(run(workload, tiers())) == [0, 20, 20]
+
+
+def test_nobody_is_preempted_in_vain(run):
+    # Two nodes of the four are of the same tier: high needs three.
+    workload = of_tiers((0, 20, 20, 2, "high"), (0, 9, 9, 2, "low"), (5, 5, 5, 3, "high"))
+    result = run(workload, tiers())
+    assert starts(result) == [0, 0, 20]
+
+
+def test_off_means_that_a_partition_is_not_preempted(run):
+    workload = of_tiers((0, 20, 20, 2, "low"), (0, 20, 20, 2, "mid"), (5, 5, 5, 2, "high"))
+    assert starts(run(workload, tiers(low={"mode": "off"}))) == [0, 10, 5]
+
+
+def test_the_lowest_tier_goes_first_then_the_narrowest(run):
+    workload = of_tiers(
+        (0, 50, 50, 1, "mid"), (0, 50, 50, 2, "low"), (0, 50, 50, 1, "low"), (5, 5, 5, 1, "high")
+    )
+    assert [job.preemptions for job in run(workload, tiers())] == [0, 0, 1, 0]
+
+
+def test_the_youngest_goes_first_if_asked(run):
+    workload = of_tiers((0, 50, 50, 1, "low"), (1, 50, 50, 3, "low"), (5, 5, 5, 1, "high"))
+    result = run(workload, tiers(youngest_first=True))
+    assert [job.preemptions for job in result] == [0, 1, 0]
+
+
+def test_few_go_where_one_wide_job_suffices(run):
+    # Taken by width: one of 1 node, then that of 3, which suffices alone.
+    workload = of_tiers((0, 50, 50, 1, "low"), (0, 50, 50, 3, "low"), (5, 5, 5, 3, "high"))
+    assert [job.preemptions for job in run(workload, tiers())] == [0, 1, 0]
+
+
+def test_who_has_run_for_less_than_the_exempt_time_is_spared_until_then(run):
+    workload = of_tiers((0, 50, 50, 4, "low"), (5, 5, 5, 1, "high"))
+    result = run(workload, tiers(exempt=20))
+    assert starts(result) == [25, 20]
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_the_nodes_are_free_when_the_grace_is_over(run, backfill):
+    workload = of_tiers((0, 50, 50, 4, "low"), (5, 5, 5, 3, "high"), (6, 4, 4, 1, "low"))
+    result = run(workload, tiers(grace=10), backfill=backfill)
+    assert starts(result)[:2] == [20, 15]
+    assert result[0].in_vain_ms == 15_000
+
+
+def test_who_ends_within_its_grace_was_not_preempted(run):
+    workload = of_tiers((0, 12, 12, 4, "low"), (5, 5, 5, 3, "high"))
+    result = run(workload, tiers(grace=10))
+    assert starts(result) == [0, 12]
+    assert [job.preemptions for job in result] == [0, 0]
+
+
+def test_a_grace_that_runs_preempts_no_more_than_was_asked(run):
+    # An end at 7 makes an instant within the grace of job 0.
+    workload = of_tiers(
+        (0, 50, 50, 2, "low"), (0, 50, 50, 1, "mid"), (0, 7, 7, 1, "high"), (5, 5, 5, 3, "high")
+    )
+    result = run(workload, tiers(grace=10))
+    assert [job.preemptions for job in result] == [1, 0, 0, 0]
+    assert starts(result)[3] == 15
+
+
+def test_a_requeued_job_starts_again_no_sooner_than_allowed(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 5, 5, 2, "high"))
+    result = run(workload, tiers(requeue_after=30))
+    assert starts(result) == [35, 5]
+    assert result[0].eligible_ms == 0
+
+
+def test_a_requeued_job_that_waits_can_be_cancelled(run):
+    workload = of_tiers((0, 20, 20, 4, "low"), (5, 5, 5, 2, "high"), cancel_s=[7, -1])
+    result = run(workload, tiers(requeue_after=30))
+    assert states(result) == [State.CANCELLED, State.COMPLETED]
+    assert ends(result) == [7, 10]
+
+
+def test_several_go_where_none_suffices_alone(run):
+    workload = of_tiers((0, 50, 50, 1, "low"), (0, 50, 50, 1, "mid"), (0, 50, 50, 1, "mid"),
+                        (0, 9, 9, 1, "high"), (5, 5, 5, 2, "high"))  # fmt: skip
+    result = run(workload, tiers(4))
+    assert [job.preemptions for job in result] == [1, 1, 0, 0, 0]
+    assert starts(result)[4] == 5
+
+
+def test_a_job_that_was_preempted_starts_elsewhere_at_once(run):
+    cluster = cluster_of(
+        nodes=[{"name": "a", "count": 1}, {"name": "b", "count": 1}],
+        partitions=[{"name": "low", "default": True}, {"name": "high", "groups": ["a"]}],
+        preemption={"partitions": {"high": {"tier": 2}}},
+    )
+    result = run(of_tiers((0, 20, 20, 1, "low"), (5, 5, 5, 1, "high")), cluster)
+    assert starts(result) == [5, 5]
+    assert [job.nodes for job in result] == [(1,), (0,)]
+
+
+def test_a_checkpoint_is_where_a_job_begins_again(run):
+    workload = of_tiers((0, 50, 50, 4, "low"), (25, 5, 5, 2, "high"))
+    result = run(workload, tiers(checkpoint=10))
+    # 20 of 25 seconds are kept.
+    assert starts(result) == [30, 25]
+    assert ends(result) == [60, 30]
+    assert result[0].in_vain_ms == 5000
+
+
+def test_a_job_says_itself_how_often_it_writes_checkpoints(run):
+    workload = of_tiers(
+        (0, 50, 50, 2, "low"),
+        (0, 50, 50, 2, "low"),
+        (25, 5, 5, 4, "high"),
+        checkpoint_s=[20, 0, -1],
+    )
+    result = run(workload, tiers(checkpoint=10))
+    assert ends(result) == [60, 80, 30]
+
+
+def test_a_checkpoint_on_fast_nodes_keeps_more_of_the_work(run):
+    workload = of_tiers((0, 100, 100, 4, "low"), (25, 10, 10, 2, "high"))
+    result = run(workload, tiers(checkpoint=10, speed=2.0))
+    # 40 s of work are kept, 60 are left: 30 s.
+    assert starts(result) == [30, 25]
+    assert ends(result) == [60, 30]
+
+
+def test_a_job_whose_node_fails_goes_on_from_its_checkpoint_without_preemption(run):
+    workload = jobs((0, 50, 50, 1), checkpoint_s=[20])
+    cluster = cluster_of(
+        nodes=[{"name": "n", "count": 1}],
+        failures={"outages": [{"node": 0, "start": 45, "duration": 5}]},
+    )
+    result = run(workload, cluster)
+    assert starts(result) == [50]
+    assert ends(result) == [60]
+
+
+def test_qos_preempt_those_that_they_name(run):
+    cluster = cluster_of(
+        nodes=[{"name": "n", "count": 3}],
+        qos={"high": 9, "low": 1, "idle": 0},
+        preemption={"qos": {"high": {"preempts": ["low", "idle"]}, "low": {"preempts": ["idle"]}}},
+    )
+    workload = jobs(
+        (0, 50, 50, 1), (0, 50, 50, 1), (0, 50, 50, 1), (1, 5, 5, 1), (2, 5, 5, 1), (3, 5, 5, 1),
+        qos=labels("low", None, "idle", "low", "high", "idle"),
+    )  # fmt: skip
+    result = run(workload, cluster)
+    # Low takes idle's; high takes the lowest, low's: that of job 3 is as narrow, but came later.
+    assert [job.preemptions for job in result] == [1, 0, 1, 0, 0, 0]
+    assert starts(result)[3:5] == [1, 2]
+
+
+# --- against the reference -----------------------------------------------------------------------
+
+
+def outcome(simulation: Simulation) -> list[tuple[int, ...]]:
+    """State, eligible, start, end, requeues, preemptions and time in vain of each job."""
+    state, cut = simulation.state["state"], simulation.state["cut"]
+    found = []
+    for row in range(len(state)):
+        phase = int(state["phase"][row])
+        ended = layout.COMPLETED <= phase < layout.UNSUBMITTED
+        preempted = phase == layout.PREEMPTED
+        start, end = int(state["start"][row]), int(state["end"][row])
+        found.append(
+            (
+                0 if phase == layout.UNSUBMITTED else phase,
+                int(state["eligible"][row]),
+                start,
+                end if ended else -1,
+                int(state["requeues"][row]),
+                int(cut["times"][row]) + preempted,
+                int(cut["lost"][row]) + (end - start if preempted else 0),
+            )
+        )
+    return found
+
+
+def said(reference: list[ReferenceJob]) -> list[tuple[int, ...]]:
+    return [
+        (
+            int(job.state),
+            job.eligible_ms,
+            job.start_ms,
+            job.end_ms if int(job.state) >= layout.COMPLETED else -1,
+            job.requeues,
+            job.preemptions,
+            job.in_vain_ms,
+        )
+        for job in reference
+    ]
+
+
+@st.composite
+def preemptions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
+    """What is said of preemption, by partition if there are several."""
+    mode = st.sampled_from(("requeue", "requeue", "cancel", "off"))
+    time = st.sampled_from((0, 0, 0, 1, 5, 10))
+    own = {
+        "mode": st.one_of(st.none(), mode),
+        "grace": st.one_of(st.none(), time),
+        "exempt": st.one_of(st.none(), time),
+    }
+    content: dict[str, Any] = {
+        "mode": draw(st.sampled_from(("requeue", "cancel"))),
+        "grace": draw(time),
+        "exempt": draw(time),
+        "requeue_after": draw(time),
+        "youngest_first": draw(st.booleans()),
+        "checkpoint": draw(st.sampled_from((None, None, 3, 10))),
+    }
+    names = [partition.name for partition in cluster.partitions]
+    if len(names) > 1 and draw(st.booleans()):
+        levels = draw(st.permutations(range(len(names))))
+        content["partitions"] = {
+            name: {"tier": level, **{k: draw(v) for k, v in own.items()}}
+            for name, level in zip(names, levels, strict=True)
+        }
+        return content
+    preempts = draw(st.sampled_from(({"high": ["low"]}, {"low": ["high"]})))
+    content["qos"] = {
+        name: {"preempts": preempts.get(name, []), **{k: draw(v) for k, v in own.items()}}
+        for name in strategies.QOS
+    }
+    return content
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(strategies.clusters(max_nodes=9))
+    workload = draw(strategies.workloads(cluster))
+    cluster = Cluster.model_validate(
+        {**cluster.model_dump(exclude_unset=True), "preemption": draw(preemptions(cluster))}
+    )
+    if draw(st.booleans()):
+        column = draw(st.lists(st.sampled_from((-1, 0, 2, 7)), min_size=len(workload),
+                               max_size=len(workload)))  # fmt: skip
+        workload = workload.replace(checkpoint_ms=1000 * np.array(column))
+    rules = draw(strategies.rules(cluster))
+    return {
+        "workload": workload,
+        "cluster": cluster,
+        "placement": rules["placement"],
+        "expected_ms": draw(strategies.expectations(workload)),
+        **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
+    }
+
+
+@st.composite
+def busy_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Few nodes, three tiers, and long jobs of the lowest: many are preempted, some several times."""
+    size = draw(st.integers(8, 24))
+    kind = strategies.numbers(draw, size, 0, 5)
+    names = np.array(["low", "low", "low", "mid", "mid", "high"])[kind]
+    runtime = strategies.numbers(draw, size, 1, 30) // np.where(names == "high", 5, 1)
+    content = draw(preemptions(tiers()))
+    content.pop("qos", None)
+    for name, of in tiers().preemption.partitions.items():
+        content.setdefault("partitions", {}).setdefault(name, {})["tier"] = of.tier
+    groups = [{"name": "a", "count": 3}, {"name": "b", "count": 2, "speed": 1.5}]
+    return {
+        "workload": Workload.build(
+            submit_s=np.sort(strategies.numbers(draw, size, 0, 25)),
+            runtime_s=runtime,
+            walltime_s=runtime + strategies.numbers(draw, size, 1, 8),
+            nodes=strategies.numbers(draw, size, 1, 4),
+            partition=labels(*names.tolist()),
+        ),
+        "cluster": cluster_of(
+            nodes=groups,
+            partitions=[
+                {"name": "low", "default": True},
+                {"name": "mid", "groups": draw(st.sampled_from((None, ["a"], ["b"])))},
+                {"name": "high"},
+            ],
+            preemption=content,
+        ),
+        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
+        "expected_ms": None,
+        "overrun": draw(st.sampled_from(("terminate", "continue"))),
+        "on_dependency_failure": "cancel",
+    }
+
+
+POLICIES: list[dict[str, Any]] = [
+    {"backfill": "none"},
+    {"backfill": "first-fit"},
+    {"backfill": "easy"},
+    {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
+    *SLURM,
+]
+ORDERS = ("fcfs", "sjf", "wfp", "largest")
+
+
+def simulations(
+    case: dict[str, Any], policy: dict[str, Any], order: str
+) -> tuple[Simulation, list[tuple[int, ...]]]:
+    """The engine's, not begun, and what the reference says."""
+    case = dict(case)
+    placement, expected = case.pop("placement"), case.pop("expected_ms")
+    chosen = make_policy(ORDERINGS[order], **policy, placement=placement.replace("_", "-"))
+    simulation = Simulation(
+        **case,
+        policy=chosen,
+        expected_s=None if expected is None else [ms / 1000 for ms in expected],
+    )
+    reference = simulate_reference(
+        **case,
+        placement=placement,
+        expected_ms=expected,
+        order=as_reference(chosen.order),
+        backfill=chosen.backfill,
+        reservations=chosen.setting("reservations") or 1,
+        candidate_order=as_reference(chosen.candidates),
+        settings=chosen.numbers(),
+    )
+    return simulation, said(reference)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(90))
+@given(case=cases(), order=st.sampled_from(ORDERS))
+def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, expected = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == expected
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(90))
+@given(case=busy_cases(), order=st.sampled_from(ORDERS))
+def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, expected = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == expected
+
+
+@settings(max_examples=examples(60))
+@given(
+    case=st.one_of(cases(), busy_cases()),
+    policy=st.sampled_from(POLICIES),
+    times=st.lists(st.integers(0, 60), min_size=1, max_size=2),
+)
+def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
+    case: dict[str, Any], policy: dict[str, Any], times: list[int]
+) -> None:
+    simulation, expected = simulations(case, policy, "fcfs")
+    with TemporaryDirectory() as folder:
+        for time in sorted(times):
+            simulation.advance(time)
+            twin = simulation.fork()
+            simulation.advance()
+            twin.save(Path(folder) / "simulation")
+            simulation = Simulation.load(Path(folder) / "simulation", policy=simulation.policy)
+    simulation.advance()
+    assert outcome(simulation) == expected

@@ -1,0 +1,323 @@
+"""Jobs that make room for others, and checkpoints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+from hpctwin.model import Cluster, State, Workload, to_ms
+from hpctwin.model.preemption import PreemptedPartition, PreemptedQos
+from tests.reference.jobs import Job, Order, label_of
+from tests.reference.passes import Simulation
+from tests.reference.plan import Plan
+
+REORDERINGS = 2
+
+
+def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
+    failures = cluster.failures
+    fails = bool(failures.outages) or failures.mtbf is not None
+    return cluster.preemption is not None or (
+        workload.checkpoint_ms is not None and fails and failures.then == "requeue"
+    )
+
+
+class PreemptingSimulation(Simulation):
+    """Whole nodes; under none, first-fit and easy."""
+
+    def prepare(self, workload: Workload) -> None:
+        cluster = self.machine.cluster
+        of = self.preemption = cluster.preemption
+        # The classes: name, what is said of it, its rank, names of those it may preempt.
+        self.classes: list[tuple[str, PreemptedPartition | PreemptedQos, float, set[str]]] = []
+        if of is not None and of.partitions:
+            tiers = {
+                p.name: of.partitions.get(p.name, PreemptedPartition()).tier
+                for p in cluster.partitions
+            }
+            for name, tier in tiers.items():
+                said = of.partitions.get(name, PreemptedPartition())
+                lower = {other for other, its in tiers.items() if its < tier}
+                self.classes.append((name, said, tier, lower))
+        elif of is not None:
+            for name in sorted({*of.qos, *cluster.qos}):
+                said = of.qos.get(name, PreemptedQos())
+                self.classes.append((name, said, cluster.qos.get(name, 0.0), set(said.preempts)))
+        else:
+            self.classes.append(("", PreemptedPartition(mode="off"), 0, set()))
+        if of is None or of.qos:
+            self.classes.append((" none", PreemptedQos(mode="off"), 0.0, set()))
+        names = [name for name, *_ in self.classes]
+        default = 0 if of is None or of.checkpoint is None else to_ms(of.checkpoint)
+        for job in self.jobs:
+            if of is not None and of.partitions:
+                job.standing = job.partition
+            else:
+                label = label_of(workload.qos, job.row) or " none"
+                job.standing = names.index(label if label in names else " none")
+            told = -1 if workload.checkpoint_ms is None else int(workload.checkpoint_ms[job.row])
+            job.checkpoint = default if told < 0 else told
+
+    def level(self, standing: int) -> int:
+        """The most classes below a class, each below the one before."""
+        lower = self.classes[standing][3]
+        below = [n for n, (name, *_) in enumerate(self.classes) if name in lower]
+        return max((self.level(n) + 1 for n in below), default=0)
+
+    def said(self, job: Job, name: str) -> int | str:
+        """What is said of a job's class, or of all."""
+        own = getattr(self.classes[job.standing][1], name)
+        value = getattr(self.preemption, name) if own is None else own
+        return value if isinstance(value, str) else to_ms(value)
+
+    # -- events --
+
+    def finish(self, job: Job) -> None:
+        if job.leaves is not None and job.due == job.leaves and job.sent_back:
+            self.go(job)
+            return
+        if job.due_state == State.PREEMPTED:
+            job.preemptions += 1
+            job.in_vain += self.now - job.start
+        super().finish(job)
+
+    def put_back(self, job: Job) -> None:
+        job.leaves = None
+        job.sent_back = False
+        self.keep(job)
+        super().put_back(job)
+
+    def keep(self, job: Job) -> int:
+        """Remember what the last checkpoint keeps; how long that had taken."""
+        if not job.checkpoint:
+            return 0
+        kept = (self.now - job.start) // job.checkpoint * job.checkpoint
+        job.done += int(kept * self.speed_of(job))
+        return kept
+
+    def go(self, job: Job) -> None:
+        """A job is preempted, and goes now."""
+        self.vacate(job)
+        job.preemptions += 1
+        if self.said(job, "mode") == "cancel":
+            job.in_vain += self.now - job.start
+            self.end(job, State.PREEMPTED)
+            return
+        job.attempts.append((job.start, self.now, job.nodes))
+        done = job.done
+        job.in_vain += self.now - job.start - self.keep(job)
+        after = job.done
+        job.done = done
+        self.put_back(job)
+        assert job.done == after
+        assert self.preemption is not None
+        if self.preemption.requeue_after:
+            job.state = State.PENDING
+            job.again_from = self.now + to_ms(self.preemption.requeue_after)
+
+    def release_time(self, job: Job) -> int | None:
+        time = super().release_time(job)
+        return None if time is None else max(time, job.again_from)
+
+    def set_end(self, job: Job, since: int, work: Fraction) -> None:
+        super().set_end(job, since, work - job.done)
+
+    def expected_end(self, job: Job) -> int:
+        end = super().expected_end(job)
+        return end if job.leaves is None else min(end, job.leaves)
+
+    # -- passes --
+
+    def ordered(self, queue: list[Job], order: Order) -> list[Job]:
+        found = super().ordered(queue, order)
+        if order is self.candidate_order and self.walked:
+            return found
+        self.walked = True
+        return sorted(found, key=lambda job: -self.level(job.standing))
+
+    def one_pass(self) -> None:
+        self.walked = False  # the queue comes before the candidates
+        self.sent_back_now = 0
+        super().one_pass()
+
+    def pass_none(self, queue: list[Job], plan: Plan) -> None:
+        blocked: set[int | str] = set()
+        for job in queue:
+            if self.skipped(job):
+                continue
+            wants: set[int | str] = {*job.pools, *job.needs}
+            if wants & blocked or not self.start_or_preempt(job, plan):
+                blocked |= wants
+
+    def pass_first_fit(self, queue: list[Job], plan: Plan) -> None:
+        for job in queue:
+            if self.skipped(job) or self.start_or_preempt(job, plan):
+                continue
+            if job.patient > self.now:
+                self.reserve(job, plan)
+
+    def pass_easy(self, queue: list[Job], plan: Plan) -> None:
+        handed_out: Counter[int] = Counter()  # by partition
+        candidates = []
+        for job in queue:
+            if handed_out[job.partition] >= self.k:
+                candidates.append(job)
+            elif not self.skipped(job) and not self.start_or_preempt(job, plan):
+                self.reserve(job, plan)
+                handed_out[job.partition] += 1
+        for job in self.ordered(candidates, self.candidate_order):
+            if not self.skipped(job):
+                self.start_if_it_fits(job, plan)
+
+    def look(self, queue: list[Job], plan: Plan) -> None:
+        looked: Counter[int] = Counter()
+        over: set[int] = set()  # partitions
+        blocked: set[int] = set()  # pools
+        for job in queue:
+            if job.partition in over:
+                continue
+            looked[job.partition] += 1
+            if 0 < self.settings["partition_job_depth"] < looked[job.partition]:
+                continue
+            if self.skipped(job):
+                continue
+            plan.block(list(blocked))
+            attempt = self.start_if_it_fits if blocked & {*job.pools} else self.start_or_preempt
+            if attempt(job, plan):
+                continue
+            if self.now - job.eligible >= self.settings["bf_min_age_reserve"]:
+                over.add(job.partition)
+                blocked |= {*job.pools}
+
+    def fill(self, queue: list[Job]) -> None:
+        queue = self.in_state(State.WAITING)
+        self.show(queue)
+        self.walked = False
+        queue = self.ordered(queue, self.order)
+        of = self.settings
+        plan = self.plan()
+        tried: Counter[int] = Counter()  # of each user
+        reserved: Counter[int] = Counter()  # in each partition
+        started = 0
+        for job in queue:
+            if self.skipped(job):
+                continue
+            if 0 < of["bf_max_job_user"] <= tried[job.user] and job.user >= 0:
+                continue
+            if tried.total() == of["bf_max_job_test"]:
+                return
+            tried[job.user] += 1
+            if self.start_or_preempt(job, plan):
+                started += 1
+                if started == of["bf_max_job_start"]:
+                    return
+                continue
+            if self.now - job.eligible < of["bf_min_age_reserve"]:
+                continue
+            if 0 < of["bf_job_part_count_reserve"] <= reserved[job.partition]:
+                continue
+            reserved[job.partition] += 1
+            start, split = plan.earliest(job)
+            if start <= self.now + of["bf_window"]:
+                step = of["bf_resolution"]
+                begin = max(self.now, start // step * step)
+                end = -(-(start + job.expected) // step) * step
+                plan.change(job, split, begin, end, -1)
+
+    # -- preemption --
+
+    def start_or_preempt(self, job: Job, plan: Plan) -> bool:
+        if self.start_if_it_fits(job, plan):
+            return True
+        if not self.classes[job.standing][3]:
+            return False
+        if job.patient > self.now:
+            self.timers.append(job.patient)
+            return False
+        chosen = self.choose(job, plan)
+        if not chosen:
+            return False
+        for victim in chosen:
+            self.give_after_grace(victim, plan, 1)
+            grace = self.said(victim, "grace")
+            if not grace:
+                self.go(victim)
+                if victim.state == State.WAITING:
+                    self.timers.append(self.now)
+                    self.sent_back_now += victim.row not in self.started
+                continue
+            victim.leaves = self.now + grace
+            if victim.due > victim.leaves:
+                victim.due = victim.leaves
+                victim.sent_back = self.said(victim, "mode") == "requeue"
+                if not victim.sent_back:
+                    victim.due_state = State.PREEMPTED
+        self.end_doomed()
+        longest = max(self.said(victim, "grace") for victim in chosen)
+        if longest:
+            job.patient = self.now + longest
+            self.timers.append(job.patient)
+            return False
+        assert self.start_if_it_fits(job, plan)
+        return True
+
+    def candidates(self, job: Job) -> list[Job]:
+        """Those that may be preempted for a job, who goes first first."""
+        lower = self.classes[job.standing][3]
+        found = []
+        for other in self.in_state(State.RUNNING):
+            if (
+                self.classes[other.standing][0] not in lower
+                or self.said(other, "mode") == "off"
+                or other.leaves is not None
+                or not set(other.split) & set(job.pools)
+            ):
+                continue
+            ready = other.start + self.said(other, "exempt")
+            if ready > self.now:
+                self.timers.append(ready)
+            else:
+                found.append(other)
+        assert self.preemption is not None
+        if self.preemption.youngest_first:
+            return sorted(found, key=lambda other: (-other.start, other.row))
+        return sorted(
+            found, key=lambda other: (self.classes[other.standing][2], other.width, other.row)
+        )
+
+    def choose(self, job: Job, plan: Plan) -> list[Job]:
+        """Those that go so that a job fits."""
+        chosen = self.first_that_suffice(job, self.candidates(job), plan)
+        for _ in range(REORDERINGS if chosen else 0):
+            *others, last = chosen
+            chosen = self.first_that_suffice(
+                job, [last, *sorted(others, key=lambda other: -other.width)], plan
+            )
+        return chosen
+
+    def first_that_suffice(self, job: Job, order: list[Job], plan: Plan) -> list[Job]:
+        """So many of the first of these that the job fits after the longest grace; none if all do not do."""
+        taken: list[Job] = []
+        longest = 0
+        found: list[Job] = []
+        for other in order:
+            taken.append(other)
+            self.give_after_grace(other, plan, 1)
+            longest = max(longest, self.said(other, "grace"))
+            if plan.least(job, self.now + longest) is not None:
+                found = list(taken)
+                break
+        for other in taken:
+            self.give_after_grace(other, plan, -1)
+        return found
+
+    def give_after_grace(self, job: Job, plan: Plan, sign: int) -> None:
+        """Put what a running job holds after its grace into the plan, or (-1) take it out again."""
+        leaves = self.now + self.said(job, "grace")
+        if leaves < job.planned_end:
+            plan.change(job, job.split, leaves, job.planned_end, sign)
+            # An overdue job's nodes that are away are not free when it has gone.
+            for time, free in zip(plan.times, plan.free, strict=True):
+                for number, pool in enumerate(self.machine.pools):
+                    if pool.away(time):
+                        free[number] = min(0, free[number])

@@ -1,0 +1,108 @@
+"""Preemption of a Slurm site, taken over where jobs have whole nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hpctwin.model import Cluster
+from hpctwin.rms.importing import Imported, import_site, pseudonyms
+from hpctwin.rms.site import NOT_MODELLED, TAKEN
+
+WHOLE = ("SelectType=select/linear", "NodeName=n[1-4] CPUs=8")
+TIERS = (
+    "PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=30",
+    "PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF",
+)
+BY_TIER = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
+QOS = "Name|Priority|GraceTime|Preempt|PreemptExemptTime|PreemptMode\n"
+
+
+def imported(tmp_path: Path, *lines: str, qos: str = "") -> Imported:
+    (tmp_path / "slurm.conf").write_text("\n".join(lines) + "\n")
+    if qos:
+        (tmp_path / "qos.txt").write_text(QOS + qos)
+    return import_site("slurm", tmp_path)
+
+
+def said(cluster: Cluster) -> dict[str, Any]:
+    assert cluster.preemption is not None
+    return cluster.preemption.model_dump(exclude_unset=True)
+
+
+def became(made: Imported, which: str) -> dict[str, str]:
+    return {one.name: one.why for one in made.site.settings if one.became == which}
+
+
+def test_by_partition_tiers_modes_graces_and_exempt_time_are_taken_over(tmp_path):
+    made = imported(tmp_path, *WHOLE, *BY_TIER, *TIERS, "PreemptExemptTime=00:10:00")
+    assert said(made.site.cluster) == {
+        "mode": "requeue",
+        "exempt": 600,
+        "requeue_after": 120,
+        "partitions": {"low": {"tier": 1, "grace": 30}, "high": {"tier": 10, "mode": "off"}},
+    }
+    taken = became(made, TAKEN)
+    assert taken["PreemptMode"] == "preemption: mode requeue"
+    assert taken["low: GraceTime"] == "preemption: grace"
+    assert "preempts those of lower ones" in taken["PriorityTier"]
+    assert not [name for name in became(made, NOT_MODELLED) if "reempt" in name]
+
+
+def test_by_qos_who_preempts_whom_is_taken_over(tmp_path):
+    made = imported(
+        tmp_path, *WHOLE, "PreemptType=preempt/qos", "PreemptMode=CANCEL",
+        "PreemptParameters=youngest_first,strict_order", "AuthInfo=cred_expire=60", TIERS[0],
+        qos="normal|10|00:00:00|||requeue\nhigh|100|00:01:00|normal,gone|00:30:00|cluster\n",
+    )  # fmt: skip
+    assert said(made.site.cluster) == {
+        "mode": "cancel",
+        "requeue_after": 60,
+        "youngest_first": True,
+        "qos": {
+            "normal": {"mode": "requeue"},
+            "high": {"preempts": ("normal",), "grace": 60, "exempt": 1800},
+        },
+    }
+    left = became(made, NOT_MODELLED)
+    assert left["QOS high: Preempt"] == "it is not there"
+    assert left["PreemptParameters: strict_order"] == "who is preempted is chosen as by default"
+
+
+def test_suspending_is_named_and_such_jobs_are_not_preempted(tmp_path):
+    made = imported(
+        tmp_path, *WHOLE, BY_TIER[0], "PreemptMode=SUSPEND,GANG", TIERS[0] + " PreemptMode=CANCEL",
+        TIERS[1],
+    )  # fmt: skip
+    assert said(made.site.cluster)["mode"] == "off"
+    assert said(made.site.cluster)["partitions"]["low"]["mode"] == "cancel"
+    assert "keeps its memory" in became(made, NOT_MODELLED)["PreemptMode"]
+
+
+def test_where_jobs_are_not_requeued_they_are_cancelled(tmp_path):
+    made = imported(tmp_path, *WHOLE, *BY_TIER, *TIERS, "JobRequeue=0")
+    assert said(made.site.cluster)["mode"] == "cancel"
+    assert "requeue_after" not in said(made.site.cluster)
+
+
+def test_equal_tiers_preempt_nobody(tmp_path):
+    made = imported(tmp_path, *WHOLE, *BY_TIER, TIERS[0])
+    assert made.site.cluster.preemption is None
+
+
+def test_where_jobs_share_nodes_no_job_is_preempted(tmp_path):
+    made = imported(tmp_path, WHOLE[1], *BY_TIER, *TIERS)
+    assert made.site.cluster.preemption is None
+    assert became(made, NOT_MODELLED)["PreemptType"] == "no job is preempted"
+
+
+def test_pseudonyms_are_the_same_everywhere(tmp_path):
+    made = imported(
+        tmp_path, *WHOLE, "PreemptType=preempt/qos", "PreemptMode=CANCEL", TIERS[0],
+        qos="normal|10||||\nhigh|100||normal||\n",
+    )  # fmt: skip
+    hidden = pseudonyms(made, b"0123456789abcdef").site.cluster
+    assert hidden.preemption is not None
+    (one,) = [name for name, of in hidden.preemption.qos.items() if of.preempts]
+    assert hidden.preemption.qos[one].preempts == tuple({*hidden.qos} - {one})
+    assert "high" not in str(hidden.preemption)

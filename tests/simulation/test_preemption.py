@@ -1,0 +1,127 @@
+"""What a user writes of preemption, what is refused, and what is told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hpctwin import Cluster, Simulation, Workload, simulate, simulate_stream
+from hpctwin.errors import ConfigError
+from hpctwin.model import Category
+from hpctwin.simulation.open import OpenSimulation
+
+TWO = [{"name": "low", "default": True}, {"name": "high"}]
+OF_TIERS = {"partitions": {"high": {"tier": 2}}}
+
+
+def cluster(preemption: dict[str, Any] | None = None, **more: Any) -> Cluster:
+    content = {
+        "nodes": [{"name": "n", "count": 4, "cores": 8}],
+        "partitions": TWO,
+        "preemption": OF_TIERS if preemption is None else preemption,
+        **more,
+    }
+    return Cluster.checked(content, "cluster.yaml")
+
+
+def workload(**more: Any) -> Workload:
+    return Workload.build(
+        submit_s=[0, 0, 5],
+        runtime_s=[20, 30, 10],
+        walltime_s=[20, 30, 10],
+        nodes=[2, 2, 2],
+        partition=Category.of(["low", "low", "high"]),
+        **more,
+    )
+
+
+def test_the_result_says_who_was_preempted_and_what_was_lost():
+    result = simulate(workload(), cluster())
+    assert result.jobs.select("preemptions", "preempted_s").rows() == [(1, 5.0), (0, 0.0), (0, 0.0)]
+    assert result.lost.rows() == [(1, 0.0, 5.0, 2, 0.0)]
+    figures = result.summary()
+    assert (figures["preemptions"], figures["preempted_jobs"]) == (1, 1)
+    assert figures["preempted_node_s"] == figures["lost_node_s"] == 10
+
+
+def test_what_a_checkpoint_keeps_is_not_lost():
+    figures = simulate(workload(checkpoint_s=[3, 3, 3]), cluster()).summary()
+    assert figures["preempted_node_s"] == figures["lost_node_s"] == 4
+
+
+def test_without_preemption_nothing_is_said_of_it():
+    plain = Cluster.checked({"nodes": [{"name": "n", "count": 4}]}, "plain")
+    result = simulate(workload(checkpoint_s=[3, 3, 3]), plain)
+    assert not {"preemptions", "preempted_s"} & {*result.jobs.columns}
+    assert "preemptions" not in result.summary()
+
+
+@pytest.mark.parametrize(
+    ("preemption", "says"),
+    [
+        ({}, "by 'partitions' or by 'qos'"),
+        ({"partitions": {"hihg": {"tier": 2}}}, "Did you mean 'high'?"),
+        ({"partitions": {"low": {"tier": 1}}}, "all partitions have tier 1"),
+        ({**OF_TIERS, "mode": "suspend"}, "keeps the memory of its nodes; take requeue or cancel"),
+        ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "a preempts b preempts a"),
+        ({"qos": {"a": {"preempts": ["b"]}}}, "QOS 'a' preempts 'b', which is named neither"),
+        ({"qos": {"a": {}}}, "no QOS preempts another"),
+        ({**OF_TIERS, "grace": -1}, "grace"),
+    ],
+)
+def test_what_has_no_meaning_is_told_in_a_line(preemption, says):
+    with pytest.raises(ConfigError) as told:
+        cluster(preemption)
+    assert says in str(told.value)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_off_is_read_though_yaml_takes_it_for_no():
+    found = cluster({**OF_TIERS, "mode": False}).preemption
+    assert found is not None
+    assert found.mode == "off"
+
+
+@pytest.mark.parametrize("backfill", ["conservative", "pack", "pushdown"])
+def test_backfills_that_know_no_preemption_are_refused(backfill):
+    with pytest.raises(ConfigError, match=f"{backfill}.*take none, first-fit, easy"):
+        Simulation(workload(), cluster(), "fcfs", backfill)
+
+
+def test_shared_nodes_power_streams_forecasts_and_explanations_are_refused(tmp_path):
+    tasks = np.full(3, 2.0)
+    shared = workload(chunks={"tasks": tasks, "cores_per_task": tasks})
+    with pytest.raises(ConfigError, match=r"jobs preempt others .* ask for tasks"):
+        Simulation(shared, cluster())
+    modes = {"name": "n", "count": 4, "modes": {"base": {"power_w": 100, "idle_w": 50}}}
+    with pytest.raises(ConfigError, match="together with what nodes draw"):
+        Simulation(workload(), cluster(nodes=[modes]))
+    with pytest.raises(ConfigError, match="no streams where jobs preempt"):
+        simulate_stream([workload()], cluster(), out=tmp_path / "out")
+    with pytest.raises(ConfigError, match="no forecasts where jobs preempt"):
+        OpenSimulation(Simulation(workload(), cluster()))
+
+
+def test_checkpoints_are_refused_with_failures_where_they_are_not_simulated():
+    failing = Cluster.checked(
+        {
+            "nodes": [{"name": "n", "count": 4}],
+            "failures": {"outages": [{"node": 0, "start": 1, "duration": 1}]},
+        },
+        "failing",
+    )
+    with pytest.raises(ConfigError, match="go on from checkpoints, which backfill 'conservative'"):
+        Simulation(workload(checkpoint_s=[3, 3, 3]), failing, "fcfs", "conservative")
+    Simulation(workload(), failing, "fcfs", "conservative")
+
+
+def test_checkpoints_go_through_tables_and_parts_of_a_workload():
+    made = workload(checkpoint_s=[3, -1, 0])
+    again = Workload.from_frame(made.to_frame())
+    assert again.checkpoint_ms is not None
+    assert again.checkpoint_ms.tolist() == [3000, -1, 0]
+    part = made[1:]
+    assert part.checkpoint_ms is not None
+    assert part.checkpoint_ms.tolist() == [-1, 0]
