@@ -62,7 +62,7 @@ def the_mirror_is_the_cluster(pair: Pair) -> None:
 
 
 def the_journal_is_consistent(pair: Pair) -> None:
-    """Each action has an outcome, nothing is half written, and the last decision comes out again."""
+    """Actions have outcomes but a last decision's; nothing is half written, and decisions come out again."""
     path = pair.folder / "journal.sqlite"
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -72,7 +72,7 @@ def the_journal_is_consistent(pair: Pair) -> None:
     open_actions = journal.unfinished_actions()
     journal.close()
     assert done > 0
-    assert len(open_actions) <= 1
+    assert len({action.decision for action in open_actions}) <= 1
     for number in random.Random(1).sample(numbers, min(5, len(numbers))):
         again = pair.command("repeat", str(number), "--json")
         assert again.returncode == 0, again.stdout + again.stderr

@@ -25,9 +25,8 @@ __all__ = ["Deciding"]
 MOST_KEPT = 64
 """So many policies are kept in the engine's form."""
 
-_RACES_FROM = (layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED)
 _KEEPING = threading.Lock()
-_KEPT: dict[tuple[Any, ...], tuple[Policy, dict[str, npt.NDArray[Any]]]] = {}
+_KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, dict[str, npt.NDArray[Any]]]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,25 +70,26 @@ class Deciding:
     def made(self) -> dict[str, npt.NDArray[Any]]:
         """The policy's numbers (`engine.layout.Numbers`), compiled what it needs; nobody may write them.
 
-        Where they depend on little of the machine and the jobs they are kept, for whoever takes the same
-        policies again and again.
+        Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
+        cluster again and again.
         """
         if self.cluster.has_power or self.found.gave_back is not None:
             return self._made()
-        key = (id(self.policy), *self._circumstances())
+        key = (id(self.policy), id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
-            # With the policy itself, so that no other has its id.
-            kept = self.policy, self._made()
+            # With policy and cluster themselves, so that no others have their ids.
+            kept = self.policy, self.cluster, self._made()
             with _KEEPING:
                 _KEPT[key] = kept
                 if len(_KEPT) > MOST_KEPT:
                     del _KEPT[next(iter(_KEPT))]
-        return kept[1]
+        return kept[2]
 
     def _circumstances(self) -> tuple[Any, ...]:
-        """All that `_made` asks of besides the policy, where there are whole nodes without power states."""
-        cluster, sim = self.cluster, self.sim
+        """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
+        sim = self.sim
+        races_from = layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED
         return (
             self.ordering is self.policy.order,
             self.found,
@@ -99,12 +99,8 @@ class Deciding:
             self.log,
             self.planned,
             self.horizon,
-            cluster.failures.then,
-            cluster.node_count,
-            cluster.fairshare.half_life,
-            cluster.fairshare.every,
             sim.pools,
-            *(sim.jobs >= least for least in _RACES_FROM),
+            *(sim.jobs >= least for least in races_from),
             len(sim["held"]) > 0,
             sim["user_running"].shape[1] > 0,
             len(sim["user_limit"]) == 1,

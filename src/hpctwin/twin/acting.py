@@ -36,6 +36,8 @@ class Actor:
         self.done = 0
         self.refused = 0
         self._set: dict[str, tuple[float, float]] = {}
+        # What became of actions while the journal could not be written.
+        self._unwritten: dict[int, tuple[Outcome, float]] = {}
 
     def asked_already(self, starts: tuple[str, ...]) -> bool:
         """Whether each of these starts waits for a person already; true where there is none."""
@@ -90,9 +92,10 @@ class Actor:
                 outcomes.append((action, job_id, outcome, 1e3 * (time.perf_counter() - begin)))
         if not outcomes:
             return
+        self._unwritten |= {action: (outcome, took) for action, _, outcome, took in outcomes}
         with self.follower.journal.writing():
-            for action, job_id, outcome, took_ms in outcomes:
-                self.follower.journal.outcome(action, outcome, took_ms)
+            self._write_outcomes()
+            for _, job_id, outcome, _ in outcomes:
                 if outcome.result == "done":
                     self.done += 1
                 elif outcome.result == "refused":
@@ -102,6 +105,12 @@ class Actor:
                     body = json.dumps({"job_id": job_id, "time_s": now_s})
                     self.follower.journal.input("refused", body, time.time())
                     self.follower.core.refused(job_id, now_s)
+        self._unwritten.clear()
+
+    def _write_outcomes(self) -> None:
+        """Of this time, and of times before at which the journal could not be written."""
+        for action, (outcome, took_ms) in self._unwritten.items():
+            self.follower.journal.outcome(action, outcome, took_ms)
 
     def _admit(self, job_ids: list[str]) -> dict[str, Outcome]:
         try:
@@ -155,7 +164,6 @@ class Actor:
         """Send what `plan_order` gave, and note what became of it."""
         if not planned:
             return
-        outcomes = []
         for action, job_id, value in planned:
             begin = time.perf_counter()
             try:
@@ -168,10 +176,10 @@ class Actor:
             elif outcome.result == "refused":
                 logger.warning("priority of job %s not changed: %s", job_id, outcome.reason)
                 self.refused += 1
-            outcomes.append((action, outcome, 1e3 * (time.perf_counter() - begin)))
+            self._unwritten[action] = outcome, 1e3 * (time.perf_counter() - begin)
         with self.follower.journal.writing():
-            for action, outcome, took_ms in outcomes:
-                self.follower.journal.outcome(action, outcome, took_ms)
+            self._write_outcomes()
+        self._unwritten.clear()
 
     def send_approved(self) -> None:
         """Send what a person has approved; what was not answered in time lapses."""
