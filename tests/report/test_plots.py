@@ -153,7 +153,7 @@ def test_the_gantt_chart_has_a_box_for_each_job() -> None:
 
 def test_the_gantt_chart_shows_lost_attempts_hatched() -> None:
     figure = plot_gantt(JOBS["fcfs"], lost=LOST)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["lost to node failures"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["lost attempts"]
     assert any(item.get_hatch() for item in figure.axes[0].collections)
 
 

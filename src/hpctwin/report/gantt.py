@@ -166,7 +166,7 @@ def _draw(
                 edgecolors="#444444",
                 hatch="////",
                 linewidths=0.3,
-                label="lost to node failures",
+                label="lost attempts",
             )
         )
         figure.legend(loc="outside upper right")
