@@ -108,8 +108,12 @@ def test_interrupted_or_not_it_is_as_the_reference_has_it(kind: str, data: st.Da
     compared(policy=policy, cap=cap, run=lambda one: how(one, times), **case)
 
 
+# Few draws fit; a list here stands in place of that of all tests, which leaves busy machines their time.
+RARE = [HealthCheck.filter_too_much, HealthCheck.too_slow]
+
+
 @pytest.mark.parametrize("backfill", OWN_BACKFILLS)
-@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(40), suppress_health_check=RARE)
 @given(data=st.data())
 def test_interrupted_it_is_as_without(backfill: str, data: st.DataObject) -> None:
     """Every backfill with every placement, also those that the reference does not know, and own functions."""
@@ -127,7 +131,7 @@ def test_interrupted_it_is_as_without(backfill: str, data: st.DataObject) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 # Much has no meaning together, and is left out.
-@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(15), suppress_health_check=RARE)
 @given(data=st.data())
 def test_compared_at_once_policies_are_as_each_alone(kind: str, data: st.DataObject) -> None:
     """Orderings and placements of one's own among them, with power, failures, maintenance and partitions."""
