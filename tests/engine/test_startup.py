@@ -47,7 +47,7 @@ def test_compiling_is_said_in_a_pipe_with_an_estimate_and_only_once(tmp_path: Pa
     first = prepared(tmp_path)
     assert first.stdout == "42 42\n"
     said = re.findall(
-        r"^hpctwin: compiling the engine, once after installing: part (\d) of 2, about (\d+) s left$",
+        r"^hpctwin: compiling the engine, once after installing: part (\d) of 2, ~(\d+) s left$",
         first.stderr,
         re.MULTILINE,
     )

@@ -62,7 +62,7 @@ def _say(done: int, all_parts: int, left_s: float) -> None:
     part = f"part {done + 1} of {all_parts}, " if all_parts > 1 else ""
     with suppress(OSError, AttributeError, ValueError):
         print(
-            f"hpctwin: compiling the engine, {how}: {part}about {max(1, round(left_s))} s left",
+            f"hpctwin: compiling the engine, {how}: {part}~{max(1, round(left_s))} s left",
             file=sys.stderr,
             flush=True,
         )
