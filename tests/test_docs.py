@@ -52,10 +52,19 @@ def test_the_example_runs(
 
 
 def test_the_cluster_page_shows_a_valid_cluster(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/cluster.md").read_text(), re.DOTALL)
+    text, preemption = re.findall(
+        r"```yaml\n(.*?)```", (ROOT / "docs/cluster.md").read_text(), re.DOTALL
+    )
     path = tmp_path / "cluster.yaml"
     path.write_text(text)
     assert Cluster.from_yaml(path).node_count == 128
+    path.write_text(
+        "nodes: [{name: node, count: 8}]\npartitions: [{name: urgent}, {name: scavenge}]\n"
+        + preemption
+    )
+    found = Cluster.from_yaml(path).preemption
+    assert found is not None
+    assert found.checkpoint == 3600
 
 
 LINKED = [*PAGES, *sorted((ROOT / "docs/reference").glob("*.md")), *sorted(ROOT.glob("*.md"))]
