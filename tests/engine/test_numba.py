@@ -22,9 +22,17 @@ INSIDES = {
     "numba.core": {"cgutils"},
     "numba.core.codegen": {"JITCodeLibrary"},
     "numba.core.compiler": {"Compiler"},
+    "numba.core.compiler_machinery": {"PassManager"},
     "numba.core.imputils": {"lower_builtin", "lower_getattr_generic", "lower_setattr_generic"},
+    "numba.core.typed_passes": {
+        "AnnotateTypes", "IRLegalization", "NativeLowering", "NoPythonBackend", "NopythonTypeInference",
+        "PreLowerStripPhis",
+    },
     "numba.core.typing.templates": {
         "AbstractTemplate", "AttributeTemplate", "infer_getattr", "infer_global", "signature",
+    },
+    "numba.core.untyped_passes": {
+        "FixupArgs", "GenericRewrites", "IRProcessing", "ReconstructSSA", "TranslateByteCode",
     },
     "numba.extending": {"intrinsic", "models", "register_model"},
     "llvmlite": {"ir"},
@@ -62,6 +70,39 @@ def test_what_linking_replaces_in_numba_is_still_how_numba_links() -> None:
     # A library that is there already is the one that is filled.
     assert list(inspect.signature(Compiler.compile_extra).parameters) == ["self", "func"]
     assert "state.library is None" in inspect.getsource(NativeLowering.run_pass)
+
+
+def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all_if_that_fails() -> (
+    None
+):
+    from numba import int64
+    from numba.core.compiler import DefaultPassBuilder
+
+    from hpctwin.engine.jit import Kernel
+    from hpctwin.engine.linking import STEPS
+
+    class State:
+        func_ir = None
+        flags = type("Flags", (), {"no_rewrites": False, "enable_ssa": True})
+        flags.auto_parallel = type("Auto", (), {"enabled": False})
+
+    theirs = iter(step for step, _ in DefaultPassBuilder.define_nopython_pipeline(State).passes)
+    assert all(step in theirs for step in STEPS)
+
+    def twice(number):
+        return 2 * number
+
+    def inside(number):
+        def more(other):
+            return other + number
+
+        return more(1) + more(2)
+
+    for function, found, steps in (twice, 10, "engine"), (inside, 13, "nopython"):
+        kernel = Kernel(function, int64(int64))
+        assert kernel(5) == found
+        (form,) = kernel.compiled().overloads.values()
+        assert list(form.metadata["pipeline_times"]) == [steps]
 
 
 def test_pyproject_and_the_check_name_the_same_versions_and_ours_is_within() -> None:

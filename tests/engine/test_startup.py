@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpctwin import Simulation, Workload
+from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine.compiling import USUAL_S, seconds_left
 
 KERNELS = """
@@ -91,3 +91,47 @@ def test_the_pass_over_a_plan_is_compiled_only_where_counting_does_not_decide() 
         whole.advance()
         assert longer.result().jobs.equals(whole.result().jobs)
     assert Simulation(workload, 4, "fcfs+easy:2").decided()["hooks"]["run_pass"][0] != 0
+
+
+def test_the_tournament_is_compiled_only_once_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hpctwin.engine.kernel.race.load", lambda: False)
+    workload = Workload.build(
+        submit_s=[0.0] * 300 + [10.0] * 700, runtime_s=[50.0] * 1000, nodes=[1] * 1000
+    )
+    simulation = Simulation(workload, 200, "fcfs+easy")
+    simulation.advance(until_s=9)
+    assert simulation.decided()["hooks"]["run_race"][0] == 0
+    fork = simulation.fork()
+    simulation.advance()
+    assert simulation.decided()["hooks"]["run_race"][0] != 0
+    monkeypatch.undo()
+    assert fork.decided()["hooks"]["run_race"][0] == 0
+    fork.advance()
+    at_once = Simulation(workload, 200, "fcfs+easy")
+    assert at_once.decided()["hooks"]["run_race"][0] != 0
+    at_once.advance()
+    for one in (fork, at_once):
+        assert one.result().jobs.equals(simulation.result().jobs)
+
+
+@pytest.mark.parametrize(
+    ("power", "planned"),
+    [("none", False), ("psus:10", False), ("psas-auto:10", False), ("psas-ipm:10", True)],
+)
+def test_power_states_need_the_pass_only_where_jobs_may_not_have_all_nodes(
+    power: str, planned: bool
+) -> None:
+    workload = Workload.build(
+        submit_s=[0, 0, 1, 2, 100], runtime_s=[30, 50, 60, 5, 9], nodes=[2, 1, 4, 1, 4]
+    )
+    machine = Cluster.uniform(
+        4, active_w=190, idle_w=90, sleep_w=9, off_s=5, off_w=90, on_s=7, on_w=150
+    )
+    found = Simulation(workload, machine, f"fcfs+easy~{power}")
+    found.advance()
+    hooks = found.decided()["hooks"]
+    assert (hooks["run_pass"][0] != 0, hooks["build_plan"][0] != 0) == (planned, planned)
+    whole = Simulation(workload, machine, f"fcfs+easy~{power}")
+    whole.need_pass()
+    whole.advance()
+    assert found.result().jobs.equals(whole.result().jobs)

@@ -54,7 +54,8 @@ def hooks(
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
         shared: what chooses nodes for a job where nodes are shared; else None.
-        races: whether a tournament of those that wait may come to pay.
+        races: whether a tournament of those that wait is needed; False where it cannot be, or as long as
+            the loop does not say `layout.NEED_RACE`.
         tracked: whether nodes have identity.
         planned: whether the pass is needed; False where counting may decide in its place as long as the loop
             does not say `layout.NEED_PASS`.
@@ -83,7 +84,7 @@ def hooks(
             ("start", 0 if found.gave_back else transitions.START.address),
             ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
             ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
-            ("build_plan", plan.BUILD_PLAN.address if planned else 0),
+            ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
@@ -132,7 +133,13 @@ def kernels_of(
     """
     switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
-    return [inner_advance, advance, *_of_pass(found, planned), *choosing, *switching]
+    planning = [plan.BUILD_PLAN] if _plans(power, planned) else []
+    return [inner_advance, advance, *planning, *_of_pass(found, planned), *choosing, *switching]
+
+
+def _plans(power: PowerPass | None, planned: bool) -> bool:
+    """Whether a plan may be made: by the pass, or by what switches nodes."""
+    return planned or (power is not None and power.after is not power_passes.UNAWARE)
 
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
@@ -143,7 +150,7 @@ def _of_pass(one: Pass, planned: bool) -> list[Kernel]:
     kernels = (
         transitions.START if one.gave_back is None else None,
         counting.COUNTED if one.others is not None else None,
-        *((plan.BUILD_PLAN, one.kernel) if planned else ()),
+        one.kernel if planned else None,
         one.entered, one.left, one.reserved, one.gave_back,
     )  # fmt: skip
     return [kernel for kernel in kernels if kernel is not None]

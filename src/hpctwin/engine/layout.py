@@ -112,8 +112,10 @@ GIVE_UP = 10 * 365 * 86_400_000
 """Jobs that wait so long with only node failures and timers left to happen are given up, ms."""
 
 # What `advance` returns.
-DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NEED_PASS, NOT_A_NUMBER = np.array(range(7))
-PASS = np.int64(7)  # only within: a scheduling pass is due
+DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NEED_PASS, NEED_RACE, NOT_A_NUMBER = np.array(
+    range(8)
+)
+PASS = np.int64(8)  # only within: a scheduling pass is due
 
 RACE_SORTED, RACE_CHANGING, RACE_SHARED = 400, 60, 600
 """With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
@@ -248,7 +250,7 @@ class Rules:
         Real  # scores are lines over time to that power, or bent lines; 0 where that is not known
     )
     order_exact: Int  # 1: equal lines that do not rise or fall are equal scores
-    race_from: Int  # with so many jobs waiting a tournament pays
+    race_from: Int  # with so many jobs waiting a tournament pays; never if it is not the same
     others: Int  # where counting decides: NOBODY_PASSES …, see `counting`; -1 where it never does
     own_candidates: Int  # 1: candidates have an ordering of their own
     fairshare: Int  # 1: an ordering asks for fairshare or usage

@@ -1,8 +1,12 @@
-"""How kernels are put together of their parts.
+"""How kernels are put together of their parts, and which of Numba's steps they go through.
 
 Numba links a function into each function that calls it, and optimizes and translates what comes out at
 each step of the way up. A kernel of a hundred parts is so translated dozens of times, and only the last
 time counts. Here the parts are kept as they are until a kernel is made of them, once.
+
+Of Numba's steps between byte code and machine code, many are for what kernels have not: functions within
+functions, contexts, lists of mixed types, what is written as an array. After most of them Numba looks
+through the whole function once more. A function goes through the rest only, unless that fails.
 """
 
 from __future__ import annotations
@@ -12,6 +16,22 @@ from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import (
+    AnnotateTypes,
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import (
+    FixupArgs,
+    GenericRewrites,
+    IRProcessing,
+    ReconstructSSA,
+    TranslateByteCode,
+)
 
 from hpctwin.engine.interrupts import end_if_interrupted
 
@@ -67,14 +87,38 @@ class _Whole(JITCodeLibrary):
         super().finalize()
 
 
+STEPS = (
+    TranslateByteCode,
+    FixupArgs,
+    IRProcessing,
+    GenericRewrites,
+    ReconstructSSA,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+    IRLegalization,
+    AnnotateTypes,
+    NativeLowering,
+    NoPythonBackend,
+)
+"""What a function goes through first, in Numba's order; through all of Numba's if that fails."""
+
+
 def _compiler(library: type[Any]) -> type[Compiler]:
     class Chosen(Compiler):
+        def define_pipelines(self) -> list[PassManager]:
+            steps = PassManager("engine")
+            for step in STEPS:
+                steps.add_pass(step, step.__name__)
+            steps.finalize()
+            return [steps, *super().define_pipelines()]
+
         def compile_extra(self, function: Callable[..., Any]) -> Any:
             end_if_interrupted()
             made = library(self.state.targetctx.codegen(), function.__qualname__)
             made.enable_object_caching()
             self.state.library = made
-            return super().compile_extra(function)
+            # That the first way did not do is no fault where the second did.
+            return super().compile_extra(function)._replace(typing_error=None)
 
     return Chosen
 

@@ -13,6 +13,7 @@ from hpctwin.engine.layout import (
     GIVE_UP,
     NEED_OUTAGES,
     NEED_PASS,
+    NEED_RACE,
     NEED_ROOM,
     NEVER,
     NOT_A_NUMBER,
@@ -105,6 +106,8 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
         sim.clock.pass_due = 1
     if sim.hooks.run_pass == 0 and sim.clock.queued > 0 and not counts(sim):
         return NEED_PASS
+    if sim.hooks.run_race == 0 and sim.clock.queued >= sim.rules.race_from:
+        return NEED_RACE
     return PASS if pass_has_room(sim) else NEED_ROOM
 
 

@@ -10,6 +10,7 @@ Whole numbers are int64 in kernels, however narrow they are stored.
 from __future__ import annotations
 
 import operator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -145,15 +146,21 @@ def _intrinsic(function: Any) -> Any:
     return intrinsic(function)
 
 
+@cache
+def _type_of(attr: str) -> Any:
+    """The type of an array or record; None if there is none such."""
+    if attr not in LAYOUT:
+        return None
+    dtype, record, dimensions = LAYOUT[attr]
+    return TableType(dtype, record, dimensions) if dimensions else RowType(record)
+
+
 @infer_getattr
 class _SimAttributes(AttributeTemplate):
     key = SimType
 
     def generic_resolve(self, typ: SimType, attr: str) -> Any:  # type: ignore[override]
-        if attr not in LAYOUT:
-            return None
-        dtype, record, dimensions = LAYOUT[attr]
-        return TableType(dtype, record, dimensions) if dimensions else RowType(record)
+        return _type_of(attr)
 
 
 @lower_getattr_generic(SimType)

@@ -20,7 +20,6 @@ __all__ = [
     "CASES",
     "EXCHANGED",
     "MORE",
-    "PUBLISHED_DECISION_MS",
     "PUBLISHED_WAYS",
     "SIZE_EDGES",
     "WALLTIME_EDGES_S",
@@ -219,5 +218,3 @@ EXCHANGED = (
     "round. Its numbers of jobs do not come out."
 )
 """What is to be said of table 5."""
-
-PUBLISHED_DECISION_MS = 67.334

@@ -167,7 +167,7 @@ def read_workload(
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:
     """The published data set that a file or folder is of, or that a format names; None if it is of none."""
-    if format is not None and format in FORMATS:
+    if format in FORMATS or (format is None and _is_plain_swf(path)):
         return None
     from hpctwin.formats.datasets import DATASETS, told_by
 
@@ -237,9 +237,8 @@ def _format_of(path: Path, name: str | None) -> str:
         if name not in FORMATS:
             raise UnknownNameError("format", name, FORMATS)
         return name
-    lower = path.name.lower().removesuffix(".gz")
-    told = next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
-    if told in ("parquet", "json"):
+    told = _told_by_name(path)
+    if told in ("parquet", "json") or (told == "swf" and _is_plain_swf(path)):
         return told
     kind = accounting_of(first_bytes(path)) or told
     if kind is not None:
@@ -249,6 +248,26 @@ def _format_of(path: Path, name: str | None) -> str:
         f"neither the name nor the content tells the format; expected one of {', '.join(_SUFFIXES)} "
         f"(.gz may follow), or give the format: {', '.join(FORMATS)}",
     )
+
+
+def _told_by_name(path: Path) -> str | None:
+    lower = path.name.lower().removesuffix(".gz")
+    return next((kind for suffix, kind in _SUFFIXES.items() if lower.endswith(suffix)), None)
+
+
+def _is_plain_swf(path: Path) -> bool:
+    """Whether a file is called SWF and its first record is 18 numbers, so that it can be nothing else."""
+    if path == STANDARD_INPUT or _told_by_name(path) != "swf":
+        return False
+    for line in first_bytes(path, 1 << 14).splitlines()[:-1]:
+        fields = line.split()
+        if fields and not fields[0].startswith(b";"):
+            return len(fields) == 18 and all(map(_is_number, fields))
+    return False
+
+
+def _is_number(field: bytes) -> bool:
+    return field.removeprefix(b"-").replace(b".", b"", 1).isdigit()
 
 
 def accounting_of(content: bytes) -> str | None:

@@ -31,10 +31,14 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
             yield told
         return
     from rich.console import Console
-    from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:
+        yield lambda share: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 

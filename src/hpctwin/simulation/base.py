@@ -120,7 +120,10 @@ class SimulationBase(Shown):
         self.slice = 64
         self.stopped = False
         self._decided: dict[str, npt.NDArray[Any]] | None = None
-        self._planned = cluster.has_power
+        # Where jobs may have any node, on or not, counting decides as it does without power states.
+        switching = self.passes()[1]
+        self._planned = switching is not None and switching.shown != layout.ALL_NODES
+        self._raced = False
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
@@ -346,6 +349,7 @@ class SimulationBase(Shown):
                 hold=self.on_dependency_failure == "hold",
                 log=self.log,
                 planned=self._planned,
+                raced=self._raced,
                 horizon=self._horizon,
             )
             self._decided = deciding.made()
@@ -360,12 +364,20 @@ class SimulationBase(Shown):
         self._decided = None
         self.decided()
 
+    def need_race(self) -> None:
+        """Compile the tournament: so many wait that it pays, or may come to."""
+        self._raced = True
+        self._decided = None
+        self.decided()
+
     def provide(self, code: int) -> bool:
         """Do what the engine stopped for, by what `engine.loop.advance` gave; False if it needs nothing."""
         if code == layout.NEED_ROOM:
             self.make_room()
         elif code == layout.NEED_PASS:
             self.need_pass()
+        elif code == layout.NEED_RACE:
+            self.need_race()
         elif code == layout.NEED_OUTAGES:
             self.draw_outages()
             self.decided()

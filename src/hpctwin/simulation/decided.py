@@ -45,6 +45,7 @@ class Deciding:
         hold: whether jobs are held whose dependency cannot come true.
         log: whether past power states are kept.
         planned: whether the pass itself is needed where counting may do in its place.
+        raced: whether a tournament is needed where it may come to pay.
         horizon: ms; node failures are known up to here.
     """
 
@@ -59,6 +60,7 @@ class Deciding:
     hold: bool
     log: bool
     planned: bool
+    raced: bool
     horizon: int
 
     @property
@@ -88,6 +90,8 @@ class Deciding:
 
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
+        from hpctwin.engine.kernel import race
+
         sim = self.sim
         races_from = layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED
         return (
@@ -98,6 +102,7 @@ class Deciding:
             self.hold,
             self.log,
             self.planned,
+            self.raced or race.is_ready,
             self.horizon,
             sim.pools,
             *(sim.jobs >= least for least in races_from),
@@ -107,7 +112,7 @@ class Deciding:
         )
 
     def _made(self) -> dict[str, npt.NDArray[Any]]:
-        from hpctwin.engine.kernel import hooks
+        from hpctwin.engine.kernel import hooks, race
 
         policy, order = self.policy, self.ordering.compiled
         candidates, place = policy.candidates, policy.placement.score
@@ -121,7 +126,7 @@ class Deciding:
                 self.found,
                 self.power,
                 shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
-                races=self._races(),
+                races=self._races() and (self.raced or race.load()),
                 tracked=self.tracked,
                 planned=self.planned or self._others < 0,
             ),
@@ -143,7 +148,7 @@ class Deciding:
             "order_changes": order.changes,
             "order_power": order.power if order.changes else 1.0,
             "order_exact": order.exact,
-            "race_from": self._race_from,
+            "race_from": self._race_from if self._races() else layout.NEVER,
             "others": self._others,
             "own_candidates": policy.candidates is not None,
             "fairshare": any(score.fairshare for score in self.scores),

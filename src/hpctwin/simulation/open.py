@@ -71,6 +71,7 @@ class OpenSimulation:
         self.oracle = runtime_ms is None
         # Forecasts are made by the engine alone: nobody is there to compile what it lacks.
         simulation.need_pass()
+        simulation.need_race()
         # What is expected of a job's length does not depend on where it runs.
         self._ahead = forecast_arrays(
             simulation.state, *simulation.passes(), spare, one_speed=not self.oracle

@@ -35,7 +35,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Weather = float | str | None
 
-J_PER_KWH = 3.6e6
 RATED = {"price": "price of the electricity", "carbon": "carbon emitted"}
 EPOCH_S = 1e8
 """An emulated clock is below it."""
