@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import hpctwin.engine.passes
-from hpctwin import generate, simulate
+from hpctwin import Simulation, Workload, generate, simulate
 from hpctwin.engine.passes import PASSES
 from hpctwin.policies import BACKFILLS
+from hpctwin.simulation import explain
 
 PAGE = Path(__file__).parents[2] / "docs/write-a-backfill.md"
 
@@ -33,3 +34,24 @@ def test_the_page_s_file_in_the_package_is_a_backfill_by_name_with_its_settings(
     easy = simulate(workload, 64, "fcfs", "easy")
     assert mine.policy == "fcfs+page-relaxed:1h"
     assert mine.jobs["start_s"].to_list() != easy.jobs["start_s"].to_list()
+
+
+ALONE = """
+from hpctwin.engine.order import order_queue, pop_order
+from hpctwin.engine.plan import fits_plan, plan_build
+from hpctwin.engine.transitions import start_now
+
+
+def alone(sim):
+    plan_build(sim)
+    j = pop_order(order_queue(sim), sim)
+    if sim.clock.running == 0 and fits_plan(j, sim):
+        start_now(j, sim)
+"""
+
+
+def test_of_a_job_that_only_one_s_own_backfill_keeps_back_so_much_is_told(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(ALONE)
+    two = Workload.build(submit_s=[0, 1], runtime_s=[50, 50], nodes=[1, 1])
+    story = explain(Simulation(two, 4, f"fcfs+{tmp_path}/alone.py:alone"), 2)
+    assert any("the backfill does not let it start" in moment.text for moment in story)

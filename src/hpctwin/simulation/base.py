@@ -14,6 +14,7 @@ from hpctwin.energy.cap import with_cap
 from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
+from hpctwin.engine.clock import come_back_at, end_arrivals, schedule_anew, schedule_later
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.preempting import find_preempting_pass
@@ -165,16 +166,15 @@ class SimulationBase(Shown):
         twin._sim = self._sim.fork()
         twin.engine_s = 0.0
         if not arrivals:
-            twin._sim.clock.arrival_end = twin._sim.clock.arrived
+            end_arrivals(twin._sim)
         if policy is not None:
             twin._change_policy(policy)
         if self.cluster.has_power and powered.untouched(self._sim):
             # A pass now would come before the events of the first instant.
-            clock = twin._sim.clock
-            clock.pass_due = 0
-            clock.timer = powered.first_instant(
-                twin.policy.power, twin._sim["sleep"], self.cluster.depths, int(clock.now)
+            first = powered.first_instant(
+                twin.policy.power, twin._sim["sleep"], self.cluster.depths, int(twin._sim.clock.now)
             )
+            schedule_later(twin._sim, first)
         return twin
 
     def become(self, other: Self) -> None:
@@ -332,7 +332,7 @@ class SimulationBase(Shown):
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:
-            sim.clock.timer = powered.first_instant(power, sim["sleep"], depths)
+            come_back_at(sim, powered.first_instant(power, sim["sleep"], depths))
         return sim
 
     def decided(self) -> dict[str, npt.NDArray[Any]]:
@@ -426,8 +426,7 @@ class SimulationBase(Shown):
         if self.cluster.has_power:
             powered.change_power(self._sim, self.cluster, policy.power)
         # The new policy has its say at once, and the old one's reservations are void.
-        self._sim.clock.pass_due = 1
-        self._sim.clock.timer = NEVER_MS
+        schedule_anew(self._sim)
         if policy.order.changes:
             return  # such a queue is scored at each pass, and kept in no order
         self.decided()

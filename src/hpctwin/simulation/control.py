@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hpctwin.energy.control import Control, Orders, PowerView
+from hpctwin.engine.clock import go_to
 from hpctwin.errors import PolicyError, SimulationError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.base import SimulationBase
@@ -87,7 +88,7 @@ def _goes_on_to_ask(simulation: SimulationBase, until_s: float | None) -> bool:
         _give_up(simulation)
     if not waiting or again_s is None or (until_s is not None and again_s > until_s):
         return False
-    simulation.state.clock.now = to_ms(again_s)
+    go_to(simulation.state, to_ms(again_s))
     return True
 
 

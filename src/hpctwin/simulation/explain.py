@@ -234,7 +234,7 @@ class _Story:
         running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
             return f"no more than {limit} jobs may run"
-        return _KEPT[policy.backfill]
+        return _KEPT.get(policy.backfill, "the backfill does not let it start")
 
     def place(self) -> tuple[int, int] | None:
         """Its place in the queue and the queue's length, if the queue is kept in order."""

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
+from hpctwin.engine.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.progress import progress_bar
 from hpctwin.policies import Policy, PolicyLike
@@ -144,9 +145,9 @@ class Simulation(SimulationBase):
 
     def run_until_started(self, row: int) -> float | None:
         """Run until the job in a row of the workload has started; its start in seconds, or None."""
-        self._sim.clock.stop_job = row
+        stop_at_start_of(self._sim, row)
         self.advance()
-        self._sim.clock.stop_job = -1
+        stop_at_start_of(self._sim, -1)
         start = int(self.column("start")[row])
         return None if start < 0 else start / MS_PER_S
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.series import Series
+from hpctwin.engine.clock import go_to
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
 from hpctwin.model import MS_PER_S, Dependencies, Workload, parse_duration_s
@@ -66,7 +67,7 @@ class Window:
         simulation.advance(self.end_s)
         end = round(self.end_s * MS_PER_S)
         if simulation.done and simulation.state.clock.now < end:
-            simulation.state.clock.now = end
+            go_to(simulation.state, end)
         return simulation.result()
 
     def summary(self, result: Result, series: Mapping[str, Series] | None = None) -> dict[str, Any]:

@@ -1,0 +1,42 @@
+"""What is asked from outside of a simulation's clock."""
+
+from __future__ import annotations
+
+from hpctwin.engine.layout import NEVER
+from hpctwin.engine.sim import Sim
+
+__all__ = [
+    "come_back_at", "end_arrivals", "go_to", "schedule_anew", "schedule_later", "stop_at_start_of",
+]  # fmt: skip
+
+
+def come_back_at(sim: Sim, time: int) -> None:
+    """Make a time an instant, ms, in place of the one that was asked for before."""
+    sim.clock.timer = time
+
+
+def end_arrivals(sim: Sim) -> None:
+    """Nobody is submitted any more who was not yet."""
+    sim.clock.arrival_end = sim.clock.arrived
+
+
+def go_to(sim: Sim, time: int) -> None:
+    """Put the clock to a time, ms, before which nothing happens."""
+    sim.clock.now = time
+
+
+def schedule_anew(sim: Sim) -> None:
+    """Have a scheduling pass at the present time, whatever the last one asked for."""
+    sim.clock.pass_due = 1
+    sim.clock.timer = NEVER
+
+
+def schedule_later(sim: Sim, time: int) -> None:
+    """Have no pass at the present time, but make a later one an instant, ms."""
+    sim.clock.pass_due = 0
+    sim.clock.timer = time
+
+
+def stop_at_start_of(sim: Sim, row: int) -> None:
+    """Have the engine stop when a job has started; -1 for none."""
+    sim.clock.stop_job = row
