@@ -149,11 +149,6 @@ class Kernel:
                 "(docs/write-a-backfill.md)"
             ) from error
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether it has been compiled, or loaded, in this process."""
-        return self._dispatcher is not None
-
     def load(self) -> bool:
         """Whether it is ready to be called, without having to be compiled; from disk if it is kept there."""
         with self._lock:

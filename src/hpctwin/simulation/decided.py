@@ -90,8 +90,6 @@ class Deciding:
 
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
-        from hpctwin.engine.kernel import race
-
         sim = self.sim
         races_from = layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED
         return (
@@ -102,7 +100,7 @@ class Deciding:
             self.hold,
             self.log,
             self.planned,
-            self.raced or race.is_ready,
+            self._has_race(),
             self.horizon,
             sim.pools,
             *(sim.jobs >= least for least in races_from),
@@ -112,7 +110,7 @@ class Deciding:
         )
 
     def _made(self) -> dict[str, npt.NDArray[Any]]:
-        from hpctwin.engine.kernel import hooks, race
+        from hpctwin.engine.kernel import hooks
 
         policy, order = self.policy, self.ordering.compiled
         candidates, place = policy.candidates, policy.placement.score
@@ -126,7 +124,7 @@ class Deciding:
                 self.found,
                 self.power,
                 shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
-                races=self._races() and (self.raced or race.load()),
+                races=self._has_race(),
                 tracked=self.tracked,
                 planned=self.planned or self._others < 0,
             ),
@@ -180,6 +178,12 @@ class Deciding:
         """`engine.layout.Rules.others`."""
         one = self.policy.setting("reservations") in (None, 1)
         return self.found.others if self.found.others is not None and one else -1
+
+    def _has_race(self) -> bool:
+        """Whether there is a tournament: one that is needed, or ready to be taken."""
+        from hpctwin.engine.kernel import race
+
+        return self._races() and (self.raced or race.load())
 
     def _races(self) -> bool:
         """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
