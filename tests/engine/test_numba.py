@@ -72,9 +72,9 @@ def test_what_linking_replaces_in_numba_is_still_how_numba_links() -> None:
     assert "state.library is None" in inspect.getsource(NativeLowering.run_pass)
 
 
-def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all_if_that_fails() -> (
-    None
-):
+def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all_if_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from numba import int64
     from numba.core.compiler import DefaultPassBuilder
 
@@ -98,6 +98,8 @@ def test_functions_go_through_some_of_numba_s_steps_in_its_order_and_through_all
 
         return more(1) + more(2)
 
+    # What an earlier run kept on disk would be loaded, and go through no steps.
+    monkeypatch.setattr("hpctwin.engine.jit.CACHE_DIR", None)
     for function, found, steps in (twice, 10, "engine"), (inside, 13, "nopython"):
         kernel = Kernel(function, int64(int64))
         assert kernel(5) == found

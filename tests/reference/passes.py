@@ -336,7 +336,7 @@ class Simulation(Events):
             if tried.total() == of["bf_max_job_test"]:
                 return
             tried[job.user] += 1
-            if self.start_if_it_fits(job, plan):
+            if self.attempt(job, plan):
                 started += 1
                 if started == of["bf_max_job_start"]:
                     return
@@ -352,6 +352,10 @@ class Simulation(Events):
                 begin = max(self.now, start // step * step)
                 end = math.ceil((start + job.expected) / step) * step
                 plan.change(job, split, begin, end, -1)
+
+    def attempt(self, job: Job, plan: Plan) -> bool:
+        """Start a job that a cycle has come to, if that may be."""
+        return self.start_if_it_fits(job, plan)
 
     def reserve(self, job: Job, plan: Plan) -> tuple[int, dict[int, int]]:
         start, split = plan.earliest(job)

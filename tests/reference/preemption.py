@@ -193,36 +193,10 @@ class PreemptingSimulation(Simulation):
         queue = self.in_state(State.WAITING)
         self.show(queue)
         self.walked = False
-        queue = self.ordered(queue, self.order)
-        of = self.settings
-        plan = self.plan()
-        tried: Counter[int] = Counter()  # of each user
-        reserved: Counter[int] = Counter()  # in each partition
-        started = 0
-        for job in queue:
-            if self.skipped(job):
-                continue
-            if 0 < of["bf_max_job_user"] <= tried[job.user] and job.user >= 0:
-                continue
-            if tried.total() == of["bf_max_job_test"]:
-                return
-            tried[job.user] += 1
-            if self.start_or_preempt(job, plan):
-                started += 1
-                if started == of["bf_max_job_start"]:
-                    return
-                continue
-            if self.now - job.eligible < of["bf_min_age_reserve"]:
-                continue
-            if 0 < of["bf_job_part_count_reserve"] <= reserved[job.partition]:
-                continue
-            reserved[job.partition] += 1
-            start, split = plan.earliest(job)
-            if start <= self.now + of["bf_window"]:
-                step = of["bf_resolution"]
-                begin = max(self.now, start // step * step)
-                end = -(-(start + job.expected) // step) * step
-                plan.change(job, split, begin, end, -1)
+        super().fill(self.ordered(queue, self.order))
+
+    def attempt(self, job: Job, plan: Plan) -> bool:
+        return self.start_or_preempt(job, plan)
 
     # -- preemption --
 

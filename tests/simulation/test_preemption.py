@@ -63,6 +63,7 @@ def test_without_preemption_nothing_is_said_of_it():
     [
         ({}, "by 'partitions' or by 'qos'"),
         ({"partitions": {"hihg": {"tier": 2}}}, "Did you mean 'high'?"),
+        ({"partitions": {"urgent": {"tier": 2}}}, "not there; known: low, high."),
         ({"partitions": {"low": {"tier": 1}}}, "all partitions have tier 1"),
         ({**OF_TIERS, "mode": "suspend"}, "keeps the memory of its nodes; take requeue or cancel"),
         ({"qos": {"a": {"preempts": ["b"]}, "b": {"preempts": ["a"]}}}, "a preempts b preempts a"),

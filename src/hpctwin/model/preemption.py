@@ -122,7 +122,8 @@ def check_preemption(
     for name in preemption.partitions:
         if name not in partitions:
             raise ValueError(
-                f"preemption: partition {name!r} is not there.{near(name, partitions)}"
+                f"preemption: partition {name!r} is not there; known: {', '.join(partitions)}."
+                f"{near(name, partitions)}"
             )
     tiers = {
         name: preemption.partitions.get(name, PreemptedPartition()).tier for name in partitions
