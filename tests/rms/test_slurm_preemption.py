@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -21,27 +22,47 @@ FULL = [("main", 1), ("main", 1), ("main", 2), ("main", 3), ("mid", 1), ("mid", 
 COMING = [("high", 1), ("high", 3), ("high", 3), ("high", 2)]
 
 
-@pytest.fixture
-def slurm(tmp_path_factory) -> Iterator[SlurmCluster]:
-    others = [
-        f"PartitionName={name} Nodes=n[1-{NODES}] MaxTime=INFINITE State=UP PriorityTier={tier}"
-        for name, tier in TIERS.items()
-        if name != "main"
+MODES = {
+    "off": ("PreemptMode=OFF",),
+    "late": ("PreemptMode=REQUEUE", "GraceTime=15"),
+    "gone": ("PreemptMode=CANCEL",),
+}
+GRACE_S = 15
+
+
+def partitions(of: dict[str, tuple[str, ...]]) -> list[str]:
+    return [
+        f"PartitionName={name} Nodes=n[1-{NODES}] MaxTime=INFINITE State=UP {' '.join(settings)}"
+        for name, settings in of.items()
     ]
-    more = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *others)
+
+
+@pytest.fixture
+def preempting(tmp_path_factory, request) -> Iterator[SlurmCluster]:
+    more = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *partitions(request.param))
     folder = tmp_path_factory.mktemp("preempting")
     with running(folder, nodes=NODES, partition="PriorityTier=1", more=more) as made:
         yield made
 
 
-def test_the_same_jobs_are_preempted_for_each_that_comes(slurm, tmp_path):
+def runs(slurm: SlurmCluster, job: str) -> bool:
+    return slurm.job(job)["JobState"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    "preempting",
+    [{name: (f"PriorityTier={tier}",) for name, tier in TIERS.items() if name != "main"}],
+    indirect=True,
+)
+def test_the_same_jobs_are_preempted_for_each_that_comes(preempting, tmp_path):
+    slurm = preempting
     jobs = [slurm.submit(nodes, 60, 3000, "-p", name) for name, nodes in FULL]
     for job in jobs:
-        slurm.wait(lambda job=job: slurm.job(job)["JobState"] == "RUNNING", 60)
+        slurm.wait(lambda job=job: runs(slurm, job), 60)
     gone: list[set[int]] = []
     for name, nodes in COMING:
         job = slurm.submit(nodes, 60, 3000, "-p", name)
-        slurm.wait(lambda job=job: slurm.job(job)["JobState"] == "RUNNING", 60)
+        slurm.wait(lambda job=job: runs(slurm, job), 60)
         gone.append({i for i, one in enumerate(jobs) if slurm.job(one)["Restarts"] != "0"})
 
     shutil.copy(slurm.conf, tmp_path)
@@ -63,3 +84,58 @@ def test_the_same_jobs_are_preempted_for_each_that_comes(slurm, tmp_path):
         expected.append({i for i in range(len(FULL)) if times_preempted[i]})
         assert times_preempted[len(FULL) :] == [0] * count
     assert gone == expected
+
+
+@pytest.mark.parametrize(
+    "preempting",
+    [
+        {
+            **{name: ("PriorityTier=1", *mode) for name, mode in MODES.items()},
+            "high": ("PriorityTier=3",),
+        }
+    ],
+    indirect=True,
+)
+def test_who_is_preempted_is_cancelled_requeued_after_its_grace_or_spared(preempting, tmp_path):
+    slurm = preempting
+    full = [("off", 1), ("late", 3), ("gone", 3), ("main", 5)]
+    coming = [3, 2, 3]
+
+    def submit(name: str, nodes: int) -> str:
+        # It goes on through its grace, at whose beginning Slurm sends SIGTERM.
+        script = (
+            f"#SBATCH -N{nodes}\n#SBATCH -t60\n#SBATCH -p {name}\ntrap '' TERM\nexec sleep 3000\n"
+        )
+        return slurm.submit_script(script)
+
+    jobs = [submit(*one) for one in full]
+    for job in jobs:
+        slurm.wait(lambda job=job: runs(slurm, job), 60)
+    waited = []
+    for nodes in coming:
+        began = time.monotonic()
+        job = submit("high", nodes)
+        slurm.wait(lambda job=job: runs(slurm, job), 60)
+        waited.append(time.monotonic() - began)
+    slurm.wait(lambda: slurm.job(jobs[2])["JobState"] == "PREEMPTED", 60)
+    found = [
+        (slurm.job(job)["JobState"] == "PREEMPTED", slurm.job(job)["Restarts"]) for job in jobs
+    ]
+
+    shutil.copy(slurm.conf, tmp_path)
+    site = import_site("slurm", tmp_path).site
+    times = [*range(len(full)), 50, *(50 + 2 * GRACE_S + i for i in range(1, len(coming)))]
+    workload = Workload.build(
+        submit_s=times,
+        runtime_s=[3000] * len(times),
+        walltime_s=[3600] * len(times),
+        nodes=[nodes for _, nodes in full] + coming,
+        partition=Category.of([name for name, _ in full] + ["high"] * len(coming)),
+    )
+    result = simulate(workload, site.cluster, site.policy)
+    gone = (result.jobs["state"] == "preempted").to_list()[: len(full)]
+    again = result.jobs["preemptions"].to_list()[: len(full)]
+    assert found == [(g, str(0 if g else n)) for g, n in zip(gone, again, strict=True)]
+    assert gone == [False, False, True, False]
+    assert waited[0] >= GRACE_S
+    assert result.jobs["wait_s"].to_list()[len(full)] == GRACE_S
