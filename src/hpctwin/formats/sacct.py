@@ -1,4 +1,4 @@
-"""Slurm's accounting: what ``sacct -P`` or ``-p`` and ``sacct --json`` write.
+"""Slurm's accounting: what ``sacct -P`` or ``-p`` and ``sacct --json`` write, and slurm2sql makes of it.
 
 Any selection of columns will do that has ``JobID`` (or ``JobIDRaw``), ``Submit`` and how long a job ran:
 ``ElapsedRaw``, ``Elapsed``, or ``Start`` and ``End``. Steps are folded into their jobs: a job's line has all
@@ -21,7 +21,8 @@ from hpctwin.errors import TraceError
 from hpctwin.formats._accounting import RECORD, Machine, Tally, empty_records, jobs_of, workload_of
 from hpctwin.formats._delimited import Table, lines_in, tables_in
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
-from hpctwin.formats._files import read_json, stem
+from hpctwin.formats._files import first_bytes, read_json, stem
+from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
 
 __all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs"]
@@ -87,8 +88,10 @@ _HOUR_S = 3600.0
 def is_sacct(head: bytes) -> bool:
     """Whether a file that begins like this is of ``sacct -P``: its header has ``JobID`` and one separator.
 
-    A table in our own columns of which one is misspelt so is none.
+    A table in our own columns of which one is misspelt so is none. An SQLite file is taken for slurm2sql's.
     """
+    if head.startswith(MAGIC):
+        return True
     line = head.lstrip(b"\xef\xbb\xbf\r\n ").partition(b"\n")[0].decode("utf-8", "replace").strip()
     names = {name.lower() for name in re.split(r"[^\w%]+", line)}
     ours = "submit_s" in names
@@ -101,7 +104,8 @@ def read_sacct(
     """Read a dump of ``sacct``.
 
     Args:
-        path: of ``sacct -P``, ``-p`` (any separator) or ``--json``, compressed or not.
+        path: of ``sacct -P``, ``-p`` (any separator) or ``--json``, compressed or not; or an SQLite file of
+            slurm2sql.
         skip_invalid: leave out lines that cannot be read, and count them.
         timezone: where its times were written, such as ``Europe/Berlin``; left out, they are taken for UTC.
 
@@ -147,6 +151,11 @@ def sacct_jobs(
 
 def _texts(path: Path, tally: Tally, *, strict: bool) -> Iterator[pl.DataFrame]:
     """The columns of a dump as text, block by block."""
+    if first_bytes(path, len(MAGIC)) == MAGIC:
+        for text in slurm2sql_rows(path, tally):
+            _check_columns(path, text.columns)
+            yield text
+        return
     blocks = lines_in(path)
     first = next(blocks, b"")
     start = first.removeprefix(b"\xef\xbb\xbf").lstrip()
@@ -183,20 +192,8 @@ def _table(path: Path, header: bytes, *, strict: bool) -> Table:
     trailing = cells[-1] == ""
     known = {name.lower(): name for name in (*COLUMNS, *_FREE, *_FORMS, "Planned")}
     names = [known.get(_plain(cell), cell) for cell in (cells[:-1] if trailing else cells)]
+    _check_columns(path, names, line=1)
     there = set(names)
-    for needed in (("JobID", "JobIDRaw"), ("Submit",)):
-        if not there & set(needed):
-            raise TraceError(
-                path,
-                "the column is missing; needed are JobID, Submit and ElapsedRaw or Start and End, as of "
-                f"sacct -a -D -P -o ALL; found {', '.join(names)[:200]}",
-                line=1,
-                field=needed[0],
-            )
-    if not there & {"ElapsedRaw", "Elapsed"} and not {"Start", "End"} <= there:
-        raise TraceError(
-            path, "no column tells how long jobs ran: ElapsedRaw, Elapsed, or Start and End", line=1
-        )
     return Table(
         path=path,
         names=names,
@@ -208,6 +205,26 @@ def _table(path: Path, header: bytes, *, strict: bool) -> Table:
         trailing=trailing,
         header=header.rstrip(b"\r"),
     )
+
+
+def _check_columns(path: Path, names: Sequence[str], *, line: int | None = None) -> None:
+    """Refuse a dump that does not tell when jobs were submitted, or how long they ran."""
+    there = set(names)
+    for needed in (("JobID", "JobIDRaw"), ("Submit",)):
+        if not there & set(needed):
+            raise TraceError(
+                path,
+                "the column is missing; needed are JobID, Submit and ElapsedRaw or Start and End, as of "
+                f"sacct -a -D -P -o ALL; found {', '.join(names)[:200]}",
+                line=line,
+                field=needed[0],
+            )
+    if not there & {"ElapsedRaw", "Elapsed"} and not {"Start", "End"} <= there:
+        raise TraceError(
+            path,
+            "no column tells how long jobs ran: ElapsedRaw, Elapsed, or Start and End",
+            line=line,
+        )
 
 
 def _separator(line: str) -> str | None:

@@ -11,6 +11,7 @@ import polars as pl
 from hpctwin.errors import TraceError
 from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_jobs
+from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
     Conf,
@@ -68,6 +69,9 @@ class SlurmFiles:
         """What a file is, by what it begins with; empty if it is nothing of Slurm's."""
         if head.lstrip().startswith(b"{"):
             return self._take_json(path, head)
+        if head.startswith(MAGIC):
+            self._dumps += [path] if is_slurm2sql(path, head) else []
+            return "slurm2sql" if path in self._dumps else ""
         first = head.lstrip().partition(b"\n")[0].decode("utf-8", "replace")
         columns = {column_of(name) for name in first.split("|")}
         if is_sacct(head):
