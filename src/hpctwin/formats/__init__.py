@@ -11,7 +11,7 @@ batsim     ``.json``              workload of the simulator Batsim; told apart b
 wfcommons  ``.json``              workflow in WfCommons' WfFormat; read only
 csv        ``.csv``               our own columns (`hpctwin.model.frame`)
 parquet    ``.parquet``           the same
-sacct      any                    ``sacct -P``, ``-p`` or ``--json`` of Slurm, or slurm2sql's database; read only
+sacct      any                    ``sacct -P``, ``-p``, ``--json`` of Slurm, or slurm2sql of it; read only
 pbs        any                    accounting log of PBS; read only
 =========  =====================  =================================================================
 
