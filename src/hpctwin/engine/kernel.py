@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy.typing as npt
@@ -10,11 +11,10 @@ from numba import int64, types
 from hpctwin.engine import counting, loop, placement, plan, power_passes, transitions
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
-from hpctwin.engine.passes import PASSES, Pass
+from hpctwin.engine.passes import PASSES, Pass, SharedPass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.preempting import PREEMPTING_PASSES, find_preempting_pass
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import single
 
@@ -68,6 +68,7 @@ def hooks(
     }
     needed = [kernel for kernel, so in optional.items() if so]
     prepare([*kernels_of(found, power, shared, planned=planned), *needed])
+    leaving = _leaving(found)
     before = after = 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
@@ -81,14 +82,14 @@ def hooks(
             ("run_pass", found.kernel.address if planned else 0),
             ("run_race", race.address if races else 0),
             ("run_counted", 0 if found.others is None else counting.COUNTED.address),
-            ("start", 0 if found.gave_back else transitions.START.address),
+            ("start", 0 if leaving is not None else transitions.START.address),
             ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
             ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
             ("reserved", 0 if found.reserved is None else found.reserved.address),
-            ("gave_back", 0 if found.gave_back is None else found.gave_back.address),
+            ("gave_back", 0 if leaving is None else leaving.address),
             ("choose", 0 if shared is None else shared.address),
             ("before_pass", before),
             ("after_pass", after),
@@ -111,10 +112,10 @@ def all_kernels() -> list[Kernel]:
             found += kernels_of(PASSES.find(name), power)
     for name in PREEMPTING_PASSES:
         found += kernels_of(find_preempting_pass(name), None)
-    for place in map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()):
-        for name in SHARED_PASSES:
-            for power in powers:
-                found += kernels_of(find_shared_pass(name), power, place)
+    shared = filter(None, (PASSES.find(name).on_shared_nodes() for name in PASSES.own()))
+    places = map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own())
+    for one, place, power in product(shared, places, powers):
+        found += kernels_of(one, power, place)
     for module in (features, jobs, agents_power, record, step):
         found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
@@ -146,11 +147,20 @@ def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
     return power.after if shared is None or power.shared is None else power.shared
 
 
+def _leaving(found: Pass) -> Kernel | None:
+    """By what a job leaves shared nodes; None where jobs have whole ones."""
+    if not isinstance(found, SharedPass):
+        return None
+    from hpctwin.engine.shared.moving import GAVE_BACK
+
+    return GAVE_BACK
+
+
 def _of_pass(one: Pass, planned: bool) -> list[Kernel]:
     kernels = (
-        transitions.START if one.gave_back is None else None,
+        _leaving(one) or transitions.START,
         counting.COUNTED if one.others is not None else None,
         one.kernel if planned else None,
-        one.entered, one.left, one.reserved, one.gave_back,
+        one.entered, one.left, one.reserved,
     )  # fmt: skip
     return [kernel for kernel in kernels if kernel is not None]

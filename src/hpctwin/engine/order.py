@@ -124,6 +124,8 @@ def before(score_a: float, a: int, score_b: float, b: int, sim: Arrays) -> bool:
 def enqueue(j: int, sim: Arrays) -> None:
     """Put a job into the queue; the queue is sorted where the ordering does not change."""
     sim.state[j].phase = WAITING
+    if len(sim.tried) > 0:
+        sim.tried[sim.job[j].kind].waiting += 1
     if sim.hooks.entered != 0:
         call_with_job(sim.hooks.entered, j, sim)
     n = sim.clock.queued
@@ -207,6 +209,8 @@ def dequeue(j: int, sim: Arrays) -> None:
 def leave(j: int, sim: Arrays) -> None:
     """A job goes from the queue without having started."""
     dequeue(j, sim)
+    if len(sim.tried) > 0:
+        sim.tried[sim.job[j].kind].waiting -= 1
     if sim.hooks.left != 0:
         call_with_job(sim.hooks.left, j, sim)
 

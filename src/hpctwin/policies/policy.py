@@ -69,7 +69,6 @@ class Policy:
         from hpctwin.engine.compiling import prepare
         from hpctwin.engine.kernel import kernels_of, race
         from hpctwin.engine.placement import PLACE_BY_SCORE, PLACE_NODES
-        from hpctwin.engine.shared import SHARED_PASSES, find_shared_pass
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         self.compile()
@@ -77,9 +76,10 @@ class Policy:
         needed = [race, PLACE_NODES, *kernels_of(self.scheduling, power)]
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
-        if self.backfill in SHARED_PASSES and self.placement.shared_name in SHARED_PLACEMENTS.own():
+        shared = PASSES.find(self.backfill).on_shared_nodes()
+        if shared is not None and self.placement.shared_name in SHARED_PLACEMENTS.own():
             choose = SHARED_PLACEMENTS.find(self.placement.shared_name)
-            needed += kernels_of(find_shared_pass(self.backfill), power, choose)
+            needed += kernels_of(shared, power, choose)
         prepare(needed)
 
     @property

@@ -15,10 +15,9 @@ from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
 from hpctwin.engine.clock import come_back_at, end_arrivals, schedule_anew, schedule_later
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.preempting import find_preempting_pass
-from hpctwin.engine.shared import find_shared_pass
 from hpctwin.engine.sim import Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
@@ -397,7 +396,9 @@ class SimulationBase(Shown):
         if is_interrupted(self.workload, self.cluster):
             return find_preempting_pass(self.policy.backfill), power
         if self.workload.shares_nodes:
-            return find_shared_pass(self.policy.backfill), power
+            shared = PASSES.find(self.policy.backfill).on_shared_nodes()
+            assert shared is not None, "refused before"
+            return shared, power
         return self.policy.scheduling, power
 
     def make_room(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.passes import Pass, settings_of
+from hpctwin.engine.passes import Pass, SharedPass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import Sim, single
@@ -75,7 +75,7 @@ class Deciding:
         Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
         cluster again and again.
         """
-        if self.cluster.has_power or self.found.gave_back is not None:
+        if self.cluster.has_power or isinstance(self.found, SharedPass):
             return self._made()
         key = (id(self.policy), id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
@@ -114,7 +114,7 @@ class Deciding:
 
         policy, order = self.policy, self.ordering.compiled
         candidates, place = policy.candidates, policy.placement.score
-        shared = self.found.gave_back is not None
+        shared = isinstance(self.found, SharedPass)
         return {
             "rules": single("rules", self._rules().items()),
             "hooks": hooks(
@@ -161,8 +161,8 @@ class Deciding:
         if cluster.preemption is not None:
             rules["youngest_first"] = cluster.preemption.youngest_first
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
-        if self.found.gave_back is not None:
-            rules["promises"] = sharing.most_promises(self.sim, policy)
+        if isinstance(self.found, SharedPass):
+            rules["promises"] = sharing.most_promises(self.sim, policy, self.found)
         if cluster.has_power:
             rules |= powered.power_rules(cluster, policy, log=self.log)
         return rules

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpctwin.engine import layout
 from hpctwin.engine.limits import reached
-from hpctwin.engine.passes import kept_of
+from hpctwin.engine.passes import PASSES, kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
 from hpctwin.simulation.lower import limits_in
@@ -26,15 +26,6 @@ What = Literal[
     "ended",
 ]  # fmt: skip
 _FEW = 5
-_KEPT = {
-    "none": "a job before it does not fit, and nobody passes",
-    "first-fit": "its user may run no more, or too few nodes that suit it are free",
-    "easy": "it would delay the reservation of a job before it",
-    "conservative": "it would delay the reservation of a job before it",
-    "pack": "it would delay the job that has waited longest, or too many come before it",
-    "slurm": "no cycle had come yet, or it would delay the reservation of a job before it",
-    "pushdown": "its turn had not come, or its priority was not adjacent to that of a job that ran",
-}
 
 
 @dataclass(frozen=True)
@@ -234,7 +225,7 @@ class _Story:
         running = int(self.simulation.state.clock.running)
         if policy.backfill == "pushdown" and limit is not None and running >= limit:
             return f"no more than {limit} jobs may run"
-        return _KEPT.get(policy.backfill, "the backfill does not let it start")
+        return PASSES.find(policy.backfill).keeps
 
     def place(self) -> tuple[int, int] | None:
         """Its place in the queue and the queue's length, if the queue is kept in order."""

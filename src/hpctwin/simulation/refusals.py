@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
+from hpctwin.engine.passes import PASSES
 from hpctwin.engine.preempting import PREEMPTING_PASSES
-from hpctwin.engine.shared import SHARED_PASSES
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
@@ -97,10 +97,10 @@ REFUSALS = (
 SHARED = (
     Refusal(
         "shared nodes under a backfill that plans whole ones",
-        lambda c, p: p.backfill not in SHARED_PASSES,
+        lambda c, p: PASSES.find(p.backfill).shared is None,
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
-            f"take {', '.join(SHARED_PASSES)}"
+            f"take {', '.join(name for name in PASSES.own() if PASSES.find(name).shared is not None)}"
         ),
     ),
     Refusal(
@@ -317,7 +317,10 @@ _NO_STREAM = (
     Refusal(
         "stream under a pass that keeps row numbers",
         lambda c, p: (
-            p.backfill not in _KEEPS_NO_ROWS and bool(p.scheduling.own or p.scheduling.kept)
+            p.backfill not in _KEEPS_NO_ROWS
+            and any(
+                one.own or one.kept for one in (p.scheduling, p.scheduling.on_shared_nodes()) if one
+            )
         ),
         lambda c, p: (
             f"backfill {p.backfill!r} keeps lists of all jobs, and in a stream they are never all there; "

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.engine.layout import AMOUNTS, RUNNING
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import MS_PER_S, PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import totals_asked
@@ -222,17 +223,18 @@ def shared_facts(
     return fact
 
 
-def most_promises(sim: Sim, policy: Policy) -> int:
-    """How many promises on nodes there are at most at a time, however many jobs wait."""
-    if policy.backfill == "conservative" or policy.power.power_pass.shared is not None:
+def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
+    """How many promises on nodes there are at most at a time, however many jobs wait.
+
+    Args:
+        sim: a simulation of shared nodes.
+        policy: the policy.
+        found: its pass.
+    """
+    if found.promises is None or policy.power.power_pass.shared is not None:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
-    if policy.backfill == "pack":
-        return widest
-    of_all: int | None = policy.setting("bf_max_job_test")
-    if of_all is not None:
-        return of_all * widest
-    return (policy.setting("reservations") or 0) * len(sim["user_limit"]) * widest
+    return found.promises(policy.numbers(), len(sim["user_limit"])) * widest
 
 
 def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray:

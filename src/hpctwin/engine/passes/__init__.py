@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hpctwin.engine.modules import Modules
+from hpctwin.errors import PolicyError
 
 if TYPE_CHECKING:
     from hpctwin.engine.jit import Kernel
     from hpctwin.engine.sim import Sim
 
-__all__ = ["PASSES", "Pass", "kept_of", "made_of", "settings_of"]
+__all__ = ["PASSES", "Pass", "SharedPass", "kept_of", "made_of", "settings_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +34,15 @@ class Pass:
         left: ``(j, sim) -> None``: a job goes from the queue without having started.
         reserved: ``(sim) -> None``; for passes whose reservations outlive them: takes what waiting jobs hold
             out of the plan.
-        gave_back: ``(j, sim) -> None``; of passes on shared nodes: a running job leaves its nodes.
         in_order: whether jobs start in the ordering's order only.
         others: where counting nodes decides, what becomes of the others once one job does not fit
             (`counting.NOBODY_PASSES` …); None if the pass is not of that kind.
+        keeps: what is said of a job that waits though nothing is short and no limit is reached.
+        shared: the pass where jobs share nodes, or the module that holds it as ``PASS``, loaded once there
+            are such jobs; None if there is none, and such jobs are refused.
+
+    Raises:
+        PolicyError: what is given for shared nodes is not of them, or is set by other numbers.
     """
 
     kernel: Kernel
@@ -47,9 +54,42 @@ class Pass:
     entered: Kernel | None = None
     left: Kernel | None = None
     reserved: Kernel | None = None
-    gave_back: Kernel | None = None
     in_order: bool = False
     others: int | None = None
+    keeps: str = "the backfill does not let it start"
+    shared: SharedPass | str | None = None
+
+    def __post_init__(self) -> None:
+        if self.shared is None or isinstance(self.shared, str):
+            return
+        if not isinstance(self.shared, SharedPass):
+            raise PolicyError(
+                f"shared= of a Pass is {type(self.shared).__name__}; give a SharedPass (engine.passes)"
+            )
+        if self.shared.numbers is not self.numbers:
+            raise PolicyError(
+                "a Pass and its pass on shared nodes are set by the same numbers; give both the same numbers="
+            )
+
+    def on_shared_nodes(self) -> SharedPass | None:
+        """The pass where jobs share nodes; None if there is none."""
+        if isinstance(self.shared, str):
+            found: SharedPass = import_module(self.shared).PASS
+            return found
+        return self.shared
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPass(Pass):
+    """A kind of scheduling pass where jobs share nodes: as `Pass`, its calls those of `engine.shared`.
+
+    Args:
+        promises: ``(numbers, partitions) -> jobs``: to so many jobs, at most, are nodes promised at a time,
+            given what the policy sets, in the engine's form, and how many partitions there are. None if
+            to any number, so that there is room for all that wait.
+    """
+
+    promises: Callable[[Mapping[str, int], int], int] | None = None
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:
@@ -94,6 +134,10 @@ def kept_of(sim: Sim, name: str) -> Any:
     """
     from hpctwin.engine.layout import record_type
 
-    record = PASSES.find(name).kept
+    found: Pass | None = PASSES.find(name)
+    if found is not None and len(sim["share"]):
+        found = found.on_shared_nodes()
+    assert found is not None, "refused where nodes are shared"
+    record = found.kept
     assert record is not None
     return sim["kept"].view(record_type(record))[:, 0]

@@ -212,4 +212,6 @@ PASS = Pass(
     begin=begin,
     left=Kernel(give_up, types.void(int64, SIM)),
     reserved=Kernel(take_reservations, types.void(SIM)),
+    keeps="it would delay the reservation of a job before it",
+    shared="hpctwin.engine.shared.pass_conservative",
 )

@@ -104,4 +104,10 @@ def pass_easy(sim: Arrays) -> None:
         pass_planned(settings(sim.numbers)[0].reservations, sim)
 
 
-PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers, others=HEAD_IS_PROTECTED)
+PASS = Pass(
+    Kernel(pass_easy, types.void(SIM)),
+    numbers=Numbers,
+    others=HEAD_IS_PROTECTED,
+    keeps="it would delay the reservation of a job before it",
+    shared="hpctwin.engine.shared.pass_easy",
+)

@@ -47,4 +47,9 @@ def pass_first_fit(sim: Arrays) -> None:
         pass_planned(sim)
 
 
-PASS = Pass(Kernel(pass_first_fit, types.void(SIM)), others=ANYONE_PASSES)
+PASS = Pass(
+    Kernel(pass_first_fit, types.void(SIM)),
+    others=ANYONE_PASSES,
+    keeps="its user may run no more, or too few nodes that suit it are free",
+    shared="hpctwin.engine.shared.pass_first_fit",
+)

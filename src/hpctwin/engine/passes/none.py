@@ -72,4 +72,10 @@ def pass_none(sim: Arrays) -> None:
         pass_planned(sim)
 
 
-PASS = Pass(Kernel(pass_none, types.void(SIM)), in_order=True, others=NOBODY_PASSES)
+PASS = Pass(
+    Kernel(pass_none, types.void(SIM)),
+    in_order=True,
+    others=NOBODY_PASSES,
+    keeps="a job before it does not fit, and nobody passes",
+    shared="hpctwin.engine.shared.pass_none",
+)

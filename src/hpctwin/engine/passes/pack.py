@@ -170,10 +170,13 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     own["oldest"] = min(state["eligible"][queue], default=NEVER)
 
 
+ENTERED = Kernel(note_eligible, types.void(int64, SIM))
 PASS = Pass(
     Kernel(pass_pack, types.void(SIM)),
     numbers=Numbers,
     own=Own,
     begin=begin,
-    entered=Kernel(note_eligible, types.void(int64, SIM)),
+    entered=ENTERED,
+    keeps="it would delay the job that has waited longest, or too many come before it",
+    shared="hpctwin.engine.shared.pass_pack",
 )

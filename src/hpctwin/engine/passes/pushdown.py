@@ -331,4 +331,5 @@ PASS = Pass(
     begin=begin,
     entered=Kernel(enter, types.void(int64, SIM)),
     left=Kernel(leave, types.void(int64, SIM)),
+    keeps="its turn had not come, or its priority was not adjacent to that of a job that ran",
 )

@@ -338,4 +338,11 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     own["told"] = 0
 
 
-PASS = Pass(Kernel(pass_slurm, types.void(SIM)), numbers=Numbers, own=Own, begin=begin)
+PASS = Pass(
+    Kernel(pass_slurm, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    begin=begin,
+    keeps="no cycle had come yet, or it would delay the reservation of a job before it",
+    shared="hpctwin.engine.shared.pass_slurm",
+)

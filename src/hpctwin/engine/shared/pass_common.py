@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from numba import int64, types
-
-from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.plan import plan_build
-from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.moving import start_shared, take_from_promises
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import forget_all
@@ -16,20 +13,6 @@ from hpctwin.engine.shared.room import begin_pass, fits_over, may_fit, resources
 
 MANY_KINDS = 512
 """Of more kinds of jobs than this it is not asked first whether one of any might start."""
-
-
-def shared_entered(j: int, sim: Arrays) -> None:
-    """One more of its kind waits."""
-    sim.tried[sim.job[j].kind].waiting += 1
-
-
-def shared_left(j: int, sim: Arrays) -> None:
-    """One less of its kind waits."""
-    sim.tried[sim.job[j].kind].waiting -= 1
-
-
-ENTERED = Kernel(shared_entered, types.void(int64, SIM))
-LEFT = Kernel(shared_left, types.void(int64, SIM))
 
 
 @jit

@@ -8,17 +8,16 @@ from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import RETURN, TAKE, ZERO, Arrays
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.plan import active_from, plan_build
 from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.shared.moving import (
-    GAVE_BACK,
     start_shared,
     take_from_promises,
     take_resources,
 )
-from hpctwin.engine.shared.pass_common import ENTERED, jobs_in_order, nth
+from hpctwin.engine.shared.pass_common import jobs_in_order, nth
 from hpctwin.engine.shared.promises import (
     choose_promised,
     forget_all,
@@ -154,12 +153,6 @@ def shared_conservative(sim: Arrays) -> None:
             sim.clock.timer = min(sim.clock.timer, own.start)
 
 
-def leaves_queue(j: int, sim: Arrays) -> None:
-    """A job goes from the queue without having started."""
-    lose_promise(j, sim)
-    sim.tried[sim.job[j].kind].waiting -= 1
-
-
 def keep_promises(sim: Arrays) -> None:
     """What waiting jobs are promised is on the nodes already."""
 
@@ -169,12 +162,10 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     kept["start"] = -1
 
 
-PASS = Pass(
+PASS = SharedPass(
     Kernel(shared_conservative, types.void(SIM)),
     kept=Held,
     begin=begin,
-    entered=ENTERED,
-    left=Kernel(leaves_queue, types.void(int64, SIM)),
+    left=Kernel(lose_promise, types.void(int64, SIM)),
     reserved=Kernel(keep_promises, types.void(SIM)),
-    gave_back=GAVE_BACK,
 )

@@ -7,13 +7,10 @@ from numba import types
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import order_candidates, pop_order
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.easy import Numbers, settings
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.moving import GAVE_BACK
 from hpctwin.engine.shared.pass_common import (
-    ENTERED,
-    LEFT,
     MANY_KINDS,
     any_may_fit,
     begin_anew,
@@ -112,10 +109,8 @@ def shared_easy(sim: Arrays) -> None:
             return
 
 
-PASS = Pass(
+PASS = SharedPass(
     Kernel(shared_easy, types.void(SIM)),
     numbers=Numbers,
-    entered=ENTERED,
-    left=LEFT,
-    gave_back=GAVE_BACK,
+    promises=lambda numbers, partitions: numbers["reservations"] * partitions,
 )

@@ -6,12 +6,9 @@ from numba import types
 
 from hpctwin.engine.jit import Kernel
 from hpctwin.engine.layout import Arrays
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.moving import GAVE_BACK
 from hpctwin.engine.shared.pass_common import (
-    ENTERED,
-    LEFT,
     any_may_fit,
     begin_anew,
     jobs_in_order,
@@ -35,6 +32,7 @@ def shared_first_fit(sim: Arrays) -> None:
                 return
 
 
-PASS = Pass(
-    Kernel(shared_first_fit, types.void(SIM)), entered=ENTERED, left=LEFT, gave_back=GAVE_BACK
+PASS = SharedPass(
+    Kernel(shared_first_fit, types.void(SIM)),
+    promises=lambda numbers, partitions: 0,
 )

@@ -6,13 +6,10 @@ from numba import types
 
 from hpctwin.engine.jit import Kernel
 from hpctwin.engine.layout import Arrays
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.none import block, is_blocked
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.moving import GAVE_BACK
 from hpctwin.engine.shared.pass_common import (
-    ENTERED,
-    LEFT,
     begin_anew,
     jobs_in_order,
     nth,
@@ -37,10 +34,8 @@ def shared_none(sim: Arrays) -> None:
             return
 
 
-PASS = Pass(
+PASS = SharedPass(
     Kernel(shared_none, types.void(SIM)),
-    entered=ENTERED,
-    left=LEFT,
-    gave_back=GAVE_BACK,
     in_order=True,
+    promises=lambda numbers, partitions: 0,
 )

@@ -5,16 +5,15 @@ A job is aligned with each of the nodes that it would get.
 
 from __future__ import annotations
 
-from numba import int64, types
+from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshare
-from hpctwin.engine.passes import Pass
-from hpctwin.engine.passes.pack import Numbers, Own, begin, note_eligible, own, settings
+from hpctwin.engine.passes import SharedPass
+from hpctwin.engine.passes.pack import ENTERED, Numbers, Own, begin, own, settings
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.moving import GAVE_BACK
-from hpctwin.engine.shared.pass_common import LEFT, any_may_fit, begin_anew, start_if_it_fits
+from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import reserve_shared
 from hpctwin.engine.shared.room import (
@@ -204,18 +203,11 @@ def shared_pack(sim: Arrays) -> None:
         found = take_best(found, sim)
 
 
-def entered(j: int, sim: Arrays) -> None:
-    """A job enters the queue."""
-    note_eligible(j, sim)
-    sim.tried[sim.job[j].kind].waiting += 1
-
-
-PASS = Pass(
+PASS = SharedPass(
     Kernel(shared_pack, types.void(SIM)),
     numbers=Numbers,
     own=Own,
     begin=begin,
-    entered=Kernel(entered, types.void(int64, SIM)),
-    left=LEFT,
-    gave_back=GAVE_BACK,
+    entered=ENTERED,
+    promises=lambda numbers, partitions: 1,
 )

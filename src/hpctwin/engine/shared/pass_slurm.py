@@ -6,7 +6,7 @@ from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import WAITING, ZERO, Arrays
-from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.slurm import (
     Numbers,
     Own,
@@ -28,10 +28,7 @@ from hpctwin.engine.passes.slurm import (
     takes_part,
 )
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.moving import GAVE_BACK
 from hpctwin.engine.shared.pass_common import (
-    ENTERED,
-    LEFT,
     any_may_fit,
     begin_anew,
     jobs_in_order,
@@ -123,12 +120,10 @@ def shared_slurm(sim: Arrays) -> None:
     set_timers(looks, full, cycle, sim.clock.starts > started, sim)
 
 
-PASS = Pass(
+PASS = SharedPass(
     Kernel(shared_slurm, types.void(SIM)),
     numbers=Numbers,
     own=Own,
     begin=begin,
-    entered=ENTERED,
-    left=LEFT,
-    gave_back=GAVE_BACK,
+    promises=lambda numbers, partitions: numbers["bf_max_job_test"],
 )
