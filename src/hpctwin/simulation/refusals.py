@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -94,13 +95,20 @@ REFUSALS = (
 """In the order in which they are told."""
 
 
+def _sharing_backfills() -> list[str]:
+    """Those that go with shared nodes, the simplest first."""
+    found = {name: PASSES.find(name) for name in PASSES.own()}
+    kinds = {name: one.others for name, one in found.items() if one.shared is not None}
+    return sorted(kinds, key=lambda name: math.inf if kinds[name] is None else kinds[name])
+
+
 SHARED = (
     Refusal(
         "shared nodes under a backfill that plans whole ones",
         lambda c, p: PASSES.find(p.backfill).shared is None,
         lambda c, p: (
             f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
-            f"take {', '.join(name for name in PASSES.own() if PASSES.find(name).shared is not None)}"
+            f"take {', '.join(_sharing_backfills())}"
         ),
     ),
     Refusal(
