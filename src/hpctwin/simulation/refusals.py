@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -98,8 +97,8 @@ REFUSALS = (
 def _sharing_backfills() -> list[str]:
     """Those that go with shared nodes, the simplest first."""
     found = {name: PASSES.find(name) for name in PASSES.own()}
-    kinds = {name: one.others for name, one in found.items() if one.shared is not None}
-    return sorted(kinds, key=lambda name: math.inf if kinds[name] is None else kinds[name])
+    shared = [name for name, one in found.items() if one.shared is not None]
+    return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
 
 
 SHARED = (
