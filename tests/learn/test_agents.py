@@ -348,12 +348,17 @@ def test_the_commands_train_evaluate_and_list(
     command("agent", "evaluate", "a.safetensors", *common, "--episodes", "2", "--json")
     told = json.loads(capsys.readouterr().out)
     assert told["agent"] == "a.safetensors+none"
-    assert len(told["policies"]) == 12
+    kinds = [row["kind"] for row in told["policies"]]
+    assert sorted(set(kinds)) == ["agent", "bound", "oracle", "static", "twin"]
+    assert kinds.count("static") == 10
+    assert "among those that it is evaluated on" in told["left_out"]["tuned"]
     command("agent", "list", "--json")
     card = json.loads(capsys.readouterr().out)["a.safetensors"]
     assert card["data"] == {"trace": "trace", "first": 0, "last": 150}
     held_out = card["held_out"]
     assert held_out["more"][0] == pytest.approx(held_out["agent"] - held_out["of_best"])
+    assert {"tuned", "twin", "bound"} < {row["kind"] for row in held_out["beside"]}
+    assert held_out["left_out"] == {}
     assert card["us_per_decision"] > 0
     command("agent", "list")
     assert f"{card['us_per_decision']}" in capsys.readouterr().out

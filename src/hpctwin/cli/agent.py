@@ -45,7 +45,8 @@ def train(
 ) -> int:
     """Train an agent on parts of a trace, and write it with its model card.
 
-    If jobs are left after --last, the card tells what the agent does on them beside the best policy.
+    If jobs are left after --last, the card tells what the agent does on them beside all that hpctwin agent
+    evaluate puts beside it.
 
     Args:
         kind: the environment: JobSelection, Backfilling or PowerManagement; see docs/learn.md.
@@ -103,13 +104,12 @@ def train(
     if len(episodes.workload) - (episodes.last or 0) >= jobs:
         rest = replace(episodes, first=episodes.last or 0, last=None)
         found = held_out(target, rest)
-        if found is not None:
-            network.card["held_out"] = found
-            network.save(target)
-            told = (
-                f"\non jobs after {episodes.last:,}: {found['metric']} {found['agent']:,.4g}, "
-                f"{found['best']} {found['of_best']:,.4g}"
-            )
+        network.card["held_out"] = found
+        network.save(target)
+        told = (
+            f"\non jobs after {episodes.last:,}: {found['metric']} {found['agent']:,.4g}, "
+            f"{found['best']} {found['of_best']:,.4g}"
+        )
     came = f", earned {earned[0]:.4g} at first and {earned[-1]:.4g} at last" if earned else ""
     print(f"{target}: {kind}, {network.card['trained']['steps']:,} steps{came}{told}")
     return 0
@@ -123,6 +123,7 @@ def evaluate(
     *,
     policy: Annotated[tuple[str, ...], Parameter(name=["--policy", "-p"])] = (),
     metric: Literal["mean_bounded_slowdown", "mean_wait_s", "energy_j"] | None = None,
+    without: tuple[Literal["tuned", "schedtwin", "oracle"], ...] = (),
     episodes: Count = 10,
     jobs: Count = 1024,
     first: int = 0,
@@ -132,10 +133,11 @@ def evaluate(
     machine: ClusterOptions = ClusterOptions(),  # noqa: B008
     json: bool = False,
 ) -> int:
-    """Compare an agent with the policies beside it, on the same parts of a trace.
+    """Compare an agent with what needs no training, on the same parts of a trace.
 
-    Orderings and F1 to F4 beside an agent that selects jobs; timeouts, PSAS and PSAS+IPM beside one that
-    switches nodes; and, of these, on each part the best in hindsight.
+    Orderings and F1 to F4 beside an agent that chooses jobs, backfills too beside one of Backfilling;
+    timeouts, PSAS and PSAS+IPM beside one that switches nodes; formulas, or timeouts, tuned on the jobs that
+    it was trained on; SchedTwin; and what is possible at all. What is left out, and why, is told.
 
     Args:
         agent: what hpctwin agent train wrote.
@@ -143,6 +145,7 @@ def evaluate(
         policy: beside it, too. Once for each.
         metric: what is compared; energy_j of agents that switch nodes, else mean_bounded_slowdown, if
             left out.
+        without: what takes time: tuned, schedtwin or oracle. Once for each.
         episodes: how many.
         jobs: of each.
         first: they begin at this job or later.
@@ -151,26 +154,25 @@ def evaluate(
         json: print it as JSON.
     """
     from hpctwin.cli.output import print_json, screen
-    from hpctwin.errors import ConfigError
     from hpctwin.learn.evaluation import evaluate as evaluate_agent
     from hpctwin.model.progress import progress_bar
 
     source = _episodes(trace, reading, machine, jobs, first, last)
     with progress_bar(f"{agent} on {source.workload.name}") as progress:
         found = evaluate_agent(
-            agent, source, episodes=episodes, seed=seed, policies=policy, progress=progress
-        )
-    powered = found.runs["energy_j"].null_count() == 0
-    chosen = metric or ("energy_j" if powered else "mean_bounded_slowdown")
-    if chosen == "energy_j" and not powered:
-        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
-    table = found.table(chosen)
+            agent, source, episodes=episodes, seed=seed, policies=policy, metric=metric,
+            without=without, progress=progress,
+        )  # fmt: skip
     if json:
-        print_json({"metric": chosen, "agent": found.agent, "policies": table.to_dicts()})
+        print_json(found.plain())
         return 0
     console = screen()
-    console.print(_table(table, chosen, found.agent))
+    console.print(_table(found.table(), found.metric, found.best_before))
     console.print(f"{episodes} parts of {jobs} jobs; more: above the agent, 95 % interval")
+    if found.best_before:
+        console.print(f"best of the static on the jobs of training: {found.best_before}")
+    for name, why in found.left_out.items():
+        console.print(f"{name} left out: {why}")
     return 0
 
 
@@ -268,14 +270,16 @@ def _options(given: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def _table(rows: Any, metric: str, agent: str) -> object:
+def _table(rows: Any, metric: str, best_before: str) -> object:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for head in ("policy", metric, "more", "from", "to", "µs/job"):
-        table.add_column(head, justify="left" if head == "policy" else "right", overflow="fold")
+    for head in ("policy", "", metric, "more", "from", "to", "µs/job"):
+        left = head in ("policy", "")
+        table.add_column(head, justify="left" if left else "right", overflow="fold")
     for row in rows.iter_rows():
-        name, *values = row
-        shown = f"[bold]{name}[/]" if name == agent else name
-        table.add_row(shown, *("" if value is None else f"{value:,.4g}" for value in values))
+        name, kind, *values = row
+        shown = f"[bold]{name}[/]" if kind == "agent" or name == best_before else name
+        cells = ("" if value is None else f"{value:,.4g}" for value in values)
+        table.add_row(shown, kind, *cells)
     return table

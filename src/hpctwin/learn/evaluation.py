@@ -1,114 +1,111 @@
-"""What an agent is worth: beside the policies that need no training, on episodes that it has not seen."""
+"""What an agent is worth: beside policies that need no training, on episodes that it has not seen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from hpctwin.errors import PolicyError
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.learn import baselines
+from hpctwin.learn.baselines import SCHEDTWIN, Runner, Setting, of_policy, policy_of
 from hpctwin.learn.episodes import Source
-from hpctwin.metrics import mean_interval, with_job_metrics
-from hpctwin.model import Workload
-from hpctwin.policies import Policy, parse_policy
+from hpctwin.learn.oracle import Oracle
+from hpctwin.learn.tuned import FORMULAS, TIMEOUTS, Training, training_of
+from hpctwin.metrics import mean_interval
+from hpctwin.policies import parse_policy
 from hpctwin.policies.network import Network
-from hpctwin.simulation import Simulation
 
-__all__ = ["BASELINES", "HINDSIGHT", "Evaluation", "evaluate", "held_out", "policy_of"]
+__all__ = ["HINDSIGHT", "METRICS", "WITHOUT", "Evaluation", "evaluate", "held_out", "policy_of"]
 
 HINDSIGHT = "best in hindsight"
 
-BASELINES: dict[str, tuple[str, ...]] = {
-    "JobSelection": ("fcfs", "sjf", "smallest", "smallest-area", "wfp", "unicef", "f1", "f2", "f3", "f4"),
-    "PowerManagement": (
-        "none", "psus:5m", "psus:20m", "psus:1h", "psas-auto:20m",
-        "psas-ipm:5m", "psas-ipm:20m", "psas-ipm:1h",
-    ),
+Metric = Literal["mean_bounded_slowdown", "mean_wait_s", "energy_j"]
+METRICS: tuple[Metric, ...] = ("mean_bounded_slowdown", "mean_wait_s", "energy_j")
+
+Without = Literal["tuned", "schedtwin", "oracle"]
+WITHOUT: tuple[Without, ...] = ("tuned", "schedtwin", "oracle")
+"""What can be left out because it takes time."""
+
+_RUNS = {
+    "policy": pl.String, "kind": pl.String, "episode": pl.Int64, "mean_bounded_slowdown": pl.Float64,
+    "mean_wait_s": pl.Float64, "energy_j": pl.Float64, "us_per_job": pl.Float64, "served": pl.Int64,
 }  # fmt: skip
-"""Orderings, or power policies, beside an agent of each kind."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """How policies did on the same episodes.
+    """How an agent and others did on the same episodes.
 
     Args:
-        agent: the first of them.
-        runs: a row for each policy and episode: ``policy``, ``episode``, ``mean_bounded_slowdown``,
-            ``mean_wait_s``,
-            ``energy_j`` (null without power) and ``us_per_job``, the engine's time.
+        agent: its name among policies.
+        metric: what was compared, and what was tuned for.
+        runs: a row for each policy and episode: ``policy``; ``kind`` (agent, static, tuned or twin);
+            ``episode``; ``mean_bounded_slowdown``, ``mean_wait_s``, ``energy_j`` (null without power);
+            ``us_per_job``, the time for deciding; ``served``, jobs that ended.
+        oracle: the same of those that know what is to come, of the metric alone where they have no other.
+        best_before: the static policy that was best on the jobs of training; empty if that is not known.
+        left_out: what is not there, and why.
     """
 
     agent: str
+    metric: Metric
     runs: pl.DataFrame
+    oracle: pl.DataFrame
+    best_before: str = ""
+    left_out: dict[str, str] = field(default_factory=dict)
 
-    def table(self, metric: str = "mean_bounded_slowdown") -> pl.DataFrame:
+    def table(self, metric: str = "") -> pl.DataFrame:
         """A row for each policy, the best first.
 
-        ``policy``; the mean of the metric over episodes; ``more``, by how much that is above the
-        agent's, with the ends
-        ``low`` and ``high`` of its 95 % bootstrap interval, paired by episode; ``us_per_job``. `HINDSIGHT` is
-        on each episode the best of the others: what choosing among them could reach at most.
+        ``policy``; ``kind``; the mean of the metric over episodes; ``more``, by how much that is above the
+        agent's, with the ends ``low`` and ``high`` of its 95 % bootstrap interval, paired by episode;
+        ``us_per_job``. `HINDSIGHT` is on each episode the best of all but the agent and who knows what is to
+        come: what choosing among them could reach at most.
 
         Args:
-            metric: a column of `runs`.
+            metric: a column of `runs`; the one that was compared if left out.
         """
+        metric = metric or self.metric
+        everybody = pl.concat([self.runs, self.oracle]).filter(pl.col(metric).is_not_null())
         by_policy = {
-            str(name): part.sort("episode")
-            for (name,), part in self.runs.group_by("policy", maintain_order=True)
+            (str(name), str(kind)): part.sort("episode")
+            for (name, kind), part in everybody.group_by("policy", "kind", maintain_order=True)
         }
-        costs = {name: part["us_per_job"].mean() for name, part in by_policy.items()}
-        found = {name: part[metric].to_numpy() for name, part in by_policy.items()}
-        own = found[self.agent]
-        beside = [values for name, values in found.items() if name != self.agent]
+        costs = {whose: part["us_per_job"].mean() for whose, part in by_policy.items()}
+        found = {whose: part[metric].to_numpy() for whose, part in by_policy.items()}
+        own = found[self.agent, "agent"]
+        beside = [
+            values for (_, kind), values in found.items() if kind in ("static", "tuned", "twin")
+        ]
         if beside:
-            found[HINDSIGHT] = np.min(beside, axis=0)
+            found[HINDSIGHT, "oracle"] = np.min(beside, axis=0)
         rows = []
-        for name, values in found.items():
+        for (name, kind), values in found.items():
             more = mean_interval(values - own)
             rows.append(
                 {
-                    "policy": name,
-                    metric: float(values.mean()),
-                    "more": more.mean,
-                    "low": more.low,
-                    "high": more.high,
-                    "us_per_job": costs.get(name),
+                    "policy": name, "kind": kind, metric: float(values.mean()),
+                    "more": more.mean, "low": more.low, "high": more.high,
+                    "us_per_job": costs.get((name, kind)),
                 }
-            )
+            )  # fmt: skip
         schema = dict.fromkeys((metric, "more", "low", "high", "us_per_job"), pl.Float64)
-        return pl.DataFrame(rows, schema={"policy": pl.String, **schema}).sort(metric)
+        return pl.DataFrame(rows, {"policy": pl.String, "kind": pl.String, **schema}).sort(metric)
 
-
-def policy_of(path: str | Path) -> Policy:
-    """The policy that an agent is, with the backfill, or order, that it was trained with.
-
-    Raises:
-        PolicyError: it is no such file, or can be no part of a policy.
-    """
-    card = Network.load(path).card
-    options = card.get("options", {})
-    if card.get("environment") == "JobSelection":
-        return parse_policy(f"{path}+{'easy' if options.get('backfilling') else 'none'}")
-    if card.get("environment") == "PowerManagement":
-        base, _, _ = str(options.get("policy", "fcfs+easy~orders")).rpartition("~")
-        return parse_policy(f"{base}~{path}")
-    raise PolicyError(
-        f"{path} is an agent of {card.get('environment')}, which is no part of a policy"
-    )
-
-
-def baselines_of(path: str | Path) -> list[Policy]:
-    """The policies beside an agent: all else is the same."""
-    kind = str(Network.load(path).card["environment"])
-    own = policy_of(path)
-    if kind == "JobSelection":
-        return [parse_policy(f"{name}+{own.backfill}") for name in BASELINES[kind]]
-    return [parse_policy(f"{own.order.name}+{own.backfill}~{name}") for name in BASELINES[kind]]
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it."""
+        return {
+            "metric": self.metric,
+            "agent": self.agent,
+            "policies": self.table().to_dicts(),
+            "best_before": self.best_before or None,
+            "left_out": self.left_out,
+        }
 
 
 def evaluate(
@@ -118,9 +115,11 @@ def evaluate(
     episodes: int = 10,
     seed: int = 0,
     policies: Iterable[str] = (),
+    metric: Metric | None = None,
+    without: Collection[Without] = (),
     progress: Callable[[float], None] | None = None,
 ) -> Evaluation:
-    """Run an agent and the policies beside it on the same episodes.
+    """Run an agent and what is beside it on the same episodes; see docs/learn.md for what that is.
 
     Args:
         path: the agent's file.
@@ -128,26 +127,84 @@ def evaluate(
         episodes: how many.
         seed: of which are drawn.
         policies: further ones.
+        metric: what is compared; energy_j of agents that switch nodes, else mean_bounded_slowdown.
+        without: what is left out of `WITHOUT`.
         progress: called with the share done.
 
     Raises:
-        PolicyError: the agent is no part of a policy, or a policy is none.
+        PolicyError: the agent is none that has baselines, or a policy is none.
+        ConfigError: there is no energy to compare.
+        UnknownNameError: something else is to be left out.
     """
-    agent = policy_of(path)
-    beside = [*baselines_of(path), *map(parse_policy, policies)]
-    rng = np.random.default_rng(seed)
+    for unwanted in without:
+        if unwanted not in WITHOUT:
+            raise UnknownNameError("baseline", unwanted, WITHOUT)
+    network = Network.load(path)
+    setting = Setting.of(network)
+    metric = metric or ("energy_j" if setting.kind == "PowerManagement" else METRICS[0])
+    if metric == "energy_j" and not source.cluster.has_power:
+        raise ConfigError("what the nodes draw is not known, so there is no energy_j")
+    own, run_own = baselines.agent(path, source)
+    wanted = [*setting.static(), *(parse_policy(text).name for text in policies)]
+    left_out: dict[str, str] = dict.fromkeys(without, "as asked")
+    runners: list[tuple[str, str, Runner]] = [(own, "agent", run_own)]
+    runners += [
+        (name, "static", of_policy(parse_policy(name), source.cluster))
+        for name in dict.fromkeys(wanted)
+        if name != own
+    ]
+    best_before = ""
+    try:
+        training = training_of(network.card, source)
+        best_before = training.best(setting.static(), metric)
+    except ConfigError as error:
+        left_out.setdefault("tuned", str(error))
+        left_out["best before"] = str(error)
+    if "tuned" not in left_out:
+        try:
+            found = tuned(training, setting, metric)
+            runners.append((found, "tuned", of_policy(parse_policy(found), source.cluster)))
+        except ConfigError as error:
+            left_out["tuned"] = str(error)
+    if setting.kind == "PowerManagement":
+        left_out[SCHEDTWIN] = "a twin chooses who starts, and switches no nodes"
+    if SCHEDTWIN not in left_out:
+        twin = baselines.schedtwin(setting.backfill, source.cluster)
+        runners.append((f"{SCHEDTWIN}+{setting.backfill}", "twin", twin))
+    oracle = None if "oracle" in left_out else Oracle(metric, setting, source)
     rows: list[dict[str, Any]] = []
+    ahead: list[dict[str, Any]] = []
+    rng = np.random.default_rng(seed)
     for number in range(episodes):
         jobs = source.draw(rng).make()
-        for place, policy in enumerate([agent, *beside]):
-            rows.append({"policy": policy.name, "episode": number, **_run(jobs, source, policy)})
+        for place, (name, kind, run) in enumerate(runners):
+            rows.append({"policy": name, "kind": kind, "episode": number, **run(jobs)})
             if progress is not None:
-                progress((number + (place + 1) / (len(beside) + 1)) / episodes)
-    return Evaluation(agent.name, pl.DataFrame(rows, infer_schema_length=None))
+                progress((number + (place + 1) / (len(runners) + 1)) / episodes)
+        if oracle is not None:
+            served = all(row["served"] == len(jobs) for row in rows[-len(runners) :])
+            ahead += [{**row, "episode": number} for row in oracle.rows(jobs, served=served)]
+    if oracle is not None:
+        left_out |= oracle.left_out
+        ahead = [row for row in ahead if row["policy"] not in oracle.left_out]
+    if progress is not None:
+        progress(1.0)
+    return Evaluation(
+        own, metric, pl.DataFrame(rows, _RUNS), pl.DataFrame(ahead, _RUNS), best_before, left_out
+    )
 
 
-def held_out(path: str | Path, source: Source, *, episodes: int = 8) -> dict[str, Any] | None:
-    """What an agent does beside the best policy on jobs it was not trained on, for its card.
+def tuned(training: Training, setting: Setting, metric: Metric) -> str:
+    """The policy of the setting that Optuna finds on the jobs of training."""
+    if setting.kind == "PowerManagement":
+        texts = {setting.powered(power): places for power, places in TIMEOUTS.items()}
+    else:
+        texts = {f"{order}+{setting.backfill}": places for order, places in FORMULAS.items()}
+    return training.tuned(texts, metric, setting.static()[0])
+
+
+def held_out(path: str | Path, source: Source, *, episodes: int = 8) -> dict[str, Any]:
+    """What an agent does beside all that is not trained, on jobs it was not trained on, for its card.
 
     Args:
         path: its file.
@@ -155,42 +212,22 @@ def held_out(path: str | Path, source: Source, *, episodes: int = 8) -> dict[str
         episodes: how many.
 
     Returns:
-        The metric, the agent's mean, the best policy and its mean, by how much the agent is above it and the
-        ends of the 95 % interval; None for an agent that is no part of a policy.
+        The metric; the agent's mean; the best policy that knows nothing of what is to come, its mean, by how
+        much the agent is above it and the ends of the 95 % interval; the table, and what is not in it.
     """
-    try:
-        found = evaluate(path, source, episodes=episodes)
-    except PolicyError:
-        return None
-    powered = found.runs["energy_j"].null_count() == 0
-    metric = "energy_j" if powered else "mean_bounded_slowdown"
-    rows = {row["policy"]: row for row in found.table(metric).iter_rows(named=True)}
-    own = rows.pop(found.agent)
-    rows.pop(HINDSIGHT, None)
-    best = min(rows.values(), key=lambda row: float(row[metric]))
-    more = mean_interval(
-        found.runs.filter(pl.col("policy") == found.agent).sort("episode")[metric].to_numpy()
-        - found.runs.filter(pl.col("policy") == best["policy"]).sort("episode")[metric].to_numpy()
-    )
+    found = evaluate(path, source, episodes=episodes)
+    rows = found.table().to_dicts()
+    own = next(row for row in rows if row["kind"] == "agent")
+    best = next(row for row in rows if row["kind"] in ("static", "tuned", "twin"))
+    ends = (best["more"], best["high"], best["low"])
     return {
-        "metric": metric,
+        "metric": found.metric,
         "episodes": episodes,
-        "agent": own[metric],
+        "agent": own[found.metric],
         "best": best["policy"],
-        "of_best": best[metric],
-        "more": [more.mean, more.low, more.high],
-    }
-
-
-def _run(jobs: Workload, source: Source, policy: Policy) -> dict[str, float | None]:
-    simulation = Simulation(jobs, source.cluster, policy)
-    simulation.decided()
-    found = simulation.run()
-    served = with_job_metrics(found.jobs)
-    means: Sequence[Any] = served.select("bounded_slowdown", "wait_s").mean().row(0)
-    return {
-        "mean_bounded_slowdown": means[0],
-        "mean_wait_s": means[1],
-        "energy_j": None if found.energy is None else found.energy.total_j,
-        "us_per_job": simulation.engine_s * 1e6 / len(jobs),
+        "of_best": best[found.metric],
+        "more": [None if end is None else -end for end in ends],
+        "beside": rows,
+        "best_before": found.best_before or None,
+        "left_out": found.left_out,
     }

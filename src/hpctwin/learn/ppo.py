@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import sb3_contrib
@@ -39,9 +39,20 @@ TRIES = 5
 IMITATIONS = 12
 """Times that all that was shown is gone through."""
 
-Layers = list[tuple[Any, Any]]
 LAST = "last.zip"
 RETURNS = "returns.npz"
+
+
+class Learnt(NamedTuple):
+    """What chooses.
+
+    Args:
+        layers: weights and biases.
+        rowless: scores of choices that are no row; see `Network.rowless`.
+    """
+
+    layers: list[tuple[Any, Any]]
+    rowless: Any
 
 
 class Networks(nn.Module):
@@ -65,7 +76,7 @@ class Networks(nn.Module):
         self.shape, self.by_row = shape, by_row
         inputs = shape[-1] if by_row else int(np.prod(shape))
         self.actor = _stack((inputs, *layers, 1 if by_row else choices))
-        self.nobody = nn.Parameter(torch.zeros(choices - shape[0] if by_row else 0))
+        self.rowless = nn.Parameter(torch.zeros(choices - shape[0] if by_row else 0))
         self.critic = _stack((2 * inputs if by_row else inputs, 64, 64))
         self.latent_dim_pi, self.latent_dim_vf = choices, 64
 
@@ -83,7 +94,7 @@ class Networks(nn.Module):
         there = rows.ne(0).any(dim=-1)
         found = rows.new_zeros(there.shape)
         found[there] = self.actor(rows[there]).squeeze(-1)
-        return torch.cat([found, self.nobody.expand(len(seen), -1)], dim=1)
+        return torch.cat([found, self.rowless.expand(len(seen), -1)], dim=1)
 
     def forward_critic(self, seen: torch.Tensor) -> torch.Tensor:
         """What the value is reckoned from."""
@@ -151,7 +162,7 @@ class _Watch(BaseCallback):
                     seen, deterministic=True, action_masks=masks
                 )[0]
             )
-            self.best.offer(earned, layers_of(self.model))
+            self.best.offer(earned, learnt_of(self.model))
 
     def _on_step(self) -> bool:
         earned = self.locals["env"].get_original_reward()
@@ -175,39 +186,43 @@ class _Watch(BaseCallback):
 
 
 class Best:
-    """The best that was tried: what it earned, and its layers."""
+    """The best that was tried: what it earned, and what it had learnt."""
 
     def __init__(self) -> None:
         self.earned = -np.inf
-        self.layers: Layers = []
+        self.learnt: Learnt | None = None
 
-    def offer(self, earned: float, layers: Layers) -> None:
+    def offer(self, earned: float, learnt: Learnt) -> None:
         """Keep it if it is better."""
         if earned > self.earned:
-            self.earned, self.layers = earned, layers
+            self.earned, self.learnt = earned, learnt
 
     def arrays(self) -> dict[str, Any]:
         """As they are written."""
-        flat = [array for layer in self.layers for array in layer]
-        return {
-            "best": np.array(self.earned),
-            **{f"layer{number}": array for number, array in enumerate(flat)},
-        }
+        found = {"best": np.array(self.earned)}
+        if self.learnt is not None:
+            flat = [array for layer in self.learnt.layers for array in layer]
+            found |= {f"layer{number}": array for number, array in enumerate(flat)}
+            found["rowless"] = self.learnt.rowless
+        return found
 
     def restore(self, kept: Mapping[str, Any]) -> None:
         """As they were written."""
         self.earned = float(kept["best"])
         flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
-        self.layers = list(zip(flat[::2], flat[1::2], strict=True))
+        if flat:
+            self.learnt = Learnt(list(zip(flat[::2], flat[1::2], strict=True)), kept["rowless"])
 
 
-def layers_of(model: Any) -> Layers:
-    """Weights and biases of what chooses."""
-    return [
+def learnt_of(model: Any) -> Learnt:
+    """What chooses."""
+    networks = model.policy.mlp_extractor
+    layers = [
         (one.weight.detach().numpy().copy(), one.bias.detach().numpy().copy())
-        for one in model.policy.mlp_extractor.actor
+        for one in networks.actor
         if isinstance(one, nn.Linear)
     ]
+    return Learnt(layers, networks.rowless.detach().numpy().copy())
 
 
 def imitate(model: Any, shown: tuple[Any, Any]) -> None:
@@ -257,8 +272,8 @@ def fit(
     trial: Trial | None,
     shown: tuple[Any, Any] | None,
     progress: Callable[[float, float], None] | None,
-) -> tuple[Layers, int]:
-    """Train; the layers of what chooses, and how many steps that took in all.
+) -> tuple[Learnt, int]:
+    """Train; what chooses, and how many steps that took in all.
 
     Args:
         many: the environments.
@@ -319,4 +334,4 @@ def fit(
         model.learn(left, watch, reset_num_timesteps=False)
         watch.try_it()
         keep(model, best, plan.checkpoints)
-    return best.layers or layers_of(model), int(model.num_timesteps)
+    return best.learnt or learnt_of(model), int(model.num_timesteps)

@@ -91,7 +91,7 @@ def train(
     trial = Trial(one.task, source, plan.trials, one.max_steps) if plan.trials else None
     try:
         imitated, shown = _shown(kind, source, plan, chosen) if plan.imitate else ("", None)
-        layers, steps = ppo.fit(
+        learnt, steps = ppo.fit(
             many,
             plan,
             by_row=by_row,
@@ -124,7 +124,7 @@ def train(
         },
         **(about or {}),
     }
-    network = Network(tuple(layers), by_row, _plain(card))
+    network = Network(tuple(learnt.layers), by_row, _plain(card), learnt.rowless)
     seen = np.zeros(one.observation_space.shape, np.float32)
     network.card["us_per_decision"] = round(_seconds(lambda: network.scores(seen)) * 1e6, 1)
     return network

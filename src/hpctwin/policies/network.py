@@ -22,6 +22,7 @@ __all__ = ["SUFFIX", "Network", "is_network"]
 FloatArray = npt.NDArray[np.float32]
 SUFFIX = ".safetensors"
 CARD = "hpctwin"
+ROWLESS = "rowless"
 MOST_BYTES = 64 << 20
 """Of a file; the networks that agents are have some kilobytes."""
 
@@ -41,11 +42,13 @@ class Network:
             layer has
             one output.
         card: what it was trained on, and how: plain values.
+        rowless: scores of choices after the rows, as of nobody; always the same.
     """
 
     layers: tuple[tuple[FloatArray, FloatArray], ...]
     by_row: bool
     card: dict[str, Any] = field(default_factory=dict)
+    rowless: FloatArray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def scores(self, seen: FloatArray) -> FloatArray:
         """The score of each choice, the highest is the best [choices].
@@ -58,7 +61,7 @@ class Network:
             found = found @ weight.T + bias
             if number < len(self.layers) - 1:
                 found = np.tanh(found)
-        scores: FloatArray = found.reshape(-1)
+        scores: FloatArray = np.concatenate([found.reshape(-1), self.rowless])
         return scores
 
     def save(self, path: str | Path) -> None:
@@ -66,17 +69,23 @@ class Network:
         header: dict[str, Any] = {
             "__metadata__": {CARD: json.dumps({"by_row": self.by_row, **self.card})}
         }
+        arrays = {
+            f"{number}.{name}": array
+            for number, layer in enumerate(self.layers)
+            for name, array in zip(("weight", "bias"), layer, strict=True)
+        }
+        if len(self.rowless):
+            arrays[ROWLESS] = self.rowless
         pieces, at = [], 0
-        for number, layer in enumerate(self.layers):
-            for name, array in zip(("weight", "bias"), layer, strict=True):
-                piece = np.ascontiguousarray(array, "<f4").tobytes()
-                header[f"{number}.{name}"] = {
-                    "dtype": "F32",
-                    "shape": list(array.shape),
-                    "data_offsets": [at, at + len(piece)],
-                }
-                pieces.append(piece)
-                at += len(piece)
+        for name, array in arrays.items():
+            piece = np.ascontiguousarray(array, "<f4").tobytes()
+            header[name] = {
+                "dtype": "F32",
+                "shape": list(array.shape),
+                "data_offsets": [at, at + len(piece)],
+            }
+            pieces.append(piece)
+            at += len(piece)
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with write_atomically(path) as file:
@@ -124,7 +133,12 @@ class Network:
             layers.append((weight, bias))
         if not layers or (by_row and len(layers[-1][1]) != 1):
             raise ValueError("its layers give no score")
-        return cls(tuple(layers), by_row, card)
+        if ROWLESS not in header:
+            return cls(tuple(layers), by_row, card)
+        rowless = _array(data[8 + size :], header[ROWLESS])
+        if rowless.ndim != 1 or not by_row:
+            raise ValueError("scores beside those of rows are no list")
+        return cls(tuple(layers), by_row, card, rowless)
 
 
 def _array(data: bytes, about: dict[str, Any]) -> FloatArray:

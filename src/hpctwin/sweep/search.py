@@ -27,7 +27,7 @@ from hpctwin.sweep.settings import Scalar, Span, SweepSettings, Values, Worlds, 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Found", "SearchSettings", "read_search", "search"]
+__all__ = ["Found", "SearchSettings", "Sought", "look_for", "read_search", "search"]
 
 _HIGH = ("utilization", "throughput", "jain_fairness", "jobs_completed")
 _FEWEST = 5
@@ -42,8 +42,8 @@ def _objectives(given: Any) -> Any:
     return given
 
 
-class SearchSettings(Worlds):
-    """What ``search.yaml`` holds.
+class Sought(Worlds):
+    """What is looked for, and on which jobs.
 
     Args:
         policies: texts with places, ``-(wait/walltime)**{a}*nodes**{b}+easy:{k}``; of several, one is chosen
@@ -52,7 +52,6 @@ class SearchSettings(Worlds):
         objectives: figures, and whether each should be low or high; of several, the policies are found that
             no other one is better than in all of them.
         train: parts in time that policies are chosen on; more are replicates.
-        held_out: parts that the winners are tried on afterwards.
         seeds: as of a sweep.
         baseline: what the winners are compared with.
         trials: how many policies are tried.
@@ -67,7 +66,6 @@ class SearchSettings(Worlds):
         Mapping[str, Literal["low", "high"]], BeforeValidator(_objectives), Field(min_length=1)
     ]
     train: tuple[Span, ...] = Field(min_length=1)
-    held_out: tuple[Span, ...] = Field(min_length=1)
     seeds: int = Field(default=1, ge=1)
     baseline: str = "fcfs+easy"
     trials: int = Field(default=100, ge=1)
@@ -78,9 +76,6 @@ class SearchSettings(Worlds):
     def _whole(self) -> Self:
         if list(self.prefixes) != sorted(set(self.prefixes)):
             raise ValueError("prefixes must rise, such as [0.1, 0.3]")
-        parts = set(self.train) & set(self.held_out)
-        if parts:
-            raise ValueError(f"{parts.pop().label} is in train and in held_out")
         # Each place has a parameter, each parameter a place, each text is a policy: a sweep of them says so.
         try:
             self.as_sweep(
@@ -111,6 +106,23 @@ class SearchSettings(Worlds):
             workloads=self.workloads, clusters=self.clusters, policies=tuple(policies), windows=tuple(parts),
             seeds=self.seeds, run=self.run, metrics=tuple(self.objectives), **more,
         )  # fmt: skip
+
+
+class SearchSettings(Sought):
+    """What ``search.yaml`` holds.
+
+    Args:
+        held_out: parts that the winners are tried on afterwards.
+    """
+
+    held_out: tuple[Span, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        parts = set(self.train) & set(self.held_out)
+        if parts:
+            raise ValueError(f"{parts.pop().label} is in train and in held_out")
+        return self
 
 
 def read_search(path: str | os.PathLike[str]) -> SearchSettings:
@@ -176,10 +188,7 @@ def search(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
-    """Look for policies: Optuna chooses what stands in their places (tree-structured Parzen estimators).
-
-    All trials are in the folder's ``study.journal``. The same call again goes on, and whoever calls with
-    the same folder at the same time, on this machine or another one that sees it, shares the work.
+    """Look for policies, as `look_for` does, and try those that were found on the parts held out.
 
     Args:
         settings: what is looked for, or the path of such a file.
@@ -189,13 +198,45 @@ def search(
         progress: called with how many trials are over, and of how many.
 
     Raises:
+        ConfigError, UnknownNameError: as `look_for`.
+    """
+    if not isinstance(settings, SearchSettings):
+        settings = read_search(settings)
+    trials, winners = look_for(settings, out=out, given=given, workers=workers, progress=progress)
+    policies = list(dict.fromkeys([settings.baseline, *winners]))
+    held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
+    return Found(trials, winners, held_out)
+
+
+def look_for(
+    settings: Sought,
+    *,
+    out: str | os.PathLike[str],
+    given: Mapping[str, Workload | Cluster] | None = None,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Look for policies: Optuna chooses what stands in their places (tree-structured Parzen estimators).
+
+    All trials are in the folder's ``study.journal``. The same call again goes on, and whoever calls with
+    the same folder at the same time, on this machine or another one that sees it, shares the work.
+
+    Args:
+        settings: what is looked for.
+        out: folder.
+        given: as of `search`.
+        workers: as of `search`.
+        progress: as of `search`.
+
+    Returns:
+        The trials and the winners; see `Found`.
+
+    Raises:
         ConfigError: Optuna is not installed (extra ``search``), the settings are not right, or no trial
             came to its end.
         UnknownNameError: an objective is no figure.
     """
     need("optuna", "search", "a search of policies")
-    if not isinstance(settings, SearchSettings):
-        settings = read_search(settings)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     trying = _Trying(settings, given)
@@ -208,17 +249,13 @@ def search(
     winners = tuple(dict.fromkeys(one.user_attrs["policy"] for one in whole))
     if len(settings.objectives) == 1:
         winners = winners[:1]
-    policies = list(dict.fromkeys([settings.baseline, *winners]))
-    held_out = sweep(settings.as_sweep(policies, settings.held_out), given=given, workers=workers)
-    return Found(trials, winners, held_out)
+    return trials, winners
 
 
 class _Trying:
     """Tries policies on the parts to choose them on."""
 
-    def __init__(
-        self, settings: SearchSettings, given: Mapping[str, Workload | Cluster] | None
-    ) -> None:
+    def __init__(self, settings: Sought, given: Mapping[str, Workload | Cluster] | None) -> None:
         self.settings = settings
         plan = plan_of(settings.as_sweep([settings.baseline], settings.train), given)
         self._worlds = [
