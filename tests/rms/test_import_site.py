@@ -327,6 +327,16 @@ def test_accounting_alone_gives_a_machine_as_large_as_what_ran_at_once(tmp_path)
     assert len(made.jobs) == 31
 
 
+def test_settings_that_are_of_no_use_without_nodes_are_named(tmp_path):
+    folder = site(tmp_path, ACCOUNTING / "sacct-22.05-selection.txt")
+    (folder / "qos.txt").write_text("Name|Priority|MaxJobsPU\nnormal|0|4\n")
+    (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia0\n")
+    notes = " ".join(import_site("slurm", folder).site.notes)
+    assert (
+        "nothing describes the nodes: gres.conf (gres.conf), qos.txt (sacctmgr show qos)" in notes
+    )
+
+
 def test_a_job_without_a_limit_has_its_partition_s(tmp_path):
     folder = site(
         tmp_path,

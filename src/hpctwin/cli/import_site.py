@@ -324,10 +324,12 @@ def _told(
 def _print(told: dict[str, Any], checked: Checked | None) -> None:
     from hpctwin.cli.output import print_lines
 
-    print(
-        f"{told['cluster']}: {told['nodes']:,} nodes in {told['node_groups']} groups, "
-        f"{told['partitions']} partitions, {told['jobs']:,} jobs"
-    )
+    counts = {name: told[name] for name in ("nodes", "node_groups", "partitions", "jobs")}
+    shown = [
+        f"{count:,} {name[:-1] if count == 1 else name}".replace("_", " ")
+        for name, count in counts.items()
+    ]
+    print(f"{told['cluster']}: {', '.join(shown)}")
     print(f"policy: {told['policy']}")
     print(f"read: {len(told['read']['files'])} files" + _listed(told["read"]))
     if told["left_out"]["files"]:

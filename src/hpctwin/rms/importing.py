@@ -24,6 +24,7 @@ __all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
 MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFiles, "pbs": PbsFiles}
 """Resource managers of which files are read, and what tells them apart."""
 
+_ACCOUNTING = ("sacct", "sacct --json", "slurm2sql", "accounting log")
 _MOST_FILES = 20_000
 
 
@@ -71,6 +72,7 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
     jobs = found.jobs(tally, machine, timezone)
     if site is None:
         site = _seen_in(manager, jobs)
+        site.notes += _without_nodes(files)
     else:
         _unknown_partitions(site, jobs)
     return Imported(site, jobs, tally, files)
@@ -109,6 +111,12 @@ def _seen_in(manager: str, jobs: pl.DataFrame) -> Site:
     ]
     cluster = Cluster.uniform(nodes=nodes, name=manager)
     return Site(manager, cluster, "fcfs+conservative", [], notes)
+
+
+def _without_nodes(files: dict[str, str]) -> list[str]:
+    """What is said of settings that are of no use, since nothing says what nodes there are."""
+    idle = [f"{name} ({kind})" for name, kind in files.items() if kind and kind not in _ACCOUNTING]
+    return [f"not used, since nothing describes the nodes: {', '.join(idle)}"] if idle else []
 
 
 def _unknown_partitions(site: Site, jobs: pl.DataFrame) -> None:
