@@ -47,16 +47,21 @@ POLICIES = [
 NODES = 1_000
 
 
-def crowd(jobs: int) -> Workload:
-    """So many jobs within an hour, of 100 users."""
+def crowd(jobs: int, urgent: float = 0.0) -> Workload:
+    """So many jobs within an hour, of 100 users in 10 accounts; a part of them is urgent."""
     rng = np.random.default_rng(1)
     runtime = np.floor(rng.exponential(3600, jobs)) + 1
+    submit = np.sort(np.floor(rng.uniform(0, 3600, jobs)))
+    walltime = np.floor(runtime * rng.uniform(1, 4, jobs)) + 1
+    nodes, users = rng.integers(1, 65, jobs), rng.integers(0, 100, jobs)
     return Workload.build(
-        submit_s=np.sort(np.floor(rng.uniform(0, 3600, jobs))),
+        submit_s=submit,
         runtime_s=runtime,
-        walltime_s=np.floor(runtime * rng.uniform(1, 4, jobs)) + 1,
-        nodes=rng.integers(1, 65, jobs),
-        user=Category.of([f"u{i}" for i in rng.integers(0, 100, jobs)]),
+        walltime_s=walltime,
+        nodes=nodes,
+        user=Category.of([f"u{i}" for i in users]),
+        account=Category.of([f"a{i % 10}" for i in users]),
+        partition=Category.of(np.where(rng.random(jobs) < urgent, "urgent", "all").tolist()),
     )
 
 
@@ -73,14 +78,35 @@ def sharing(workload: Workload) -> Workload:
     )
 
 
-def machine(jobs_per_user: int | None, shared: bool) -> Cluster:
-    """The nodes, in one partition."""
+LIMITS = [
+    *({"account": f"a{i}", "nodes": 120} for i in range(10)),
+    *({"account": f"a{i}", "per": "user", "jobs": 4} for i in range(10)),
+]
+"""They keep back: accounts may have a fifth more nodes together than there are, and users four jobs."""
+
+
+def machine(
+    jobs_per_user: int | None = None,
+    *,
+    shared: bool = False,
+    limits: bool = False,
+    preempt: bool = False,
+) -> Cluster:
+    """The nodes, in one partition, or in two of all."""
     if shared:
         return Cluster.model_validate({"nodes": [{"name": "all", "count": 64, "cores": 16}]})
     partition = {"name": "all", "default": True, "max_jobs_per_user": jobs_per_user}
-    return Cluster.model_validate(
-        {"nodes": [{"name": "all", "count": NODES}], "partitions": [partition]}
-    )
+    described: dict[str, Any] = {
+        "nodes": [{"name": "all", "count": NODES}],
+        "partitions": [partition],
+    }
+    if limits:
+        described["accounts"] = [{"name": f"a{i}"} for i in range(10)]
+        described["limits"] = LIMITS
+    if preempt:
+        described["partitions"].append({"name": "urgent"})
+        described["preemption"] = {"partitions": {"urgent": {"tier": 2}}}
+    return Cluster.model_validate(described)
 
 
 def measured(workload: Workload, cluster: Cluster, policy: str, limit_s: float) -> float:
@@ -133,11 +159,16 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=5.0, help="seconds")
     parser.add_argument("--jobs-per-user", type=int, help="how many may run at once; default any")
     parser.add_argument("--shared", action="store_true", help="64 nodes of 16 cores instead")
+    parser.add_argument("--limits", action="store_true", help="of accounts and their users")
+    parser.add_argument("--preempt", action="store_true", help="urgent jobs preempt the others")
     parser.add_argument("--figure", type=Path)
     args: Any = parser.parse_args()
     sizes = [size for size in SIZES if args.smallest <= size <= args.largest]
-    cluster = machine(args.jobs_per_user, args.shared)
-    workloads = {size: sharing(crowd(size)) if args.shared else crowd(size) for size in sizes}
+    cluster = machine(
+        args.jobs_per_user, shared=args.shared, limits=args.limits, preempt=args.preempt
+    )
+    jobs = {size: crowd(size, urgent=0.1 if args.preempt else 0.0) for size in sizes}
+    workloads = {size: sharing(one) if args.shared else one for size, one in jobs.items()}
     print("| policy |", " | ".join(f"{size:,}" for size in sizes), "| exponent |")
     print("|---|" + "---|" * (len(sizes) + 1))
     found: dict[str, list[float]] = {}
