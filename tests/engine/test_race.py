@@ -18,6 +18,7 @@ from hpctwin.policies import BUILT_IN, formula, make_policy, multifactor
 from tests import strategies
 from tests.engine.test_against_reference import ORDERINGS, compared
 from tests.examples import examples
+from tests.limit_strategies import limited
 
 BACKFILLS = ("none", "first-fit", "easy")
 # Lines, bent lines, roots, fair share with and without what else tells jobs apart.
@@ -44,7 +45,7 @@ POLICIES = (
 def racing(waiting: int) -> Iterator[None]:
     """Where so many jobs wait, there is a tournament."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("RACE_SORTED", "RACE_CHANGING", "RACE_SHARED"):
+        for name in ("RACE_SORTED", "RACE_CHANGING", "RACE_SHARED", "RACE_LIMITED"):
             patch.setattr(layout, name, waiting)
         yield
 
@@ -56,13 +57,15 @@ def crowded(seed: int, jobs: int = 600) -> Workload:
     runtime = rng.integers(0, 40, jobs) * 20
     walltime = np.maximum(runtime, 1) * rng.choice([1, 2, 5], jobs)
     cancel = np.where(rng.random(jobs) < 0.05, submit + rng.integers(0, 20_000, jobs), -1)
+    nodes, users = rng.choice([1, 2, 3, 4, 8, 16, 30], jobs), rng.integers(0, 7, jobs) ** 2 // 8
     return Workload.build(
         submit_s=submit,
         runtime_s=runtime,
         walltime_s=walltime,
-        nodes=rng.choice([1, 2, 3, 4, 8, 16, 30], jobs),
+        nodes=nodes,
         cancel_s=cancel,
-        user=Category.of([f"u{i}" for i in rng.integers(0, 7, jobs) ** 2 // 8]),
+        user=Category.of([f"u{i}" for i in users]),
+        account=Category.of([f"a{i % 3}" for i in users]),
         partition=Category.of(["all"] * jobs),
         qos=Category.of([f"q{i}" for i in rng.integers(0, 3, jobs)]),
         priority=rng.integers(0, 4, jobs),
@@ -173,10 +176,13 @@ def test_a_tournament_of_few_is_what_the_reference_does(
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.DataObject) -> None:
-    cluster = data.draw(strategies.clusters())
+    clusters = strategies.clusters()
+    cluster = data.draw(clusters if data.draw(st.booleans()) else limited(clusters))
     workload = data.draw(strategies.workloads(cluster))
     rules = data.draw(strategies.rules(cluster))
     options = {name: rules[name] for name in ("overrun", "on_dependency_failure")}
+    if any(limit.is_timed for limit in cluster.limits):
+        options["overrun"] = "terminate"
     options["placement"] = rules["placement"].replace("_", "-")
     options["expected_ms"] = data.draw(strategies.expectations(workload))
     order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "multifactor"]))
@@ -250,6 +256,37 @@ def test_users_at_their_limit_take_no_part(policy: str, limit: int) -> None:
     cluster = {
         "nodes": [{"name": "all", "count": 32}],
         "partitions": [{"name": "all", "max_jobs_per_user": limit}],
+    }
+    ends = []
+    for waiting in (20, 10**6):
+        with racing(waiting):
+            simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
+            simulation.advance()
+        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (waiting == 20)
+        ends.append(simulation.state["state"][["start", "end"]].tolist())
+    assert ends[0] == ends[1]
+
+
+LIMITS: dict[str, list[dict[str, Any]]] = {
+    "jobs of each user of an account": [{"account": "a0", "per": "user", "jobs": 2}],
+    "nodes of accounts": [{"account": "a1", "nodes": 9}, {"account": "a2", "nodes": 1}],
+    "cores of all": [{"account": "root", "cores": 90}, {"user": "u0", "jobs": 5}],
+    "jobs and nodes of a QOS": [
+        {"qos": "q1", "per": "user", "jobs": 3, "nodes": 12}, {"qos": "q2", "jobs": 0},
+    ],
+    "minutes": [{"account": "a0", "minutes": {"nodes": 900}}, {"qos": "q0", "nodes": 16}],
+    "what a job may have": [{"account": "a0", "per": "job", "nodes": 4}, {"account": "root", "jobs": 7}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", sorted(LIMITS))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_is_kept_back_by_limits_takes_no_part(policy: str, limits: str) -> None:
+    workload = crowded(len(limits))
+    cluster = {
+        "nodes": [{"name": "all", "count": 32, "cores": 4}],
+        "accounts": [{"name": "a0"}, {"name": "a1", "parent": "a0"}, {"name": "a2"}],
+        "limits": LIMITS[limits],
     }
     ends = []
     for waiting in (20, 10**6):

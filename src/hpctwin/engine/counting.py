@@ -24,13 +24,13 @@ from hpctwin.engine.order import (
 )
 from hpctwin.engine.race import (
     first_fitting,
-    play_user,
+    note_started,
     ready,
     shift_labels,
     withdraw,
 )
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.skipping import at_limit, is_skipped, may_start
+from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
 
 # What becomes of the others once one job does not fit.
@@ -301,9 +301,7 @@ def pass_raced(sim: Arrays) -> None:
         sim.take[0] = nodes
         start_job(j, sim)
         withdraw(leaf, sim)
-        user = sim.job[j].user
-        if sim.user_running.width > 0 and at_limit(ZERO, user, sim):
-            play_user(user, sim)
+        note_started(j, sim)
         if delays:
             spare -= nodes
             add_asked(j, TAKE, sim)

@@ -117,9 +117,9 @@ DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NEED_PASS, NEED_RACE, NOT_A_NUM
 )
 PASS = np.int64(8)  # only within: a scheduling pass is due
 
-RACE_SORTED, RACE_CHANGING, RACE_SHARED = 400, 60, 600
+RACE_SORTED, RACE_CHANGING, RACE_SHARED, RACE_LIMITED = 400, 60, 600, 15_000
 """With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
-and with fair share."""
+with fair share, and in an order that stays where `limits` keep jobs back."""
 
 SIZES, BUCKETS = 64, 64
 """Shortest jobs that wait are known by so many sizes and, at most, times of their start; see `holes`."""
@@ -132,11 +132,27 @@ class Racer:
     job: Small  # who comes first; -1 where nobody is
     leaf: Small  # where that job is
     label: Small  # fair-share label of all; 0 where none is asked for, -1 for several
-    user: Int  # of all; 0 where no limit needs it, -1 for several
+    group: Int  # of all; 0 where no limit keeps them back, -1 for several
     expected: Int  # shortest
     until: Int  # then who comes first must be found out anew
     slope: Real  # the first one's line: score per ms,
     level: Real  # … and at time 0
+
+
+class Group:
+    """Waiting jobs that the same limits keep back; see `race`."""
+
+    first: Int  # its leaves in the tournament as it was built; 0 if it has none
+    last: Int
+    end: Int  # of its rows of `Known.bound`, which begin at its number - 1
+    room: Int  # its jobs may have so many nodes at most; 0: nobody may start
+
+
+class Lightest:
+    """The least that waiting jobs count under one of the limits that they are under; see `limits`."""
+
+    charge: Int
+    each: Int  # … for each of their nodes
 
 
 class Opening:
@@ -193,7 +209,7 @@ class Race:
     fresh: Int  # so many have arrived since
     gone: Int  # so many of the queue wait no more
     unsorted: Int  # so many of the queue, the last, are in no order
-    back: Int  # so many users may start jobs again since the last pass
+    back: Int  # of so many groups some may start again since the last pass
 
 
 class Ahead:
@@ -417,8 +433,9 @@ class Scratch:
     racer: Table[Racer]
     fresh: Table[Int]  # jobs that have no leaf yet
     path: Table[Int]
-    user_leaves: Grid[Int]  # [users, 2] the first and the last in the tournament as it was built
-    back: Table[Int]  # users who may start jobs again
+    group: Table[Group]  # by user, or one more than the first row of ``bound``
+    lightest: Table[Lightest]  # [rows of ``bound``]
+    back: Table[Int]  # groups of which some may start again
     walk: Walk
     ahead: Table[Ahead]
     standing: Standing

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import PENDING, RUNNING, WAITING, Arrays
+from hpctwin.engine.layout import NEVER, PENDING, RUNNING, WAITING, Arrays
 from hpctwin.engine.sim import Sim
 
 __all__ = [
-    "LOOK_MS", "count_held", "count_submitted", "hold", "is_over", "next_look", "reached",
-    "too_many_submitted",
+    "LOOK_MS", "count_held", "count_submitted", "hold", "is_over", "learn_least", "next_look", "reached",
+    "room_of", "too_many_submitted",
 ]  # fmt: skip
 
 SECOND_MS = 1000
@@ -48,6 +48,41 @@ def is_over(j: int, sim: Arrays) -> bool:
         if held.until - held.amount * now + own > ceiling.most:
             return True
     return False
+
+
+@jit
+def learn_least(j: int, sim: Arrays) -> None:
+    """What a job counts may be the least of all that wait under the same limits."""
+    for b in range(sim.bounds[j, 0], sim.bounds[j, 1]):
+        charge = sim.charge[j, sim.bound[b].measure]
+        lightest = sim.lightest[b]
+        lightest.charge = min(lightest.charge, charge)
+        lightest.each = min(lightest.each, charge // sim.job[j].nodes)
+
+
+@jit
+def room_of(first: int, last: int, sim: Arrays) -> int:
+    """How many nodes a job under some limits may have at most, so as to break none; 0 if all jobs do.
+
+    Limits that time alone may lift are left out: `is_over` tells.
+
+    Args:
+        first, last: rows of ``bound``.
+        sim: the simulation; `learn_least` knows all jobs that wait under these.
+    """
+    room = NEVER
+    for b in range(first, last):
+        bound = sim.bound[b]
+        ceiling = sim.ceiling[bound.ceiling]
+        if bound.holds == 0 or ceiling.timed == 1:
+            continue
+        left = ceiling.most - sim.held[bound.ceiling].amount
+        lightest = sim.lightest[b]
+        if left < lightest.charge:
+            return 0
+        if lightest.each > 0:
+            room = min(room, left // lightest.each)
+    return room
 
 
 @jit

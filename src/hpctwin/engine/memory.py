@@ -34,7 +34,7 @@ NUMBER = {name: number for number, name in enumerate(LAYOUT)}
 _ROWS_TOGETHER = 256  # so that queues that are nearly as long have the same layout
 COUNTED = (
     "amount", "pool", "tells", "whole", "shape", "user_limit", "pool_of", "promised", "tree", "switch",
-    "claim",
+    "claim", "bound",
 )  # fmt: skip
 """Known arrays on whose lengths the layout of scratch memory depends."""
 _ALIGNMENT = 64
@@ -127,7 +127,20 @@ def scratch_piece(
         stands: whether reservations outlive a pass on whole nodes.
     """
     rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
-    places, pools, tells, shared, shape, partitions, nodes, labels, tree, switches, claims = lengths
+    (
+        places,
+        pools,
+        tells,
+        shared,
+        shape,
+        partitions,
+        nodes,
+        labels,
+        tree,
+        switches,
+        claims,
+        bounds,
+    ) = lengths
     listed = min(LISTED, largest + 8)
     words = min(-(-shape // BITS), WORDS)
     kept = rows if stands else 0
@@ -165,7 +178,8 @@ def scratch_piece(
         "racer": (2 << (rows // 2).bit_length(),),
         "fresh": (rows // 4,),
         "path": (128,),
-        "user_leaves": (users, 2),
+        "group": (max(users, bounds + 1 if bounds else 0),),
+        "lightest": (bounds,),
         "back": (64,),
         "walk": (1,),
         "ahead": (jobs + tells,),

@@ -15,9 +15,10 @@ scores decide.
 Fair-share factors change all the time, but move all jobs of a label by the same: within a label lines are
 drawn without them, and nodes above several labels leave nobody out.
 
-Where users have limits, leaves are ordered by user first, and nodes above several users pass over those who
-have as many jobs running as may be: when that changes for one, the nodes above the two ends of its leaves are
-found out anew.
+Jobs that the same limits keep back are a group: those of a user, or all that are under the same bounds.
+Leaves are ordered by group first, and nodes above several groups pass over those of which nobody may start:
+when that changes for one, the nodes above the two ends of its leaves are found out anew. Of a group whose
+limits leave it some room only jobs up to so many nodes are looked for (`limits.room_of`).
 
 It is made anew, in O(Q log Q), when no leaf is left for who arrives, or when those that arrived since have
 made searches long. All of it is scratch: what the queue is, is in the state.
@@ -31,6 +32,7 @@ import numpy as np
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ONE, WAITING, ZERO, Arrays
+from hpctwin.engine.limits import is_over, learn_least, room_of
 from hpctwin.engine.order import before, drop_started, heap_order, pop_order, score, score_at
 from hpctwin.engine.skipping import at_limit
 
@@ -132,24 +134,42 @@ def take_all(node: int, child: int, sim: Arrays) -> None:
     racer.nodes = below.nodes
     racer.expected = below.expected
     racer.until = below.until
-    racer.user = below.user
+    racer.group = below.group
+
+
+@jit
+def group_of(j: int, sim: Arrays) -> int:
+    """Which group a job is of; 0 if no limit keeps it back."""
+    if len(sim.held) > 0:
+        return sim.bounds[j, 0] + 1 if sim.bounds[j, 0] < sim.bounds[j, 1] else 0
+    return sim.job[j].user if sim.user_running.width > 0 else 0
+
+
+@jit
+def room(node: int, sim: Arrays) -> int:
+    """How many nodes a job below a node may have at most, by the limits of all; 0 if nobody may start."""
+    group = sim.racer[node].group
+    if group <= 0:
+        return NEVER
+    if len(sim.held) > 0:
+        return sim.group[group].room
+    return ZERO if at_limit(ZERO, group, sim) else NEVER
 
 
 @jit
 def is_out(node: int, sim: Arrays) -> bool:
-    """Whether all below a node are of a user who has as many jobs running as may be."""
-    user = sim.racer[node].user
-    return user > 0 and at_limit(ZERO, user, sim)
+    """Whether all below a node are of a group of which nobody may start."""
+    return room(node, sim) == 0
 
 
 @jit
 def are_several(a: int, b: int, sim: Arrays) -> bool:
-    """Whether the jobs below two nodes are of several users."""
+    """Whether the jobs below two nodes are of several groups."""
     one = sim.racer[a]
     other = sim.racer[b]
-    if one.user == other.user:
+    if one.group == other.group:
         return False
-    return (one.job >= 0 or one.user != 0) and (other.job >= 0 or other.user != 0)
+    return (one.job >= 0 or one.group != 0) and (other.job >= 0 or other.group != 0)
 
 
 @jit
@@ -169,9 +189,9 @@ def play(node: int, sim: Arrays) -> None:
         else:
             clear(node, sim)
         if several:
-            racer.user = SEVERAL
+            racer.group = SEVERAL
         return
-    racer.user = SEVERAL if several else left.user
+    racer.group = SEVERAL if several else left.group
     racer.nodes = min(left.nodes, right.nodes)
     racer.expected = min(left.expected, right.expected)
     racer.until = min(left.until, right.until)
@@ -198,11 +218,11 @@ def play_up(leaf: int, sim: Arrays) -> None:
 
 
 @jit
-def play_user(user: int, sim: Arrays) -> None:
-    """Find out anew what is below nodes above several users, one of whom now may, or may not, start jobs."""
+def play_group(group: int, sim: Arrays) -> None:
+    """Find out anew what is below nodes above several groups; of one now some, or none, may start."""
     race = sim.race
-    first = sim.user_leaves[user, 0]
-    last = sim.user_leaves[user, 1]
+    first = sim.group[group].first
+    last = sim.group[group].last
     while first > 1:
         first //= 2
         last //= 2
@@ -211,18 +231,47 @@ def play_user(user: int, sim: Arrays) -> None:
             play(last, sim)
     # Who came after it was built is anywhere.
     for leaf in range(race.leaves + race.built, race.leaves + race.seated):
-        if sim.racer[leaf].user == user:
+        if sim.racer[leaf].group == group:
             play_up(leaf, sim)
     race.steps += race.seated - race.built
 
 
 @jit
 def play_back(sim: Arrays) -> bool:
-    """Let users back who may start jobs again."""
+    """Let groups back of which some may start again."""
     for i in range(sim.race.back):
-        play_user(sim.back[i], sim)
+        play_group(sim.back[i], sim)
     sim.race.back = 0
+    measure_all(sim)
     return True
+
+
+@jit
+def measure(number: int, sim: Arrays) -> bool:
+    """Find out what limits leave to a group; whether only now nobody may start, or only now some may."""
+    group = sim.group[number]
+    before = group.room
+    group.room = room_of(number - 1, group.end, sim)
+    return (before == 0) != (group.room == 0)
+
+
+@jit
+def measure_all(sim: Arrays) -> None:
+    """Find out what limits leave to each group, after jobs started or ended."""
+    if len(sim.held) == 0:
+        return
+    for number in range(1, len(sim.group)):
+        if sim.group[number].last > 0 and measure(number, sim):
+            play_group(number, sim)
+
+
+@jit
+def note_started(j: int, sim: Arrays) -> None:
+    """Pass over groups of which nobody may start any more, now that a job has."""
+    measure_all(sim)
+    user = sim.job[j].user
+    if sim.user_running.width > 0 and at_limit(ZERO, user, sim):
+        play_group(user, sim)
 
 
 @jit
@@ -258,10 +307,24 @@ def clear(leaf: int, sim: Arrays) -> None:
     racer.job = -1
     racer.leaf = leaf
     racer.label = 0
-    racer.user = 0
+    racer.group = 0
     racer.nodes = WIDEST
     racer.expected = NEVER
     racer.until = NEVER
+
+
+@jit
+def join(j: int, leaf: int, sim: Arrays) -> None:
+    """A job of a group gets a leaf, those of one group one after the other when the tournament is built."""
+    group = sim.group[sim.racer[leaf].group]
+    if group.first == 0:
+        group.first = leaf
+        group.room = NEVER
+    if sim.race.valid == 0 or group.last == 0:
+        group.last = leaf
+    if len(sim.held) > 0:
+        group.end = sim.bounds[j, 1]
+        learn_least(j, sim)
 
 
 @jit
@@ -271,7 +334,9 @@ def seat(j: int, leaf: int, sim: Arrays) -> bool:
     racer.job = j
     racer.leaf = leaf
     racer.label = sim.job[j].share if sim.rules.fairshare == 1 else 0
-    racer.user = sim.job[j].user if sim.user_running.width > 0 else 0
+    racer.group = group_of(j, sim)
+    if racer.group > 0:
+        join(j, leaf, sim)
     racer.nodes = sim.job[j].nodes
     racer.expected = sim.job[j].expected
     if sim.rules.order_changes == 1:
@@ -308,25 +373,27 @@ def build(sim: Arrays) -> bool:
         j = sim.queue[i]
         sim.order[i].job = j
         sim.order[i].score = float(sim.job[j].nodes)
-        if sim.user_running.width > 0:
-            sim.order[i].score += float(WIDEST) * sim.job[j].user
+        if len(sim.group) > 0:
+            sim.order[i].score += float(WIDEST) * group_of(j, sim)
         elif sim.rules.fairshare == 1:
             sim.order[i].score += float(WIDEST) * sim.job[j].share
     heap_order(n, sim)
     race.leaves = leaves
-    for user in range(sim.user_running.width):
-        sim.user_leaves[user, 0] = 0
+    for number in range(len(sim.group)):
+        sim.group[number].first = 0
+        sim.group[number].last = 0
+    for b in range(len(sim.lightest)):
+        sim.lightest[b].charge = NEVER
+        sim.lightest[b].each = NEVER
     for i in range(n):
         j = pop_order(n - i, sim)
         if not seat(j, leaves + i, sim):
             return False
-        user = sim.racer[leaves + i].user
-        if user > 0:
-            if sim.user_leaves[user, 0] == 0:
-                sim.user_leaves[user, 0] = leaves + i
-            sim.user_leaves[user, 1] = leaves + i
     for i in range(n, leaves):
         clear(leaves + i, sim)
+    for number in range(1, len(sim.group)):
+        if len(sim.held) > 0 and sim.group[number].last > 0:
+            measure(number, sim)
     for node in range(leaves - 1, 0, -1):
         play(node, sim)
     race.built = n
@@ -383,7 +450,8 @@ def ready(sim: Arrays) -> bool:
 def may_fit(node: int, free: int, spare: int, length: int, sim: Arrays) -> bool:
     """Whether anybody below a node might fit: few enough nodes, and few or short enough to be no delay."""
     racer = sim.racer[node]
-    return racer.nodes <= free and (racer.nodes <= spare or racer.expected <= length)
+    most = min(free, room(node, sim))
+    return racer.nodes <= most and (racer.nodes <= spare or racer.expected <= length)
 
 
 @jit
@@ -421,7 +489,7 @@ def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
         depth -= 1
         steps += 1
         node = sim.path[depth]
-        if not may_fit(node, free, spare, length, sim) or is_out(node, sim):
+        if not may_fit(node, free, spare, length, sim):
             continue
         if best > 0 and is_behind(node, best, sim):
             continue
@@ -438,6 +506,8 @@ def first_fitting(free: int, spare: int, length: int, sim: Arrays) -> int:
         j = sim.racer[node].job
         if sim.state[j].phase != WAITING:
             withdraw(node, sim)
+            continue
+        if len(sim.held) > 0 and is_over(j, sim):
             continue
         own = sim.state[j].key
         if sim.rules.order_changes == 1:

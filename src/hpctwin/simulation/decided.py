@@ -91,7 +91,9 @@ class Deciding:
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
         sim = self.sim
-        races_from = layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED
+        races_from = (
+            layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED, layout.RACE_LIMITED
+        )  # fmt: skip
         return (
             self.ordering is self.policy.order,
             self.found,
@@ -171,7 +173,9 @@ class Deciding:
     def _race_from(self) -> int:
         if self.ordering.fairshare:
             return layout.RACE_SHARED
-        return layout.RACE_CHANGING if self.ordering.changes else layout.RACE_SORTED
+        if self.ordering.changes:
+            return layout.RACE_CHANGING
+        return layout.RACE_LIMITED if len(self.sim["held"]) else layout.RACE_SORTED
 
     @property
     def _others(self) -> int:
@@ -192,7 +196,7 @@ class Deciding:
             sim.jobs >= self._race_from
             and (order.power > 0 or not order.changes)
             and not order.chain
-            and not len(sim["held"])
+            and not (len(sim["held"]) and sim["user_running"].shape[1])
             and self._others >= 0
             and not self.cluster.has_power
             and sim.pools == 1
