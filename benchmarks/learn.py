@@ -20,7 +20,7 @@ from hpctwin import Cluster, generate
 from hpctwin.learn import Backfilling, JobSelection, PolicySelection, PowerManagement, many
 from hpctwin.model import Mode, NodeGroup, Sleep, Transition
 
-NODES = 128
+NODES, TOGETHER = 128, 64
 
 
 def machine() -> Cluster:
@@ -59,9 +59,9 @@ def together(
     clock: Callable[[], float] = time.process_time,
     **options: Any,
 ) -> float:
-    """Steps a second of 64 environments for each thread."""
+    """Steps a second of so many environments for each thread."""
     workload = generate("poisson", jobs=5000, nodes=NODES, seed=1)
-    count = 64 * threads
+    count = TOGETHER * threads
     vector = many(kind, workload, cluster, num_envs=count, threads=threads, **options)
     _, infos = vector.reset(seed=0)
     rng = np.random.default_rng(1)

@@ -33,3 +33,5 @@ def test_the_sets_of_nodes_are_what_the_nodes_say(
     for chosen in (layout.FREE_NODES, layout.AWAKE_NODES, layout.IDLE_NODES, layout.ASLEEP_NODES):
         assert (kept[0][chosen] == simulation.state["index"][chosen]).all()
         assert (kept[1][:, chosen] == simulation.state["tally"][:, chosen]).all()
+    of_states = slice(len(kept[0]), None)
+    assert (kept[1][:, of_states] == simulation.state["tally"][:, of_states]).all()

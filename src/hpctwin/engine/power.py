@@ -39,12 +39,38 @@ def row_of_state(state: int, depth: int) -> int:
 
 
 @jit
-def change_power(node: int, state: int, sim: Arrays) -> None:
-    """A node changes its state; the time in the old one is booked."""
+def standing_in(p: int, row: int, sim: Arrays) -> tuple[int, int]:
+    """How many nodes of a pool are in a power state, and for how long its nodes have been, ms in all.
+
+    After the members of its sets, ``sim.tally`` has of each pool, for each state: how many nodes are in it,
+    since when they are, added up, and what is booked of nodes that were.
+
+    Args:
+        p: the pool.
+        row: of the state, as `row_of_state` gives it.
+    """
+    states = sim.spent.width
+    first = sim.tally.width - 3 * states + row
+    there = sim.tally[p, first]
+    booked = sim.tally[p, first + 2 * states]
+    return there, booked + there * sim.clock.now - sim.tally[p, first + states]
+
+
+@jit
+def change_power(node: int, state: int, depth: int, sim: Arrays) -> None:
+    """A node changes its state, and its sleep depth; the time in the old one is booked."""
     own = sim.node[node]
     now = sim.clock.now
     old = row_of_state(own.power, own.depth)
+    new = row_of_state(state, depth)
     sim.spent[node, old] += now - own.since
+    tally, p, states = sim.tally, sim.pool_of[node], sim.spent.width
+    first = tally.width - 3 * states
+    tally[p, first + old] -= 1
+    tally[p, first + new] += 1
+    tally[p, first + states + old] -= own.since
+    tally[p, first + states + new] += now
+    tally[p, first + 2 * states + old] += now - own.since
     if sim.rules.log == 1 and now > own.since:
         span = sim.log[sim.clock.logged]
         span.node = node
@@ -53,6 +79,7 @@ def change_power(node: int, state: int, sim: Arrays) -> None:
         span.end = now
         sim.clock.logged += 1
     own.power = state
+    own.depth = depth
     own.since = now
 
 
@@ -85,10 +112,9 @@ def show_or_hide(node: int, sim: Arrays) -> None:
 @jit
 def switch_off(node: int, depth: int, sim: Arrays) -> None:
     """Send an idle node to a sleep depth, or a sleeping one to a deeper one."""
-    change_power(node, SWITCHING_OFF, sim)
+    change_power(node, SWITCHING_OFF, depth, sim)
     own = sim.node[node]
     sleep = sim.sleep[sim.pool_of[node] * sim.rules.depths + depth]
-    own.depth = depth
     own.ready = sim.clock.now + sleep.off_time
     own.boot = sleep.on_time
     sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
@@ -99,8 +125,8 @@ def switch_off(node: int, depth: int, sim: Arrays) -> None:
 @jit
 def switch_on(node: int, sim: Arrays) -> None:
     """Wake a sleeping node."""
-    change_power(node, SWITCHING_ON, sim)
     own = sim.node[node]
+    change_power(node, SWITCHING_ON, own.depth, sim)
     own.ready = sim.clock.now + own.boot
     own.boot = 0
     sim.clock.switching = heap_push(sim.switching, sim.clock.switching, own.ready, node)
@@ -141,13 +167,12 @@ def end_transitions(sim: Arrays) -> None:
         sim.clock.switching -= 1
         own = sim.node[node]
         if own.power == SWITCHING_OFF:
-            change_power(node, ASLEEP, sim)
+            change_power(node, ASLEEP, own.depth, sim)
             if own.job >= 0:
                 switch_on(node, sim)
                 continue
         else:
-            change_power(node, COMPUTING if computes(node, sim) else IDLE, sim)
-            own.depth = 0
+            change_power(node, COMPUTING if computes(node, sim) else IDLE, ZERO, sim)
         show_or_hide(node, sim)
         touch(node, sim)
 
@@ -254,7 +279,7 @@ def note_use(sim: Arrays) -> int:
         if own.power <= COMPUTING:
             wanted = COMPUTING if computes(node, sim) else IDLE
             if own.power != wanted:
-                change_power(node, wanted, sim)
+                change_power(node, wanted, own.depth, sim)
                 refresh(node, sim)
         elif own.job >= 0 and own.power == ASLEEP:
             switch_on(node, sim)

@@ -79,7 +79,7 @@ def new_sim(
         "timeouts": (2 * tracked if depths else 0,),
         "begins": (most if depths else 0,),
         "index": (_sets(depths) if tracked else 0, 2 << (tracked - 1).bit_length()),
-        "tally": (pools, _sets(depths)),
+        "tally": (pools, _sets(depths) + 3 * (2 + 3 * depths if depths else 0)),
         "outage": (0,),
         "lost": (0,),
         "segment": (0,),
@@ -150,6 +150,7 @@ def index_nodes(sim: Sim) -> None:
         node["touched"][-1] = 1
         sim["clock"]["touched"] = 1
         sim["clock"]["timeouts"] = 0
+        tally[:, sets:] = _by_state(sim)
     for number, inside in members.items():
         index[number, leaves + node["place"]] = inside
         tally[:, number] = np.bincount(sim["pool_of"][inside], minlength=len(tally))
@@ -157,6 +158,18 @@ def index_nodes(sim: Sim) -> None:
     while width > 1:
         index[:, width // 2 : width] = index[:, width : 2 * width].reshape(sets, -1, 2).max(axis=2)
         width //= 2
+
+
+def _by_state(sim: Sim) -> npt.NDArray[np.int64]:
+    """What `sim.tally` has of power states; see `power.standing_in`."""
+    node, pool, spent = sim["node"], sim["pool_of"], sim["spent"]
+    row = node["power"].astype(np.int64)
+    row += np.where(row > layout.COMPUTING, layout.DEPTH_STATES * node["depth"], 0)
+    found = np.zeros((sim.pools, 3, spent.shape[1]), np.int64)
+    np.add.at(found, (pool, 0, row), 1)
+    np.add.at(found, (pool, 1, row), node["since"])
+    np.add.at(found[:, 2], pool, spent)
+    return found.reshape(sim.pools, -1)
 
 
 def choose_pass(sim: Sim, found: Pass, power: PowerPass | None = None) -> None:

@@ -26,7 +26,7 @@ from hpctwin.simulation.powered import Outside
 
 __all__ = ["load", "save"]
 
-_FORMAT = 6
+_FORMAT = 7
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -14,12 +14,13 @@ from hpctwin.engine.agents.record import (
     put_mask,
     put_seen,
 )
-from hpctwin.engine.agents.step import drawn, wasting
+from hpctwin.engine.agents.step import wasted
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     ASLEEP,
     ASLEEP_NODES,
     COMPUTING,
+    DEPTH_STATES,
     DONE,
     IDLE,
     IDLE_NODES,
@@ -34,7 +35,7 @@ from hpctwin.engine.layout import (
 )
 from hpctwin.engine.loop import records_have_room
 from hpctwin.engine.nodes import first_in
-from hpctwin.engine.power import end_transitions, switch_off, switch_on
+from hpctwin.engine.power import end_transitions, standing_in, switch_off, switch_on
 from hpctwin.engine.rows import go_on
 
 __all__ = [
@@ -110,15 +111,23 @@ def switch_some_on(wanted: int, sim: Arrays) -> int:
 
 
 @jit
+def in_state(state: int, sim: Arrays) -> int:
+    """How many nodes are in a power state, at any sleep depth."""
+    there = ZERO
+    for p in range(sim.rules.pools):
+        for row in range(state, sim.spent.width if state > COMPUTING else state + 1, DEPTH_STATES):
+            there += standing_in(p, row, sim)[0]
+    return there
+
+
+@jit
 def switch_to(coming: bool, address: int, sim: Arrays) -> None:
     """Have a share of all nodes be on: computing, idle and, if asked, on their way to be."""
     agent = agent_at(address)
     nodes = len(sim.node)
-    on = ZERO
-    for node in range(nodes):
-        power = sim.node[node].power
-        if power <= COMPUTING or (coming and power == SWITCHING_ON):
-            on += 1
+    on = in_state(IDLE, sim) + in_state(COMPUTING, sim)
+    if coming:
+        on += in_state(SWITCHING_ON, sim)
     target = int(np.rint(min(max(agent.share, 0.0), 1.0) * nodes))
     done = ZERO
     if on > target:
@@ -230,22 +239,11 @@ def asked(sim: Arrays) -> tuple[int, float, int, float]:
 
 @jit
 def in_states(sim: Arrays) -> tuple[int, int, int, int]:
-    """How many nodes are idle without a job, computing, asleep, on their way to be on."""
+    """How many nodes are idle without a job, and up; computing; asleep; on their way to be on."""
     idle = ZERO
-    computing = ZERO
-    asleep = ZERO
-    coming = ZERO
-    for node in range(len(sim.node)):
-        own = sim.node[node]
-        if own.power == IDLE and own.job < 0:
-            idle += 1
-        elif own.power == COMPUTING:
-            computing += 1
-        elif own.power == ASLEEP:
-            asleep += 1
-        elif own.power == SWITCHING_ON:
-            coming += 1
-    return idle, computing, asleep, coming
+    for p in range(sim.rules.pools):
+        idle += sim.tally[p, IDLE_NODES]
+    return idle, in_state(COMPUTING, sim), in_state(ASLEEP, sim), in_state(SWITCHING_ON, sim)
 
 
 @jit
@@ -365,8 +363,7 @@ def wasted_lately(address: int, sim: Arrays) -> float:
         # No node has changed.
         agent.wasted += agent.rate * (sim.clock.now - agent.since) / 1000.0
     else:
-        agent.wasted = drawn(sim, agent.watts, False)
-        agent.rate = wasting(sim, agent.watts)
+        agent.wasted, agent.rate = wasted(sim, agent.watts)
         agent.instants = sim.clock.instants
     return agent.wasted - before
 

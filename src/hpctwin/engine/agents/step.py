@@ -16,10 +16,10 @@ from hpctwin.engine.agents.record import (
 )
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
-from hpctwin.engine.power import row_of_state
+from hpctwin.engine.power import standing_in
 from hpctwin.engine.rows import call_with_job, sim_at
 
-__all__ = ["drawn", "look", "step_many", "step_one", "wasting"]
+__all__ = ["drawn", "look", "step_many", "step_one", "wasted"]
 
 TAU_MS = np.int64(10_000)
 """As `metrics.jobs.TAU_S`."""
@@ -32,38 +32,38 @@ def is_waste(row: int) -> bool:
 
 
 @jit
-def drawn(sim: Arrays, watts: int, all_states: bool) -> float:
-    """What all nodes have drawn up to now, J, or only their waste.
+def drawn(sim: Arrays, watts: int) -> float:
+    """What all nodes have drawn up to now, J.
 
     Args:
         watts: address of the power of a node in each state, W [pools * states].
-        all_states: whether to count all.
     """
     states = sim.spent.width
     total = 0.0
-    now = sim.clock.now
-    for node in range(len(sim.node)):
-        first = sim.pool_of[node] * states
-        own = sim.node[node]
-        state = row_of_state(own.power, own.depth)
-        if all_states or is_waste(state):
-            total += (now - own.since) * fact_at(watts, first + state)
+    for p in range(sim.rules.pools):
         for row in range(states):
-            if all_states or is_waste(row):
-                total += sim.spent[node, row] * fact_at(watts, first + row)
+            total += standing_in(p, row, sim)[1] * fact_at(watts, p * states + row)
     return total / 1000.0
 
 
 @jit
-def wasting(sim: Arrays, watts: int) -> float:
-    """What nodes waste as they are now, W."""
-    total = 0.0
-    for node in range(len(sim.node)):
-        own = sim.node[node]
-        state = row_of_state(own.power, own.depth)
-        if is_waste(state):
-            total += fact_at(watts, sim.pool_of[node] * sim.spent.width + state)
-    return total
+def wasted(sim: Arrays, watts: int) -> tuple[float, float]:
+    """What all nodes have wasted up to now, J, and what they waste as they are, W.
+
+    Args:
+        watts: address of the power of a node in each state, W [pools * states].
+    """
+    states = sim.spent.width
+    joules = 0.0
+    rate = 0.0
+    for p in range(sim.rules.pools):
+        for row in range(states):
+            if is_waste(row):
+                there, time = standing_in(p, row, sim)
+                power = fact_at(watts, p * states + row)
+                joules += time * power
+                rate += there * power
+    return joules / 1000.0, rate
 
 
 @jit
@@ -86,7 +86,7 @@ def sum_up(address: int, sim: Arrays) -> None:
         agent.slowdown = slowdown / ran
         agent.wait = wait / ran / 1000.0
     if agent.watts != 0:
-        agent.energy = drawn(sim, agent.watts, True)
+        agent.energy = drawn(sim, agent.watts)
 
 
 @jit
