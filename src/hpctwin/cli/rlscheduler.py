@@ -97,19 +97,21 @@ def _file(out: Path, trace: str, passing: bool, steps: int, seed: int) -> Path:
 def _table(rows: list[Row], title: str) -> Table:
     from rich.table import Table
 
-    from hpctwin.experiments.rlscheduler import HEURISTICS
+    from hpctwin.experiments.rlscheduler import HEURISTICS, OTHERS
 
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     table.add_column("")
-    for head in (*HEURISTICS, "agents", "more", "from", "to"):
+    for head in (*HEURISTICS, *OTHERS, "agents", "more", "from", "to"):
         table.add_column(head, justify="right")
     for row in rows:
-        cells = [f"{values.mean():,.2f}" for values in row.heuristics.values()]
+        shown = [*row.heuristics.values(), *row.others.values()]
+        cells = [f"{values.mean():,.2f}" for values in shown]
         if row.agents:
             more = row.more
             mean = sum(float(one.mean()) for one in row.agents) / len(row.agents)
             cells += [f"{mean:,.2f}", f"{more.mean:,.1f}"]
             cells += ["" if end is None else f"{end:,.1f}" for end in (more.low, more.high)]
         table.add_row(row.trace, *cells)
-        table.add_row("  published", *(f"{x:,.2f}" for x in row.published.values()), style="dim")
+        *published, agent = (f"{x:,.2f}" for x in row.published.values())
+        table.add_row("  published", *published, *("" for _ in OTHERS), agent, style="dim")
     return table

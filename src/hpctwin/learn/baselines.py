@@ -13,6 +13,7 @@ import polars as pl
 
 from hpctwin.errors import PolicyError
 from hpctwin.learn.episodes import Source
+from hpctwin.learn.job_selection import PASSING
 from hpctwin.learn.training import KINDS
 from hpctwin.metrics import with_job_metrics
 from hpctwin.model import Cluster, Workload
@@ -75,7 +76,8 @@ class Setting:
         """That of an agent, by its card."""
         kind, options = str(network.card.get("environment")), network.card.get("options", {})
         if kind == "JobSelection":
-            return cls(kind, "fcfs", "easy" if options.get("backfilling") else "none")
+            passing = PASSING[str(options.get("backfilling", False)).lower()]
+            return cls(kind, "fcfs", "easy" if passing else "none")
         if kind == "Backfilling":
             return cls(kind, str(options.get("order", "fcfs")), "easy")
         if kind == "PowerManagement":

@@ -26,7 +26,7 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.policies import find_ordering, make_policy
 from hpctwin.simulation import Simulation
 
-__all__ = ["FEATURES", "OBSERVATIONS", "REWARDS", "JobSelection", "job_selection"]
+__all__ = ["FEATURES", "OBSERVATIONS", "PASSING", "REWARDS", "JobSelection", "job_selection"]
 
 LEAST_SLOWDOWN = 0.1
 """Where hardly anybody waits, episodes do not weigh more than that."""
@@ -80,22 +80,28 @@ minus what its waits add to the mean of wait over run time (10 s at least), whic
 alike."""
 
 
+PASSING = {"false": 0, "true": 1, "easy": 1, "rlscheduler": 2}
+"""Who may pass the chosen job, by name: ``easy`` whoever does not delay its reservation; ``rlscheduler``
+whose walltime is over before the job could begin by what was planned when it was chosen."""
+
+
 def job_selection(
     source: Source,
     *,
     window: int = 128,
     observation: str | Observation = "features",
     reward: Any = "bounded-slowdown",
-    backfilling: bool = False,
+    backfilling: bool | str = False,
     order: str = "fcfs",
 ) -> Task:
     """What `JobSelection` is made of; arguments as there.
 
     Raises:
         ConfigError: the window has no place, or the order changes.
-        UnknownNameError: no observation or reward has that name.
+        UnknownNameError: no observation, reward or backfilling has that name.
     """
-    backfill = "selected:passing=1" if backfilling else "selected"
+    passing = by_name("backfilling", str(backfilling).lower(), PASSING)
+    backfill = f"selected:passing={passing}" if passing else "selected"
     return job_task(
         source,
         order,
@@ -234,13 +240,14 @@ class JobSelection(Environment):
         window: places.
         observation: a name of `OBSERVATIONS`, or an `Observation` of one's own.
         reward: a name of `REWARDS`, or a function of one's own.
-        backfilling: whether others may pass the chosen job while it waits, as with EASY.
+        backfilling: whether others may pass the chosen job while it waits, as with EASY; or a name of
+            `PASSING`.
         order: of the window, and in which others pass; one that does not change while jobs wait.
         max_steps: steps of an episode at most; None for no limit.
 
     Raises:
         ConfigError: there are too few jobs, the window has no place, or the order changes.
-        UnknownNameError: no order, observation or reward has that name.
+        UnknownNameError: no order, observation, reward or backfilling has that name.
     """
 
     def __init__(
@@ -252,7 +259,7 @@ class JobSelection(Environment):
         window: int = 128,
         observation: str | Observation = "features",
         reward: Any = "bounded-slowdown",
-        backfilling: bool = False,
+        backfilling: bool | str = False,
         order: str = "fcfs",
         max_steps: int | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import WAITING, Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, plan_earliest, reserve
 from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
@@ -26,16 +26,19 @@ __all__ = ["PASS", "Own", "pass_selected", "selection"]
 class Numbers:
     """What a policy may set."""
 
-    passing: Int = 0  # 1: others may pass it while it waits, as with EASY
+    passing: Int = 0  # others may pass it while it waits: 1 as with EASY, 2 as in RLScheduler
 
 
 class Own:
     """What is kept."""
 
     job: Int  # the one that was selected; -1
+    awaited: Int  # the same, once it was found not to fit
+    begin: Int  # when it could begin by what was planned then
 
 
 settings, selection = view(Numbers), view(Own)
+AS_IN_RLSCHEDULER = 2
 
 
 @jit
@@ -45,6 +48,26 @@ def let_pass(selected: int, sim: Arrays) -> None:
     for left in range(order_queue(sim), 0, -1):
         j = pop_order(left, sim)
         if j != selected and fits_at_once(j, sim) and not is_skipped(j, sim) and fits_plan(j, sim):
+            start_now(j, sim)
+
+
+@jit
+def let_pass_before(selected: int, sim: Arrays) -> None:
+    """The others, in order, start if they fit now, and end before the selected job can begin.
+
+    When that is, is what was planned when it was selected: RLScheduler does not reckon it anew when jobs end
+    before their walltimes are over.
+    """
+    own = selection(sim.own)[0]
+    if own.awaited != selected:
+        own.awaited = selected
+        own.begin = sim.plan_time[plan_earliest(selected, sim)]
+    reckon_fairshare(sim)
+    for left in range(order_queue(sim), 0, -1):
+        j = pop_order(left, sim)
+        if j == selected or sim.clock.now + sim.job[j].limit >= own.begin or is_skipped(j, sim):
+            continue
+        if fits_at_once(j, sim) and fits_plan(j, sim):
             start_now(j, sim)
 
 
@@ -61,14 +84,16 @@ def pass_selected(sim: Arrays) -> None:
         if nodes <= sim.stock[0].free and not lacks(j, sim):
             sim.take[0] = nodes
             start_job(j, sim)
-            own.job = -1
+            own.job = own.awaited = -1
             return
         if passing == 0:
             return
     plan_build(sim)
     if fits_plan(j, sim):
         start_now(j, sim)
-        own.job = -1
+        own.job = own.awaited = -1
+    elif passing == AS_IN_RLSCHEDULER:
+        let_pass_before(j, sim)
     elif passing != 0:
         reserve(j, sim)
         let_pass(j, sim)
@@ -76,7 +101,7 @@ def pass_selected(sim: Arrays) -> None:
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     """Nobody is selected yet."""
-    own["job"] = -1
+    own["job"] = own["awaited"] = -1
 
 
 PASS = Pass(Kernel(pass_selected, types.void(SIM)), numbers=Numbers, own=Own, begin=begin)
