@@ -87,7 +87,7 @@ def test_from_a_pbs_s_files_to_a_simulation(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("import", "pbs", "--from", tmp_path / "site", "--out", out) == 0
     said = capsys.readouterr().out
-    assert "policy: fcfs+first-fit" in said
+    assert "policy: fcfs+pbs" in said
     assert "preemptive_sched" in said
     assert run("simulate", out, "--json") == 0
     assert json.loads(capsys.readouterr().out)["jobs"] == 9

@@ -31,6 +31,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "conservative"},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
     {"backfill": "slurm", "settings": {"bf_interval": 3, "bf_resolution": 2}},
+    {"backfill": "pbs", "settings": {"strict_ordering": True, "scheduler_iteration": 4}},
 ]
 KINDS = ("none", "psus", "psas-auto", "psas-ipm")
 

@@ -22,6 +22,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "easy", "reservations": 2, "candidates": "smallest"},
     {"backfill": "conservative"},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
+    {"backfill": "pbs", "settings": {"strict_ordering": True, "scheduler_iteration": 4}},
 ]
 PAIRS = [
     pytest.param(kind, policy, id=f"{kind}-{name_of(policy)}")

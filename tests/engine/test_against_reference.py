@@ -67,6 +67,23 @@ SLURM: list[dict[str, Any]] = [
         },
     },
 ]
+PBS: list[dict[str, Any]] = [
+    {"backfill": "pbs"},
+    {"backfill": "pbs", "settings": {"strict_ordering": True, "round_robin": True}},
+    {
+        "backfill": "pbs",
+        "settings": {"strict_ordering": True, "backfill_depth": 0, "scheduler_iteration": 5},
+    },
+    {
+        "backfill": "pbs",
+        "settings": {
+            "strict_ordering": True,
+            "backfill_depth": 3,
+            "by_queue": False,
+            "scheduler_iteration": 2,
+        },
+    },
+]
 BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "none"},
     {"backfill": "first-fit"},
@@ -79,6 +96,7 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "pack", "settings": {"depth": 3, "patience": 0}},
     {"backfill": "pack"},
     *SLURM,
+    *PBS,
 ]
 
 

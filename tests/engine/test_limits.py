@@ -24,6 +24,7 @@ POLICIES: list[dict[str, Any]] = [
     {"backfill": "none"},
     {"backfill": "first-fit"},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 20}},
+    {"backfill": "pbs", "settings": {"strict_ordering": True, "backfill_depth": 2}},
 ]
 
 

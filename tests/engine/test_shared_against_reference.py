@@ -23,6 +23,15 @@ BACKFILLS: list[dict[str, Any]] = [
     {"backfill": "conservative"},
     {"backfill": "pack", "settings": {"patience": 20}},
     {"backfill": "pack", "settings": {"depth": 3, "patience": 0}},
+    {"backfill": "pbs"},
+    {
+        "backfill": "pbs",
+        "settings": {"strict_ordering": True, "backfill_depth": 2, "scheduler_iteration": 5},
+    },
+    {
+        "backfill": "pbs",
+        "settings": {"strict_ordering": True, "backfill_depth": 0, "round_robin": True},
+    },
 ]
 SLURM: dict[str, Any] = {
     "backfill": "slurm",

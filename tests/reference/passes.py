@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 from hpctwin.model import MS_PER_S, State
 from tests.reference.events import Events
 from tests.reference.jobs import Job, NodeView, Order
+from tests.reference.pbs import pass_pbs
 from tests.reference.plan import Plan, split_over
 from tests.reference.results import Pass
 
@@ -37,6 +39,7 @@ class Simulation(Events):
             "conservative": self.pass_conservative,
             "pack": self.pass_pack,
             "slurm": self.pass_slurm,
+            "pbs": partial(pass_pbs, self),
         }[self.backfill](queue, self.plan())
         look = self.limits.next_look(self.jobs, self.now)
         if look is not None:

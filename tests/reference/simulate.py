@@ -44,7 +44,7 @@ def simulate_reference(
         workload: the jobs.
         cluster: the system.
         order: smallest first; gets the time in seconds.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack`` or ``slurm``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack``, ``slurm`` or ``pbs``.
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
@@ -54,7 +54,7 @@ def simulate_reference(
         on_dependency_failure: ``cancel`` or ``hold``.
         expected_ms: predicted runtimes by row; the walltimes if left out.
         depth, patience_ms: of ``pack``.
-        settings: of ``slurm``, times in ms; 0 for any.
+        settings: of ``slurm`` and ``pbs``, times in ms; 0 for any.
         until_ms: events after this time do not happen any more.
         outages: (node, start, duration) in ms; those of the cluster if left out.
         observer: called after each pass with the time and the reservations made in it as
@@ -62,7 +62,9 @@ def simulate_reference(
             made again, also for jobs that then started at once.
         log: passes are appended to it.
     """
-    _one_of("backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack", "slurm"))
+    _one_of(
+        "backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
+    )
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
     _one_of("placement", placement, ("first_fit", "best_fit", "spread", *of_shared))
     _one_of("overrun", overrun, ("terminate", "continue"))

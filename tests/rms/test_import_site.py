@@ -12,12 +12,12 @@ import pytest
 from hpctwin.errors import ConfigError
 from hpctwin.policies import parse_policy
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
-from hpctwin.rms.site import NOT_MODELLED, TAKEN
+from hpctwin.rms.site import NOT_MODELLED
 from hpctwin.rms.slurm.conf import read_conf
 from hpctwin.rms.slurm.import_site import LIVE
 
 RECORDED = Path(__file__).parent / "recorded"
-SLURM, PBS = RECORDED / "slurm-site", RECORDED / "pbs-site"
+SLURM = RECORDED / "slurm-site"
 ACCOUNTING = RECORDED.parent.parent / "formats" / "recorded"
 
 
@@ -363,55 +363,6 @@ def test_jobs_share_nodes_where_the_site_s_do(tmp_path, select, asks):
     made = import_site("slurm", folder)
     assert asks in made.jobs.columns
     assert ("tasks" in made.jobs.columns) == (select == "cons_tres")
-
-
-def test_a_real_pbs_s_files_give_its_machine_and_its_policy(tmp_path):
-    made = import_site("pbs", PBS)
-    assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
-    assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
-    assert made.site.policy == "fcfs+first-fit"
-    assert not_modelled(made)["preemptive_sched"] == "no job is preempted"
-
-
-@pytest.mark.parametrize(
-    ("sched", "server", "policy"),
-    [
-        ("strict_ordering: true ALL", "", "fcfs+easy"),
-        ("strict_ordering: True ALL", "set server backfill_depth = 4", "fcfs+easy:4"),
-        ("strict_ordering: true ALL", "set server backfill_depth = 0", "fcfs+none"),
-        ('job_sort_key: "ncpus HIGH" ALL', "", "-ncpus+first-fit"),
-        ("fair_share: true ALL", "", "fairshare+first-fit"),
-        (
-            "strict_ordering: true", 'set server job_sort_formula = "eligible_time*2+nodect"',
-            "pbs:eligible_time*2+nodect+easy",
-        ),
-    ],
-)  # fmt: skip
-def test_pbs_s_ordering_and_backfilling_are_as_the_settings_say(tmp_path, sched, server, policy):
-    folder = site(tmp_path, PBS / "pbsnodes.txt")
-    (folder / "sched_config").write_text(f"{sched}\nround_robin: False all\n")
-    (folder / "server").write_text(
-        f"create queue workq\nset queue workq queue_type = Execution\n{server}\n"
-    )
-    made = import_site("pbs", folder)
-    assert parse_policy(made.site.policy).name == policy
-    assert any(s.became == TAKEN for s in made.site.settings)
-
-
-def test_pbs_s_queues_go_by_their_priority_first(tmp_path):
-    folder = site(tmp_path, PBS / "pbsnodes.txt")
-    (folder / "sched_config").write_text("by_queue: True prime\nstrict_ordering: false ALL\n")
-    (folder / "server").write_text(
-        "create queue a\nset queue a Priority = 10\nset queue a resources_max.walltime = 02:00:00\n"
-        "create queue b\nset queue b Priority = 20\nset server default_queue = a\n"
-    )
-    made = import_site("pbs", folder)
-    assert {p.name: (p.priority, p.max_walltime) for p in made.site.cluster.partitions} == {
-        "a": (10, 7200), "b": (20, None),
-    }  # fmt: skip
-    assert (
-        parse_policy(made.site.policy).name == "submit - 1000000000000 * queue_priority+first-fit"
-    )
 
 
 def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):

@@ -202,6 +202,17 @@ SLURM = {
 }
 
 
+PBS: dict[str, Any] = {"strict_ordering": True, "backfill_depth": 2, "scheduler_iteration": 5}
+
+
+def drawn(data: st.DataObject, shared: bool) -> tuple[Workload, Cluster]:
+    if shared:
+        cluster = data.draw(shared_clusters())
+        return data.draw(shared_workloads(cluster)), cluster
+    cluster = data.draw(clusters())
+    return data.draw(workloads(cluster)), cluster
+
+
 @settings(max_examples=examples(12))
 @given(data=st.data(), batch=st.sampled_from(BATCHES))
 @each("shared", (False, True))
@@ -209,13 +220,17 @@ def test_a_stream_under_slurms_scheduler_is_job_by_job_as_in_memory(
     shared: bool, data: st.DataObject, batch: int
 ) -> None:
     """Which looks at jobs sooner if one was submitted since."""
-    if shared:
-        cluster = data.draw(shared_clusters())
-        workload = data.draw(shared_workloads(cluster))
-    else:
-        cluster = data.draw(clusters())
-        workload = data.draw(workloads(cluster))
-    compared(workload, cluster, "fcfs", "slurm", settings=SLURM, batch=batch)
+    compared(*drawn(data, shared), "fcfs", "slurm", settings=SLURM, batch=batch)
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
+@each("shared", (False, True))
+def test_a_stream_under_pbss_scheduler_is_job_by_job_as_in_memory(
+    shared: bool, data: st.DataObject, batch: int
+) -> None:
+    """Which comes again after a while."""
+    compared(*drawn(data, shared), "fcfs", "pbs", settings=PBS, batch=batch)
 
 
 NODES = 8

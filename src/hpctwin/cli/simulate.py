@@ -98,8 +98,8 @@ def simulate_command(
             wfp+easy:4/sjf; what the options below say takes its part's place.
         order: ordering, fcfs if left out: a name (see `hpctwin policy list`), a formula such as
             "-(wait/walltime)**3*nodes" (smallest first), or a function in a file, my.py:my_order.
-        backfill: easy if left out; none, first-fit, easy, conservative, pack or pushdown; the last two may
-            have settings, as in pack:patience=12h or pushdown:parallel=any,adjacent=any.
+        backfill: easy if left out; none, first-fit, easy, conservative, pack, pushdown, slurm or pbs; the
+            last four may have settings, as in pack:patience=12h or pbs:strict_ordering=yes,backfill_depth=5.
         reservations: jobs per partition that EASY protects, 1 if left out.
         candidates: EASY's ordering of candidates, for example sjf.
         placement: first-fit if left out; best-fit, contiguous, random or spread; or a function in a file,

@@ -34,6 +34,7 @@ from hpctwin.engine.records import (
     Node,
     Outage,
     Part,
+    PartitionFact,
     Pool,
     PoolFact,
     Promise,
@@ -326,6 +327,7 @@ class Known:
     eligible: Grid[Flag]  # [K, P] pools that a kind of job may use
     partition: Table[Int]  # [K]
     user_limit: Table[Int]  # [Q] running jobs per user; 0 for no limit
+    partition_fact: Table[PartitionFact]  # [Q]
     bound: Table[Bound]  # of all users, accounts and QOS; empty without limits, as all that follows
     bounds: Grid[Int]  # [jobs, 3] from where, to where on running jobs, to where on submitted ones
     charge: Grid[Int]  # [jobs, measures] what a job counts

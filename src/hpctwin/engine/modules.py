@@ -32,8 +32,8 @@ class Number:
 
     Args:
         name: what it is called.
-        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, or ``step`` (ms, 1
-            or more).
+        unit: ``number``, ``count`` (1 or more), ``limit`` (1 or more, 0 for any), ``ms``, ``step`` (ms, 1
+            or more), or ``flag`` (0 or 1).
         default: its value if it is not set.
         help: what it means.
     """

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Annotated, Protocol, TypeVar
 
 Int = Annotated[int, "i8"]
-# Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1.
+# Of what a policy may set, its unit besides: 1 or more; 1 or more, or 0 for any; ms; ms, at least 1; 0 or 1.
 Count = Annotated[int, "i8", "count"]
 Limit = Annotated[int, "i8", "limit"]
 Millis = Annotated[int, "i8", "ms"]
 Step = Annotated[int, "i8", "step"]
+YesNo = Annotated[int, "i8", "flag"]
 Small = Annotated[int, "i4"]
 Short = Annotated[int, "i2"]
 Flag = Annotated[int, "i1"]
@@ -218,6 +219,13 @@ class PoolFact:
     idle_w: Real
     active_w: Real
     weight: Real
+
+
+class PartitionFact:
+    """What passes see of a partition besides."""
+
+    priority: Real
+    backfill_depth: Int  # so many of its jobs have reservations under ``pbs``; -1: it says nothing
 
 
 class Window:

@@ -49,8 +49,12 @@ class Exact:
             return [None for _ in shares]
         places = [_place(share, len(values)) for share in shares]
         values.partition(sorted({rank for low, high, _ in places for rank in (low, high)}))
+        # Neighbours may both be infinite.
         return [
-            float(values[low] + (values[high] - values[low]) * part) for low, high, part in places
+            float(values[low])
+            if values[low] == values[high]
+            else float(values[low] + (values[high] - values[low]) * part)
+            for low, high, part in places
         ]
 
 

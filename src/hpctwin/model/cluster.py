@@ -54,6 +54,7 @@ class Partition(Settings):
         priority: weight for orderings; larger is sooner.
         default: jobs without a partition go here.
         qos: its jobs are under the limits of this QOS, too.
+        backfill_depth: of the policy ``pbs``: so many of its own jobs that do not fit have reservations.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Partition(Settings):
     priority: float = 0
     default: bool = False
     qos: str | None = None
+    backfill_depth: int | None = Field(default=None, ge=0)
 
 
 class Reservation(Settings):

@@ -37,6 +37,7 @@ _KIND = {
     "limit": "limit",
     "ms": "duration",
     "step": "duration",
+    "flag": "flag",
 }
 
 
@@ -49,6 +50,8 @@ def parameter_of(one: Number) -> Parameter:
         default = one.default / MS_PER_S
     if kind == "limit" and one.default == 0:
         default = None
+    if kind == "flag":
+        default = bool(one.default)
     return Parameter(one.name, kind, default, least, help=one.help)
 
 
@@ -116,12 +119,12 @@ def _own_pass(text: str) -> str:
 
 
 def engine_numbers(entry: Entry[Any], settings: Mapping[str, Any]) -> dict[str, int]:
-    """Settings in the engine's form: durations in ms, 0 for any."""
+    """Settings in the engine's form: durations in ms, 0 for any and for no, 1 for yes."""
     numbers = {}
     for one in entry.parameters:
         value = settings.get(one.name, one.default)
         if one.kind == "duration":
             value = to_ms(value)
-        if one.kind in ("duration", "whole", "limit"):
+        if one.kind in ("duration", "whole", "limit", "flag"):
             numbers[one.name] = 0 if value is None else int(value)
     return numbers

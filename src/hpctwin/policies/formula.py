@@ -6,6 +6,7 @@ import ast
 import copy
 import dataclasses
 import math
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -48,7 +49,8 @@ _ALLOWED = (
 def is_formula(text: str) -> bool:
     """Whether a text can only be meant as a formula."""
     if text.startswith("pbs:"):
-        return True
+        # The scheduler of that name has settings in this place.
+        return re.match(r"pbs:\s*\w+\s*=(?!=)", text) is None
     return any(sign in text for sign in "+*/%()<>") or text.startswith("-") or " - " in text
 
 

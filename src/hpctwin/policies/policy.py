@@ -12,6 +12,7 @@ from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
 from hpctwin.policies.files import is_file
+from hpctwin.policies.formula import is_formula
 from hpctwin.policies.lookup import ORDERINGS, OrderingLike, find_ordering
 from hpctwin.policies.ordering import Ordering
 from hpctwin.policies.placements import FIRST_FIT, Placement, PlacementLike, find_placement
@@ -233,7 +234,9 @@ def _parsed(text: str) -> Policy:
     # if it is named so, or if it can only be a misspelt one.
     order, plus, tail = rest.rpartition("+")
     head = tail.partition("/")[0].partition(":")[0].strip()
-    if not plus and head in BACKFILLS and head not in ORDERINGS:
+    # "pbs:" begins formulas of PBS's, and is the name of its scheduler.
+    of_pbs = rest.startswith("pbs:") and is_formula(rest)
+    if not plus and head in BACKFILLS and head not in ORDERINGS and not of_pbs:
         return made(backfill=rest)
     if not plus or not (head in BACKFILLS or order in ORDERINGS or is_file(tail)):
         return made(order=rest)

@@ -18,6 +18,10 @@ T = TypeVar("T")
 
 ANY = ("any", "unlimited")
 NEVER = "never"
+_FLAGS = {
+    **dict.fromkeys(("1", "true", "yes", 1), True),
+    **dict.fromkeys(("0", "false", "no", 0), False),
+}
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 
 
@@ -67,7 +71,7 @@ class Parameter:
         if self.kind in ("duration", "timeout"):
             return parse_duration_s(given)
         if self.kind == "flag":
-            return given if isinstance(given, bool) else given.lower() in ("1", "true", "yes")
+            return _FLAGS.get(given.lower() if isinstance(given, str) else given, given)
         if self.kind == "word":
             if given is not None and given not in self.known:
                 raise UnknownNameError(f"{self.name} of {of}", given, self.known)
@@ -90,6 +94,8 @@ class Parameter:
             return True
         if self.kind == "durations":
             return all(0 <= one < 1e12 for one in value)
+        if self.kind == "flag":
+            return isinstance(value, bool)
         if self.kind in ("duration", "timeout"):
             return 0 <= value < 1e12 and to_ms(value) >= self.least * MS_PER_S
         if self.kind in ("whole", "limit"):
@@ -97,6 +103,8 @@ class Parameter:
         return True
 
     def _must(self) -> str:
+        if self.kind == "flag":
+            return "yes or no"
         if self.kind in ("duration", "durations", "timeout"):
             least = f"{self.least * MS_PER_S:g} ms" if self.least else "0 s"
             return f"at least {least}"

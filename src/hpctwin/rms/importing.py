@@ -194,9 +194,14 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         one["preempts"] = [pseudonym("qos", name) for name in one.get("preempts", ())]
     shares = plain.get("fairshare", {}).get("shares", {})
     if shares:
-        plain["fairshare"]["shares"] = {pseudonym("account", k): v for k, v in shares.items()}
+        by = plain["fairshare"].get("by", "user")
+        plain["fairshare"]["shares"] = {pseudonym(by, k): v for k, v in shares.items()}
+    # Those whose limits PBS has, and nothing else tells.
+    for setting in made.site.settings:
+        for kind, name in re.findall(r'\[\s*([ugp]):\s*"?((?!PBS_)[^="\]]+)', setting.value):
+            pseudonym("user" if kind == "u" else "account", name.strip())
     settings = [
-        Setting(_told(s.name, new), _told(s.value, new), "", s.became, s.why)
+        Setting(_told(s.name, new), _told(s.value, new), "", s.became, _told(s.why, new))
         for s in made.site.settings
         if s.became != NO_BEARING and not s.name.startswith("Association")
     ]

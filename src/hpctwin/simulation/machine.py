@@ -80,6 +80,14 @@ def _made(cluster: Cluster) -> Machine:
             ),
             "pool_fact": _pool_facts(cluster, group_of_pool),
             "user_limit": np.array([p.max_jobs_per_user or 0 for p in partitions], np.int64),
+            "partition_fact": records(
+                "partition_fact",
+                len(partitions),
+                priority=[p.priority for p in partitions],
+                backfill_depth=[
+                    -1 if p.backfill_depth is None else p.backfill_depth for p in partitions
+                ],
+            ),
             "window": windows,
             "change": changes_of(windows),
             "sleep": records("sleep", 0),

@@ -298,7 +298,7 @@ def _not_interrupted(cluster: Cluster, workload: Workload, what: str) -> None:
         )
 
 
-_KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm")
+_KEEPS_NO_ROWS = ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
 
 _NO_SHARED_STREAM = (
     Refusal(

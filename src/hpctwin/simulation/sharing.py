@@ -234,7 +234,10 @@ def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
     if found.promises is None or policy.power.power_pass.shared is not None:
         return ENOUGH
     widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
-    return found.promises(policy.numbers(), len(sim["user_limit"])) * widest
+    # What partitions add to that, each has for itself.
+    of_partitions = int(np.maximum(sim["partition_fact"]["backfill_depth"], 0).sum())
+    promises = found.promises(policy.numbers(), len(sim["user_limit"])) + of_partitions
+    return min(ENOUGH, promises * widest)
 
 
 def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray:

@@ -18,9 +18,18 @@ from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_jobs
 from hpctwin.model import Cluster
 from hpctwin.rms.machine import group_nodes
-from hpctwin.rms.pbs.meaning import explained, policy_of
+from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
+from hpctwin.rms.pbs.meaning import explained, meaning_of
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.parse import listed_nodes, partitions_of, routed
+from hpctwin.rms.pbs.sched_config import (
+    PARAMETERS,
+    Line,
+    SchedConfig,
+    has_sched_config,
+    read_sched_config,
+)
+from hpctwin.rms.pbs.site_limits import site_limits
 from hpctwin.rms.pbs.values import objects
 from hpctwin.rms.site import Site, named_groups
 
@@ -44,7 +53,8 @@ class PbsFiles:
         self._nodes: dict[str, dict[str, Any]] = {}
         self._queues: dict[str, dict[str, Any]] = {}
         self._server: dict[str, str] = {}
-        self._sched: list[tuple[str, str, str]] = []
+        self._sched: list[Line] = []
+        self._shares: list[Shares] = []
         self._where: dict[str, str] = {}
         self._notes: list[str] = []
 
@@ -66,13 +76,12 @@ class PbsFiles:
         if re.search(r"^(?:create|set) (?:queue|server|sched|resource) ", text, re.MULTILINE):
             self._take_qmgr(text, path.name)
             return "qmgr -c print"
-        if re.search(
-            r"^(?:strict_ordering|job_sort_key|smp_cluster_dist|fair_share|round_robin)\s*:",
-            text,
-            re.M,
-        ):
+        if has_sched_config(text):
             self._take_sched_config(text, path.name)
             return "sched_config"
+        if is_resource_group(text):
+            self._shares.append(read_resource_group(text, path.name))
+            return "resource_group"
         if re.search(r"^\s+(?:Mom|pcpus|ntype) = ", text, re.MULTILINE):
             self._nodes |= pbsnodes_text(text)
             return "pbsnodes"
@@ -81,32 +90,28 @@ class PbsFiles:
     def _take_qmgr(self, text: str, name: str) -> None:
         for line in text.splitlines():
             match = re.match(
-                r"(create|set) (queue|server|sched)(?: (\S+))?(?: (\S+) (?:\+?=) (.*))?$",
+                r"(create|set) (queue|server|sched)(?: (\S+))?(?: (\S+) (\+?=) (.*))?$",
                 line.strip(),
             )
             if not match:
                 continue
-            verb, kind, first, second, value = match.groups()
+            verb, kind, first, second, sign, value = match.groups()
             if kind == "queue" and first:
                 about = self._queues.setdefault(first, {})
                 if verb == "set" and second:
-                    about[second] = value.strip('"')
+                    about[second] = _more(about.get(second, ""), sign, value)
                     self._where[f"{first}: {second}"] = name
-            elif kind in ("server", "sched") and verb == "set":
-                # qmgr writes "set server key = value"; the pattern takes the key for a name.
-                key, _, said = line.strip().split(" ", 2)[2].partition(" = ")
-                key = key.removesuffix(" +=").strip()
-                key = key.removeprefix("default ") if kind == "sched" else key
-                self._server[key] = said.strip().strip('"')
+            elif kind in ("server", "sched") and verb == "set" and second:
+                # Of several schedulers the first, which is called default, is the one that is meant here.
+                key = second if first in (None, "default") else f"{first} {second}"
+                self._server[key] = _more(self._server.get(key, ""), sign, value)
                 self._where[key] = name
 
     def _take_sched_config(self, text: str, name: str) -> None:
-        for number, line in enumerate(text.splitlines(), start=1):
-            match = re.match(r"(\w+)\s*:\s*(.*)$", line.partition("#")[0].strip())
-            if match:
-                self._sched.append(
-                    (match[1], match[2].replace("\t", " ").strip(), f"{name}:{number}")
-                )
+        lines = read_sched_config(text, name)
+        self._sched += lines
+        unread = [one for one in lines if one.fault and one.name not in PARAMETERS]
+        self._notes += [f"{one.where}: {one.name[:50]!r}: {one.fault}" for one in unread]
 
     def site(self) -> Site | None:
         """Machine and policy; None if no nodes are described."""
@@ -127,18 +132,23 @@ class PbsFiles:
         for group in grouped.groups:
             members.append([node.name for node in grouped.nodes[at : at + group.count]])
             at += group.count
-        policy, priorities, settings = policy_of(self._sched, self._server, self._where, partitions)
+        sched = SchedConfig(tuple(self._sched))
+        policy = meaning_of(sched, self._server, partitions, self._shares, shared=self.shared[0])
+        limits = site_limits(self._server, self._queues, self._where)
         fields = {
             "name": "pbs",
             "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
             "partitions": [
-                {**one.model_dump(exclude_defaults=True), "priority": priorities[one.name]}
+                {**one.model_dump(exclude_defaults=True), **limits.partitions.get(one.name, {})}
                 for one in partitions
             ],
+            "limits": limits.limits,
+            "fairshare": policy.fairshare,
         }
-        settings += explained(self._sched, self._server, self._queues, self._where)
+        settings = [told_of(one, policy.fairshare) for one in self._shares]
+        settings += explained(policy, sched, self._server, self._queues, self._where, limits.told)
         cluster = Cluster.checked(named_groups(fields, members), "pbs")
-        return Site("pbs", cluster, policy, settings, list(self._notes))
+        return Site("pbs", cluster, policy.text, settings, list(self._notes))
 
     @property
     def shared(self) -> tuple[bool, bool]:
@@ -162,6 +172,12 @@ def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:
         about = dict(line.strip().split(" = ", 1) for line in lines[1:] if " = " in line)
         nodes[lines[0].strip()] = _with_nested(about)
     return nodes
+
+
+def _more(before: str, sign: str, value: str) -> str:
+    """The value of an attribute that is set, or, with ``+=``, to which more is added."""
+    value = value.strip().strip('"')
+    return f"{before}, {value}" if sign == "+=" and before else value
 
 
 def _with_nested(about: Mapping[str, Any]) -> dict[str, Any]:

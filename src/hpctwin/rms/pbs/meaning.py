@@ -1,170 +1,285 @@
-"""What PBS's scheduling settings are here: the nearest policy, and why others have no counterpart."""
+"""What PBS's scheduling settings are here: the policy ``pbs``, and why others have no counterpart."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
+from hpctwin.rms.pbs.fair_share import Shares, fair_share
+from hpctwin.rms.pbs.ordering import ordering_of
+from hpctwin.rms.pbs.request import parse_duration
+from hpctwin.rms.pbs.sched_config import Line, SchedConfig
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 
-__all__ = ["explained", "policy_of"]
+__all__ = ["Meaning", "explained", "meaning_of"]
 
-Lines = Sequence[tuple[str, str, str]]
-"""Of sched_config: name, value, where."""
-
-_SORTED_BY = {
-    "ncpus": "ncpus", "ngpus": "ngpus", "mem": "mem", "nodect": "nodect", "walltime": "walltime",
-    "job_priority": "job_priority", "sort_priority": "job_priority", "fairshare_factor": "fairshare_factor",
-    "fair_share_perc": "fairshare_factor",
-}  # fmt: skip
-_TAKEN = (
-    "strict_ordering", "job_sort_key", "fair_share", "help_starving_jobs", "by_queue", "backfill_depth",
-    "job_sort_formula", "default_queue",
-)  # fmt: skip
 _WHY = {
-    "round_robin": "queues are not gone through in turn",
     "backfill_prime": "there is no prime time",
     "prime_exempt_anytime_queues": "there is no prime time",
-    "max_starve": "starving jobs are as others",
+    "prime_spill": "there is no prime time",
     "fairshare_usage_res": "use is counted in node-seconds",
-    "fairshare_entity": "use is of users",
-    "fairshare_decay_time": "the half-life is cluster.yaml's fairshare.half_life",
-    "fairshare_decay_factor": "the half-life is cluster.yaml's fairshare.half_life",
     "fairshare_enforce_no_shares": "users without shares run",
+    "unknown_shares": "all users have equal shares",
+    "max_job_check": "a cycle tries all jobs",
     "preemptive_sched": "no job is preempted",
     "preempt_order": "no job is preempted",
     "preempt_prio": "no job is preempted",
     "preempt_queue_prio": "no job is preempted",
     "preempt_sort": "no job is preempted",
+    "sched_preempt_enforce_resumption": "no job is preempted",
+    "preempt_targets_enable": "no job is preempted",
     "dedicated_prefix": "give cluster.yaml reservations for dedicated time",
     "node_sort_key": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
     "smp_cluster_dist": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
+    "sort_nodes": "nodes are tried in the order of their numbers: @best-fit and @spread are others",
     "provision_policy": "nodes are as they are",
     "load_balancing": "the load of nodes is not known",
-    "strict_fifo": "as strict_ordering",
+    "strict_fifo": "a job that does not fit ends the turn of all queues (strict_ordering), or of none",
     "node_group_key": "placement sets are not looked at",
     "node_group_enable": "placement sets are not looked at",
+    "only_explicit_psets": "placement sets are not looked at",
+    "do_not_span_psets": "placement sets are not looked at",
+    "peer_queue": "one cluster at a time; hpctwin facility has several",
+    "server_dyn_res": "what a program says is free is not known",
+    "mom_resources": "what a program says is free is not known",
     "eligible_time_enable": "a job's eligible time begins when nothing but nodes keeps it",
     "job_requeue_timeout": "no job is requeued by the policy",
     "node_fail_requeue": "give cluster.yaml failures",
-    "scheduler_iteration": "the policy looks at each event, at once",
+    "job_sort_formula_threshold": "there is no formula",
+    "sched_cycle_length": "a cycle takes no time here, and goes through to its end",
+    "opt_backfill_fuzzy": "a reservation begins when the job fits, to the second",
+    "job_run_wait": "a job that is started runs at once",
+    "throughput_mode": "a job that is started runs at once",
+    "partition": "one scheduler has all nodes",
 }
 _PLAIN = {
-    "round_robin": "false",
-    "preemptive_sched": "false",
-    "backfill_prime": "false",
-    "load_balancing": "false",
+    "preemptive_sched": ("false", "0"),
+    "backfill_prime": ("false", "0"),
+    "prime_exempt_anytime_queues": ("false", "0"),
+    "load_balancing": ("false", "0"),
+    "strict_fifo": ("false", "0"),
+    "only_explicit_psets": ("false", "0"),
+    "do_not_span_psets": ("false", "0"),
+    "node_group_enable": ("false",),
+    "job_run_wait": ("runjob_hook", "none"),
+    "throughput_mode": ("true",),
+    "sched_cycle_length": ("00:20:00", "1200"),
+    "max_job_check": ("all_jobs",),
+    "smp_cluster_dist": ("pack",),
 }
+_OF_FAIR_SHARE = (
+    "fairshare_usage_res", "fairshare_entity", "fairshare_enforce_no_shares", "unknown_shares",
+    "fairshare_decay_time", "fairshare_decay_factor", "half_life",
+)  # fmt: skip
 _LIMITS = re.compile(
-    r"max_run|max_queued|max_user_run|max_group_run|max_user_res|max_group_res|resources_max|resources_min"
+    r"max_run|max_queued|max_user_run|max_group_run|max_user_res|max_group_res|max_group|resources_max|resources_min"
 )
 _OF_QUEUE = re.compile(
     r"queue_type|enabled|started|Priority|resources_(?:max|min)\.(?:walltime|nodect)"
 )
 
 
-def policy_of(
-    sched: Lines, server: Mapping[str, str], where: Mapping[str, str], queues: Sequence[Partition]
-) -> tuple[str, dict[str, float], list[Setting]]:
-    """The nearest policy, the priority of each queue, and what became of the settings that tell them."""
-    settings: list[Setting] = []
+class Meaning(NamedTuple):
+    """A policy.
 
-    def said(name: str, default: str = "") -> str:
-        """The value for prime time or for all times."""
-        found = [value for key, value, _ in sched if key == name]
-        return found[0].strip('"').split()[0].strip('"') if found and found[0] else default
+    Args:
+        text: ordering, backfill and placement.
+        fairshare: of the cluster: how past use counts.
+        taken: what settings became, by name.
+        left: why others have no counterpart, by name.
+        keys: lines of sort keys that have none, with the reason.
+    """
 
-    def became(name: str, what: str) -> None:
-        settings.extend(Setting(n, v, at, TAKEN, what) for n, v, at in sched if n == name)
-        if name in server:
-            settings.append(Setting(name, server[name][:80], where.get(name, ""), TAKEN, what))
+    text: str
+    fairshare: dict[str, Any]
+    taken: dict[str, str]
+    left: dict[str, str]
+    keys: dict[Line, str]
 
-    order = "submit"
-    if server.get("job_sort_formula"):
-        order = _formula(server["job_sort_formula"])
-        became("job_sort_formula", order)
-    elif said("fair_share", "false").lower() == "true":
-        order = "-fairshare"
-        became("fair_share", "ordering fairshare, by use and equal shares")
-    else:
-        key = [value.replace('"', "").split() for name, value, _ in sched if name == "job_sort_key"]
-        if key and len(key[0]) >= 2 and key[0][0] in _SORTED_BY:
-            sign = "-" if key[0][1].upper().startswith("HIGH") else ""
-            order = f"{sign}{_SORTED_BY[key[0][0]]}"
-            became("job_sort_key", f"formula {order}")
-    priorities = {queue.name: queue.priority for queue in queues}
-    by_queue = said("by_queue", "true").lower() == "true" and len(set(priorities.values())) > 1
-    if by_queue:
-        # Far more than any score: queues go by their priority first.
-        order = f"{order} - 1000000000000 * queue_priority"
-    became("by_queue", "queues by their priority" if by_queue else "queues are of one priority")
-    text = {"submit": "fcfs", "-fairshare": "fairshare"}.get(order, order)
+
+def meaning_of(
+    sched: SchedConfig,
+    server: Mapping[str, str],
+    queues: Sequence[Partition],
+    shares: Sequence[Shares] = (),
+    *,
+    shared: bool,
+) -> Meaning:
+    """The policy that settings tell.
+
+    Args:
+        sched: sched_config.
+        server: attributes of the server and of its scheduler.
+        shares: of a file ``resource_group``.
+        queues: with their priorities.
+        shared: whether jobs share nodes.
+    """
+    order = ordering_of(sched, server, queues)
+    taken, left = {**order.taken}, {**order.left}
+    text = f"{order.text}+{_backfill(sched, server, taken, left)}{_placement(sched, taken, shared)}"
+    for name in ("strict_ordering", "by_queue", "round_robin", "fair_share"):
+        said = sched.value(name, "false")
+        if name in taken and said.lower() not in ("true", "false", "0", "1"):
+            taken[name] += f"; PBS takes {said[:20]!r} for true"
+    by_use = "fair_share" in taken
+    fairshare = fair_share(sched, shares, taken, left) if by_use else {}
+    return Meaning(text, fairshare, taken, left, order.keys)
+
+
+def _backfill(
+    sched: SchedConfig, server: Mapping[str, str], taken: dict[str, str], left: dict[str, str]
+) -> str:
+    """The backfill with its settings."""
+    given = {}
+    strict = sched.is_on("strict_ordering")
+    if strict:
+        given["strict_ordering"] = "yes"
+    taken["strict_ordering"] = (
+        "pbs: the first jobs that do not fit have reservations"
+        if strict
+        else "pbs: jobs that fit start, and none has a reservation"
+    )
     depth = server.get("backfill_depth", "1")
-    if said("strict_ordering", "false").lower() == "true":
-        backfill = "none" if depth == "0" else ("easy" if depth == "1" else f"easy:{depth}")
-        why = f"{backfill}: jobs start in order, and those behind may go first if they delay no reservation"
-    elif said("help_starving_jobs", "false").lower() == "true":
-        backfill, why = (
-            "first-fit",
-            "first-fit: jobs that fit start; those that starve have no reservation here",
+    if not sched.is_on("backfill", default=True):
+        depth = "0"
+        taken["backfill"] = "pbs: backfill_depth=0"
+    if not depth.isdigit():
+        left["backfill_depth"] = "not a whole number: its default counts, 1"
+    elif strict:
+        given["backfill_depth"] = depth
+        taken["backfill_depth"] = "pbs: so many jobs have reservations"
+    else:
+        left["backfill_depth"] = "it counts where strict_ordering is on"
+    seconds = server.get("scheduler_iteration", "600")
+    if parse_duration(seconds):
+        given["scheduler_iteration"] = f"{parse_duration(seconds):g}s"
+        taken["scheduler_iteration"] = (
+            "pbs: a cycle comes so long after the last, if nothing happens"
         )
     else:
-        backfill, why = (
-            "first-fit",
-            "first-fit: jobs that fit start, in order; none has a reservation",
-        )
-    for name in ("strict_ordering", "backfill_depth", "help_starving_jobs"):
-        became(name, why)
-    return f"{text}+{backfill}", priorities, settings
+        left["scheduler_iteration"] = "not a time above 0: its default counts, 600 s"
+    # Without any sched_config it is as shipped, which has by_queue.
+    for name, default in (("by_queue", not sched.lines), ("round_robin", False)):
+        on = sched.is_on(name, default=default)
+        given[name] = "yes" if on else "no"
+        taken[name] = f"pbs: {name}={given[name]}"
+    return f"pbs:{','.join(f'{name}={value}' for name, value in given.items())}"
 
 
-def _formula(text: str) -> str:
-    """As ours: the largest goes first."""
-    return f"pbs:{text}"
+def _placement(sched: SchedConfig, taken: dict[str, str], shared: bool) -> str:
+    """The placement that is nearest, where jobs share nodes."""
+    if not shared:
+        return ""
+    if sched.value("smp_cluster_dist") == "round_robin":
+        taken["smp_cluster_dist"] = "@round-robin, the nearest"
+        return "@round-robin"
+    keys = sched.all("node_sort_key")
+    words = keys[0].value.lower() if keys else ""
+    nearest = {
+        "ncpus high unused": "@spread",
+        "ncpus low assigned": "@spread",
+        "ncpus low unused": "@best-fit",
+        "ncpus high assigned": "@best-fit",
+    }.get(words)
+    if nearest is None:
+        return ""
+    taken["node_sort_key"] = f"{nearest}, the nearest"
+    return nearest
 
 
 def explained(
-    sched: Lines,
+    meaning: Meaning,
+    sched: SchedConfig,
     server: Mapping[str, str],
     queues: Mapping[str, Mapping[str, Any]],
     where: Mapping[str, str],
+    told: Mapping[str, Setting],
 ) -> list[Setting]:
-    """What became of all other settings."""
-    made = [_explained(*line) for line in sched if line[0] not in _TAKEN]
+    """What became of each setting.
+
+    Args:
+        meaning: the policy.
+        sched: sched_config.
+        server: attributes of the server and of its scheduler.
+        queues: attributes of each queue.
+        where: the file in which each attribute stood; of a queue under ``queue: attribute``.
+        told: what is known already, by the same.
+    """
+    made = [_of_line(line, meaning, sched) for line in sched.lines]
     made += [
-        _explained(name, value, where.get(name, ""))
+        told.get(name) or _explained(name, value, where.get(name, ""), meaning)
         for name, value in server.items()
-        if name not in _TAKEN
     ]
     for queue, about in queues.items():
         for name, value in about.items():
-            if not _OF_QUEUE.match(name):
-                made.append(
-                    _explained(
-                        name, str(value), where.get(f"{queue}: {name}", ""), f"queue {queue}: "
-                    )
-                )
+            key = f"{queue}: {name}"
+            if key in told:
+                made.append(told[key])
+            elif not _OF_QUEUE.match(name):
+                made.append(_of_queue(queue, name, str(value), where.get(key, "")))
             elif name in ("enabled", "started") and str(value).lower() != "true":
-                made.append(
-                    Setting(
-                        f"queue {queue}: {name}",
-                        str(value),
-                        "",
-                        NOT_MODELLED,
-                        "jobs of the past ran from it",
-                    )
-                )
+                why = "jobs of the past ran from it"
+                made.append(Setting(f"queue {queue}: {name}", str(value), "", NOT_MODELLED, why))
     return made
 
 
-def _explained(name: str, value: str, where: str, prefix: str = "") -> Setting:
-    plain = value.strip('"').split() or [""]
-    if name in _WHY and plain[0].lower() != _PLAIN.get(name):
-        return Setting(prefix + name, value[:80], where, NOT_MODELLED, _WHY[name])
-    if _LIMITS.match(name):
+def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
+    """What became of a line of sched_config."""
+    value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
+    name, value = line.name[:80], value[:80]
+    if line.fault:
+        asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
+        return Setting(name, value, line.where, NOT_MODELLED if asked else NO_BEARING, line.fault)
+    if sched.is_other(line):
+        why = "the policy is that of prime time, all day"
+        return Setting(name, value, line.where, NOT_MODELLED, why)
+    if line.prime == "none" or (line.prime != "non_prime" and not sched.is_held(line)):
+        why = "it holds at no time" if line.prime == "none" else "a later line says it anew"
+        return Setting(name, value, line.where, NO_BEARING, why)
+    if line in meaning.keys:
+        return Setting(name, value, line.where, NOT_MODELLED, meaning.keys[line])
+    return replace(_explained(name, line.value, line.where, meaning), value=value)
+
+
+def _of_queue(queue: str, name: str, value: str, where: str) -> Setting:
+    if name == "backfill_depth" and value.isdigit():
         return Setting(
-            prefix + name, value[:80], where, NOT_MODELLED, "limits on what runs do not hold"
+            f"queue {queue}: {name}", value, where, TAKEN, "the partition's backfill_depth"
         )
-    return Setting(prefix + name, value[:80], where, NO_BEARING)
+    if name == "backfill_depth":
+        why = "not a whole number: the server's counts"
+    elif _LIMITS.match(name):
+        why = "the limit has no counterpart"
+    elif name in _WHY:
+        why = _WHY[name]
+    else:
+        return Setting(f"queue {queue}: {name}", value[:80], where, NO_BEARING)
+    return Setting(f"queue {queue}: {name}", value[:80], where, NOT_MODELLED, why)
+
+
+def _explained(name: str, value: str, where: str, meaning: Meaning) -> Setting:
+    if name in meaning.left:
+        return Setting(name, value[:80], where, NOT_MODELLED, meaning.left[name])
+    if name in meaning.taken:
+        return Setting(name, value[:80], where, TAKEN, meaning.taken[name])
+    if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
+        return Setting(name, value[:80], where, NO_BEARING, "jobs do not go by fair share")
+    if name == "default_queue":
+        return Setting(name, value[:80], where, TAKEN, "the default partition")
+    if name == "fair_share":
+        return Setting(name, value[:80], where, NO_BEARING)
+    if name == "node_sort_key" and value.lower().split()[:1] == ["sort_priority"]:
+        return Setting(
+            name, value[:80], where, NOT_MODELLED, "the priority of nodes is not looked at"
+        )
+    if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
+        return Setting(name, value[:80], where, NOT_MODELLED, _WHY[name])
+    if _LIMITS.match(name):
+        return Setting(name, value[:80], where, NOT_MODELLED, "the limit has no counterpart")
+    if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
+        why = "of a scheduler other than the default one"
+        return Setting(name, value[:80], where, NOT_MODELLED, why)
+    return Setting(name, value[:80], where, NO_BEARING)

@@ -275,6 +275,7 @@ def partitions_of(
         most = resources(about.get("resources_max"))
         least = resources(about.get("resources_min"))
         widest = integer(most.get("nodect"))
+        depth = str(about.get("backfill_depth", ""))
         result.append(
             Partition(
                 name=name,
@@ -284,6 +285,7 @@ def partitions_of(
                 max_walltime=parse_duration(most.get("walltime")) or None,
                 priority=float(integer(about.get("Priority"))),
                 default=name == default,
+                backfill_depth=int(depth) if re.fullmatch(r"\d{1,9}", depth) else None,
             )
         )
         limits = sorted(key for key in about if key.startswith("max_run"))

@@ -1,0 +1,240 @@
+"""OpenPBS's scheduler: cycles through the queues, with reservations for the first jobs that cannot run.
+
+Names and defaults are those of sched_config and of the server's attributes; the rules are in docs/engine.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.records import Int, Step, YesNo
+from hpctwin.engine.rows import SIM, view
+from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.transitions import start_now
+
+__all__ = [
+    "PASS",
+    "Numbers",
+    "in_turn",
+    "note_reserved",
+    "open_queues",
+    "set_timer",
+    "what_becomes",
+]
+
+NOTHING, RESERVES, CLOSES, ENDS = np.arange(4)
+"""Of a job that does not fit: nothing, a reservation, or that nobody of its queue, or at all, follows."""
+
+
+class Numbers:
+    """What a policy may set, as PBS has it."""
+
+    strict_ordering: YesNo = 0  # the first jobs that cannot run are not delayed by others
+    backfill_depth: Int = 1  # … so many of them; 0: nobody passes the first
+    scheduler_iteration: Step = 600_000  # time to the next cycle if nothing happens
+    by_queue: YesNo = 1  # one queue after the other, by priority
+    round_robin: YesNo = 0  # a job of each queue in turn
+
+
+settings = view(Numbers)
+
+
+@jit
+def line_up(size: int, sim: Arrays) -> None:
+    """Chain the jobs of each queue: the place of its first (``sim.handed_out``), and of the next of each."""
+    first = sim.handed_out
+    for q in range(len(first)):
+        first[q] = -1
+    for i in range(size - 1, -1, -1):
+        q = sim.partition[sim.job[sim.later[i]].kind]
+        sim.stack[i] = first[q]
+        first[q] = i
+
+
+@jit
+def next_queue(sim: Arrays) -> int:
+    """Of the queues that have jobs left the one with the highest priority, the first of equals."""
+    best = -1
+    for q in range(len(sim.handed_out)):
+        if sim.handed_out[q] < 0:
+            continue
+        if best < 0 or sim.partition_fact[q].priority > sim.partition_fact[best].priority:
+            best = q
+    return best
+
+
+@jit
+def take_first(q: int, n: int, sim: Arrays) -> int:
+    """Put the first job that a queue has left into place ``n``; the place after it."""
+    place = sim.handed_out[q]
+    sim.order[n].job = sim.later[place]
+    sim.handed_out[q] = sim.stack[place]
+    return n + 1
+
+
+@jit
+def by_queues(round_robin: bool, size: int, sim: Arrays) -> None:
+    """Have the jobs of ``sim.later`` go queue by queue, or a job of each queue in turn."""
+    line_up(size, sim)
+    n = ZERO
+    while n < size:
+        best = next_queue(sim)
+        highest = sim.partition_fact[best].priority
+        for q in range(len(sim.handed_out)):
+            if q == best:
+                n = take_first(q, n, sim)
+                while not round_robin and sim.handed_out[q] >= 0:
+                    n = take_first(q, n, sim)
+            elif round_robin and sim.handed_out[q] >= 0:
+                if sim.partition_fact[q].priority == highest:
+                    n = take_first(q, n, sim)
+    for i in range(size):
+        sim.later[i] = sim.order[i].job
+
+
+@jit
+def in_turn(sim: Arrays) -> int:
+    """Put all that wait, and have no infinite score, into ``sim.later``, as they are tried; how many."""
+    reckon_fairshare(sim)
+    size = ZERO
+    if sim.rules.order_changes == 1:
+        for n in range(order_queue(sim), 0, -1):
+            if sim.order[0].score == np.inf:
+                break
+            sim.later[size] = pop_order(n, sim)
+            size += 1
+    else:
+        while size < sim.clock.queued and sim.state[sim.queue[size]].key < np.inf:
+            sim.later[size] = sim.queue[size]
+            size += 1
+    numbers = settings(sim.numbers)[0]
+    if len(sim.handed_out) > 1 and (numbers.round_robin == 1 or numbers.by_queue == 1):
+        by_queues(numbers.round_robin == 1, size, sim)
+    return size
+
+
+@jit
+def open_queues(sim: Arrays) -> bool:
+    """No queue is over, nor has any reservation; whether any may have one in this cycle."""
+    may = settings(sim.numbers)[0].backfill_depth > 0
+    for q in range(len(sim.handed_out)):
+        sim.handed_out[q] = 0
+        if sim.partition_fact[q].backfill_depth > 0:
+            may = True
+    return may
+
+
+@jit
+def what_becomes(q: int, top: int, backfills: bool, sim: Arrays) -> int:
+    """What becomes of a job that does not fit, and of those after it.
+
+    Args:
+        q: its queue.
+        top: so many jobs of queues that say nothing of it have reservations.
+        backfills: whether any queue may have a reservation.
+        sim: the simulation.
+
+    Returns:
+        `NOTHING`, `RESERVES`, `CLOSES` or `ENDS`.
+    """
+    numbers = settings(sim.numbers)[0]
+    if numbers.strict_ordering == 0:
+        return NOTHING
+    if not backfills:
+        return ENDS
+    own = sim.partition_fact[q].backfill_depth
+    if own < 0:
+        return RESERVES if top < numbers.backfill_depth else NOTHING
+    if own == 0:
+        return CLOSES
+    return RESERVES if sim.handed_out[q] < own else NOTHING
+
+
+@jit
+def note_reserved(q: int, top: int, sim: Arrays) -> int:
+    """One more job of a queue has a reservation; how many now have of queues that say nothing of it."""
+    if sim.partition_fact[q].backfill_depth < 0:
+        return top + 1
+    sim.handed_out[q] += 1
+    return top
+
+
+@jit
+def cycle(sim: Arrays) -> bool:
+    """Jobs in turn; each starts if it fits, or has a reservation for this cycle.
+
+    Returns whether time alone may have others tried: their scores are infinite, and change.
+
+    Reservations matter only to a job that could start without them: they are made (``sim.stack``) when
+    there is one.
+    """
+    planned = False
+    top = ZERO
+    owed = ZERO
+    size = in_turn(sim)
+    left_out = sim.rules.order_changes == 1 and size < sim.clock.queued
+    backfills = open_queues(sim)
+    for i in range(size):
+        j = sim.later[i]
+        q = sim.partition[sim.job[j].kind]
+        fits = fits_at_once(j, sim)
+        if sim.handed_out[q] < 0 or (not fits and what_becomes(q, top, backfills, sim) == NOTHING):
+            continue
+        if is_skipped(j, sim):
+            continue
+        if fits:
+            if not planned:
+                plan_build(sim)
+                planned = True
+            for k in range(owed):
+                reserve(sim.stack[k], sim)
+            owed = ZERO
+            if fits_plan(j, sim):
+                start_now(j, sim)
+                continue
+        then = what_becomes(q, top, backfills, sim)
+        if then == ENDS:
+            break
+        if then == CLOSES:
+            sim.handed_out[q] = -1
+        if then == RESERVES:
+            sim.stack[owed] = j
+            owed += 1
+            top = note_reserved(q, top, sim)
+    return left_out
+
+
+@jit
+def set_timer(started: int, left_out: bool, sim: Arrays) -> None:
+    """Make the next cycle an instant, if jobs wait and any runs, or time alone may help them.
+
+    Args:
+        started: so many jobs had started before this cycle.
+        left_out: see `cycle`.
+        sim: the simulation.
+    """
+    waiting = sim.clock.queued - (sim.clock.starts - started)
+    if waiting > 0 and (sim.clock.running > 0 or left_out):
+        then = sim.clock.now + settings(sim.numbers)[0].scheduler_iteration
+        sim.clock.timer = min(sim.clock.timer, then)
+
+
+def pass_pbs(sim: Arrays) -> None:
+    """A scheduling cycle."""
+    started = sim.clock.starts
+    left_out = may_start(sim) and cycle(sim)
+    set_timer(started, left_out, sim)
+
+
+PASS = Pass(
+    Kernel(pass_pbs, types.void(SIM)),
+    numbers=Numbers,
+    keeps="it would delay a job before it that has a reservation, or nobody may pass that one",
+    shared="hpctwin.engine.shared.pass_pbs",
+)

@@ -1,0 +1,168 @@
+"""Limits of a PBS server and its queues on what runs and is queued, as limits of a cluster.
+
+Source:
+    PBS Professional 2022.1 Administrator's Guide, "Managing resource usage by users, groups, and projects".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hpctwin.model.limits import ROOT
+from hpctwin.rms.pbs.request import memory_gb
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
+
+__all__ = ["SiteLimits", "site_limits"]
+
+_COUNTS = {"max_run": "jobs", "max_queued": "submitted"}
+_OLD = {"max_running": "[o:PBS_ALL={}]", "max_user_run": "[u:PBS_GENERIC={}]"}
+_MEASURES = {"ncpus": "cores", "nodect": "nodes", "ngpus": "gpus", "mem": "memory_gb"}
+_WHO = re.compile(r'\[\s*([ougp]):\s*"?([^="\]]+?)"?\s*=\s*([^\]]*?)\s*\]')
+SERVER = "server"
+"""The QOS of all partitions, under what the server allows each user of an amount."""
+
+
+class One(NamedTuple):
+    """What a single limit says.
+
+    Args:
+        kind: ``o`` of all, ``u`` of a user, ``g`` of a group, ``p`` of a project.
+        name: of whom.
+        fields: of a limit; empty where the value is none.
+    """
+
+    kind: str
+    name: str
+    fields: dict[str, Any]
+
+
+@dataclass
+class SiteLimits:
+    """The limits of a site.
+
+    Args:
+        limits: those of the cluster.
+        partitions: fields of each partition.
+        told: what became of each setting; of a queue under ``queue: attribute``.
+    """
+
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    told: dict[str, Setting] = field(default_factory=dict)
+
+
+def site_limits(
+    server: Mapping[str, str], queues: Mapping[str, Mapping[str, Any]], where: Mapping[str, str]
+) -> SiteLimits:
+    """The limits that the attributes of a server and of its queues say.
+
+    Args:
+        server: name and value.
+        queues: the same of each.
+        where: in which file they stood; of a queue under ``queue: attribute``.
+    """
+    made = SiteLimits()
+    for queue, about in queues.items():
+        for name, value in _flat(about).items():
+            _take(made, f"{queue}: {name}", name, str(value), where, queue)
+    for name, value in server.items():
+        _take(made, name, name, value, where, "")
+    if any(limit.get("qos") == SERVER for limit in made.limits):
+        for queue in queues:
+            made.partitions.setdefault(queue, {})["qos"] = SERVER
+    return made
+
+
+def _flat(about: Mapping[str, Any]) -> dict[str, Any]:
+    """``ncpus`` within ``max_run_res`` as ``max_run_res.ncpus``."""
+    found: dict[str, Any] = {}
+    for key, value in about.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}.{inner}": one for inner, one in value.items()}
+        else:
+            found[key] = value
+    return found
+
+
+def _take(
+    made: SiteLimits, key: str, name: str, value: str, where: Mapping[str, str], queue: str
+) -> None:
+    """Take a limit over, and tell what became of it."""
+    measure, written = _measure(name, value)
+    if measure is None:
+        return
+    found = [One(kind, who, _fields(measure, said)) for kind, who, said in _WHO.findall(written)]
+    named = any(one.kind == "u" and one.name != "PBS_GENERIC" for one in found)
+    left = []
+    for one in found:
+        why = _of_queue(made, queue, one) if queue else _of_server(made, one, named)
+        if why:
+            left.append(f"{one.kind}:{one.name}: {why}")
+    title = f"queue {key}" if queue else name
+    at = where.get(key, "")
+    if not found:
+        why = "PBS reads [u:PBS_GENERIC=5] and the like; it is no such limit"
+        made.told[key] = Setting(title, value[:80], at, NO_BEARING, why)
+    elif left:
+        made.told[key] = Setting(title, value[:80], at, NOT_MODELLED, "; ".join(left))
+    else:
+        made.told[key] = Setting(title, value[:80], at, TAKEN, "limits")
+
+
+def _measure(name: str, value: str) -> tuple[str | None, str]:
+    """What a limit is of, None if it is no such one; and its value as newer versions write it."""
+    if name in _OLD:
+        return "jobs", _OLD[name].format(value)
+    if name in _COUNTS:
+        return _COUNTS[name], value
+    outer, _, inner = name.partition(".")
+    return (_MEASURES.get(inner) if outer == "max_run_res" else None), value
+
+
+def _fields(measure: str, said: str) -> dict[str, Any]:
+    if measure == "memory_gb":
+        amount = memory_gb(said)
+        return {} if amount is None else {measure: amount}
+    if not re.fullmatch(r"\d{1,12}", said):
+        return {}
+    return {measure: float(said) if measure in ("cores", "gpus") else int(said)}
+
+
+def _of_server(made: SiteLimits, one: One, named: bool) -> str:
+    """Take over a limit of the server; why not, if not."""
+    if not one.fields:
+        return "not a number"
+    if one.kind == "o":
+        made.limits.append({"account": ROOT, **one.fields})
+    elif one.kind != "u":
+        return "groups and projects have no limits of their own"
+    elif one.name != "PBS_GENERIC":
+        made.limits.append({"user": one.name, **one.fields})
+    elif {"jobs", "submitted"} & set(one.fields):
+        made.limits.append({"account": ROOT, "per": "user", **one.fields})
+    elif named or any("qos" in about for about in made.partitions.values()):
+        return "an amount of each user, beside limits of queues or of named users"
+    else:
+        made.limits.append({"qos": SERVER, "per": "user", **one.fields})
+    return ""
+
+
+def _of_queue(made: SiteLimits, queue: str, one: One) -> str:
+    """Take over a limit of a queue; why not, if not."""
+    if not one.fields:
+        return "not a number"
+    about = made.partitions.setdefault(queue, {})
+    if one.kind == "o":
+        made.limits.append({"qos": queue, **one.fields})
+    elif one.kind != "u" or one.name != "PBS_GENERIC":
+        return "of some users or groups in one queue"
+    elif one.fields.get("jobs"):
+        about["max_jobs_per_user"] = one.fields["jobs"]
+        return ""
+    else:
+        made.limits.append({"qos": queue, "per": "user", **one.fields})
+    about["qos"] = queue
+    return ""

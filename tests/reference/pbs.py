@@ -1,0 +1,73 @@
+"""The pass ``pbs``."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING
+
+from hpctwin.model import MS_PER_S, State
+from tests.reference.jobs import Job
+from tests.reference.plan import Plan
+
+if TYPE_CHECKING:
+    from tests.reference.passes import Simulation
+
+
+def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
+    """A scheduling cycle."""
+    of = simulation.settings
+    depths = {
+        number: partition.backfill_depth
+        for number, partition in enumerate(simulation.machine.partitions)
+    }
+    nobody = not of["backfill_depth"] and not any(depths.values())
+    top: Counter[int | None] = (
+        Counter()
+    )  # of queues with a depth of their own, and of all others (None)
+    left_out = [
+        job for job in queue if simulation.order(simulation.now / MS_PER_S, job.view) == math.inf
+    ]
+    for job in in_turn([job for job in queue if job not in left_out], of):
+        own = depths[job.partition]
+        if own == 0 and top[job.partition] < 0:
+            continue
+        if simulation.skipped(job) or simulation.start_if_it_fits(job, plan):
+            continue
+        if not of["strict_ordering"]:
+            continue
+        if nobody:
+            break
+        if own == 0:
+            top[job.partition] = -1
+            continue
+        counted = None if own is None else job.partition
+        if top[counted] < (of["backfill_depth"] if own is None else own):
+            simulation.reserve(job, plan)
+            top[counted] += 1
+    waits = any(job.state == State.WAITING for job in queue)
+    if waits and (simulation.in_state(State.RUNNING) or left_out):
+        simulation.timers.append(simulation.now + of["scheduler_iteration"])
+
+
+def in_turn(queue: list[Job], of: dict[str, int]) -> list[Job]:
+    """Those that wait, as they are tried."""
+    if not of["round_robin"] and not of["by_queue"]:
+        return queue
+    jobs: dict[int, list[Job]] = defaultdict(list)
+    for job in queue:
+        jobs[job.partition].append(job)
+
+    def priority(partition: int) -> float:
+        return jobs[partition][0].view.partition_priority
+
+    # Sorting keeps partitions of one priority as they are named.
+    partitions = sorted(sorted(jobs), key=priority, reverse=True)
+    if not of["round_robin"]:
+        return [job for partition in partitions for job in jobs[partition]]
+    tried = []
+    for _, level in groupby(partitions, priority):
+        for turn in zip_longest(*(jobs[partition] for partition in level)):
+            tried += [job for job in turn if job is not None]
+    return tried

@@ -1,0 +1,403 @@
+"""A PBS site's own files as a machine and the policy ``pbs``: real ones of OpenPBS 23.06, and made ones."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hpctwin import simulate
+from hpctwin.policies import parse_policy
+from hpctwin.policies.formula import FUNCTIONS, PBS_NAMES
+from hpctwin.rms.importing import Imported, import_site, pseudonyms
+from hpctwin.rms.pbs.ordering import TERMS
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
+from tests.by_hand import jobs, labels
+
+PBS = Path(__file__).parent / "recorded" / "pbs-site"
+QUEUES = "create queue a\nset queue a Priority = 10\ncreate queue b\nset queue b Priority = 20\n"
+WORKQ = "create queue workq\nset queue workq queue_type = Execution\n"
+
+
+def site(tmp_path: Path, sched: str = "", server: str = "", queues: str = WORKQ) -> Imported:
+    """What comes of four nodes of one core each, lines of sched_config and of qmgr."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    shutil.copy(PBS / "pbsnodes.txt", folder)
+    if sched:
+        (folder / "sched_config").write_text(f"{sched}\nsmp_cluster_dist: pack\n")
+    (folder / "server").write_text(f"{queues}set server scheduling = True\n{server}\n")
+    return import_site("pbs", folder)
+
+
+def policy(made: Imported) -> str:
+    return parse_policy(made.site.policy).name
+
+
+def became(made: Imported, what: str) -> dict[str, str]:
+    """Why settings became something, by name and value."""
+    return {f"{s.name}: {s.value}": s.why for s in made.site.settings if s.became == what}
+
+
+def test_a_real_pbs_s_files_give_its_machine_and_its_policy():
+    made = import_site("pbs", PBS)
+    assert [(g.count, g.cores, g.memory_gb) for g in made.site.cluster.nodes] == [(4, 1, 1.0)]
+    assert [(p.name, p.default) for p in made.site.cluster.partitions] == [("workq", True)]
+    assert policy(made) == "fcfs+pbs"
+    assert became(made, NOT_MODELLED)["preemptive_sched: true"] == "no job is preempted"
+    assert "scheduler_iteration: 600" in became(made, TAKEN)
+    assert "strict_ordering: false" in became(made, TAKEN)
+    # Each line of the file is told, whatever became of it.
+    written = [line for line in (PBS / "sched_config").read_text().splitlines() if ":" in line]
+    told = [s for s in made.site.settings if s.where.startswith("sched_config")]
+    assert len(told) == sum(not line.startswith("#") for line in written)
+
+
+@pytest.mark.parametrize(
+    ("sched", "server", "expected"),
+    [
+        ("", "", "fcfs+pbs"),
+        ("strict_ordering: true ALL\nby_queue: true ALL", "", "fcfs+pbs:strict_ordering=yes"),
+        (
+            "strict_ordering: True",
+            "set server backfill_depth = 4\nset server scheduler_iteration = 60",
+            "fcfs+pbs:strict_ordering=yes,backfill_depth=4,scheduler_iteration=1m,by_queue=no",
+        ),
+        (
+            "strict_ordering: 1\nbackfill: false ALL\nround_robin: true",
+            "",
+            "fcfs+pbs:strict_ordering=yes,backfill_depth=0,by_queue=no,round_robin=yes",
+        ),
+        ("by_queue: true", "set server backfill_depth = 9", "fcfs+pbs"),
+        ('by_queue: true\njob_sort_key: "ncpus HIGH" ALL', "", "-ncpus+pbs"),
+        ("by_queue: true\njob_sort_key: 'job_priority HIGH'", "", "-job_priority+pbs"),
+        (
+            'by_queue: true\njob_sort_key: "ncpus HIGH"\njob_sort_key: "walltime LOW"',
+            "",
+            f"-ncpus*{2**26} + walltime+pbs",
+        ),
+        ("by_queue: true\nfair_share: true ALL", "", "fairshare+pbs"),
+        (
+            'by_queue: true\nfair_share: true\njob_sort_key: "nodect LOW"',
+            "",
+            f"-fairshare*{2**46} + nodect+pbs",
+        ),
+        (
+            "by_queue: true",
+            'set server job_sort_formula = "eligible_time*2+nodect"',
+            "pbs:eligible_time*2+nodect+pbs",
+        ),
+        (
+            "by_queue: true",
+            "set sched default job_sort_formula = 10*mem+eligible_time\n"
+            "set server eligible_time_enable = False",
+            "pbs:10*(mem*1048576)+0+pbs",
+        ),
+        (
+            "by_queue: true",
+            "set server job_sort_formula = eligible_time\n"
+            "set sched default job_sort_formula_threshold = 3600.5",
+            "pbs:(eligible_time) if (eligible_time) > 3600.5 else -1e999+pbs",
+        ),
+    ],
+)
+def test_ordering_and_cycles_are_as_the_settings_say(tmp_path, sched, server, expected):
+    assert policy(site(tmp_path, sched, server)) == expected
+
+
+def test_settings_of_prime_time_hold_and_others_are_named(tmp_path):
+    made = site(
+        tmp_path,
+        "by_queue: True prime\nby_queue: False non_prime\n"
+        "fair_share: false prime\nfair_share: False non_prime\n"
+        "strict_ordering: true ALL  # as agreed\nround_robin: true none",
+    )
+    assert policy(made) == "fcfs+pbs:strict_ordering=yes"
+    left = became(made, NOT_MODELLED)
+    assert left["by_queue: False non_prime"] == "the policy is that of prime time, all day"
+    assert "fair_share: False non_prime" in became(made, NO_BEARING)
+    assert "round_robin: true none" in became(made, NO_BEARING)
+
+
+def test_the_last_line_of_a_parameter_counts_and_all_of_the_sort_keys(tmp_path):
+    made = site(
+        tmp_path,
+        "strict_ordering: true\nstrict_ordering: false\nby_queue: true\n"
+        'job_sort_key: "mem LOW"\njob_sort_key: "nodect HIGH"',
+    )
+    assert policy(made) == f"mem*1024*{2**20} - nodect+pbs"
+    assert became(made, NO_BEARING)["strict_ordering: true"] == "a later line says it anew"
+
+
+@pytest.mark.parametrize(
+    ("sched", "server", "name", "why"),
+    [
+        ("strict_orderng: true", "", "strict_orderng: true", "Did you mean 'strict_ordering'?"),
+        (
+            'job_sort_key: "gold HIGH"',
+            "",
+            "job_sort_key: gold HIGH",
+            "jobs do not say their gold here",
+        ),
+        ('job_sort_key: "ncpus"', "", "job_sort_key: ncpus", "it says HIGH or LOW"),
+        (
+            'job_sort_key: "mem LOW"\njob_sort_key: "ncpus LOW"\njob_sort_key: "walltime LOW"',
+            "",
+            "job_sort_key: walltime LOW",
+            "more keys than one number can tell apart",
+        ),
+        ("help_starving_jobs: true", "", "help_starving_jobs: true", "passes over it"),
+        ("by_queue: true", "set server backfill_depth = many", "backfill_depth: many", "default"),
+        (
+            "by_queue: true",
+            "set server scheduler_iteration = 0",
+            "scheduler_iteration: 0",
+            "not a time above 0",
+        ),
+        (
+            "by_queue: true",
+            "set server job_sort_formula = ncpus*gold",
+            "job_sort_formula: ncpus*gold",
+            "jobs do not say gold here",
+        ),
+        (
+            "by_queue: true",
+            'set server job_sort_formula = "ncpus*(2"',
+            "job_sort_formula: ncpus*(2",
+            "it cannot be read",
+        ),
+        (
+            "by_queue: true",
+            "set sched gpu job_sort_formula = ncpus",
+            "gpu job_sort_formula: ncpus",
+            "other than the default",
+        ),
+        (
+            "by_queue: true",
+            "set queue workq backfill_depth = few",
+            "queue workq: backfill_depth: few",
+            "the server's counts",
+        ),
+        (
+            "by_queue: true",
+            "set server job_sort_formula = ncpus\nset sched job_sort_formula_threshold = high",
+            "job_sort_formula_threshold: high",
+            "not a number",
+        ),
+        (
+            "by_queue: true",
+            "set sched job_sort_formula_threshold = 5",
+            "job_sort_formula_threshold: 5",
+            "there is no formula",
+        ),
+        ("prime_spill: 1:00:00 ALL", "", "prime_spill: 1:00:00", "there is no prime time"),
+        ("dedicated_prefix: ded", "", "dedicated_prefix: ded", "reservations for dedicated time"),
+        (
+            "by_queue: true",
+            "set sched opt_backfill_fuzzy = high",
+            "opt_backfill_fuzzy: high",
+            "to the second",
+        ),
+    ],
+)
+def test_what_has_no_counterpart_is_named_with_the_reason(tmp_path, sched, server, name, why):
+    made = site(tmp_path, sched, server)
+    told = became(made, NOT_MODELLED) | became(made, NO_BEARING)
+    assert why in told[name]
+
+
+def test_all_terms_of_formulas_are_known_to_policies():
+    assert {*PBS_NAMES, *FUNCTIONS, "walltime"} == TERMS
+
+
+def test_lines_that_pbs_cannot_read_are_told_of(tmp_path):
+    made = site(
+        tmp_path, "by_queue: true\nbackfil_prime: false ALL\nnonsense\nround_robin: perhaps"
+    )
+    assert [note for note in made.site.notes if note.startswith("sched_config:")] == [
+        "sched_config:2: 'backfil_prime': PBS knows no such parameter, and passes over it. "
+        "Did you mean 'backfill_prime'?",
+        "sched_config:3: 'nonsense': PBS cannot read the line, and passes over it",
+    ]
+    assert policy(made) == "fcfs+pbs:round_robin=yes"
+    assert "PBS takes 'perhaps' for true" in became(made, TAKEN)["round_robin: perhaps"]
+
+
+def test_queues_go_by_their_priority(tmp_path):
+    queues = f"{QUEUES}set queue a resources_max.walltime = 02:00:00\n"
+    made = site(tmp_path, "by_queue: True prime", "set server default_queue = a", queues)
+    assert {p.name: (p.priority, p.max_walltime) for p in made.site.cluster.partitions} == {
+        "a": (10, 7200), "b": (20, None),
+    }  # fmt: skip
+    assert policy(made) == "fcfs+pbs"
+    # One job at a time has room: those of the queue of higher priority come first, whenever they came.
+    workload = jobs(
+        (0, 10, 10, 4), (1, 10, 10, 4), (2, 10, 10, 4), (3, 10, 10, 4), partition=labels("a", "a", "b", "b")
+    )  # fmt: skip
+    run = simulate(workload, made.site.cluster, made.site.policy)
+    assert run.jobs["start_s"].to_list() == [0, 30, 10, 20]
+
+
+@pytest.mark.parametrize(
+    ("sched", "server", "expected"),
+    [
+        ("", "", f"submit - {10**12}*(queue_priority >= 150)+pbs:by_queue=no"),
+        ("", "set sched preempt_queue_prio = 300", "fcfs+pbs:by_queue=no"),
+        ("by_queue: true", "", "fcfs+pbs"),
+        ("fair_share: true", "", "-fairshare - 1000000*(queue_priority >= 150)+pbs:by_queue=no"),
+        (
+            "",
+            "set server job_sort_formula = ncpus",
+            f"pbs:(ncpus) + {10**12}*(queue_priority >= 150)+pbs:by_queue=no",
+        ),
+    ],
+)
+def test_jobs_of_express_queues_go_first(tmp_path, sched, server, expected):
+    queues = "create queue a\ncreate queue x\nset queue x Priority = 200\n"
+    made = site(tmp_path, f"preemptive_sched: true ALL\n{sched}", server, queues)
+    assert policy(made) == expected
+
+
+def test_a_queue_keeps_its_own_backfill_depth(tmp_path):
+    made = site(tmp_path, "strict_ordering: true", "set queue workq backfill_depth = 3")
+    assert [p.backfill_depth for p in made.site.cluster.partitions] == [3]
+    assert became(made, TAKEN)["queue workq: backfill_depth: 3"] == "the partition's backfill_depth"
+
+
+def test_use_is_forgotten_as_fast_as_pbs_does(tmp_path):
+    made = site(
+        tmp_path, "fair_share: true\nfairshare_decay_time: 12:00:00\nfairshare_decay_factor: 0.25"
+    )
+    assert made.site.cluster.fairshare.half_life == pytest.approx(6 * 3600)
+    assert "fairshare_decay_factor: 0.25" in became(made, TAKEN)
+    other = tmp_path / "other"
+    other.mkdir()
+    wrong = site(other, "fair_share: true\nfairshare_decay_factor: 7")
+    assert math.isclose(wrong.site.cluster.fairshare.half_life, 24 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shares", "what", "why"),
+    [
+        ("ann 60 root 5\nben 61 root 10\n", {"ann": 1.0, "ben": 2.0}, TAKEN, "fairshare.shares"),
+        (
+            "# groups\nchem 50 root 10\nphys 51 root 30\nann 60 chem 1\nben 61 chem 1\ncat 62 phys 2\n",
+            {"ann": 1.0, "ben": 1.0, "cat": 6.0},
+            NOT_MODELLED,
+            "its part of the whole tree",
+        ),
+        ("ann 60 root 0\nben 61 root 3\n", {"ben": 1.0}, NOT_MODELLED, "1 have no shares"),
+    ],
+)
+def test_shares_are_those_of_resource_group(tmp_path, lines, shares, what, why):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "resource_group").write_text(lines)
+    shutil.copy(PBS / "pbsnodes.txt", folder)
+    (folder / "sched_config").write_text("fair_share: true ALL\nfairshare_entity: euser\n")
+    made = import_site("pbs", folder)
+    assert made.files["resource_group"] == "resource_group"
+    assert made.site.cluster.fairshare.shares == shares
+    (told,) = [s.why for s in made.site.settings if s.name == "resource_group" and s.became == what]
+    assert why in told
+    # Who has more shares, and has used as much, goes first.
+    assert policy(made) == "fairshare+pbs:by_queue=no"
+    (folder / "sched_config").write_text("fair_share: true\nfairshare_entity: queue\n")
+    other = import_site("pbs", folder)
+    assert other.site.cluster.fairshare.shares == {}
+    assert became(other, NOT_MODELLED)["fairshare_entity: queue"] == "use is of users"
+
+
+def test_limits_of_the_server_and_of_queues_hold(tmp_path):
+    made = site(
+        tmp_path,
+        "by_queue: true",
+        "set server max_run = [u:PBS_GENERIC=5]\nset server max_run += [u:ann=9]\n"
+        "set server max_run += [o:PBS_ALL=50]\nset server max_queued = [u:PBS_GENERIC=100]\n"
+        "set server max_run_res.mem = [u:bob=4gb]\n"
+        "set server max_run_res.gold = [u:PBS_GENERIC=1]\nset server max_run_soft = [u:ann=1]",
+        f"{QUEUES}set queue a max_run = [u:PBS_GENERIC=2]\n"
+        "set queue a max_run_res.ncpus = [o:PBS_ALL=3]\nset queue b max_run = [g:chem=2]\n",
+    )
+    shown = [limit.model_dump(exclude_defaults=True) for limit in made.site.cluster.limits]
+    assert shown == [
+        {"qos": "a", "cores": 3.0},
+        {"account": "root", "per": "user", "jobs": 5},
+        {"user": "ann", "jobs": 9},
+        {"account": "root", "jobs": 50},
+        {"account": "root", "per": "user", "submitted": 100},
+        {"user": "bob", "memory_gb": 4.0},
+    ]
+    assert [(p.name, p.max_jobs_per_user, p.qos) for p in made.site.cluster.partitions] == [
+        ("a", 2, "a"), ("b", None, None),
+    ]  # fmt: skip
+    left = became(made, NOT_MODELLED)
+    assert left["max_run_res.gold: [u:PBS_GENERIC=1]"] == "the limit has no counterpart"
+    assert left["max_run_soft: [u:ann=1]"] == "the limit has no counterpart"
+    assert "g:chem" in left["queue b: max_run: [g:chem=2]"]
+    workload = jobs(
+        *[(0, 10, 10, 1)] * 3, partition=labels("a", "a", "a"), user=labels("eve", "eve", "eve")
+    )
+    run = simulate(workload, made.site.cluster, made.site.policy)
+    assert run.jobs["start_s"].to_list() == [0, 0, 10]
+
+
+def test_no_user_is_named_where_names_are_replaced(tmp_path):
+    made = site(
+        tmp_path,
+        "fair_share: true",
+        "set server max_run = [u:ann=9],[g:chem=2]\nset server max_run_soft = [u:ben=1]",
+        "create queue a\nset queue a max_run = [u:cat=2]\n",
+    )
+    said = str(pseudonyms(made, b"0123456789abcdef").site)
+    for name in ("ann", "ben", "cat", "chem"):
+        assert re.search(rf"\b{name}\b", said) is None, name
+    assert "user-" in said
+
+
+def test_an_amount_of_each_user_is_a_limit_where_no_queue_has_some(tmp_path):
+    made = site(tmp_path, "by_queue: true", "set server max_run_res.ncpus = [u:PBS_GENERIC=2]")
+    (limit,) = made.site.cluster.limits
+    assert (limit.qos, limit.per, limit.cores) == ("server", "user", 2.0)
+    assert [p.qos for p in made.site.cluster.partitions] == ["server"]
+
+
+@pytest.mark.parametrize(
+    ("said", "became_", "why"),
+    [
+        ("5", NO_BEARING, "it is no such limit"),
+        ("[u:PBS_GENERIC=x]", NOT_MODELLED, "not a number"),
+        ("[p:PBS_GENERIC=5]", NOT_MODELLED, "groups and projects"),
+    ],
+)
+def test_a_limit_that_cannot_be_taken_over_is_named(tmp_path, said, became_, why):
+    made = site(tmp_path, "by_queue: true", f"set server max_run = {said}")
+    assert why in became(made, became_)[f"max_run: {said}"]
+    assert made.site.cluster.limits == ()
+
+
+def test_nodes_that_are_shared_are_chosen_as_node_sort_key_says(tmp_path):
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    recorded = Path(__file__).parent / "recorded" / "openpbs-23.06-shared-pbsnodes.json"
+    shutil.copy(recorded, folder)
+    for key, placement in (("HIGH unused", "@spread"), ("LOW unused", "@best-fit"), ("HIGH", "")):
+        (folder / "sched_config").write_text(f'by_queue: true\nnode_sort_key: "ncpus {key}" ALL\n')
+        made = import_site("pbs", folder)
+        assert policy(made) == f"fcfs+pbs{placement}"
+
+
+def test_the_policy_s_text_reads_back_and_a_formula_of_pbs_s_is_still_one():
+    for text in (
+        "fcfs+pbs:strict_ordering=yes,backfill_depth=5,scheduler_iteration=5m,round_robin=yes",
+        "pbs:eligible_time",
+        "pbs:eligible_time+pbs:strict_ordering=yes",
+        "pbs:ncpus*(nodect == 1)+pbs",
+    ):
+        assert parse_policy(parse_policy(text).name).name == parse_policy(text).name
+    assert parse_policy("pbs:eligible_time").backfill == "easy"
+    assert parse_policy("pbs").name == "fcfs+pbs"
+    assert parse_policy("pbs:strict_ordering=yes").name == "fcfs+pbs:strict_ordering=yes"
