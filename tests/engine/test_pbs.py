@@ -79,6 +79,31 @@ def test_a_queue_of_higher_priority_goes_first_and_round_robin_takes_one_of_each
     assert starts("fcfs+pbs", equal, *narrow) == [0, 10, 10, 20, 20]
 
 
+def test_a_job_that_a_limit_keeps_back_is_a_top_job_from_when_it_is_let():
+    one_each = Cluster.model_validate(
+        {
+            "nodes": [{"name": "n", "count": 4}],
+            "partitions": [{"name": "q", "max_jobs_per_user": 1}],
+        }
+    )
+    workload = jobs(
+        (0, 100, 100, 1),
+        (1, 10, 10, 4),  # eve's second: from 100 on, and the one top job
+        (2, 50, 50, 1),
+        (3, 200, 200, 1),  # would delay it
+        (4, 10, 10, 4),
+        partition=labels(*["q"] * 5),
+        user=labels("eve", "eve", "ann", "ben", "cat"),
+    )
+    for setting, expected in (
+        ("strict_ordering=yes", [0, 100, 2, 110, 310]),
+        ("strict_ordering=yes,backfill_depth=0", [0, 100, 110, 110, 310]),
+        ("strict_ordering=no", [0, 203, 2, 3, 213]),
+    ):
+        run = simulate(workload, one_each, f"fcfs+pbs:{setting}")
+        assert run.jobs["start_s"].to_list() == expected, setting
+
+
 def test_a_cycle_comes_when_nothing_else_happens():
     # A narrow job that has waited for 25 s goes first, which until the first one ends only a cycle sees.
     order = "submit - 1000*(wait >= 25)*(nodes < 3)"

@@ -91,9 +91,13 @@ class Simulation(Events):
     def skipped(self, job: Job) -> bool:
         # Read: up are nodes that have not failed, of those that the job could use; nodes away for
         # maintenance are up, since it is known when they come back.
-        if job.width > sum(len(self.machine.up(pool)) for pool in job.pools):
-            return True
-        if self.limits.over(job, self.in_state(State.RUNNING), self.now):
+        return self.asks_too_much(job) or self.limited(job, self.in_state(State.RUNNING))
+
+    def asks_too_much(self, job: Job) -> bool:
+        return job.width > sum(len(self.machine.up(pool)) for pool in job.pools)
+
+    def limited(self, job: Job, running: list[Job]) -> bool:
+        if self.limits.over(job, running, self.now):
             return True
         limit = self.machine.partitions[job.partition].max_jobs_per_user
         # Read: where the user is not known, there is no user to limit.
@@ -101,7 +105,7 @@ class Simulation(Events):
             return False
         same = [
             other
-            for other in self.in_state(State.RUNNING)
+            for other in running
             if other.user == job.user and other.partition == job.partition
         ]
         return len(same) >= limit

@@ -33,7 +33,10 @@ def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
         own = depths[job.partition]
         if own == 0 and top[job.partition] < 0:
             continue
-        if simulation.skipped(job) or simulation.start_if_it_fits(job, plan):
+        if simulation.asks_too_much(job):
+            continue
+        limited = simulation.limited(job, simulation.in_state(State.RUNNING))
+        if not limited and simulation.start_if_it_fits(job, plan):
             continue
         if not of["strict_ordering"]:
             continue
@@ -43,12 +46,24 @@ def pass_pbs(simulation: Simulation, queue: list[Job], plan: Plan) -> None:
             top[job.partition] = -1
             continue
         counted = None if own is None else job.partition
-        if top[counted] < (of["backfill_depth"] if own is None else own):
-            simulation.reserve(job, plan)
+        since = lifted_at(simulation, job)
+        if since is not None and top[counted] < (of["backfill_depth"] if own is None else own):
+            start, split = plan.earliest(job, since)
+            plan.take(job, split, start)
             top[counted] += 1
     waits = any(job.state == State.WAITING for job in queue)
     if waits and (simulation.in_state(State.RUNNING) or left_out):
         simulation.timers.append(simulation.now + of["scheduler_iteration"])
+
+
+def lifted_at(simulation: Simulation, job: Job) -> int | None:
+    """When no limit keeps a job back, as running jobs come to their planned ends."""
+    running = simulation.in_state(State.RUNNING)
+    ends = {other: simulation.expected_end(other) for other in running}
+    for time in sorted({simulation.now, *ends.values()}):
+        if not simulation.limited(job, [other for other in running if ends[other] > time]):
+            return time
+    return None
 
 
 def in_turn(queue: list[Job], of: dict[str, int]) -> list[Job]:

@@ -324,8 +324,8 @@ class SharedSimulation(Simulation):
     def rejected(self, job: Job) -> bool:
         return super().rejected(job) or not self.fits_empty(job, whole=True)
 
-    def skipped(self, job: Job) -> bool:
-        return not self.fits_empty(job, whole=False) or super().skipped(job)
+    def asks_too_much(self, job: Job) -> bool:
+        return not self.fits_empty(job, whole=False) or super().asks_too_much(job)
 
     def fits_now(self, job: Job) -> bool:
         free = self.free_resources()

@@ -25,16 +25,20 @@ def at_any_limit(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def is_skipped(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: more nodes than are up, or a limit is reached."""
+def asks_too_much(j: int, sim: Arrays) -> bool:
+    """Whether a job asks for more nodes than are up."""
     kind = sim.job[j].kind
     up = 0
     for p in range(sim.rules.pools):
         if sim.eligible[kind, p] != 0:
             up += sim.amount[p] - sim.stock[p].down
-    if up < sim.job[j].nodes:
-        return True
-    return at_any_limit(j, sim)
+    return up < sim.job[j].nodes
+
+
+@jit
+def is_skipped(j: int, sim: Arrays) -> bool:
+    """Whether the pass goes by a job: more nodes than are up, or a limit is reached."""
+    return asks_too_much(j, sim) or at_any_limit(j, sim)
 
 
 @jit

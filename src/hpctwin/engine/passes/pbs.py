@@ -9,21 +9,33 @@ import numpy as np
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import NEVER, RETURN, TAKE, ZERO, Arrays
+from hpctwin.engine.limits import hold
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.plan import (
+    choose_pools,
+    fits_at_once,
+    fits_plan,
+    plan_build,
+    plan_fits,
+    plan_split,
+    plan_take,
+    planned_end,
+)
 from hpctwin.engine.records import Int, Step, YesNo
 from hpctwin.engine.rows import SIM, view
-from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.skipping import asks_too_much, at_any_limit, may_start
 from hpctwin.engine.transitions import start_now
 
 __all__ = [
     "PASS",
     "Numbers",
     "in_turn",
+    "lifted_at",
     "note_reserved",
     "open_queues",
+    "owe",
     "set_timer",
     "what_becomes",
 ]
@@ -166,6 +178,76 @@ def note_reserved(q: int, top: int, sim: Arrays) -> int:
 
 
 @jit
+def count_running(j: int, sign: int, sim: Arrays) -> None:
+    """A running job counts no more under limits (-1), or does again."""
+    if sim.user_running.width > 0:
+        sim.user_running[sim.partition[sim.job[j].kind], sim.job[j].user] += sign
+    if len(sim.held) > 0:
+        hold(j, sign, sim)
+
+
+@jit
+def next_end(after: int, late: int, r: int, sim: Arrays) -> int:
+    """The first planned end after a time: of overdue jobs (before row ``late``), and from row ``r`` on."""
+    time = NEVER
+    for i in range(sim.clock.run_first, late):
+        if sim.run[i].job >= 0 and after < planned_end(sim.run[i].job, sim) < time:
+            time = planned_end(sim.run[i].job, sim)
+    while r < sim.clock.run_end and sim.run[r].job < 0:
+        r += 1
+    return min(time, sim.run[r].planned) if r < sim.clock.run_end else time
+
+
+@jit
+def lifted_at(j: int, sim: Arrays) -> int:
+    """When no limit keeps a job back any more, as running jobs come to their planned ends; NEVER."""
+    late = sim.clock.run_first
+    while late < sim.clock.run_end and sim.run[late].planned <= sim.clock.now:
+        late += 1
+    r = late
+    time = sim.clock.now
+    found = time
+    while at_any_limit(j, sim):
+        found = next_end(time, late, r, sim)
+        if found == NEVER:
+            break
+        time = found
+        for i in range(sim.clock.run_first, late):
+            if sim.run[i].job >= 0 and planned_end(sim.run[i].job, sim) == time:
+                count_running(sim.run[i].job, TAKE, sim)
+        while r < sim.clock.run_end and (sim.run[r].job < 0 or sim.run[r].planned <= time):
+            if sim.run[r].job >= 0:
+                count_running(sim.run[r].job, TAKE, sim)
+            r += 1
+    for i in range(sim.clock.run_first, r):
+        if sim.run[i].job >= 0 and (i >= late or planned_end(sim.run[i].job, sim) <= time):
+            count_running(sim.run[i].job, RETURN, sim)
+    return found
+
+
+@jit
+def owe(j: int, since: int, owed: int, sim: Arrays) -> int:
+    """A job is to have a reservation, not before a time; how many are to have one.
+
+    Written down in ``sim.stack`` and, in places that the cycle has passed, ``sim.later``.
+    """
+    sim.stack[owed] = j
+    sim.later[owed] = since
+    return owed + 1
+
+
+@jit
+def reserve_from(j: int, since: int, sim: Arrays) -> None:
+    """Take the earliest span that a job fits, not before a time, out of the plan."""
+    row = plan_split(since, sim)
+    while plan_fits(j, row, sim) >= 0:
+        row += 1
+    start = sim.plan_time[row]
+    choose_pools(j, sim)
+    plan_take(j, start, sim)
+
+
+@jit
 def cycle(sim: Arrays) -> bool:
     """Jobs in turn; each starts if it fits, or has a reservation for this cycle.
 
@@ -183,29 +265,27 @@ def cycle(sim: Arrays) -> bool:
     for i in range(size):
         j = sim.later[i]
         q = sim.partition[sim.job[j].kind]
-        fits = fits_at_once(j, sim)
-        if sim.handed_out[q] < 0 or (not fits and what_becomes(q, top, backfills, sim) == NOTHING):
-            continue
-        if is_skipped(j, sim):
+        fits = fits_at_once(j, sim) and not at_any_limit(j, sim)
+        then = what_becomes(q, top, backfills, sim)
+        if sim.handed_out[q] < 0 or (not fits and then == NOTHING) or asks_too_much(j, sim):
             continue
         if fits:
             if not planned:
                 plan_build(sim)
                 planned = True
             for k in range(owed):
-                reserve(sim.stack[k], sim)
+                reserve_from(sim.stack[k], sim.later[k], sim)
             owed = ZERO
             if fits_plan(j, sim):
                 start_now(j, sim)
                 continue
-        then = what_becomes(q, top, backfills, sim)
         if then == ENDS:
             break
         if then == CLOSES:
             sim.handed_out[q] = -1
-        if then == RESERVES:
-            sim.stack[owed] = j
-            owed += 1
+        since = lifted_at(j, sim) if then == RESERVES else NEVER
+        if since < NEVER:
+            owed = owe(j, since, owed, sim)
             top = note_reserved(q, top, sim)
     return left_out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import NEVER, ZERO, Arrays
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.pbs import (
     CLOSES,
@@ -14,8 +14,10 @@ from hpctwin.engine.passes.pbs import (
     RESERVES,
     Numbers,
     in_turn,
+    lifted_at,
     note_reserved,
     open_queues,
+    owe,
     set_timer,
     what_becomes,
 )
@@ -26,7 +28,8 @@ from hpctwin.engine.shared.pass_common import (
     start_if_it_fits,
 )
 from hpctwin.engine.shared.promises import reserve_shared
-from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+from hpctwin.engine.shared.room import asks_too_much_shared, may_fit
+from hpctwin.engine.skipping import at_any_limit
 
 __all__ = ["PASS"]
 
@@ -42,27 +45,25 @@ def cycle(sim: Arrays) -> bool:
     for i in range(size):
         j = sim.later[i]
         q = sim.partition[sim.job[j].kind]
-        fits = may_fit(sim.job[j].kind, sim)
-        if sim.handed_out[q] < 0 or (not fits and what_becomes(q, top, backfills, sim) == NOTHING):
-            continue
-        if is_skipped_shared(j, sim):
+        fits = may_fit(sim.job[j].kind, sim) and not at_any_limit(j, sim)
+        then = what_becomes(q, top, backfills, sim)
+        if sim.handed_out[q] < 0 or (not fits and then == NOTHING) or asks_too_much_shared(j, sim):
             continue
         if fits:
             for k in range(owed):
-                reserve_shared(sim.stack[k], ZERO, sim)
+                reserve_shared(sim.stack[k], sim.later[k], sim)
             owed = ZERO
             if start_if_it_fits(j, sim):
                 if not any_may_fit(sim):
                     break
                 continue
-        then = what_becomes(q, top, backfills, sim)
         if then == ENDS:
             break
         if then == CLOSES:
             sim.handed_out[q] = -1
-        if then == RESERVES:
-            sim.stack[owed] = j
-            owed += 1
+        since = lifted_at(j, sim) if then == RESERVES else NEVER
+        if since < NEVER:
+            owed = owe(j, since, owed, sim)
             top = note_reserved(q, top, sim)
     return left_out
 

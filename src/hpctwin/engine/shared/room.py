@@ -268,16 +268,20 @@ def may_fit(kind: int, sim: Arrays) -> bool:
 
 
 @jit
-def is_skipped_shared(j: int, sim: Arrays) -> bool:
-    """Whether the pass goes by a job: it would not fit the nodes that are up, or a limit is reached."""
+def asks_too_much_shared(j: int, sim: Arrays) -> bool:
+    """Whether a job would not fit the nodes that are up, if they were empty."""
     kind = sim.job[j].kind
     tried = sim.tried[kind]
     if tried.faults != sim.clock.faults:
         tried.faults = sim.clock.faults
         tried.held = 1 if fits_empty(kind, sim) else 0
-    if tried.held == 0:
-        return True
-    return at_any_limit(j, sim)
+    return tried.held == 0
+
+
+@jit
+def is_skipped_shared(j: int, sim: Arrays) -> bool:
+    """Whether the pass goes by a job: it would not fit the nodes that are up, or a limit is reached."""
+    return asks_too_much_shared(j, sim) or at_any_limit(j, sim)
 
 
 @jit
