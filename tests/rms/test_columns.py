@@ -1,4 +1,4 @@
-"""Columns kept between two looks are those of the jobs as they are."""
+"""What is carried from one look at a cluster to the next is what a first look would find."""
 
 from __future__ import annotations
 
@@ -9,38 +9,97 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hpctwin.engine.layout import KNOWN, STATE
 from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
-from hpctwin.rms.columns import SpecRows
+from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
-from hpctwin.twin.present import present
+from hpctwin.twin.present import Present, present
+from tests.examples import each
 
-NODES = tuple(NodeRecord(name=f"n{i}") for i in range(4))
+NAMES = tuple(f"n{i}" for i in range(4))
+MACHINE = Cluster(
+    nodes=({"name": "node", "count": 4, "cores": 8, "memory_gb": 16},),
+    resources={"io": 4},
+    partitions=({"name": "all", "default": True}, {"name": "long"}),
+)
 FCFS = parse_policy("fcfs+easy")
+IDS = ("1", "2", "01", "10", "3.pbs", "x")
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> JobSpec:
-    job_id = draw(st.sampled_from(["1", "2", "10", "3.pbs", "x"]))
+def specs(draw: st.DrawFn, job_id: str, *, shared: bool) -> JobSpec:
     about: dict[str, Any] = {
         "submit_s": draw(st.integers(0, 50)),
         "nodes": draw(st.integers(1, 4)),
         "walltime_s": draw(st.integers(1, 100)),
         "user": draw(st.sampled_from(["", "ann", "bob"])),
+        "account": draw(st.sampled_from(["", "physics"])),
+        "partition": draw(st.sampled_from(["", "long"])),
         "priority": draw(st.integers(0, 3)),
         "not_before_s": draw(st.none() | st.integers(0, 200)),
-        "cores": draw(st.sampled_from([0, 2])),
         "resources": draw(st.sampled_from([{}, {"io": 1}])),
-        "held": draw(st.booleans()),
+        "held": draw(st.sampled_from([False, False, True])),
+        "reason": draw(st.sampled_from(["", "", "policy: no"])),
     }
+    if shared and draw(st.booleans()):
+        about |= {"tasks": draw(st.integers(4, 8)), "cores_per_task": draw(st.integers(1, 2))}
+    else:
+        about["cores"] = draw(st.sampled_from([0, 2]))
     if job_id != "1" and draw(st.booleans()):
         about["dependencies"] = (JobDependency(on="1"),)
     return JobSpec(id=job_id, **about)
 
 
+@st.composite
+def changed(draw: st.DrawFn, jobs: dict[str, JobRecord], *, shared: bool) -> dict[str, JobRecord]:
+    """After one thing has happened to a job: it came, started, ended, went back, or asks for other things."""
+    jobs = dict(jobs)
+    job_id = draw(st.sampled_from(IDS))
+    job = jobs.get(job_id)
+    if job is None:
+        jobs[job_id] = JobRecord(spec=draw(specs(job_id, shared=shared)))
+        return jobs
+    what = draw(st.sampled_from(["ends", "asks", "starts", "back"]))
+    if what == "ends":
+        del jobs[job_id]
+    elif what == "asks":
+        jobs[job_id] = job.model_copy(update={"spec": draw(specs(job_id, shared=shared))})
+    elif what == "starts" and job.start_s is None:
+        held = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1))
+        start_s = draw(st.sampled_from([60.0, 99.0, 101.0]))
+        plain = job.spec.model_copy(update={"dependencies": (), "held": False})
+        jobs[job_id] = JobRecord(spec=plain, start_s=start_s, node_names=tuple(held))
+    elif what == "back" and job.start_s is not None:
+        jobs[job_id] = JobRecord(spec=job.spec)
+    return jobs
+
+
+@st.composite
+def looks(
+    draw: st.DrawFn, *, shared: bool
+) -> list[tuple[list[JobRecord], tuple[NodeRecord, ...], float]]:
+    """What is seen at some times: the jobs in any order, the nodes, which change now and then."""
+    jobs: dict[str, JobRecord] = {}
+    nodes = tuple(NodeRecord(name=name) for name in NAMES)
+    found = []
+    for _ in range(draw(st.integers(1, 5))):
+        for _ in range(draw(st.integers(0, 6))):
+            jobs = draw(changed(jobs, shared=shared))
+        if draw(st.integers(0, 3)) == 0:
+            states = [draw(st.sampled_from(["up", "down"])) for _ in NAMES]
+            order = draw(st.permutations(range(len(NAMES))))
+            nodes = tuple(NodeRecord(name=NAMES[i], state=states[i]) for i in order)
+        seen = list(jobs.values())
+        if draw(st.booleans()):
+            seen = draw(st.permutations(seen))
+        found.append((list(seen), nodes, draw(st.sampled_from([100.0, 100.0, 150.0]))))
+    return found
+
+
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return np.array_equal(one, other)
+        return bool(one.dtype == other.dtype and np.array_equal(one, other))
     if is_dataclass(one):
         return all(same(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))
     if isinstance(one, dict):
@@ -48,15 +107,40 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@given(st.lists(st.lists(specs(), max_size=5, unique_by=lambda s: s.id), min_size=1, max_size=4))
-def test_what_is_kept_from_earlier_looks_changes_nothing(looks: list[list[JobSpec]]) -> None:
-    machine = Cluster(nodes=({"name": "node", "count": 4, "cores": 8},), resources={"io": 4})
-    kept = SpecRows()
-    for jobs in looks:
-        records = [JobRecord(spec=spec) for spec in jobs]
+def differences(one: Present, other: Present) -> list[str]:
+    """The names of what is otherwise in two presents, of all that there is in each."""
+    arrays = one.base.state, other.base.state
+    of = {
+        name: (getattr(one, name), getattr(other, name)) for name in ("ids", "submit_s", "running")
+    }
+    of |= {name: (getattr(one, name), getattr(other, name)) for name in ("waiting", "now_ms")}
+    of["workload"] = one.base.workload, other.base.workload
+    return [name for name, (a, b) in of.items() if not same(a, b)] + [
+        name
+        for name in (*KNOWN, *STATE)
+        if arrays[0][name].shape != arrays[1][name].shape
+        or arrays[0][name].tobytes() != arrays[1][name].tobytes()
+    ]
+
+
+@given(data=st.data())
+@each("shared", (False, True))
+def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
+    shared: bool, data: st.DataObject
+) -> None:
+    carried = JobRows()
+    for jobs, nodes, now_s in data.draw(looks(shared=shared)):
+        first = present(MACHINE, jobs, nodes, (), now_s, FCFS)
         for _ in range(2):
-            plain = present(machine, records, NODES, (), 100.0, FCFS)
-            again = present(machine, records, NODES, (), 100.0, FCFS, known=kept)
-            assert plain.ids == again.ids
-            assert same(plain.base.workload, again.base.workload)
-            assert np.array_equal(plain.waiting, again.waiting)
+            again = present(MACHINE, jobs, nodes, (), now_s, FCFS, known=carried)
+            assert differences(first, again) == []
+
+
+def test_jobs_that_are_seen_again_are_not_read_again() -> None:
+    nodes = tuple(NodeRecord(name=name) for name in NAMES)
+    jobs = [JobRecord(spec=JobSpec(id=i, submit_s=0, nodes=1, walltime_s=1)) for i in IDS]
+    rows = JobRows()
+    whole = rows.jobs(jobs, nodes)
+    assert rows.jobs(jobs[::-1], nodes) is whole
+    left = rows.jobs(jobs[1:], nodes)
+    assert [a is b for a, b in zip(left.told("id"), IDS[1:], strict=True)] == [True] * 5

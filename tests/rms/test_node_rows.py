@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpctwin.rms.columns import NodeRows
+from hpctwin.rms.columns import JobRows, NodeRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodePower, NodeRecord
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -36,7 +36,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[NodeRecord], list[JobRecord]]:
 def test_what_is_kept_of_nodes_is_what_they_are(
     looks: list[tuple[list[NodeRecord], list[JobRecord]]],
 ) -> None:
-    kept = NodeRows()
+    kept, rows = NodeRows(), JobRows()
     for records, jobs in looks:
         for _ in range(2):
             kept.see(list(records))
@@ -48,5 +48,9 @@ def test_what_is_kept_of_nodes_is_what_they_are(
             np.testing.assert_array_equal(kept.up, up)
             np.testing.assert_array_equal(kept.on, on)
             place = {node.name: i for i, node in enumerate(records)}
-            for job, held in zip(jobs, kept.held_by(jobs), strict=True):
-                assert held.tolist() == [place[name] for name in job.node_names if name in place]
+            there = rows.jobs(jobs, records)
+            told = dict(zip(there.told("id"), there.told("held"), strict=True))
+            for job in jobs:
+                held = told[job.spec.id].tolist()
+                assert held == [place[name] for name in job.node_names if name in place]
+            assert sorted(there.held) == sorted(row for held in told.values() for row in held)

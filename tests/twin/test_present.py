@@ -11,7 +11,8 @@ from hpctwin import Simulation, make_policy
 from hpctwin.engine import layout
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
-from hpctwin.twin.present import CORRECTIONS_MS, id_key, present, remaining_end_ms
+from hpctwin.twin.present import CORRECTIONS_MS, present, remaining_end_ms
+from hpctwin.twin.present_jobs import id_key
 from tests import strategies
 from tests.examples import each
 from tests.twin.present_cases import EPOCH_S, node_name, records_of

@@ -494,4 +494,6 @@ def kind_of(hint: Any) -> tuple[np.dtype[Any], type | None, int]:
 LAYOUT = {name: kind_of(hint) for name, hint in get_type_hints(Arrays, include_extras=True).items()}
 """All arrays: NumPy type, record, dimensions."""
 
-KNOWN, STATE, SCRATCH = (tuple(part.__annotations__) for part in (Known, State, Scratch))
+KNOWN, STATE, SCRATCH, NUMBERS = (
+    tuple(part.__annotations__) for part in (Known, State, Scratch, Numbers)
+)

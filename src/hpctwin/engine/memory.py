@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -68,12 +69,14 @@ class Piece:
     def __init__(self, shapes: Shapes) -> None:
         self.shapes = dict(shapes)
         self.offsets: dict[str, int] = {}
+        self.bytes_of: dict[str, slice] = {}
         size = 0
         words = []
         for name, shape in shapes.items():
             self.offsets[name] = size
             words.append((size, shape[0], shape[1] if len(shape) > 1 else 1))
-            length = LAYOUT[name][0].itemsize * int(np.prod(shape))
+            length = LAYOUT[name][0].itemsize * prod(shape)
+            self.bytes_of[name] = slice(size, size + length)
             size += -(-length // _ALIGNMENT) * _ALIGNMENT
         self.size = size
         first = NUMBER[next(iter(shapes))]

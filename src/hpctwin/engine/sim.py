@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import KNOWN, LAYOUT, STATE
+from hpctwin.engine.layout import KNOWN, LAYOUT, NUMBERS, STATE
 from hpctwin.engine.memory import (
     COUNTED,
     NUMBER,
@@ -21,7 +22,7 @@ from hpctwin.engine.memory import (
     scratch_piece,
 )
 
-__all__ = ["Sim", "records", "single"]
+__all__ = ["Decided", "Sim", "records", "single"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -50,6 +51,17 @@ class _Record:
         self._row[field] = value
 
 
+class Decided(dict[str, npt.NDArray[Any]]):
+    """A policy's numbers, see `layout.Numbers`, and their rows of the table by which kernels find arrays."""
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        super().__init__({name: arrays[name] for name in NUMBERS})
+        self.rows = np.array([_row_of(array) for array in self.values()], np.int64)
+
+
+_NUMBERED = slice(NUMBER[NUMBERS[0]], NUMBER[NUMBERS[-1]] + 1)
+
+
 class Sim:
     """All arrays of one simulation: what is known, which forks share; its state; the policy.
 
@@ -67,10 +79,7 @@ class Sim:
         self._owned: frozenset[str] = frozenset()
         self._piece = piece_of(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
-        self._policy: dict[str, npt.NDArray[Any]] = {
-            name: np.zeros(1, LAYOUT[name][0])
-            for name in ("rules", "hooks", "numbers", "power_numbers")
-        }
+        self._policy = _undecided()
         self._scratch: tuple[Piece, npt.NDArray[np.uint8]] | None = None
         self._table: IntArray = np.zeros((len(LAYOUT), 3), np.int64)
         self._found_at = address_of(self._table)
@@ -189,19 +198,14 @@ class Sim:
             in_bytes(self[name])[...] = in_bytes(kept)
         self._piece.describe(self._memory, self._table)
 
-    def decide(self, **arrays: npt.NDArray[Any]) -> None:
-        """Replace numbers of the policy, see `layout.Numbers`."""
-        before = self._needs()
-        self._policy = {**self._policy, **arrays}
-        if before != self._needs():
+    def decide(self, policy: Decided) -> None:
+        """Replace the numbers of the policy."""
+        before = self._policy
+        self._policy = policy
+        if self._scratch is not None and _needs(before) != _needs(policy):
             self._scratch = None  # nodes are ranked, or a plan is kept, or not any more
         self._forget_derived()
-        for name, array in arrays.items():
-            self._describe(name, array)
-
-    def _needs(self) -> tuple[bool, bool]:
-        hooks = self["hooks"]
-        return bool(hooks["place"][0]), bool(hooks["reserved"][0])
+        self._table[_NUMBERED] = policy.rows
 
     def make_room(self, rows: int = 0) -> None:
         """Scratch memory with room for a plan of twice as many rows as are needed at present.
@@ -226,7 +230,7 @@ class Sim:
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
         for name in ("moves", "soon_of", "aligned_at") if shared else ():
-            piece.seen(self._scratch[1], name).fill(0)  # stamps, of which 0 is none
+            self._scratch[1][piece.bytes_of[name]] = 0  # stamps, of which 0 is none
         self._forget_derived()
 
     def _forget_derived(self) -> None:
@@ -234,7 +238,7 @@ class Sim:
         if self._scratch is not None:
             piece, memory = self._scratch
             for name in ("race", "walk", "standing", "rooms"):
-                piece.seen(memory, name).fill(0)
+                memory[piece.bytes_of[name]] = 0
 
     @property
     def plan_rows(self) -> int:
@@ -262,13 +266,30 @@ class Sim:
         self._describe(name, array)
 
     def _describe(self, name: str, array: npt.NDArray[Any]) -> None:
-        width = array.shape[1] if array.ndim > 1 else 1
-        self._table[NUMBER[name]] = address_of(array), len(array), width
+        self._table[NUMBER[name]] = _row_of(array)
 
     def _describe_all(self) -> None:
-        for name, array in (*self._known.items(), *self._policy.items()):
+        for name, array in self._known.items():
             self._describe(name, array)
+        self._table[_NUMBERED] = self._policy.rows
         self._piece.describe(self._memory, self._table)
+
+
+@cache
+def _undecided() -> Decided:
+    """No policy yet."""
+    return Decided({name: np.zeros(1, LAYOUT[name][0]) for name in NUMBERS})
+
+
+def _needs(policy: Decided) -> tuple[bool, bool]:
+    """Whether nodes are ranked, and whether a plan is kept."""
+    hooks = policy["hooks"][0]
+    return bool(hooks["place"]), bool(hooks["reserved"])
+
+
+def _row_of(array: npt.NDArray[Any]) -> tuple[int, int, int]:
+    """Where an array lies, and how long and how wide it is."""
+    return address_of(array), len(array), array.shape[1] if array.ndim > 1 else 1
 
 
 def _as_laid_out(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from operator import is_
 from typing import Any
 
@@ -12,86 +13,144 @@ import numpy.typing as npt
 
 from hpctwin.model import PER_NODE
 from hpctwin.model.chunks import CHUNKS
-from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord
 
-__all__ = ["Columns", "NodeRows", "SpecRows"]
-
-FloatArray = npt.NDArray[np.float64]
+__all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
 
 LABELS = ("user", "account", "partition", "qos", "features")
 LONGEST = 19
 """Numbers of fewer digits fit into 64 bits."""
-_Row = tuple[Any, ...]
+
+FloatArray = npt.NDArray[np.float64]
+
+_NEVER = np.nan
+_NO_NODES = np.zeros(0, np.int64)
+_OBJECTS = ("id", *LABELS, "resources", "dependencies", "tasks", "held", "amounts")
+_NUMBERS = np.dtype(
+    [
+        *(
+            (name, "f8")
+            for name in ("submit_s", "start_s", "not_before_s", "walltime_s", "priority")
+        ),
+        *((name, "f8") for name in PER_NODE),
+        *((name, "i8") for name in ("number", "nodes", "tasks")),
+        *((name, "?") for name in ("needs", "barred")),
+    ]
+)
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What jobs ask for, by field.
+class Jobs:
+    """Jobs by row; nobody may write it.
 
     Args:
-        ids: of each job [jobs].
-        numbers: the ids where all of them are plain numbers [jobs]; else None.
-        submit_s, walltime_s, priority: of each [jobs].
-        nodes: of each [jobs].
-        labels: of each, by name [jobs].
-        per_node: needs per node by name, where any job has such [jobs].
-        not_before_s: row and time of those that have one.
-        resources: row and amounts of those that have some.
-        dependencies: row and dependencies of those that have some.
-        chunks: what tasks ask, by the names of `CHUNKS`, if any job asks for tasks [jobs]; else empty.
+        numbers: ``submit_s``, ``start_s`` and ``not_before_s`` (NaN where there is none), ``walltime_s``,
+            ``priority``, ``nodes``, ``tasks``; the needs per node, and whether there are any (``needs``); the
+            id as a ``number``, -1 where it is not written as one; ``barred``: whether it is held, or the
+            resource manager would not start it [jobs].
+        objects: what is not a number; see `told` [jobs, kinds].
     """
 
-    ids: tuple[str, ...]
-    numbers: npt.NDArray[np.int64] | None
-    submit_s: FloatArray
-    walltime_s: FloatArray
-    priority: FloatArray
-    nodes: npt.NDArray[np.int64]
-    labels: Mapping[str, tuple[str, ...]]
-    per_node: Mapping[str, FloatArray]
-    not_before_s: Sequence[tuple[int, float]]
-    resources: Sequence[tuple[int, Mapping[str, int]]]
-    dependencies: Sequence[tuple[int, tuple[JobDependency, ...]]]
-    chunks: Mapping[str, FloatArray]
+    numbers: npt.NDArray[Any]
+    objects: npt.NDArray[np.object_]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
+        """Something that is not a number, of some [rows] or all [jobs].
+
+        Args:
+            name: ``id``, one of `LABELS`; ``resources``, ``dependencies``, or by the names of `CHUNKS` what
+                the ``tasks`` ask, None where there are none; ``held``: numbers of the nodes that each holds,
+                and the ``amounts`` that it has of them, None where it has them whole.
+            rows: of whom.
+        """
+        found: list[Any] = self.objects[rows, _OBJECTS.index(name)].tolist()
+        return found
+
+    @property
+    def runs(self) -> npt.NDArray[np.bool_]:
+        """Whether each has started, or has the nodes that it will start on [jobs]."""
+        has: npt.NDArray[np.bool_] = ~np.isnan(self.numbers["start_s"])
+        return has
+
+    @property
+    def held(self) -> npt.NDArray[np.int64]:
+        """The numbers of the nodes that they hold, once for each job that does."""
+        return np.concatenate([_NO_NODES, *self.told("held", np.flatnonzero(self.runs))])
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Jobs:
+        """Some of them, in another order."""
+        return Jobs(self.numbers.take(rows), self.objects.take(rows, axis=0))
+
+    def and_also(self, others: Jobs) -> Jobs:
+        """With others behind them."""
+        if not len(others):
+            return self
+        return Jobs(
+            np.concatenate([self.numbers, others.numbers]),
+            np.concatenate([self.objects, others.objects]),
+        )
 
 
-class SpecRows:
-    """Reads specs; one that it has read before, and that is the same object still, is not read again.
+class JobRows:
+    """Reads jobs; one that it has read before, and that is the same object still, is not read again.
 
     Nodes are read so by ``nodes``.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[JobSpec, _Row]] = {}
         self.nodes = NodeRows()
+        self._kept = self.nodes.number, list[JobRecord](), _read([])
+        self._last = self.nodes.number, tuple[JobRecord, ...](), self._kept[2]
 
-    def columns(self, specs: Sequence[JobSpec]) -> Columns:
-        """The fields of these, in their order; those of all others are forgotten."""
-        known, before = {}, self._known
-        rows: list[_Row] = []
-        for spec in specs:
-            found = before.get(spec.id)
-            # A changed spec is another object: they are frozen.
-            if found is None or found[0] is not spec:
-                found = (spec, _row(spec))
-            known[spec.id] = found
-            rows.append(found[1])
-        self._known = known
-        if not rows:
-            return _columns([()] * 19)
-        return _columns(list(zip(*rows, strict=True)))
+    def jobs(self, jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Jobs:
+        """These jobs, in any order.
+
+        Args:
+            jobs: not two of one id.
+            nodes: in the order of their numbers.
+        """
+        self.nodes.see(nodes)
+        number, last, there = self._last
+        if number is self.nodes.number and len(jobs) == len(last) and all(map(is_, jobs, last)):
+            return there
+        number, before, there = self._kept
+        if number is not self.nodes.number:
+            number, before, there = self.nodes.number, [], _read([])
+        # A changed job is another object: they are frozen.
+        known = set(map(id, before))
+        new = [job for job in jobs if id(job) not in known]
+        if new or len(jobs) < len(known):
+            seen = set(map(id, jobs))
+            stays = [id(job) in seen for job in before]
+            left = there if all(stays) else there.take(np.flatnonzero(stays))
+            there = left.and_also(_read([self._row(job) for job in new]))
+            # At once, so that whoever looks from another thread finds what goes together.
+            self._kept = number, [*compress(before, stays), *new], there
+        self._last = number, tuple(jobs), there
+        return there
+
+    def _row(self, job: JobRecord) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        held = self.nodes.numbers_of(job.node_names) if job.node_names else _NO_NODES
+        return _row(job.spec, job.start_s, held, job.amounts if len(held) else None)
+
+
+def jobs_to_come(specs: Sequence[JobSpec]) -> Jobs:
+    """Jobs that are not there yet."""
+    return _read([_row(spec) for spec in specs])
 
 
 class NodeRows:
-    """Reads nodes, and which of them jobs hold; what is the same object as before is not read again.
+    """Reads nodes; what is the same object as before is not read again.
 
     Args:
         nodes: in the order of their numbers.
     """
 
     def __init__(self, nodes: Sequence[NodeRecord] = ()) -> None:
-        self._number: dict[str, int] = {}
-        self._held: dict[str, tuple[tuple[str, ...], npt.NDArray[np.int64]]] = {}
+        self.number: dict[str, int] = {}
         self._nodes: tuple[NodeRecord, ...] = ()
         self.up = self.on = np.zeros(0, bool)
         self.see(nodes)
@@ -99,91 +158,59 @@ class NodeRows:
     def see(self, nodes: Sequence[NodeRecord]) -> None:
         """The nodes are these now.
 
-        ``up`` is which can run jobs, ``on`` which of these are switched on [nodes].
+        ``number`` is which each name is, another object whenever that has changed; ``up`` which can run jobs,
+        ``on`` which of these are switched on [nodes].
         """
         # A changed node is another object: they are frozen.
         if len(nodes) == len(self._nodes) and all(map(is_, nodes, self._nodes)):
             return
         number = {node.name: i for i, node in enumerate(nodes)}
-        if number != self._number:
-            self._number, self._held = number, {}
+        if number != self.number:
+            self.number = number
         self.up = np.array([node.state == "up" for node in nodes], bool)
         off = [i for i, node in enumerate(nodes) if node.power and node.power.state != "on"]
         on = self.up.copy()
         on[off] = False
         self.on, self._nodes = on, tuple(nodes)
 
-    def held_by(self, jobs: Sequence[JobRecord]) -> list[npt.NDArray[np.int64]]:
-        """The numbers of the nodes that each job holds; those of all other jobs are forgotten.
-
-        A node that is not there has no number.
-        """
-        held, before, number = {}, self._held, self._number
-        found = []
-        for job in jobs:
-            names = job.node_names
-            if not names:
-                found.append(_NO_NODES)
-                continue
-            known = before.get(job.spec.id)
-            if known is None or known[0] is not names:
-                rows = [number[name] for name in names if name in number]
-                known = names, np.array(rows, np.int64)
-            held[job.spec.id] = known
-            found.append(known[1])
-        self._held = held
-        return found
+    def numbers_of(self, names: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The numbers of nodes; one that is not there has none."""
+        number = self.number
+        return np.array([number[name] for name in names if name in number], np.int64)
 
 
-_NO_NODES = np.zeros(0, np.int64)
-
-
-def _row(spec: JobSpec) -> _Row:
+def _row(
+    spec: JobSpec,
+    start_s: float | None = None,
+    held: npt.NDArray[np.int64] = _NO_NODES,
+    amounts: FloatArray | None = None,
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     needs = (spec.cores, spec.gpus, spec.memory_gb)
-    number = int(spec.id) if spec.id.isdigit() and len(spec.id) < LONGEST else None
-    return (
-        spec.id, number, spec.submit_s, spec.walltime_s, spec.priority, spec.nodes, spec.user, spec.account,
-        spec.partition, spec.qos, spec.features, *needs, any(needs), spec.not_before_s,
-        spec.resources or None, spec.dependencies or None, _tasks(spec) if spec.tasks else None,
+    number = -1
+    if spec.id.isascii() and spec.id.isdigit() and len(spec.id) < LONGEST:
+        number = int(spec.id) if spec.id == str(int(spec.id)) else -1
+    numbers = (
+        spec.submit_s, _NEVER if start_s is None else start_s,
+        _NEVER if spec.not_before_s is None else spec.not_before_s, spec.walltime_s, spec.priority, *needs,
+        number, spec.nodes, spec.tasks, any(needs), spec.held or bool(spec.reason),
     )  # fmt: skip
+    objects = (
+        spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.resources or None,
+        spec.dependencies or None, _tasks(spec) if spec.tasks else None, held,
+        amounts,
+    )  # fmt: skip
+    return numbers, objects
+
+
+def _read(rows: Sequence[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> Jobs:
+    objects = np.empty((len(rows), len(_OBJECTS)), object)
+    for i, (_, told) in enumerate(rows):
+        for column, one in enumerate(told):
+            objects[i, column] = one
+    return Jobs(np.array([numbers for numbers, _ in rows], _NUMBERS), objects)
 
 
 def _tasks(spec: JobSpec) -> tuple[float, ...]:
     # Jobs that share nodes with some only are left to the cluster, and count as alone.
     asked = (getattr(spec, name) for name in CHUNKS if name != "shared_with")
     return (*map(float, asked), 0.0)
-
-
-def _columns(fields: Sequence[tuple[Any, ...]]) -> Columns:
-    ids, numbers, submit, walltime, priority, nodes, *rest = fields
-    labels, per_node, (needs, not_before, resources, dependencies, tasks) = (
-        rest[:5], rest[5:8], rest[8:],
-    )  # fmt: skip
-    needed = zip(PER_NODE, per_node, strict=True) if any(needs) else ()
-    return Columns(
-        ids=ids,
-        numbers=None if None in numbers else np.array(numbers, np.int64),
-        submit_s=np.array(submit, np.float64),
-        walltime_s=np.array(walltime, np.float64),
-        priority=np.array(priority, np.float64),
-        nodes=np.array(nodes, np.int64),
-        labels=dict(zip(LABELS, labels, strict=True)),
-        per_node={name: np.array(values) for name, values in needed},
-        not_before_s=_set(not_before),
-        resources=_set(resources),
-        dependencies=_set(dependencies),
-        chunks=_chunks(tasks),
-    )
-
-
-def _chunks(tasks: tuple[Any, ...]) -> dict[str, FloatArray]:
-    if not any(tasks):
-        return {}
-    nothing = (0.0,) * len(CHUNKS)
-    table = np.array([nothing if row is None else row for row in tasks], np.float64)
-    return dict(zip(CHUNKS, table.T.copy(), strict=True))
-
-
-def _set(values: tuple[Any, ...]) -> list[tuple[int, Any]]:
-    """Row and value of those that are not None."""
-    return [(i, value) for i, value in enumerate(values) if value is not None]

@@ -18,7 +18,7 @@ from hpctwin.engine.clock import come_back_at, end_arrivals, schedule_anew, sche
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.preempting import find_preempting_pass
-from hpctwin.engine.sim import Sim
+from hpctwin.engine.sim import Decided, Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
@@ -44,6 +44,9 @@ from hpctwin.simulation.refusals import check_together
 __all__ = ["SimulationBase"]
 
 IntArray = npt.NDArray[np.int64]
+
+SHORT = 1 << 17
+"""So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
 
 
 class SimulationBase(Shown):
@@ -117,9 +120,9 @@ class SimulationBase(Shown):
         self._outages: list[Outages] = []
         self._add_outages(recorded_outages(cluster))
         self.broken: str | None = None
-        self.slice = 64
+        self.slice = max(64, SHORT // max(len(workload), 1))
         self.stopped = False
-        self._decided: dict[str, npt.NDArray[Any]] | None = None
+        self._decided: Decided | None = None
         # Where jobs may have any node, on or not, counting decides as it does without power states.
         switching = self.passes()[1]
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
@@ -334,7 +337,7 @@ class SimulationBase(Shown):
             come_back_at(sim, powered.first_instant(power, sim["sleep"], depths))
         return sim
 
-    def decided(self) -> dict[str, npt.NDArray[Any]]:
+    def decided(self) -> Decided:
         """The policy in the engine's form; the same object as long as it is the same."""
         if self._decided is None:
             deciding = Deciding(
@@ -352,7 +355,7 @@ class SimulationBase(Shown):
                 horizon=self._horizon,
             )
             self._decided = deciding.made()
-            self._sim.decide(**self._decided)
+            self._sim.decide(self._decided)
             if any(score.facts for score in deciding.scores):
                 self.know_facts()
         return self._decided

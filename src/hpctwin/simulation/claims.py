@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,7 @@ def claims_of(
         partition: of each job [jobs].
     """
     if not is_interrupted(workload, cluster):
-        return {
-            "claim": records("claim", 0),
-            "yields": records("yields", 0),
-            "preempts": np.zeros((0, 0), np.int8),
-        }
+        return _no_claims()
     of_all = cluster.preemption or Preemption.model_construct(mode="off")
     classes = _classes(workload, cluster, partition)
     levels = _levels(classes.preempts)
@@ -84,6 +81,16 @@ def claims_of(
             exempt=[_ms(one.exempt, of_all.exempt) for one in classes.said],
         ),
         "preempts": classes.preempts.astype(np.int8),
+    }
+
+
+@cache
+def _no_claims() -> dict[str, npt.NDArray[Any]]:
+    """What is known where no job is interrupted."""
+    return {
+        "claim": records("claim", 0),
+        "yields": records("yields", 0),
+        "preempts": np.zeros((0, 0), np.int8),
     }
 
 

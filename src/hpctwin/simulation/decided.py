@@ -13,7 +13,7 @@ from hpctwin.engine import layout
 from hpctwin.engine.passes import Pass, SharedPass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
-from hpctwin.engine.sim import Sim, single
+from hpctwin.engine.sim import Decided, Sim, single
 from hpctwin.model import MS_PER_S, Cluster, to_ms
 from hpctwin.policies import Ordering, Policy
 from hpctwin.policies.backfills import OUTSIDE
@@ -26,7 +26,7 @@ MOST_KEPT = 64
 """So many policies are kept in the engine's form."""
 
 _KEEPING = threading.Lock()
-_KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, dict[str, npt.NDArray[Any]]]] = {}
+_KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Decided]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,19 +69,19 @@ class Deciding:
         scores = self.ordering, self.policy.candidates, self.policy.placement.score
         return [score for score in scores if score is not None]
 
-    def made(self) -> dict[str, npt.NDArray[Any]]:
+    def made(self) -> Decided:
         """The policy's numbers (`engine.layout.Numbers`), compiled what it needs; nobody may write them.
 
         Where they depend on little of the jobs they are kept, for whoever takes the same policies on the same
         cluster again and again.
         """
         if self.cluster.has_power or isinstance(self.found, SharedPass):
-            return self._made()
+            return Decided(self._made())
         key = (id(self.policy), id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
             # With policy and cluster themselves, so that no others have their ids.
-            kept = self.policy, self.cluster, self._made()
+            kept = self.policy, self.cluster, Decided(self._made())
             with _KEEPING:
                 _KEPT[key] = kept
                 if len(_KEPT) > MOST_KEPT:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,7 @@ class Limits:
         return ""
 
 
+@cache
 def no_limits() -> dict[str, npt.NDArray[Any]]:
     """What the engine knows where there are none."""
     return {

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from hpctwin.engine.layout import NEVER
 from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Partition, Workload, to_ms
+from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
 from hpctwin.simulation.claims import claims_of
 from hpctwin.simulation.limits import Limits, limits_of, no_limits
-from hpctwin.simulation.machine import machine_of
+from hpctwin.simulation.machine import Machine, machine_of
 from hpctwin.simulation.share_tree import labels_of, share_tree
 
 __all__ = ["facts_of", "limits_in", "lower"]
@@ -24,6 +24,9 @@ __all__ = ["facts_of", "limits_in", "lower"]
 IntArray = npt.NDArray[np.int64]
 
 MB_PER_GB = 1024
+
+MOST_KEPT = 64
+"""So many sets of kinds of jobs are kept of a machine, with which nodes each may have."""
 
 _NO_NODES = dict.fromkeys(("by_pool", "pool_of"), np.zeros(0, np.int64))
 
@@ -54,18 +57,17 @@ def lower(
                 f"add it under 'resources:' (it has {', '.join(cluster.resources) or 'none'})"
             )
     machine = machine_of(cluster)
-    partitions, group_of_pool = machine.partitions, machine.group_of_pool
-    pool_nodes = machine.pool_nodes
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
-    eligible = _eligible(kinds, workload.features.labels, partitions, cluster, group_of_pool)
-    limits = _limits(workload, cluster, partition, kind, eligible, group_of_pool)
-    resources, capacity = _resources(workload, cluster)
+    eligible = _eligible(kinds, workload.features.labels, machine, cluster)
+    limits = _limits(workload, cluster, partition, kind, eligible, machine.group_of_pool)
+    resources = _resources(workload, cluster)
     labels, promised = labels_of(workload, cluster)
-    cancel = np.where(
-        workload.cancel_ms < 0, NEVER, np.maximum(workload.cancel_ms, workload.submit_ms)
-    )
-    cancelled = np.flatnonzero(cancel < NEVER)
+    cancel: Any = NEVER
+    cancelled = np.flatnonzero(workload.cancel_ms >= 0)
+    if len(cancelled):
+        cancel = np.maximum(workload.cancel_ms, workload.submit_ms)
+        cancel[workload.cancel_ms < 0] = NEVER
     expected = workload.walltime_ms if expected_ms is None else expected_ms
     edges = workload.dependencies
     tells_first, waits_first, by_on, by_job = _edges_by_job(edges, len(workload))
@@ -80,15 +82,15 @@ def lower(
             limit=workload.walltime_ms,
             expected=np.clip(expected, 1, workload.walltime_ms),
             nodes=workload.nodes,
-            rank=np.argsort(np.argsort(workload.job_id, kind="stable")),
+            rank=_places(workload.job_id),
             kind=kind,
             user=workload.user.codes + 1,
             share=labels,
             cancel=cancel,
             fails=0 if workload.fails is None else workload.fails,
-            rejected=((eligible.astype(np.int64) @ pool_nodes)[kind] < workload.nodes)
-            | (resources > capacity).any(axis=1)
-            | _breaks_limit(workload, partitions, partition)
+            rejected=((eligible.astype(np.int64) @ machine.pool_nodes)[kind] < workload.nodes)
+            | _breaks_limit(workload, machine, partition)
+            | (bool(workload.resources) and (resources > machine.capacity).any(axis=1))
             | (False if limits is None else limits.rejected),
             level=edges.levels(len(workload)),
             tells_from=tells_first[:-1],
@@ -99,7 +101,7 @@ def lower(
         "fact": records("fact", len(workload)),
         "asks": resources,
         "by_submit": np.argsort(workload.submit_ms, kind="stable"),
-        "by_cancel": cancelled[np.argsort(cancel[cancelled], kind="stable")],
+        "by_cancel": _by_cancel(cancelled, cancel),
         "tells": records(
             "tells",
             len(edges),
@@ -108,7 +110,7 @@ def lower(
             delay=edges.delay_ms[by_on],
         ),
         "waits": edges.on[by_job],
-        "amount": np.concatenate([pool_nodes, capacity]),
+        "amount": machine.amount,
         "eligible": eligible,
         "partition": kinds[:, 0].astype(np.int64),
         "promised": promised,
@@ -116,6 +118,18 @@ def lower(
         **(no_limits() if limits is None else limits.arrays),
         **claims_of(workload, cluster, partition),
     }
+
+
+def _places(ids: npt.NDArray[Any]) -> IntArray:
+    """The place of each id among all."""
+    place = np.empty(len(ids), np.int64)
+    place[ids.argsort(kind="stable")] = np.arange(len(ids))
+    return place
+
+
+def _by_cancel(cancelled: IntArray, cancel: Any) -> IntArray:
+    """The jobs that are cancelled, by when they are."""
+    return cancelled[cancel[cancelled].argsort(kind="stable")] if len(cancelled) else cancelled
 
 
 def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -169,13 +183,29 @@ def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.floa
 def _eligible(
     kinds: npt.NDArray[np.float64],
     features: Sequence[str],
-    partitions: Sequence[Partition],
+    machine: Machine,
     cluster: Cluster,
-    group_of_pool: IntArray,
 ) -> npt.NDArray[np.int8]:
+    about = kinds.tobytes(), tuple(features)
+    found = machine.eligible.get(about)
+    if found is None:
+        # A twin asks of the same at each decision.
+        if len(machine.eligible) >= MOST_KEPT:
+            machine.eligible.clear()
+        found = machine.eligible[about] = _found_eligible(kinds, features, machine, cluster)
+    return found
+
+
+def _found_eligible(
+    kinds: npt.NDArray[np.float64],
+    features: Sequence[str],
+    machine: Machine,
+    cluster: Cluster,
+) -> npt.NDArray[np.int8]:
+    group_of_pool = machine.group_of_pool
     eligible = np.zeros((len(kinds), len(group_of_pool)), np.int8)
     for row, kind in enumerate(kinds):
-        groups = partitions[int(kind[0])].groups
+        groups = machine.partitions[int(kind[0])].groups
         wanted = None if kind[-1] == UNKNOWN else features[int(kind[-1])]
         for pool, index in enumerate(group_of_pool):
             group = cluster.nodes[index]
@@ -195,8 +225,7 @@ def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
     group_of_pool = machine.group_of_pool
     partition = _partition_of_jobs(workload, cluster)
     kinds, kind = _kinds(workload, partition)
-    features = workload.features.labels
-    eligible = _eligible(kinds, features, machine.partitions, cluster, group_of_pool)
+    eligible = _eligible(kinds, workload.features.labels, machine, cluster)
     return _limits(workload, cluster, partition, kind, eligible, group_of_pool)
 
 
@@ -227,17 +256,12 @@ def _smallest(
 
 
 def _breaks_limit(
-    workload: Workload, partitions: Sequence[Partition], partition: IntArray
+    workload: Workload, machine: Machine, partition: IntArray
 ) -> npt.NDArray[np.bool_]:
-    least = np.array([p.min_nodes for p in partitions])
-    most = np.array([p.max_nodes or np.iinfo(np.int64).max for p in partitions])
-    longest = np.array(
-        [NEVER if p.max_walltime is None else to_ms(p.max_walltime) for p in partitions]
-    )
     broken: npt.NDArray[np.bool_] = (
-        (workload.nodes < least[partition])
-        | (workload.nodes > most[partition])
-        | (workload.walltime_ms > longest[partition])
+        (workload.nodes < machine.nodes_from[partition])
+        | (workload.nodes > machine.nodes_to[partition])
+        | (workload.walltime_ms > machine.walltime_to[partition])
     )
     return broken
 
@@ -273,7 +297,10 @@ def facts_of(
         "memory_mb", 0
     )
     facts["dominant"], facts["load"] = _shares_asked(
-        workload.nodes, cluster.node_count, *_resources(workload, cluster)
+        workload.nodes,
+        cluster.node_count,
+        _resources(workload, cluster),
+        machine_of(cluster).capacity,
     )
     facts["risk"] = 0 if risk is None else risk
     facts["predicted_runtime"] = workload.predicted_runtime_s
@@ -281,12 +308,12 @@ def facts_of(
     return facts
 
 
-def _resources(workload: Workload, cluster: Cluster) -> tuple[IntArray, IntArray]:
-    """How much each job asks of each cluster-wide resource, and how much there is."""
+def _resources(workload: Workload, cluster: Cluster) -> IntArray:
+    """How much each job asks of each cluster-wide resource [jobs, resources]."""
     resources = np.zeros((len(workload), len(cluster.resources)), np.int64)
     for column, name in enumerate(cluster.resources):
         resources[:, column] = workload.resources.get(name, 0)
-    return resources, np.array(list(cluster.resources.values()), np.int64)
+    return resources
 
 
 def _shares_asked(

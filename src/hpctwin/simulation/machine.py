@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import AMOUNTS, LAYOUT
+from hpctwin.engine.layout import AMOUNTS, LAYOUT, NEVER
 from hpctwin.engine.sim import records
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.model import PER_NODE, Cluster, Partition, to_ms
@@ -31,6 +31,11 @@ class Machine:
         group_of_pool: the node group of each pool [pools].
         pool_nodes: how many nodes each has [pools].
         pool_of_node: a pool is of one group and under the same maintenance [nodes].
+        capacity: how much there is of each cluster-wide resource [resources].
+        amount: nodes of each pool, then ``capacity``.
+        nodes_from, nodes_to, walltime_to: between these are the nodes of jobs, and up to this (ms) their
+            walltimes, in each partition [partitions].
+        eligible: what was found of kinds of jobs, for whoever asks of the same again.
         known: arrays of `engine.layout.Known` that depend on it alone.
         by_node: those that are there where nodes have identity.
     """
@@ -39,6 +44,12 @@ class Machine:
     group_of_pool: IntArray
     pool_nodes: IntArray
     pool_of_node: IntArray
+    capacity: IntArray
+    amount: IntArray
+    nodes_from: IntArray
+    nodes_to: IntArray
+    walltime_to: IntArray
+    eligible: dict[Any, npt.NDArray[np.int8]]
     known: dict[str, npt.NDArray[Any]]
     by_node: dict[str, npt.NDArray[Any]]
 
@@ -64,11 +75,20 @@ def _made(cluster: Cluster) -> Machine:
     partitions = cluster.partitions or _one_partition()
     windows = _windows(cluster, pool_of_node, group_of_node, pool_nodes)
     places = np.concatenate([[0], np.cumsum(pool_nodes)])
+    capacity = np.array(list(cluster.resources.values()), np.int64)
     return Machine(
         partitions,
         group_of_pool,
         pool_nodes,
         pool_of_node,
+        capacity,
+        amount=np.concatenate([pool_nodes, capacity]),
+        nodes_from=np.array([p.min_nodes for p in partitions]),
+        nodes_to=np.array([p.max_nodes or np.iinfo(np.int64).max for p in partitions]),
+        walltime_to=np.array(
+            [NEVER if p.max_walltime is None else to_ms(p.max_walltime) for p in partitions]
+        ),
+        eligible={},
         known={
             "pool": records(
                 "pool",

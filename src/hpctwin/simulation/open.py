@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from hpctwin.engine.opened import (
     more_ahead,
     stand_by,
 )
+from hpctwin.engine.sim import Decided
 from hpctwin.errors import SimulationError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.advance import not_a_number
@@ -83,7 +83,7 @@ class OpenSimulation:
         self._spare = spare
         self._fastest = float(self._ahead["pool"]["speed"].max())
         self._limit_ms: IntArray = self._ahead["job"]["limit"]
-        self._decided: dict[str, npt.NDArray[Any]] | None = None
+        self._decided: Decided | None = None
 
     @property
     def queued(self) -> int:
@@ -262,7 +262,7 @@ class OpenSimulation:
             rules = policy["rules"].copy()
             rules["outage_horizon"] = NEVER_MS
             rules["log"] = 0
-            self._ahead.decide(**{**policy, "rules": rules})
+            self._ahead.decide(Decided({**policy, "rules": rules}))
 
     def result(self) -> Result:
         """What has happened so far; jobs that never came are pending."""

@@ -32,10 +32,12 @@ def labels_of(
 
 def shares(labels: Category, cluster: Cluster) -> npt.NDArray[np.float64]:
     """Promised shares of all labels and of the jobs without one, as parts of the whole."""
-    shares = [cluster.fairshare.shares.get(label, 1.0) for label in labels.labels]
-    shares.append(1.0 if (labels.codes < 0).any() or not shares else 0.0)
-    weights = np.array(shares) / sum(shares)
-    return np.maximum(weights, 1e-12)
+    shares = np.ones(len(labels.labels) + 1)
+    for row, label in enumerate(labels.labels if cluster.fairshare.shares else ()):
+        shares[row] = cluster.fairshare.shares.get(label, 1.0)
+    if labels.labels and not (labels.codes < 0).any():
+        shares[-1] = 0.0
+    return np.maximum(shares / sum(shares.tolist()), 1e-12)
 
 
 def _pairs(

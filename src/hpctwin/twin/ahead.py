@@ -129,20 +129,21 @@ def outlook_of(
     # Who only asks how things stand does not wait for the simulator to be loaded.
     from hpctwin.simulation.present import energy_j
 
-    workload = simulation.workload
-    start_ms, end_ms = simulation.column("start"), simulation.column("end")
+    workload, rows = simulation.workload, now.others
     now_s = now.now_ms / MS_PER_S
-    counts = np.ones(len(start_ms), bool)
-    counts[now.running] = False
+    start_ms, end_ms = simulation.column("start"), simulation.column("end")
+    running_left = np.maximum(end_ms[now.running] / MS_PER_S - now_s, 0.0)
+    start_ms, end_ms = start_ms[rows], end_ms[rows]
     if horizon_s is not None:
         limit_ms = now.now_ms + round(horizon_s * MS_PER_S)
-        late = counts & (start_ms < 0) & (workload.submit_ms <= limit_ms)
+        late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
         start_ms = np.where(late, limit_ms, start_ms)
-        end_ms = np.where(late, limit_ms + workload.runtime_ms, end_ms)
-    counts &= start_ms >= 0
-    start, end = start_ms[counts] / MS_PER_S, end_ms[counts] / MS_PER_S
-    nodes = workload.nodes[counts].astype(np.float64)
-    running_left = np.maximum(end_ms[now.running] / MS_PER_S - now_s, 0.0)
+        end_ms = np.where(late, limit_ms + workload.runtime_ms[rows], end_ms)
+    counts = start_ms >= 0
+    if not counts.all():
+        rows, start_ms, end_ms = rows[counts], start_ms[counts], end_ms[counts]
+    start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
+    nodes = workload.nodes[rows].astype(np.float64)
     begin_s = float(past.submit_s.min(initial=now_s))
     busy = float((nodes * (end - start)).sum())
     if len(past.nodes):
@@ -150,7 +151,7 @@ def outlook_of(
     else:
         busy += float((workload.nodes[now.running] * running_left).sum())
     return Outlook(
-        submit_s=np.concatenate([past.submit_s, now.submit_s[counts]]),
+        submit_s=np.concatenate([past.submit_s, now.submit_s[rows]]),
         start_s=np.concatenate([past.start_s, start]),
         end_s=np.concatenate([past.end_s, end]),
         nodes=np.concatenate([past.nodes, nodes]),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
-from hpctwin.rms.columns import SpecRows
+from hpctwin.rms.columns import JobRows, Jobs
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
@@ -67,7 +66,7 @@ class Core:
         self.expectations = Expectations(settings.predictor)
         self.forecaster = Forecaster()
         self._memory = Memory(policy=self._ties[0])
-        self._rows = SpecRows()
+        self._rows = JobRows()
         self.opportunity = False
         self._told = 0
 
@@ -165,8 +164,7 @@ class Core:
             return None
         memory = self._memory
         free = self.free_nodes(jobs)
-        fits = self.fits_now(jobs, free)
-        choice = any(fits(j.spec) for j in waiting if not j.spec.held and not j.spec.reason)
+        choice = self._any_fits(jobs, free)
         kept = choice and now_s - memory.policy_since_s < dwell_s and memory.decisions > 0
         pool = self.pool if choice and not kept else [self._policy(memory.policy)]
         seed = self.settings.seed + memory.decisions
@@ -255,27 +253,22 @@ class Core:
         """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        places = self._rows.nodes
-        places.see(tuple(self.mirror.nodes.values()))
+        there, places = self._seen(jobs), self._rows.nodes
         free = (places.on if on else places.up).copy()
-        for held in places.held_by([job for job in jobs if job.node_names]):
-            free[held] = False
-        return int(free.sum())
+        free[there.held] = False
+        return int(np.count_nonzero(free))
 
-    def fits_now(
-        self, jobs: Sequence[JobRecord] | None = None, free_nodes: int | None = None
-    ) -> Callable[[JobSpec], bool]:
+    def fits_now(self, jobs: Sequence[JobRecord] | None = None) -> Callable[[JobSpec], bool]:
         """What tells whether a job finds room on what is up and free now, whatever is kept for others.
 
         Args:
             jobs: the jobs that are there; those of the mirror if left out.
-            free_nodes: as `free_nodes` told of them, if it was asked already.
         """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        if any(map(attrgetter("spec.tasks"), jobs)):
+        if self._seen(jobs).numbers["tasks"].any():
             return room_of(self.mirror, jobs).fits
-        free = self.free_nodes(jobs) if free_nodes is None else free_nodes
+        free = self.free_nodes(jobs)
         return lambda spec: spec.nodes <= free
 
     def changed(self, snapshot: Snapshot) -> Core:
@@ -416,6 +409,18 @@ class Core:
             unanswered=None if unanswered is None else {(n, name) for n, name in unanswered},
         )
         return self.what_ifs.run(asked)
+
+    def _seen(self, jobs: Sequence[JobRecord]) -> Jobs:
+        return self._rows.jobs(jobs, tuple(self.mirror.nodes.values()))
+
+    def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
+        """Whether any job that waits, and may start, finds room on what is up and free now."""
+        there = self._seen(jobs)
+        if there.numbers["tasks"].any():
+            fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
+            return any(fits(spec) for spec in waiting if not spec.held and not spec.reason)
+        may = ~there.runs & ~there.numbers["barred"]
+        return bool((there.numbers["nodes"][may] <= free_nodes).any())
 
     def _policy(self, name: str) -> Policy:
         if self.own is not None and self.own.name == name:

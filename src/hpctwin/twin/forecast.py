@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.rms.records import JobRecord
+from hpctwin.rms.records import JobRecord, JobSpec
 from hpctwin.twin.conformal import Conformal
 
 __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
@@ -118,20 +118,22 @@ class Forecaster:
             drawn_s: when they start in futures that were drawn, by id [futures]; None if none are due: then
                 the same is said again of whoever does not start now.
         """
-        made = self.foretell(waiting, start_s, now_s, drawn_s)
+        known = [spec for job in waiting if (spec := job.spec).id in start_s]
+        made, later = self._made(known, start_s, now_s, drawn_s or {})
         if drawn_s is None:
             made = [self._again(one) for one in made]
         else:
             self._last_s = now_s
         self._last = {
-            one.job_id: one for one in made if one.start_s is not None and one.group != _NOW
+            spec.id: one for spec, one, is_later in zip(known, made, later, strict=True) if is_later
         }
         said = self._open
         for number, one in enumerate(made):
-            if one.start_s is not None and _is_kept(one, said.get(one.job_id)):
+            earlier = said.get(one.job_id)
+            if earlier is None or _is_half(one, earlier[-1]):
                 made[number] = one._replace(kept=True)
                 said.setdefault(one.job_id, []).append(made[number])
-        return tuple(made)
+        return tuple(_of_all(waiting, made, now_s))
 
     def foretell(
         self,
@@ -141,25 +143,8 @@ class Forecaster:
         drawn_s: Mapping[str, FloatArray] | None = None,
     ) -> list[Forecast]:
         """As `forecast`, for whoever only asks: nothing is kept."""
-        specs = [job.spec for job in waiting]
-        known = [spec for spec in specs if spec.id in start_s]
-        ids = [spec.id for spec in known]
-        expected = np.array([start_s[i] for i in ids], np.float64)
-        start, scale = _of_futures(ids, expected, now_s, drawn_s or {})
-        nodes = np.array([spec.nodes for spec in known], np.int64)
-        later = np.array([i in self._open for i in ids], np.int64)
-        size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
-        group = np.where(expected <= now_s, _NOW, 1 + 2 * size + later)
-        low, high, calibrated = self._spans(group, start, scale, now_s)
-        columns = [c.tolist() for c in (start, low, high, calibrated, nodes, group, scale)]
-        about, more = columns[:4], columns[4:]
-        rows = zip(ids, repeat(now_s), *about, repeat(False), *more)
-        made: list[Forecast] = list(map(_FORECAST, rows))
-        if len(made) == len(specs):
-            return made
-        found = dict(zip(ids, made, strict=True))
-        none = (now_s, None, None, None)
-        return [found.get(spec.id) or Forecast(spec.id, *none) for spec in specs]
+        known = [spec for job in waiting if (spec := job.spec).id in start_s]
+        return _of_all(waiting, self._made(known, start_s, now_s, drawn_s or {})[0], now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
         """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
@@ -219,6 +204,28 @@ class Forecaster:
             self._learnt[group] = Conformal(COVERAGE, ERRORS, STEP)
             self._learnt[group].restore(learnt)
 
+    def _made(
+        self,
+        known: Sequence[JobSpec],
+        start_s: Mapping[str, float],
+        now_s: float,
+        drawn_s: Mapping[str, FloatArray],
+    ) -> tuple[list[Forecast], list[bool]]:
+        """A forecast for each of some jobs, and whether it is expected to start later than now [jobs]."""
+        ids = [spec.id for spec in known]
+        expected = np.array([start_s[i] for i in ids], np.float64)
+        start, scale = _of_futures(ids, expected, now_s, drawn_s)
+        nodes = np.array([spec.nodes for spec in known], np.int64)
+        said = np.fromiter(map(self._open.__contains__, ids), bool, len(ids))
+        size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
+        later = expected > now_s
+        group = np.where(later, 1 + 2 * size + said, _NOW)
+        low, high, calibrated = self._spans(group, start, scale, now_s)
+        columns = [c.tolist() for c in (start, low, high, calibrated, nodes, group, scale)]
+        about, more = columns[:4], columns[4:]
+        rows = zip(ids, repeat(now_s), *about, repeat(False), *more)
+        return list(map(_FORECAST, rows)), later.tolist()
+
     def _again(self, one: Forecast) -> Forecast:
         """What was said last of a job, unless it starts now or should have started."""
         last = self._last.get(one.job_id)
@@ -253,13 +260,19 @@ class Forecaster:
         return low, high, calibrated
 
 
-def _is_kept(one: Forecast, earlier: Sequence[Forecast] | None) -> bool:
-    """Whether a forecast of a start is to be compared with what comes true; see `Forecast`."""
-    if not earlier or one.start_s is None:
-        return one.start_s is not None
-    last = earlier[-1]
-    before_s = (last.start_s or 0.0) - last.made_s
-    return before_s > 0 and one.start_s - one.made_s <= 0.5 * before_s
+def _of_all(waiting: Sequence[JobRecord], made: list[Forecast], now_s: float) -> list[Forecast]:
+    """Forecasts of all that wait, from those of the ones that would ever start."""
+    if len(made) == len(waiting):
+        return made
+    found = {one.job_id: one for one in made}
+    none = (now_s, None, None, None)
+    return [found.get(job.spec.id) or Forecast(job.spec.id, *none) for job in waiting]
+
+
+def _is_half(one: Forecast, kept: Forecast) -> bool:
+    """Whether a forecast's wait is half of that of the last one kept, or less; see `Forecast`."""
+    before_s = (kept.start_s or 0.0) - kept.made_s
+    return before_s > 0 and (one.start_s or 0.0) - one.made_s <= 0.5 * before_s
 
 
 def _of_futures(

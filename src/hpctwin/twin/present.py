@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import (
     MS_PER_S,
-    Category,
     Cluster,
-    Dependencies,
-    DependencyKind,
     Reservation,
-    Workload,
 )
 from hpctwin.policies import Policy
-from hpctwin.rms.columns import Columns, SpecRows
+from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at, go_otherwise, runs, starts_of
 from hpctwin.twin.power import as_expected, powers_of
+from hpctwin.twin.present_jobs import in_ms, in_order, may_run, workload_of
 
-__all__ = ["Present", "id_key", "present"]
+__all__ = ["Present", "present"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +33,8 @@ class Present:
         base: begins now; its rows are ``ids``. Its queue is in no order yet: `fork` it to run it.
         ids: job ids by row.
         submit_s: when each was submitted [jobs].
-        running: rows of the jobs that run [running].
-        waiting: rows of the jobs that wait and may start, now or later [waiting].
+        running: rows of the jobs that run, rising [running].
+        waiting: rows of the jobs that wait and may start, now or later, rising [waiting].
         now_ms: the present.
     """
 
@@ -49,6 +44,12 @@ class Present:
     running: npt.NDArray[np.int64]
     waiting: npt.NDArray[np.int64]
     now_ms: int
+
+    @cached_property
+    def others(self) -> npt.NDArray[np.int64]:
+        """Rows of the jobs that do not run: those that wait, and those to come, rising."""
+        rows: npt.NDArray[np.int64] = np.delete(np.arange(len(self.ids)), self.running)
+        return rows
 
     def fork(self, policy: Policy | None = None) -> Simulation:
         """A simulation that goes on from now, under this or another policy."""
@@ -116,7 +117,7 @@ def present(
     *,
     runtime_s: Mapping[str, float] | None = None,
     arrivals: Sequence[JobSpec] = (),
-    known: SpecRows | None = None,
+    known: JobRows | None = None,
 ) -> Present:
     """Make the simulation that begins now.
 
@@ -142,74 +143,48 @@ def present(
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    started = [job for job in jobs if job.start_s is not None]
-    known = known or SpecRows()
-    places = known.nodes
-    places.see(nodes)
-    held = places.held_by(started)
-    stand_ins: dict[str, str] = {}
-    shares = any(map(attrgetter("spec.tasks"), jobs)) or any(spec.tasks for spec in arrivals)
-    if not shares and np.bincount(np.concatenate([_NOBODY, *held])).max(initial=0) > 1:
-        started, stand_ins = _one_job_a_node(started, runtime_s or {})
-        held = places.held_by(started)
-    waits = [job for job in jobs if job.start_s is None]
-    if stand_ins:
-        waits = [_waiting_for(job, stand_ins) for job in waits]
-    waits = _may_start(waits, {j.spec.id for j in started})
-    specs = [job.spec for job in started] + [job.spec for job in waits] + list(arrivals)
-    columns = known.columns(specs)
-    submit_s = columns.submit_s
-    submit_ms = _ms(submit_s)
-    here = len(started) + len(waits)
-    submit_ms[:here] = np.minimum(submit_ms[:here], now_ms)
-    submit_ms[here:] = np.maximum(submit_ms[here:], now_ms + 1)
-    for i, not_before_s in columns.not_before_s:
-        # A job that asks for a later start joins the queue then.
-        if len(started) <= i < here and not_before_s > now_s:
-            submit_ms[i] = round(not_before_s * MS_PER_S)
-    rank = _ranks(columns)
-    order = np.lexsort((rank, submit_ms))
-    # Some have nodes and begin when these are on.
-    begun_ids = {job.spec.id for job in started if (job.start_s or 0.0) <= now_s}
-    workload = _workload(columns, submit_ms, rank, runtime_s or {}, order, begun_ids)
-    place = np.argsort(order)
-    start_ms = np.array([round((job.start_s or 0.0) * MS_PER_S) for job in started], np.int64)
-    rows = place[: len(started)]
+    known = known or JobRows()
+    there = known.jobs(jobs, nodes)
+    shares = bool(there.numbers["tasks"].any()) or any(spec.tasks for spec in arrivals)
+    if not shares and np.bincount(there.held).max(initial=0) > 1:
+        there = known.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
+    there = there.take(np.flatnonzero(may_run(there)))
+    jobs_by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
+    numbers = jobs_by_row.numbers
+    rows = np.flatnonzero(jobs_by_row.runs)
+    workload = workload_of(jobs_by_row, submit_ms, rank, runtime_s or {}, now_s)
+    start_ms = in_ms(numbers["start_s"][rows])
     running = Running(
         rows=rows,
         start_ms=start_ms,
         end_ms=remaining_end_ms(
             now_ms, start_ms, workload.runtime_ms[rows], workload.walltime_ms[rows]
         ),
-        nodes=tuple(held),
+        nodes=tuple(jobs_by_row.told("held", rows)),
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
     simulation = Simulation(workload, cluster, policy=policy)
-    unusable = ~places.up
-    used = np.zeros(len(nodes), bool)
-    for numbers in held:
-        used[numbers] = True
+    unusable, used = ~known.nodes.up, np.zeros(len(nodes), bool)
+    used[there.held] = True
     begin_at(
         simulation,
         now_ms,
         running,
         np.flatnonzero(unusable & ~used),
         np.flatnonzero(unusable & used),
-        [job.amounts for job in started] if shares else (),
+        jobs_by_row.told("amounts", rows) if shares else (),
         powers_of(nodes, now_ms) if machine.has_power else None,
     )
     return Present(
         base=simulation,
-        ids=tuple([columns.ids[i] for i in order.tolist()]),
-        submit_s=submit_s[order],
+        ids=tuple(jobs_by_row.told("id")),
+        submit_s=numbers["submit_s"].copy(),
         running=rows,
-        waiting=np.sort(place[len(started) : len(started) + len(waits)]),
+        waiting=np.flatnonzero(here & ~jobs_by_row.runs),
         now_ms=now_ms,
     )
 
-
-_NOBODY = np.zeros(0, np.int64)
 
 CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000
 """Added to an expected runtime that has passed (Tsafrir, Etsion, Feitelson 2007, §4.2)."""
@@ -238,126 +213,12 @@ def remaining_end_ms(
     return end
 
 
-def id_key(job_id: str) -> list[Any]:
-    """Sorts job ids as people do: ``9.pbs`` before ``10.pbs``."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", job_id)]
+def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -> list[JobRecord]:
+    """Jobs such that each node is held by one: by the one expected to end last.
 
-
-def _ranks(columns: Columns) -> npt.NDArray[np.int64]:
-    """The place of each id among all: ids that are equally written are compared as numbers."""
-    if columns.numbers is not None:
-        return np.argsort(np.argsort(columns.numbers, kind="stable"), kind="stable")
-    ids = columns.ids
-    order = sorted(range(len(ids)), key=lambda i: id_key(ids[i]))
-    rank = np.empty(len(ids), np.int64)
-    rank[order] = np.arange(len(ids))
-    return rank
-
-
-def _may_start(waits: list[JobRecord], running: set[str]) -> list[JobRecord]:
-    """Those that are not held, and do not wait for one that is held or not there, however remotely."""
-    waits = [job for job in waits if not (job.spec.held or job.spec.reason)]
-    while any(map(attrgetter("spec.dependencies"), waits)):
-        known = running | {job.spec.id for job in waits}
-        left = [job for job in waits if all(e.on in known for e in job.spec.dependencies)]
-        if len(left) == len(waits):
-            break
-        waits = left
-    return waits
-
-
-def _ms(seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Whole milliseconds, as `round` gives them."""
-    return np.rint(seconds * MS_PER_S).astype(np.int64)
-
-
-def _workload(
-    columns: Columns,
-    submit_ms: npt.NDArray[np.int64],
-    rank: npt.NDArray[np.int64],
-    runtime_s: Mapping[str, float],
-    order: npt.NDArray[np.int64],
-    running: set[str],
-) -> Workload:
-    # The records were validated when they came in, so the columns are put together directly.
-    size = len(columns.ids)
-    walltime_ms = _ms(columns.walltime_s)
-    runtime_ms = walltime_ms.copy()
-    if runtime_s:
-        walltimes = columns.walltime_s.tolist()
-        expected = np.array(
-            [runtime_s.get(i, w) for i, w in zip(columns.ids, walltimes, strict=True)]
-        )
-        # At least 1 ms: else the nodes of a job that starts now would be free again now.
-        runtime_ms = np.clip(_ms(expected), 1, walltime_ms)
-    unknown = np.full(size, -1, np.int64)
-    resources = {name: np.zeros(size, np.int64) for _, has in columns.resources for name in has}
-    for i, has in columns.resources:
-        for name, amount in has.items():
-            resources[name][i] = amount
-    labels = {name: _labels(values, order) for name, values in columns.labels.items()}
-    return Workload(
-        job_id=rank[order],
-        submit_ms=submit_ms[order],
-        runtime_ms=runtime_ms[order],
-        walltime_ms=walltime_ms[order],
-        nodes=columns.nodes[order],
-        user=labels["user"],
-        account=labels["account"],
-        partition=labels["partition"],
-        qos=labels["qos"],
-        features=labels["features"],
-        priority=columns.priority[order],
-        per_node={name: values[order] for name, values in columns.per_node.items()},
-        resources={name: amounts[order] for name, amounts in resources.items()},
-        dependencies=_dependencies(columns, order, running),
-        recorded_start_ms=unknown,
-        recorded_nodes=None,
-        cancel_ms=unknown,
-        name="present",
-        chunks={name: values[order] for name, values in columns.chunks.items()},
-    )
-
-
-def _labels(values: Sequence[str], order: npt.NDArray[np.int64]) -> Category:
-    if not any(values):
-        return Category.unknown(len(values))
-    labels = sorted(set(values) - {""})
-    code = {label: i for i, label in enumerate(labels)}
-    code[""] = -1
-    codes = np.array([code[value] for value in values], np.int32)
-    return Category(codes[order], tuple(labels))
-
-
-def _dependencies(
-    columns: Columns, order: npt.NDArray[np.int64], running: set[str]
-) -> Dependencies:
-    edges = [
-        (i, edge.on, edge.kind, edge.delay_s)
-        for i, dependencies in columns.dependencies
-        for edge in dependencies
-        if not (edge.kind == "after" and edge.on in running)
-    ]
-    if not edges:
-        return Dependencies.none()
-    row = {columns.ids[i]: place for place, i in enumerate(order)}
-    place = np.argsort(order)
-    return Dependencies(
-        job=np.array([place[i] for i, *_ in edges], np.int64),
-        on=np.array([row[on] for _, on, *_ in edges], np.int64),
-        kind=np.array([DependencyKind[kind.upper()] for *_, kind, _ in edges], np.int8),
-        delay_ms=np.array([round(delay * MS_PER_S) for *_, delay in edges], np.int64),
-    )
-
-
-def _one_job_a_node(
-    runs: Sequence[JobRecord], runtime_s: Mapping[str, float]
-) -> tuple[list[JobRecord], dict[str, str]]:
-    """Running jobs such that each node is held by one: by the one expected to end last.
-
-    Returns:
-        The jobs that are left with nodes, or never had any; and who stands in for each of the others.
+    Those that are left without nodes are not there; who waits for one waits for who stands in for it.
     """
+    runs = [job for job in jobs if job.start_s is not None]
     holder: dict[str, JobRecord] = {}
     for job in sorted(runs, key=lambda job: _expected_end_s(job, runtime_s)):
         holder.update(dict.fromkeys(job.node_names, job))
@@ -365,11 +226,13 @@ def _one_job_a_node(
     for job in runs:
         names = tuple(n for n in job.node_names if holder[n] is job)
         if names or not job.node_names:
-            kept.append(job.model_copy(update={"node_names": names}))
+            fewer = names != job.node_names
+            kept.append(job.model_copy(update={"node_names": names}) if fewer else job)
         else:
             stand_ins[job.spec.id] = holder[job.node_names[0]].spec.id
     left = {job.spec.id for job in kept}
-    return kept, {i: other for i, other in stand_ins.items() if other in left}
+    stand_ins = {i: other for i, other in stand_ins.items() if other in left}
+    return kept + [_waiting_for(job, stand_ins) for job in jobs if job.start_s is None]
 
 
 def _expected_end_s(job: JobRecord, runtime_s: Mapping[str, float]) -> tuple[float, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
-from hpctwin.rms.columns import SpecRows
+from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.twin.ahead import Past, WhatIf, run_ahead
 
@@ -41,7 +41,7 @@ class Scene:
     runtime_s: Mapping[str, float]
     arrivals: Sequence[JobSpec] = ()
 
-    def present(self, policy: Policy, known: SpecRows | None = None) -> Present:
+    def present(self, policy: Policy, known: JobRows | None = None) -> Present:
         """The simulation."""
         # Who only asks how things stand does not wait for the simulator to be loaded.
         from hpctwin.twin.present import present
@@ -78,7 +78,7 @@ class Asked:
     first: int
     past: Past
     horizon_s: float | None
-    known: SpecRows
+    known: JobRows
     unanswered: Collection[tuple[int, str]] | None = None
 
     def none(self) -> Answers:
