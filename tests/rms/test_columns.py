@@ -14,6 +14,7 @@ from hpctwin.model import Cluster
 from hpctwin.policies import parse_policy
 from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
+from hpctwin.twin.carried import Carried
 from hpctwin.twin.present import Present, present
 from tests.examples import each
 
@@ -128,11 +129,11 @@ def differences(one: Present, other: Present) -> list[str]:
 def test_a_present_that_is_carried_is_that_of_a_first_look_field_by_field(
     shared: bool, data: st.DataObject
 ) -> None:
-    carried = JobRows()
+    carried = Carried()
     for jobs, nodes, now_s in data.draw(looks(shared=shared)):
         first = present(MACHINE, jobs, nodes, (), now_s, FCFS)
         for _ in range(2):
-            again = present(MACHINE, jobs, nodes, (), now_s, FCFS, known=carried)
+            again = present(MACHINE, jobs, nodes, (), now_s, FCFS, carried=carried)
             assert differences(first, again) == []
 
 

@@ -78,7 +78,7 @@ def begin_at(
     clock["now"] = now_ms
     clock["pass_due"] = 1
     clock["submitted"] = clock["arrived"] = arrived = int(
-        np.searchsorted(sim["job"]["submit"], now_ms, side="right")
+        sim["job"]["submit"].searchsorted(now_ms, side="right")
     )
     _begin_maintenance(now_ms, sim)
     if len(sim["share"]):
@@ -89,7 +89,8 @@ def begin_at(
         taken = _begin_nodes(running, pool, away, leaving, sim)
         charged = taken.sum(axis=1)
     _begin_running(running, taken, sim)
-    sim["stock"]["free"][sim.pools :] -= sim["asks"][rows].sum(axis=0)
+    if sim["asks"].shape[1]:
+        sim["stock"]["free"][sim.pools :] -= sim["asks"][rows].sum(axis=0)
     job = sim["job"]
     if sim["user_running"].shape[1]:
         partition = sim["partition"][job["kind"][rows]]
@@ -209,6 +210,8 @@ def hold_until(sim: Sim, begin_ms: IntArray) -> None:
 
 
 def _begin_maintenance(now_ms: int, sim: Sim) -> None:
+    if not len(sim["change"]):
+        return
     done = sim["change"][sim["change"]["time"] <= now_ms]
     sim["clock"]["changes_done"] = len(done)
     np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * sim["amount"][done["pool"]])
@@ -306,7 +309,8 @@ def _begin_waiting(arrived: int, sim: Sim) -> None:
     rejected = there[job["rejected"][there] != 0]
     state["phase"][rejected] = REJECTED
     clock["alive"] -= len(rejected)
-    there = there[job["rejected"][there] == 0]
+    if len(rejected):
+        there = there[job["rejected"][there] == 0]
     depends = state["open"][there] > 0
     state["phase"][there[depends]] = PENDING
     waiting = there[~depends]
@@ -319,6 +323,8 @@ def _begin_waiting(arrived: int, sim: Sim) -> None:
 
 def _begin_chains(arrived: int, sim: Sim) -> None:
     """How long the chains are that wait for each job, among those submitted."""
+    if not len(sim["waits"]):
+        return
     job, chain = sim["job"], sim["state"]["chain"]
     waiting = np.flatnonzero(job["waits_to"][:arrived] > job["waits_from"][:arrived])
     # By level, so that a job's own chain is known before it is handed on.

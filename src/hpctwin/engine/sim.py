@@ -59,7 +59,7 @@ class Decided(dict[str, npt.NDArray[Any]]):
         self.rows = np.array([_row_of(array) for array in self.values()], np.int64)
 
 
-_NUMBERED = slice(NUMBER[NUMBERS[0]], NUMBER[NUMBERS[-1]] + 1)
+_KNOWN, _NUMBERED = (slice(NUMBER[names[0]], NUMBER[names[-1]] + 1) for names in (KNOWN, NUMBERS))
 
 
 class Sim:
@@ -70,12 +70,17 @@ class Sim:
     Args:
         known: the jobs and the machine, see `layout.Known`; nobody may write them any more.
         shapes: of the state's arrays; all zeros at first.
+        like: another, which was given many of the same arrays.
     """
 
-    def __init__(self, known: Mapping[str, npt.NDArray[Any]], shapes: Shapes) -> None:
-        self._known = {name: _as_laid_out(name, known[name]) for name in KNOWN}
-        for array in self._known.values():
-            array.flags.writeable = False
+    def __init__(
+        self,
+        known: Mapping[str, npt.NDArray[Any]],
+        shapes: Shapes,
+        like: Sim | None = None,
+    ) -> None:
+        self._given = _Given(known, None if like is None else like._given)
+        self._known = {name: view for name, (_, view) in self._given.arrays.items()}
         self._owned: frozenset[str] = frozenset()
         self._piece = piece_of(tuple(shapes.items()))
         self._memory = np.zeros(self._piece.size, np.uint8)
@@ -269,10 +274,31 @@ class Sim:
         self._table[NUMBER[name]] = _row_of(array)
 
     def _describe_all(self) -> None:
-        for name, array in self._known.items():
-            self._describe(name, array)
+        self._table[_KNOWN] = self._given.rows
         self._table[_NUMBERED] = self._policy.rows
         self._piece.describe(self._memory, self._table)
+
+
+class _Given:
+    """What was given to be known, and how it lies in memory; what was given before is not looked at again.
+
+    Args:
+        known: the arrays.
+        before: what was given to another simulation.
+    """
+
+    def __init__(self, known: Mapping[str, npt.NDArray[Any]], before: _Given | None) -> None:
+        kept = {} if before is None else before.arrays
+        self.rows = np.zeros((len(KNOWN), 3), np.int64) if before is None else before.rows.copy()
+        self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
+        for number, name in enumerate(KNOWN):
+            array, same = known[name], kept.get(name)
+            if same is None or same[0] is not array:
+                view = _as_laid_out(name, array)
+                view.flags.writeable = False
+                same = array, view
+                self.rows[number] = _row_of(view)
+            self.arrays[name] = same
 
 
 @cache

@@ -39,6 +39,7 @@ def new_sim(
     seed: int = 0,
     depths: int = 0,
     waits: bool = False,
+    like: Sim | None = None,
 ) -> Sim:
     """The state before anything has happened.
 
@@ -49,6 +50,7 @@ def new_sim(
         seed: of random placement.
         depths: sleep depths of the nodes; 0 where they have no power states.
         waits: whether jobs may have to wait for something besides other jobs.
+        like: a simulation of which many of the same arrays are known.
     """
     job, pools = known["job"], len(known["pool"])
     size = len(job)
@@ -97,7 +99,7 @@ def new_sim(
         "power_kept": (tracked if _by_node(power) else 0, _words(_by_node(power))),
         "cut": (len(known["claim"]),),
     }
-    sim = Sim(known, shapes)
+    sim = Sim(known, shapes, like)
     clock = sim["clock"]
     clock["alive"] = clock["arrival_end"] = size
     clock["random"] = seed
@@ -108,7 +110,8 @@ def new_sim(
     for name in ("eligible", "start", "end", "release", "first_node"):
         state[name] = -1
     state["phase"] = UNSUBMITTED
-    state["open"] = np.bincount(known["tells"]["job"], minlength=size)
+    if len(known["tells"]):
+        state["open"] = np.bincount(known["tells"]["job"], minlength=size)
     sim["stock"]["free"] = known["amount"]
     node = sim["node"]
     node["job"] = node["next"] = -1

@@ -98,9 +98,25 @@ class SimulationBase(Shown):
                 f"cluster {cluster.name!r} limits minutes that are left of walltimes, which has no meaning "
                 "where walltimes do not end jobs (overrun 'continue')"
             )
+        self.overrun = overrun
+        self.on_dependency_failure = on_dependency_failure
+        self.log = log and cluster.has_power
+        self._track_nodes = track_nodes
+        self.risk = risks(risk, workload)
+        self._begin(expected_ms(expected_s, workload), begin_s, seed)
+
+    def _begin(
+        self,
+        expected: npt.NDArray[np.int64] | None,
+        begin_s: npt.ArrayLike | None,
+        seed: int,
+        like: Sim | None = None,
+    ) -> None:
+        """Stand where nothing has happened yet."""
+        workload, cluster = self.workload, self.cluster
         failures = cluster.failures
         self.tracked = (
-            track_nodes
+            self._track_nodes
             or workload.shares_nodes
             or cluster.has_power
             or bool(failures.outages)
@@ -108,17 +124,14 @@ class SimulationBase(Shown):
             or is_interrupted(workload, cluster)
             or self.policy.placement.needs_nodes
         )
-        self.overrun = overrun
-        self.on_dependency_failure = on_dependency_failure
-        self.log = log and cluster.has_power
         self.engine_s = 0.0
         self.outside = powered.Outside()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
-        self.risk = risks(risk, workload)
-        self._sim = self._new_sim(expected_ms(expected_s, workload), begin_s, seed)
+        self._sim = self._new_sim(expected, begin_s, seed, like=like)
         self.drawn = 0
         self._outages: list[Outages] = []
-        self._add_outages(recorded_outages(cluster))
+        if failures.outages:
+            self._add_outages(recorded_outages(cluster))
         self.broken: str | None = None
         self.slice = max(64, SHORT // max(len(workload), 1))
         self.stopped = False
@@ -178,6 +191,22 @@ class SimulationBase(Shown):
             )
             schedule_later(twin._sim, first)
         return twin
+
+    def anew(self, workload: Workload) -> Self:
+        """A simulation of other jobs on the same machine under the same policy, before anything has happened.
+
+        It expects jobs to run for their walltimes, and none to fail.
+
+        Raises:
+            ConfigError: the jobs do not go with the machine.
+        """
+        check_together(self.cluster, self.policy, workload)
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.__dict__.pop("_rows", None)
+        other.workload, other.risk = workload, risks(None, workload)
+        other._begin(None, None, 0, like=self._sim)
+        return other
 
     def become(self, other: Self) -> None:
         """Stand where another simulation stands, which nothing changes."""
@@ -315,6 +344,7 @@ class SimulationBase(Shown):
         seed: int,
         *,
         waits: bool = False,
+        like: Sim | None = None,
     ) -> Sim:
         cluster, power = self.cluster, self.policy.power
         workload, machine = with_cap(self.workload, cluster, switched=power.switches)
@@ -330,7 +360,7 @@ class SimulationBase(Shown):
             depths = max(cluster.depths, 1)
         late = cluster.preemption is not None and cluster.preemption.requeue_after > 0
         waits = waits or begin_s is not None or late
-        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits)
+        sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits, like=like)
         if begin_s is not None:
             hold_until(sim, begins_ms(begin_s, self.workload))
         if cluster.has_power:

@@ -26,7 +26,7 @@ MOST_KEPT = 64
 """So many policies are kept in the engine's form."""
 
 _KEEPING = threading.Lock()
-_KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Decided]] = {}
+_KEPT: dict[tuple[Any, ...], tuple[Policy, Cluster, Pass, Decided]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +80,13 @@ class Deciding:
         key = (id(self.policy), id(self.cluster), *self._circumstances())
         kept = _KEPT.get(key)
         if kept is None:
-            # With policy and cluster themselves, so that no others have their ids.
-            kept = self.policy, self.cluster, Decided(self._made())
+            # With policy, cluster and pass themselves, so that no others have their ids.
+            kept = self.policy, self.cluster, self.found, Decided(self._made())
             with _KEEPING:
                 _KEPT[key] = kept
                 if len(_KEPT) > MOST_KEPT:
                     del _KEPT[next(iter(_KEPT))]
-        return kept[2]
+        return kept[3]
 
     def _circumstances(self) -> tuple[Any, ...]:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
@@ -96,7 +96,7 @@ class Deciding:
         )  # fmt: skip
         return (
             self.ordering is self.policy.order,
-            self.found,
+            id(self.found),
             self.tracked,
             self.terminate,
             self.hold,

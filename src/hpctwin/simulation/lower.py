@@ -28,6 +28,9 @@ MB_PER_GB = 1024
 MOST_KEPT = 64
 """So many sets of kinds of jobs are kept of a machine, with which nodes each may have."""
 
+# The same arrays each time, so that the engine need not look where they lie; see `engine.sim.Sim`.
+_NOBODY = np.zeros(0, np.int64)
+_NO_EDGES = {"tells": records("tells", 0), "waits": np.zeros(0, np.int64)}
 _NO_NODES = dict.fromkeys(("by_pool", "pool_of"), np.zeros(0, np.int64))
 
 
@@ -102,14 +105,8 @@ def lower(
         "asks": resources,
         "by_submit": np.argsort(workload.submit_ms, kind="stable"),
         "by_cancel": _by_cancel(cancelled, cancel),
-        "tells": records(
-            "tells",
-            len(edges),
-            job=edges.job[by_on],
-            kind=edges.kind[by_on],
-            delay=edges.delay_ms[by_on],
-        ),
-        "waits": edges.on[by_job],
+        "tells": _told(edges, by_on) if len(edges) else _NO_EDGES["tells"],
+        "waits": edges.on[by_job] if len(edges) else _NO_EDGES["waits"],
         "amount": machine.amount,
         "eligible": eligible,
         "partition": kinds[:, 0].astype(np.int64),
@@ -129,7 +126,18 @@ def _places(ids: npt.NDArray[Any]) -> IntArray:
 
 def _by_cancel(cancelled: IntArray, cancel: Any) -> IntArray:
     """The jobs that are cancelled, by when they are."""
-    return cancelled[cancel[cancelled].argsort(kind="stable")] if len(cancelled) else cancelled
+    return cancelled[cancel[cancelled].argsort(kind="stable")] if len(cancelled) else _NOBODY
+
+
+def _told(edges: Dependencies, order: IntArray) -> npt.NDArray[Any]:
+    """The edges by the job waited for."""
+    return records(
+        "tells",
+        len(edges),
+        job=edges.job[order],
+        kind=edges.kind[order],
+        delay=edges.delay_ms[order],
+    )
 
 
 def _edges_by_job(edges: Dependencies, jobs: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:

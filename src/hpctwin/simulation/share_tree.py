@@ -14,6 +14,7 @@ from hpctwin.model.limits import ROOT
 __all__ = ["labels_of", "share_tree", "shares"]
 
 _FIRST = -1.0
+_NO_TREE = records("tree", 0)
 NOBODY = ""
 """The user, or account, of jobs that name none."""
 
@@ -64,7 +65,7 @@ def share_tree(workload: Workload, cluster: Cluster) -> npt.NDArray[Any]:
     their account. What is below an account with the share of its ``parent`` counts as below that.
     """
     if cluster.fairshare.kind == "classic":
-        return records("tree", 0)
+        return _NO_TREE
     pairs, _ = _pairs(workload, cluster)
     of = {account.name: account for account in cluster.accounts}
 

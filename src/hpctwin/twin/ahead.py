@@ -132,8 +132,7 @@ def outlook_of(
     workload, rows = simulation.workload, now.others
     now_s = now.now_ms / MS_PER_S
     start_ms, end_ms = simulation.column("start"), simulation.column("end")
-    running_left = np.maximum(end_ms[now.running] / MS_PER_S - now_s, 0.0)
-    start_ms, end_ms = start_ms[rows], end_ms[rows]
+    running_end_ms, start_ms, end_ms = end_ms[now.running], start_ms[rows], end_ms[rows]
     if horizon_s is not None:
         limit_ms = now.now_ms + round(horizon_s * MS_PER_S)
         late = (start_ms < 0) & (workload.submit_ms[rows] <= limit_ms)
@@ -144,17 +143,23 @@ def outlook_of(
         rows, start_ms, end_ms = rows[counts], start_ms[counts], end_ms[counts]
     start, end = start_ms / MS_PER_S, end_ms / MS_PER_S
     nodes = workload.nodes[rows].astype(np.float64)
-    begin_s = float(past.submit_s.min(initial=now_s))
+    submit, begin_s = now.submit_s[rows], now_s
     busy = float((nodes * (end - start)).sum())
     if len(past.nodes):
         busy += float((past.nodes * (past.end_s - past.start_s)).sum())
+        begin_s = float(past.submit_s.min(initial=now_s))
+        submit = np.concatenate([past.submit_s, submit])
+        start = np.concatenate([past.start_s, start])
+        end = np.concatenate([past.end_s, end])
+        nodes = np.concatenate([past.nodes, nodes])
     else:
+        running_left = np.maximum(running_end_ms / MS_PER_S - now_s, 0.0)
         busy += float((workload.nodes[now.running] * running_left).sum())
     return Outlook(
-        submit_s=np.concatenate([past.submit_s, now.submit_s[rows]]),
-        start_s=np.concatenate([past.start_s, start]),
-        end_s=np.concatenate([past.end_s, end]),
-        nodes=np.concatenate([past.nodes, nodes]),
+        submit_s=submit,
+        start_s=start,
+        end_s=end,
+        nodes=nodes,
         now_s=now_s,
         machine_nodes=simulation.cluster.node_count,
         busy_node_s=busy,

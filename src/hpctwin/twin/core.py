@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
-from hpctwin.rms.columns import JobRows, Jobs
+from hpctwin.rms.columns import Jobs
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
+from hpctwin.twin.carried import Carried
 from hpctwin.twin.choice import Decision, choose, judge, tie_order
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
@@ -66,7 +67,7 @@ class Core:
         self.expectations = Expectations(settings.predictor)
         self.forecaster = Forecaster()
         self._memory = Memory(policy=self._ties[0])
-        self._rows = JobRows()
+        self._carried = Carried()
         self.opportunity = False
         self._told = 0
 
@@ -253,7 +254,7 @@ class Core:
         """Nodes that are up and held by no job; only those that are switched on, if that is asked for."""
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        there, places = self._seen(jobs), self._rows.nodes
+        there, places = self._seen(jobs), self._carried.rows.nodes
         free = (places.on if on else places.up).copy()
         free[there.held] = False
         return int(np.count_nonzero(free))
@@ -355,7 +356,7 @@ class Core:
             runtime_s: how long jobs run, by id; as is expected if left out.
         """
         by = policy or self._policy(self._memory.policy)
-        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._rows)
+        return self._scene(jobs, now_s, arrivals, runtime_s).present(by, self._carried)
 
     def _scene(
         self,
@@ -405,13 +406,13 @@ class Core:
             first=next((i for i, policy in enumerate(pool) if policy.name == force), 0),
             past=self._memory.past_of(jobs, self.expectations, settings),
             horizon_s=settings.horizon,
-            known=self._rows,
+            carried=self._carried,
             unanswered=None if unanswered is None else {(n, name) for n, name in unanswered},
         )
         return self.what_ifs.run(asked)
 
     def _seen(self, jobs: Sequence[JobRecord]) -> Jobs:
-        return self._rows.jobs(jobs, tuple(self.mirror.nodes.values()))
+        return self._carried.rows.jobs(jobs, tuple(self.mirror.nodes.values()))
 
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
         """Whether any job that waits, and may start, finds room on what is up and free now."""

@@ -13,12 +13,13 @@ from hpctwin.model import (
     MS_PER_S,
     Cluster,
     Reservation,
+    Workload,
 )
 from hpctwin.policies import Policy
-from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at, go_otherwise, runs, starts_of
+from hpctwin.twin.carried import Carried
 from hpctwin.twin.power import as_expected, powers_of
 from hpctwin.twin.present_jobs import in_ms, in_order, may_run, workload_of
 
@@ -117,7 +118,7 @@ def present(
     *,
     runtime_s: Mapping[str, float] | None = None,
     arrivals: Sequence[JobSpec] = (),
-    known: JobRows | None = None,
+    carried: Carried | None = None,
 ) -> Present:
     """Make the simulation that begins now.
 
@@ -137,17 +138,17 @@ def present(
         policy: what the simulation starts jobs by.
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         arrivals: jobs that will be submitted, with ids of their own.
-        known: what was read of the same jobs and nodes before, kept by whoever looks again and again.
+        carried: from the presents before this one, kept by whoever looks again and again.
 
     Raises:
         ConfigError, WorkloadError: the jobs do not go with the machine.
     """
     now_ms = round(now_s * MS_PER_S)
-    known = known or JobRows()
-    there = known.jobs(jobs, nodes)
+    carried = carried or Carried()
+    there = carried.rows.jobs(jobs, nodes)
     shares = bool(there.numbers["tasks"].any()) or any(spec.tasks for spec in arrivals)
     if not shares and np.bincount(there.held).max(initial=0) > 1:
-        there = known.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
+        there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
     there = there.take(np.flatnonzero(may_run(there)))
     jobs_by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
     numbers = jobs_by_row.numbers
@@ -164,8 +165,8 @@ def present(
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
-    simulation = Simulation(workload, cluster, policy=policy)
-    unusable, used = ~known.nodes.up, np.zeros(len(nodes), bool)
+    simulation = carried.base = _new(workload, cluster, policy, carried.base)
+    unusable, used = ~carried.rows.nodes.up, np.zeros(len(nodes), bool)
     used[there.held] = True
     begin_at(
         simulation,
@@ -211,6 +212,14 @@ def remaining_end_ms(
     minutes = np.maximum(now_ms - limit, 0) // 60_000 + 1
     end: npt.NDArray[np.int64] = np.where(corrected > now_ms, corrected, limit + minutes * 60_000)
     return end
+
+
+def _new(
+    workload: Workload, cluster: Cluster, policy: Policy, before: Simulation | None
+) -> Simulation:
+    if before is None or before.cluster is not cluster or before.policy is not policy:
+        return Simulation(workload, cluster, policy=policy)
+    return before.anew(workload)
 
 
 def _one_job_a_node(jobs: Sequence[JobRecord], runtime_s: Mapping[str, float]) -> list[JobRecord]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from hpctwin.model import Cluster
 from hpctwin.policies import Policy
-from hpctwin.rms.columns import JobRows
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.twin.ahead import Past, WhatIf, run_ahead
+from hpctwin.twin.carried import Carried
 
 if TYPE_CHECKING:
     from hpctwin.simulation import Simulation
@@ -41,7 +41,7 @@ class Scene:
     runtime_s: Mapping[str, float]
     arrivals: Sequence[JobSpec] = ()
 
-    def present(self, policy: Policy, known: JobRows | None = None) -> Present:
+    def present(self, policy: Policy, carried: Carried | None = None) -> Present:
         """The simulation."""
         # Who only asks how things stand does not wait for the simulator to be loaded.
         from hpctwin.twin.present import present
@@ -55,7 +55,7 @@ class Scene:
             policy,
             runtime_s=self.runtime_s,
             arrivals=self.arrivals,
-            known=known,
+            carried=carried,
         )
 
 
@@ -69,7 +69,7 @@ class Asked:
         first: the number of the policy whose what-if of the first future is waited for in any case.
         past: jobs that count besides those that wait.
         horizon_s: a what-if ends so long after now; None for when its queue is empty.
-        known: what was read of the same jobs before.
+        carried: from the presents before.
         unanswered: future and policy of those that are not run; None if it is not known yet which are.
     """
 
@@ -78,7 +78,7 @@ class Asked:
     first: int
     past: Past
     horizon_s: float | None
-    known: JobRows
+    carried: Carried
     unanswered: Collection[tuple[int, str]] | None = None
 
     def none(self) -> Answers:
@@ -142,7 +142,7 @@ class Here:
             if number and until is not None and time.monotonic() >= until:
                 break
             scene = scene_of()
-            now = scene.present(asked.pool[asked.first], asked.known)
+            now = scene.present(asked.pool[asked.first], asked.carried)
             few = until is None and len(scene.jobs) + len(scene.arrivals) < WORTH_THREADS
             for i in sorted(asked.wanted(number), key=lambda i: asked.pool[i].name in self._slow):
                 policy = asked.pool[i]

@@ -73,7 +73,7 @@ class OnDask:
                 if executor is not None and (number, i) != (0, asked.first):
                     about = (asked.pool[i].name, asked.past, asked.horizon_s, self.deadline_s)
                     begun[number, i] = executor.submit(_run, sent, *about)
-        now = scene.present(own, asked.known)
+        now = scene.present(own, asked.carried)
         answers[0][asked.first] = run_ahead(now, own, asked.past, asked.horizon_s)
         failed: str | None = None
         for (number, i), future in waited_for(begun, until):
