@@ -79,7 +79,7 @@ class Sim:
         shapes: Shapes,
         like: Sim | None = None,
     ) -> None:
-        self._given = _Given(known, None if like is None else like._given)
+        self._given: _Given = _Given(known, None if like is None else like._given)
         self._known = {name: view for name, (_, view) in self._given.arrays.items()}
         self._owned: frozenset[str] = frozenset()
         self._piece = piece_of(tuple(shapes.items()))
@@ -289,7 +289,9 @@ class _Given:
 
     def __init__(self, known: Mapping[str, npt.NDArray[Any]], before: _Given | None) -> None:
         kept = {} if before is None else before.arrays
-        self.rows = np.zeros((len(KNOWN), 3), np.int64) if before is None else before.rows.copy()
+        self.rows: IntArray = np.zeros((len(KNOWN), 3), np.int64)
+        if before is not None:
+            self.rows[...] = before.rows
         self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
         for number, name in enumerate(KNOWN):
             array, same = known[name], kept.get(name)
