@@ -18,25 +18,18 @@ from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord
 __all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
 
 LABELS = ("user", "account", "partition", "qos", "features")
-LONGEST = 19
-"""Numbers of fewer digits fit into 64 bits."""
+LONGEST = 16
+"""Numbers of fewer digits are exact as floats."""
 
 FloatArray = npt.NDArray[np.float64]
 
 _NEVER = np.nan
 _NO_NODES = np.zeros(0, np.int64)
+_NUMBERS = (
+    "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "tasks",
+    "needs", "barred",
+)  # fmt: skip
 _OBJECTS = ("id", *LABELS, "resources", "dependencies", "tasks", "held", "amounts")
-_NUMBERS = np.dtype(
-    [
-        *(
-            (name, "f8")
-            for name in ("submit_s", "start_s", "not_before_s", "walltime_s", "priority")
-        ),
-        *((name, "f8") for name in PER_NODE),
-        *((name, "i8") for name in ("number", "nodes", "tasks")),
-        *((name, "?") for name in ("needs", "barred")),
-    ]
-)
 
 
 @dataclass(frozen=True)
@@ -44,18 +37,27 @@ class Jobs:
     """Jobs by row; nobody may write it.
 
     Args:
-        numbers: ``submit_s``, ``start_s`` and ``not_before_s`` (NaN where there is none), ``walltime_s``,
-            ``priority``, ``nodes``, ``tasks``; the needs per node, and whether there are any (``needs``); the
-            id as a ``number``, -1 where it is not written as one; ``barred``: whether it is held, or the
-            resource manager would not start it [jobs].
+        numbers: see `of` [kinds, jobs].
         objects: what is not a number; see `told` [jobs, kinds].
     """
 
-    numbers: npt.NDArray[Any]
+    numbers: FloatArray
     objects: npt.NDArray[np.object_]
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return len(self.objects)
+
+    def of(self, name: str) -> FloatArray:
+        """A number [jobs].
+
+        Args:
+            name: ``submit_s``, ``walltime_s``, ``priority``, ``nodes``, ``tasks``; ``start_s`` and
+                ``not_before_s``, NaN where there is none; the needs per node, and whether there are any
+                (``needs``); the id as a ``number``, -1 where it is not written as one; ``barred``: whether it
+                is held, or the resource manager would not start it.
+        """
+        found: FloatArray = self.numbers[_NUMBERS.index(name)]
+        return found
 
     def told(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> list[Any]:
         """Something that is not a number, of some [rows] or all [jobs].
@@ -72,7 +74,7 @@ class Jobs:
     @property
     def runs(self) -> npt.NDArray[np.bool_]:
         """Whether each has started, or has the nodes that it will start on [jobs]."""
-        has: npt.NDArray[np.bool_] = ~np.isnan(self.numbers["start_s"])
+        has: npt.NDArray[np.bool_] = ~np.isnan(self.of("start_s"))
         return has
 
     @property
@@ -82,14 +84,14 @@ class Jobs:
 
     def take(self, rows: npt.NDArray[np.int64]) -> Jobs:
         """Some of them, in another order."""
-        return Jobs(self.numbers.take(rows), self.objects.take(rows, axis=0))
+        return Jobs(self.numbers.take(rows, axis=1), self.objects.take(rows, axis=0))
 
     def and_also(self, others: Jobs) -> Jobs:
         """With others behind them."""
         if not len(others):
             return self
         return Jobs(
-            np.concatenate([self.numbers, others.numbers]),
+            np.concatenate([self.numbers, others.numbers], axis=1),
             np.concatenate([self.objects, others.objects]),
         )
 
@@ -102,7 +104,7 @@ class JobRows:
 
     def __init__(self) -> None:
         self.nodes = NodeRows()
-        self._kept = self.nodes.number, list[JobRecord](), _read([])
+        self._kept = self.nodes.number, dict[int, JobRecord](), _read([])
         self._last = self.nodes.number, tuple[JobRecord, ...](), self._kept[2]
 
     def jobs(self, jobs: Sequence[JobRecord], nodes: Sequence[NodeRecord]) -> Jobs:
@@ -118,17 +120,20 @@ class JobRows:
             return there
         number, before, there = self._kept
         if number is not self.nodes.number:
-            number, before, there = self.nodes.number, [], _read([])
+            number, before, there = self.nodes.number, {}, _read([])
         # A changed job is another object: they are frozen.
-        known = set(map(id, before))
-        new = [job for job in jobs if id(job) not in known]
-        if new or len(jobs) < len(known):
-            seen = set(map(id, jobs))
-            stays = [id(job) in seen for job in before]
-            left = there if all(stays) else there.take(np.flatnonzero(stays))
-            there = left.and_also(_read([self._row(job) for job in new]))
-            # At once, so that whoever looks from another thread finds what goes together.
-            self._kept = number, [*compress(before, stays), *new], there
+        seen = set(map(id, jobs))
+        new, gone = seen - before.keys(), before.keys() - seen
+        if gone:
+            stays = [one not in gone for one in before]
+            there = there.take(np.flatnonzero(stays))
+            before = dict(compress(before.items(), stays))
+        if new:
+            read = {id(job): job for job in jobs if id(job) in new}
+            there = there.and_also(_read([self._row(job) for job in read.values()]))
+            before = before | read
+        # At once, so that whoever looks from another thread finds what goes together.
+        self._kept = number, before, there
         self._last = number, tuple(jobs), there
         return there
 
@@ -207,7 +212,8 @@ def _read(rows: Sequence[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> Jobs:
     for i, (_, told) in enumerate(rows):
         for column, one in enumerate(told):
             objects[i, column] = one
-    return Jobs(np.array([numbers for numbers, _ in rows], _NUMBERS), objects)
+    numbers = np.array([numbers for numbers, _ in rows], np.float64)
+    return Jobs(np.ascontiguousarray(numbers.reshape(-1, len(_NUMBERS)).T), objects)
 
 
 def _tasks(spec: JobSpec) -> tuple[float, ...]:

@@ -267,7 +267,7 @@ class Core:
         """
         if jobs is None:
             jobs = list(self.mirror.jobs.values())
-        if self._seen(jobs).numbers["tasks"].any():
+        if self._seen(jobs).of("tasks").any():
             return room_of(self.mirror, jobs).fits
         free = self.free_nodes(jobs)
         return lambda spec: spec.nodes <= free
@@ -417,11 +417,11 @@ class Core:
     def _any_fits(self, jobs: Sequence[JobRecord], free_nodes: int) -> bool:
         """Whether any job that waits, and may start, finds room on what is up and free now."""
         there = self._seen(jobs)
-        if there.numbers["tasks"].any():
+        if there.of("tasks").any():
             fits, waiting = self.fits_now(jobs), [job.spec for job in jobs if job.start_s is None]
             return any(fits(spec) for spec in waiting if not spec.held and not spec.reason)
-        may = ~there.runs & ~there.numbers["barred"]
-        return bool((there.numbers["nodes"][may] <= free_nodes).any())
+        may = ~there.runs & (there.of("barred") == 0)
+        return bool((there.of("nodes")[may] <= free_nodes).any())
 
     def _policy(self, name: str) -> Policy:
         if self.own is not None and self.own.name == name:

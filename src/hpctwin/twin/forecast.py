@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import compress, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +84,7 @@ class Forecaster:
 
     def __init__(self) -> None:
         self._open: dict[str, list[Forecast]] = {}
+        self._half: dict[str, float] = {}  # a forecast of no longer wait, s, is kept besides these
         self._learnt: dict[int, Conformal] = {}
         self._errors: deque[float] = deque(maxlen=ERRORS)
         self._last: dict[str, Forecast] = {}
@@ -119,21 +120,22 @@ class Forecaster:
                 the same is said again of whoever does not start now.
         """
         known = [spec for job in waiting if (spec := job.spec).id in start_s]
-        made, later = self._made(known, start_s, now_s, drawn_s or {})
         if drawn_s is None:
-            made = [self._again(one) for one in made]
+            again = self._said_again(known, start_s, now_s)
+            known = [spec for spec in known if spec.id not in again]
         else:
-            self._last_s = now_s
-        self._last = {
-            spec.id: one for spec, one, is_later in zip(known, made, later, strict=True) if is_later
-        }
-        said = self._open
-        for number, one in enumerate(made):
-            earlier = said.get(one.job_id)
-            if earlier is None or _is_half(one, earlier[-1]):
-                made[number] = one._replace(kept=True)
-                said.setdefault(one.job_id, []).append(made[number])
-        return tuple(_of_all(waiting, made, now_s))
+            again, self._last_s = {}, now_s
+        ids = [spec.id for spec in known]
+        made, start, later = self._made(known, ids, start_s, now_s, drawn_s or {})
+        found = again | dict(zip(ids, made, strict=True))
+        half = np.fromiter(map(self._half.get, ids, repeat(np.inf)), np.float64, len(ids))
+        kept = [made[row] for row in np.flatnonzero(start - now_s <= half).tolist()]
+        # What is said again was compared with what had been kept when it was said first.
+        kept += [one for job_id, one in again.items() if job_id not in self._half]
+        for one in kept:
+            found[one.job_id] = self._kept(one)
+        self._last = again | dict(compress(zip(ids, made, strict=True), later))
+        return tuple(_of_all(waiting, found, now_s))
 
     def foretell(
         self,
@@ -144,7 +146,9 @@ class Forecaster:
     ) -> list[Forecast]:
         """As `forecast`, for whoever only asks: nothing is kept."""
         known = [spec for job in waiting if (spec := job.spec).id in start_s]
-        return _of_all(waiting, self._made(known, start_s, now_s, drawn_s or {})[0], now_s)
+        ids = [spec.id for spec in known]
+        made, _, _ = self._made(known, ids, start_s, now_s, drawn_s or {})
+        return _of_all(waiting, dict(zip(ids, made, strict=True)), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
         """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
@@ -156,6 +160,7 @@ class Forecaster:
 
     def came_true(self, job_id: str, start_s: float) -> None:
         """A job has started: learn from what was said of it."""
+        self._half.pop(job_id, None)
         for one in self._open.pop(job_id, ()):
             assert one.start_s is not None
             assert one.low_s is not None
@@ -173,10 +178,12 @@ class Forecaster:
     def forget(self, job_id: str) -> None:
         """A job will not start."""
         self._open.pop(job_id, None)
+        self._half.pop(job_id, None)
 
     def keep(self, jobs: Container[str]) -> None:
         """Forget the forecasts of all other jobs."""
         self._open = {job_id: said for job_id, said in self._open.items() if job_id in jobs}
+        self._half = {job_id: _half_of(said[-1]) for job_id, said in self._open.items()}
 
     @property
     def median_error(self) -> float | None:
@@ -196,6 +203,7 @@ class Forecaster:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
+        self._half = {i: _half_of(said[-1]) for i, said in self._open.items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
         self._last = {one.job_id: one for one in (Forecast(*row) for row in state["last"])}
         self._last_s = state["last_s"]
@@ -207,16 +215,16 @@ class Forecaster:
     def _made(
         self,
         known: Sequence[JobSpec],
+        ids: Sequence[str],
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray],
-    ) -> tuple[list[Forecast], list[bool]]:
-        """A forecast for each of some jobs, and whether it is expected to start later than now [jobs]."""
-        ids = [spec.id for spec in known]
+    ) -> tuple[list[Forecast], FloatArray, list[bool]]:
+        """A forecast for each of some jobs, its start, and whether later than now was expected [jobs]."""
         expected = np.array([start_s[i] for i in ids], np.float64)
         start, scale = _of_futures(ids, expected, now_s, drawn_s)
         nodes = np.array([spec.nodes for spec in known], np.int64)
-        said = np.fromiter(map(self._open.__contains__, ids), bool, len(ids))
+        said = np.fromiter(map(self._half.__contains__, ids), bool, len(ids))
         size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
         later = expected > now_s
         group = np.where(later, 1 + 2 * size + said, _NOW)
@@ -224,14 +232,27 @@ class Forecaster:
         columns = [c.tolist() for c in (start, low, high, calibrated, nodes, group, scale)]
         about, more = columns[:4], columns[4:]
         rows = zip(ids, repeat(now_s), *about, repeat(False), *more)
-        return list(map(_FORECAST, rows)), later.tolist()
+        return list(map(_FORECAST, rows)), start, later.tolist()
 
-    def _again(self, one: Forecast) -> Forecast:
-        """What was said last of a job, unless it starts now or should have started."""
-        last = self._last.get(one.job_id)
-        if last is None or one.group == _NOW or (last.start_s or 0.0) <= one.made_s:
-            return one
-        return last
+    def _kept(self, one: Forecast) -> Forecast:
+        """A forecast that is to be compared with what comes true; see `Forecast`."""
+        kept = one._replace(kept=True)
+        self._open.setdefault(one.job_id, []).append(kept)
+        self._half[one.job_id] = _half_of(kept)
+        return kept
+
+    def _said_again(
+        self, known: Sequence[JobSpec], start_s: Mapping[str, float], now_s: float
+    ) -> dict[str, Forecast]:
+        """What was said last of jobs, by id, unless they start now or should have started."""
+        last = self._last
+        return {
+            spec.id: one
+            for spec in known
+            if (one := last.get(spec.id)) is not None
+            and start_s[spec.id] > now_s
+            and (one.start_s or 0.0) > now_s
+        }
 
     def _learnt_of(self, group: int) -> Conformal | None:
         """What was learnt of a group; of all sizes, where that is too little."""
@@ -260,19 +281,21 @@ class Forecaster:
         return low, high, calibrated
 
 
-def _of_all(waiting: Sequence[JobRecord], made: list[Forecast], now_s: float) -> list[Forecast]:
-    """Forecasts of all that wait, from those of the ones that would ever start."""
-    if len(made) == len(waiting):
-        return made
-    found = {one.job_id: one for one in made}
+def _of_all(
+    waiting: Sequence[JobRecord], found: Mapping[str, Forecast], now_s: float
+) -> list[Forecast]:
+    """The forecasts of all that wait; of those that are not among what was found, that they never start."""
+    ids = [job.spec.id for job in waiting]
+    if len(found) == len(ids):
+        return [found[i] for i in ids]
     none = (now_s, None, None, None)
-    return [found.get(job.spec.id) or Forecast(job.spec.id, *none) for job in waiting]
+    return [found.get(i) or Forecast(i, *none) for i in ids]
 
 
-def _is_half(one: Forecast, kept: Forecast) -> bool:
-    """Whether a forecast's wait is half of that of the last one kept, or less; see `Forecast`."""
-    before_s = (kept.start_s or 0.0) - kept.made_s
-    return before_s > 0 and (one.start_s or 0.0) - one.made_s <= 0.5 * before_s
+def _half_of(kept: Forecast) -> float:
+    """Half of a forecast's wait, s: the next that is kept has no longer one; none is after one of no wait."""
+    wait_s = (kept.start_s or 0.0) - kept.made_s
+    return 0.5 * wait_s if wait_s > 0 else -np.inf
 
 
 def _of_futures(

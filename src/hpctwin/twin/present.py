@@ -146,22 +146,21 @@ def present(
     now_ms = round(now_s * MS_PER_S)
     carried = carried or Carried()
     there = carried.rows.jobs(jobs, nodes)
-    shares = bool(there.numbers["tasks"].any()) or any(spec.tasks for spec in arrivals)
+    shares = bool(there.of("tasks").any()) or any(spec.tasks for spec in arrivals)
     if not shares and np.bincount(there.held).max(initial=0) > 1:
         there = carried.rows.jobs(_one_job_a_node(jobs, runtime_s or {}), nodes)
     there = there.take(np.flatnonzero(may_run(there)))
-    jobs_by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
-    numbers = jobs_by_row.numbers
-    rows = np.flatnonzero(jobs_by_row.runs)
-    workload = workload_of(jobs_by_row, submit_ms, rank, runtime_s or {}, now_s)
-    start_ms = in_ms(numbers["start_s"][rows])
+    by_row, here, submit_ms, rank = in_order(there, arrivals, now_s)
+    rows = np.flatnonzero(by_row.runs)
+    workload = workload_of(by_row, submit_ms, rank, runtime_s or {}, now_s)
+    start_ms = in_ms(by_row.of("start_s")[rows])
     running = Running(
         rows=rows,
         start_ms=start_ms,
         end_ms=remaining_end_ms(
             now_ms, start_ms, workload.runtime_ms[rows], workload.walltime_ms[rows]
         ),
-        nodes=tuple(jobs_by_row.told("held", rows)),
+        nodes=tuple(by_row.told("held", rows)),
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
@@ -174,15 +173,15 @@ def present(
         running,
         np.flatnonzero(unusable & ~used),
         np.flatnonzero(unusable & used),
-        jobs_by_row.told("amounts", rows) if shares else (),
+        by_row.told("amounts", rows) if shares else (),
         powers_of(nodes, now_ms) if machine.has_power else None,
     )
     return Present(
         base=simulation,
-        ids=tuple(jobs_by_row.told("id")),
-        submit_s=numbers["submit_s"].copy(),
+        ids=tuple(by_row.told("id")),
+        submit_s=by_row.of("submit_s"),
         running=rows,
-        waiting=np.flatnonzero(here & ~jobs_by_row.runs),
+        waiting=np.flatnonzero(here & ~by_row.runs),
         now_ms=now_ms,
     )
 

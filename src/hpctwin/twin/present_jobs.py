@@ -39,15 +39,14 @@ def in_order(
     """
     now_ms = round(now_s * MS_PER_S)
     jobs = there.and_also(jobs_to_come(arrivals)) if arrivals else there
-    numbers = jobs.numbers
-    submit_ms = in_ms(numbers["submit_s"])
+    submit_ms = in_ms(jobs.of("submit_s"))
     here, coming = submit_ms[: len(there)], submit_ms[len(there) :]
     np.minimum(here, now_ms, out=here)
     np.maximum(coming, now_ms + 1, out=coming)
     # A job that asks for a later start joins the queue then.
-    later = (numbers["not_before_s"] > now_s) & ~jobs.runs
+    later = (jobs.of("not_before_s") > now_s) & ~jobs.runs
     later[len(there) :] = False
-    submit_ms[later] = in_ms(numbers["not_before_s"][later])
+    submit_ms[later] = in_ms(jobs.of("not_before_s")[later])
     rank = _ranks(jobs)
     order = np.lexsort((rank, submit_ms))
     return jobs.take(order), order < len(there), submit_ms[order], rank[order]
@@ -55,7 +54,7 @@ def in_order(
 
 def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
     """The place of each id among all: ids that are equally written are compared as numbers."""
-    numbers = jobs.numbers["number"]
+    numbers = jobs.of("number")
     if (numbers >= 0).all():
         order = numbers.argsort(kind="stable")
     else:
@@ -69,7 +68,7 @@ def _ranks(jobs: Jobs) -> npt.NDArray[np.int64]:
 def may_run(jobs: Jobs) -> npt.NDArray[np.bool_]:
     """Those that run, and those that neither are barred nor wait at last for one that is or is gone."""
     runs = jobs.runs
-    may: npt.NDArray[np.bool_] = runs | ~jobs.numbers["barred"]
+    may: npt.NDArray[np.bool_] = runs | (jobs.of("barred") == 0)
     dependencies = jobs.told("dependencies")
     if any(dependencies):
         ids = jobs.told("id")
@@ -103,11 +102,11 @@ def workload_of(
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         now_s: the present.
     """
-    size, numbers = len(jobs), jobs.numbers
-    walltime_ms = in_ms(numbers["walltime_s"])
+    size = len(jobs)
+    walltime_ms = in_ms(jobs.of("walltime_s"))
     runtime_ms = walltime_ms.copy()
     if runtime_s:
-        pairs = zip(jobs.told("id"), numbers["walltime_s"].tolist(), strict=True)
+        pairs = zip(jobs.told("id"), jobs.of("walltime_s").tolist(), strict=True)
         expected = np.array([runtime_s.get(i, walltime_s) for i, walltime_s in pairs])
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
         runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
@@ -121,14 +120,14 @@ def workload_of(
         submit_ms=submit_ms,
         runtime_ms=runtime_ms,
         walltime_ms=walltime_ms,
-        nodes=numbers["nodes"].copy(),
+        nodes=jobs.of("nodes").astype(np.int64),
         user=labels["user"],
         account=labels["account"],
         partition=labels["partition"],
         qos=labels["qos"],
         features=labels["features"],
-        priority=numbers["priority"].copy(),
-        per_node={n: numbers[n].copy() for n in PER_NODE} if numbers["needs"].any() else {},
+        priority=jobs.of("priority"),
+        per_node={n: jobs.of(n) for n in PER_NODE} if jobs.of("needs").any() else {},
         resources={name: np.array(column, np.int64) for name, column in amounts.items()},
         dependencies=_dependencies(jobs, now_s),
         recorded_start_ms=unknown,
@@ -150,7 +149,7 @@ def _labels(values: Sequence[str]) -> Category | None:
 
 
 def _chunks(jobs: Jobs) -> dict[str, npt.NDArray[np.float64]]:
-    if not jobs.numbers["tasks"].any():
+    if not jobs.of("tasks").any():
         return {}
     nothing = (0.0,) * len(CHUNKS)
     table = np.array([row or nothing for row in jobs.told("tasks")], np.float64)
@@ -163,7 +162,7 @@ def _dependencies(jobs: Jobs, now_s: float) -> Dependencies:
         return Dependencies.none()
     row = {job_id: number for number, job_id in enumerate(jobs.told("id"))}
     # Some have nodes and begin when these are on.
-    begun = (jobs.numbers["start_s"] <= now_s).tolist()
+    begun = (jobs.of("start_s") <= now_s).tolist()
     return Dependencies.of(
         [
             (job, row[edge.on], DependencyKind[edge.kind.upper()], round(edge.delay_s * MS_PER_S))
