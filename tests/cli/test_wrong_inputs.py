@@ -289,6 +289,16 @@ def test_a_wrong_input_of_simulate_is_told_in_a_line(
             2,
             "window of JobSelection: it must be a whole number, not",
         ),
+        (
+            f"{TRAIN} --option backfilling=eazy",
+            2,
+            "unknown backfilling 'eazy'. Did you mean 'easy'?",
+        ),
+        (
+            f"{TRAIN} --option backfilling=2",
+            2,
+            "unknown backfilling '2'. Known: easy, false, rlsch",
+        ),
         (f"{TRAIN} --option window=-1", 2, "the window has -1 places, it must have 1 or more"),
         (f"{TRAIN} --option observation=4", 2, "observation of JobSelection: it must be a name"),
         (f"{TRAIN} --option reward=slow", 2, "unknown reward 'slow'"),

@@ -48,7 +48,7 @@ def machine(**options: Any) -> Cluster:
 KINDS: dict[str, tuple[type[Environment], dict[str, Any]]] = {
     "selection": (JobSelection, {"window": 16}),
     "selection, backfilling": (JobSelection, {"window": 16, "backfilling": True}),
-    "rlscheduler": (JobSelection, {"observation": "rlscheduler"}),
+    "rlscheduler": (JobSelection, {"observation": "rlscheduler", "backfilling": "rlscheduler"}),
     "backfilling": (Backfilling, {"window": 16}),
     "backfilling, not strict": (Backfilling, {"window": 16, "strict": False}),
     "power": (PowerManagement, {"cluster": machine()}),
