@@ -239,10 +239,11 @@ def asked(sim: Arrays) -> tuple[int, float, int, float]:
 
 @jit
 def in_states(sim: Arrays) -> tuple[int, int, int, int]:
-    """How many nodes are idle without a job, and up; computing; asleep; on their way to be on."""
+    """How many nodes are idle without a job, computing, asleep, on their way to be on."""
     idle = ZERO
-    for p in range(sim.rules.pools):
-        idle += sim.tally[p, IDLE_NODES]
+    for node in range(len(sim.node)):
+        if sim.node[node].power == IDLE and sim.node[node].job < 0:
+            idle += 1
     return idle, in_state(COMPUTING, sim), in_state(ASLEEP, sim), in_state(SWITCHING_ON, sim)
 
 
