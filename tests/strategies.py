@@ -289,13 +289,33 @@ def connected(draw: st.DrawFn, cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": tuple(groups), "switches": tuple(made)})
 
 
+MORE_TASKS = (
+    None,
+    None,
+    "1",
+    "2:cores=4",
+    "1:cores=8",
+    "3:cores=0.5:memory_gb=2.5",
+    "1:cores=1:gpus=1",
+    "1:cores=2+2:cores=1:memory_gb=4",
+    "1:cores=0:memory_gb=16:gpus=0.25+1:cores=4+1:cores=3",
+)
+"""Further kinds of tasks."""
+
+
 @st.composite
 def shared_workloads(
-    draw: st.DrawFn, cluster: Cluster, *, owners: bool = False, **left_out: Any
+    draw: st.DrawFn,
+    cluster: Cluster,
+    *,
+    owners: bool = False,
+    several: bool = False,
+    **left_out: Any,
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
-    With ``owners`` some share nodes with jobs of their user or account only.
+    With ``owners`` some share nodes with jobs of their user or account only; with ``several`` tasks of many
+    are of several kinds.
     """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
@@ -305,9 +325,14 @@ def shared_workloads(
 
     tasks = column(1, 1, 1, 2, 2, 3, 4, 6, 0)
     tasks[0] = max(tasks[0], 1)
+    more = Category.unknown(size)
+    if several:
+        texts = [draw(st.sampled_from(MORE_TASKS)) if count else None for count in tasks]
+        more = Category.of(texts)
+    nodes = np.where(more.codes >= 0, 1, np.minimum(column(1, 1, 1, 2, 3), np.maximum(tasks, 1)))
     return whole.replace(
-        nodes=np.where(tasks > 0, np.minimum(column(1, 1, 1, 2, 3), np.maximum(tasks, 1)), whole.nodes)
-        .astype(np.int64),
+        nodes=np.where(tasks > 0, nodes, whole.nodes).astype(np.int64),
+        more_tasks=more,
         chunks={
             "tasks": tasks,
             "cores_per_task": column(1, 2, 1, 4, 3, 0.5, 8),

@@ -42,7 +42,7 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
 def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     """All that goes with a power policy and a backfill."""
     cluster, platform = draw(machines())
-    workload = draw(strategies.shared_workloads(cluster, max_jobs=12))
+    workload = draw(strategies.shared_workloads(cluster, max_jobs=12, several=draw(st.booleans())))
     return {
         "workload": workload,
         "platform": platform,

@@ -33,7 +33,9 @@ MACHINE = Cluster.model_validate(
         ]
     }
 )
-WORKLOADS = shared_workloads(MACHINE, max_jobs=12, per_node=False)
+WORKLOADS = st.booleans().flatmap(
+    lambda several: shared_workloads(MACHINE, max_jobs=12, per_node=False, several=several)
+)
 
 
 @settings(max_examples=examples(60))

@@ -87,6 +87,25 @@ def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
     }
 
 
+@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@settings(max_examples=examples(60))
+@given(
+    case=cases(
+        strategies.shared_clusters(),
+        partial(strategies.shared_workloads, max_jobs=15, several=True),
+        ("fcfs", "sjf", "wfp", "fairshare"),
+        lambda cluster: strategies.rules(),
+    )
+)
+def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
+    policy: dict[str, Any], case: dict[str, Any]
+) -> None:
+    simulation, reference = compared(policy=policy, **case)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
 PLACEMENTS = ("weight", "round-robin", "contiguous", "fewest-switches", "fragmentation")
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")
@@ -97,12 +116,12 @@ PLACED = [
 
 @pytest.mark.parametrize(("placement", "policy"), PLACED)
 @settings(max_examples=examples(40))
-@given(data=st.data())
+@given(data=st.data(), several=st.booleans())
 def test_each_placement_goes_through_nodes_as_the_rules_say(
-    placement: str, policy: dict[str, Any], data: st.DataObject
+    placement: str, policy: dict[str, Any], data: st.DataObject, several: bool
 ) -> None:
     cluster = data.draw(strategies.shared_clusters().flatmap(strategies.connected))
-    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
     simulation, reference = compared(
         workload, cluster, ORDERINGS["fcfs"], policy, placement=placement
     )

@@ -9,6 +9,7 @@ import pytest
 from hpctwin import Cluster, simulate
 from hpctwin.errors import WorkloadError
 from hpctwin.formats import read_workload
+from hpctwin.model.chunks import Tasks
 from hpctwin.model.requests import Request, parse_request
 
 
@@ -31,6 +32,14 @@ from hpctwin.model.requests import Request, parse_request
         ("select=3:ncpus=8:ngpus=1 place=scatter", Request(1, 3, 8, 0, 1, 1)),
         ("-l select=2:ncpus=4:mem=8gb -l place=free:excl", Request(1, 2, 4, 8, exclusive=1)),
         ("select=2:ncpus=4+ncpus=1:ngpus=1 place=pack", Request(1, 1, 9, 0, 1)),
+        (
+            "select=2:ncpus=8:mem=16gb+1:ncpus=32:ngpus=4",
+            Request(1, 2, 8, 16, more=(Tasks(1, 32, 0, 4),)),
+        ),
+        (
+            "select=1:ncpus=4+2:mem=1gb+ngpus=1 place=scatter:excl",
+            Request(1, 1, 4, 0, 0, 1, 1, more=(Tasks(2, 1, 1), Tasks(1, 1, 0, 1))),
+        ),
     ],
 )
 def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
@@ -49,7 +58,6 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("8 nodes", "'8' is no option"),
         ("-n", "--ntasks has no value"),
         ("--exclusive=topo -n 1", "--exclusive=topo is not modelled"),
-        ("select=2:ncpus=4+1:ngpus=1", "place=pack only"),
         ("select=1:host=n1", "'host' of a chunk is not read"),
         ("select=2:ncpus=4 place=group=rack", "place=group=rack is not modelled"),
         ("-n 'x", "No closing quotation"),

@@ -13,6 +13,7 @@ from hpctwin.model import MS_PER_S, Cluster, NodeGroup, PowerCap, State, Workloa
 from hpctwin.policies import PowerPolicy
 from tests.reference.nodes import AWAKE
 from tests.reference.power import PoweredSimulation
+from tests.reference.shared import further_kinds
 
 __all__ = ["capped", "controlled", "fitted"]
 
@@ -114,20 +115,24 @@ def asked_by_tasks(workload: Workload, cluster: Cluster, aboves: list[float]) ->
     found = []
     for row in range(len(workload)):
         asks = {name: float(column[row]) for name, column in workload.chunks.items()}
+        first = (asks["tasks"], asks["cores_per_task"], asks["gpus_per_task"])
+        further = further_kinds(workload, row)
+        kinds = [first, *((k.tasks, float(k.each[0]), float(k.each[2])) for k in further)]
         if not asks["tasks"] or asks["exclusive"]:
-            nodes = min(asks["tasks"], cluster.node_count) if asks["tasks"] else workload.nodes[row]
+            tasks = sum(kind[0] for kind in kinds)
+            nodes = min(tasks, cluster.node_count) if asks["tasks"] else workload.nodes[row]
             found.append(nodes * math.ceil(max(aboves)))
             continue
-        most = 0.0
-        for group, above in zip(cluster.nodes, aboves, strict=True):
-            shares = [
-                asks[f"{name}_per_task"] / there
-                for name, there in (("cores", group.cores), ("gpus", group.gpus))
-                if there
-            ]
-            if max(shares, default=0.0) <= 1:
-                most = max(most, asks["tasks"] * max(shares, default=0.0) * above)
-        found.append(math.ceil(most - 1e-6))
+        watts = 0.0
+        for tasks, cores, gpus in kinds:
+            most = 0.0
+            for group, above in zip(cluster.nodes, aboves, strict=True):
+                has = ((cores, group.cores), (gpus, group.gpus))
+                shares = [asked / there for asked, there in has if there]
+                if max(shares, default=0.0) <= 1:
+                    most = max(most, tasks * max(shares, default=0.0) * above)
+            watts += most
+        found.append(math.ceil(watts - 1e-6))
     return np.array(found, np.int64)
 
 

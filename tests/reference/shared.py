@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,11 +16,21 @@ from tests.reference.shared_places import ORDERS, fragmentation_rise
 ENOUGH = Fraction(10**12)
 NAMES = ("cores", "memory_gb", "gpus")
 Amounts = tuple[Fraction, ...]
+Tasks = tuple[int, ...]
+"""On a node, of each kind of a job's tasks."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Tasks of a job that are alike."""
+
+    tasks: int
+    each: Amounts
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks of nodes."""
+    """What a job asks of nodes; `tasks` and `each` are of the first of its kinds of tasks."""
 
     tasks: int
     nodes: int
@@ -31,6 +41,17 @@ class Request:
     shared_with: int = 0
     user: int = 0
     account: int = 0
+    more: tuple[Kind, ...] = ()
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return (Kind(self.tasks, self.each), *self.more)
+
+    def held(self, tasks: Tasks) -> Amounts:
+        """What so many of its tasks of each kind ask together."""
+        together = zip(tasks, self.kinds, strict=True)
+        asked = [[count * ask for ask in kind.each] for count, kind in together]
+        return tuple(sum(column, Fraction(0)) for column in zip(*asked, strict=True))
 
     def goes_with(self, other: Request) -> bool:
         """Whether both may be on a node at the same time, amounts apart."""
@@ -48,7 +69,7 @@ class Booking:
 
     job: Job
     node: int
-    tasks: int
+    tasks: Tasks
     start: int
     end: int
 
@@ -78,19 +99,26 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
             result[job] = Request(job.width, job.width, 1, True, (Fraction(0),) * 3, job.width)
             continue
         each = tuple(Fraction(float(chunks[f"{name}_per_task"][job.row])) for name in NAMES)
+        more = further_kinds(workload, job.row)
+        every = tasks + sum(kind.tasks for kind in more)
+        totals = [
+            amount * tasks + sum(kind.tasks * kind.each[c] for kind in more)
+            for c, amount in enumerate(each)
+        ]
         shares = [
-            float(amount * tasks) / float(whole) if 0 < whole < ENOUGH else 0.0
-            for amount, whole in zip(each, there, strict=True)
+            float(amount) / float(whole) if 0 < whole < ENOUGH else 0.0
+            for amount, whole in zip(totals, there, strict=True)
         ]
         result[job] = Request(
             tasks,
             job.width,
-            int(chunks["tasks_per_node"][job.row]) or tasks,
+            int(chunks["tasks_per_node"][job.row]) or every,
             bool(chunks["exclusive"][job.row]),
             each,
             max(shares) * cluster.node_count,
             int(chunks["shared_with"][job.row]),
             *owner,
+            more,
         )
         view = job.view
         wide = [
@@ -98,23 +126,50 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
         ]
         view.dominant, view.load = max(shares + wide), sum(shares + wide)
         view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each)
-        view.cpu, view.memory_mb = float(each[0]) * tasks, float(each[1]) * tasks * 1024
+        view.cpu, view.memory_mb = float(totals[0]), float(totals[1]) * 1024
     return result
 
 
-class Room:
-    """What a job could have of each node over a span."""
+def further_kinds(workload: Workload, row: int) -> tuple[Kind, ...]:
+    """The kinds of a job's tasks but the first."""
+    code = workload.more_tasks.codes[row]
+    if code < 0:
+        return ()
+    found = []
+    for part in workload.more_tasks.labels[code].split("+"):
+        count, *said = part.split(":")
+        asked = {"cores": "1"} | dict(pair.split("=") for pair in said)
+        each = tuple(Fraction(float(asked.get(name, "0"))) for name in NAMES)
+        found.append(Kind(int(count), each))
+    return tuple(found)
 
-    def __init__(self, request: Request, least: dict[int, Amounts]) -> None:
+
+class Room:
+    """What a job's tasks of one kind could have of each node over a span.
+
+    Args:
+        request: with these as the first, or only, kind.
+        least: what is least free of each node.
+        taken: how many tasks of the job lie there already.
+    """
+
+    def __init__(
+        self, request: Request, least: dict[int, Amounts], taken: dict[int, int] | None = None
+    ) -> None:
         self.request = request
         self.ready: Callable[[int], int] = lambda node: 0
         self.least = least
+        self.job: Any = None
+        self.simulation: Any = None
         self.a = {
             node: min((x // ask for x, ask in zip(left, request.each, strict=True) if ask), default=10**9)
             if min(left) >= 0
             else 0
             for node, left in least.items()
         }  # fmt: skip
+        for node, count in (taken or {}).items():
+            if node in self.a:
+                self.a[node] = max(0, min(self.a[node], request.most - count))
         self.f = {node: min(a, request.most) for node, a in self.a.items()}
 
     def fits(self) -> bool:
@@ -170,6 +225,43 @@ class Room:
         return gpus, cores, memory
 
 
+def place_kinds(
+    request: Request,
+    least: dict[int, Amounts],
+    placement: str,
+    told: Callable[[Room], None] = lambda room: None,
+) -> dict[int, Tasks] | None:
+    """Of each kind of a job's tasks how many lie on each node, in the order given; None if it does not fit.
+
+    Args:
+        request: what the job asks.
+        least: what is least free of each node.
+        placement: how nodes are gone through.
+        told: tells a room what placements ask of besides.
+    """
+    kinds = request.kinds
+    ways = (placement,) if len(kinds) == 1 else (placement, "first_fit by number")
+    for way in ways:
+        left, found = dict(least), dict[int, Tasks]()
+        for number, kind in enumerate(kinds):
+            taken = {node: sum(tasks) for node, tasks in found.items()}
+            room = Room(replace(request, tasks=kind.tasks, each=kind.each), left, taken)
+            told(room)
+            if not room.fits():
+                break
+            if way != placement:
+                room.ready = lambda node: 0
+            for node, tasks in room.place(way.partition(" ")[0]).items():
+                before = found.pop(node, (0,) * len(kinds))
+                found[node] = (*before[:number], tasks, *before[number + 1 :])
+                left[node] = tuple(
+                    x - tasks * ask for x, ask in zip(left[node], kind.each, strict=True)
+                )
+        else:
+            return found
+    return None
+
+
 class SharedPlan:
     """Who holds what of which node, now and later; with the interface of `Plan`."""
 
@@ -206,11 +298,11 @@ class SharedPlan:
                 continue
             if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
-            for c, amount in enumerate(self.simulation.asked[booking.job].each):
-                left[c] -= booking.tasks * amount
+            for c, amount in enumerate(self.simulation.asked[booking.job].held(booking.tasks)):
+                left[c] -= amount
         return tuple(left)
 
-    def room(self, job: Job, start: int) -> dict[int, int] | None:
+    def room(self, job: Job, start: int) -> dict[int, Tasks] | None:
         end = start + job.expected
         times = [start, *(time for time in self.times() if start < time < end)]
         for name, amount in job.needs.items():
@@ -223,12 +315,9 @@ class SharedPlan:
                 known = [left for left in lefts if left is not None]
                 if len(known) == len(lefts):
                     least[node] = tuple(min(left[c] for left in known) for c in range(3))
-        room = Room(self.simulation.asked[job], least)
-        room.ready = self.simulation.ready
-        room.job, room.simulation = job, self.simulation
-        return room.place(self.simulation.placement) if room.fits() else None
+        return self.simulation.placed(job, least)
 
-    def least(self, job: Job, start: int) -> dict[int, int] | None:
+    def least(self, job: Job, start: int) -> dict[int, Tasks] | None:
         """Of whole nodes, how many may be taken of each pool; here its nodes and tasks at once."""
         return self.room(job, start)
 
@@ -241,19 +330,19 @@ class SharedPlan:
         )
         return self.machine.resources[name] + more - held
 
-    def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, int]]:
+    def earliest(self, job: Job, at_least: int = 0) -> tuple[int, dict[int, Tasks]]:
         for time in self.times():
             if time >= at_least and (split := self.room(job, time)) is not None:
                 return time, split
         raise AssertionError("a job that is neither rejected nor skipped fits an empty machine")
 
-    def take(self, job: Job, split: dict[int, int], start: int) -> None:
+    def take(self, job: Job, split: dict[int, Tasks], start: int) -> None:
         self.change(job, split, start, start + job.expected, -1)
 
-    def give(self, job: Job, split: dict[int, int], start: int) -> None:
+    def give(self, job: Job, split: dict[int, Tasks], start: int) -> None:
         self.change(job, split, start, start + job.expected, 1)
 
-    def change(self, job: Job, split: dict[int, int], start: int, end: int, sign: int) -> None:
+    def change(self, job: Job, split: dict[int, Tasks], start: int, end: int, sign: int) -> None:
         if start == end:
             return
         bookings = [Booking(job, node, tasks, start, end) for node, tasks in split.items()]
@@ -285,7 +374,7 @@ class SharedPlan:
                     return False
                 group = self.machine.pools[self.simulation.pool_of[node]].group
                 for c, there in enumerate(has(self.machine.cluster, group)):
-                    if sum(b.tasks * a.each[c] for b, a in zip(here, asked, strict=True)) > there:
+                    if sum(a.held(b.tasks)[c] for b, a in zip(here, asked, strict=True)) > there:
                         return False
         return True
 
@@ -296,9 +385,9 @@ class SharedSimulation(Simulation):
     def prepare(self, workload: Workload) -> None:
         """What is not there where all jobs ask for whole nodes."""
         self.asked = requests(workload, self.machine.cluster, self.jobs)
-        self.on: dict[Job, dict[int, int]] = {}  # tasks of each running job by node
+        self.on: dict[Job, dict[int, Tasks]] = {}  # tasks of each running job by node
         self.turn = 0  # the node after the last that a job started on
-        self.given: dict[tuple[Job, int], dict[int, int]] = {}  # … of each that began, and when
+        self.given: dict[tuple[Job, int], dict[int, Tasks]] = {}  # … of each that began, and when
         self.pool_of = {
             node: number for number, pool in enumerate(self.machine.pools) for node in pool.nodes
         }
@@ -319,7 +408,17 @@ class SharedSimulation(Simulation):
             for node in self.machine.pools[pool].nodes
             if whole or not self.machine.outages_over[node]
         }
+        if len(self.asked[job].kinds) > 1:
+            return place_kinds(self.asked[job], least, "first_fit") is not None
         return Room(self.asked[job], least).fits()
+
+    def placed(self, job: Job, least: dict[int, Amounts]) -> dict[int, Tasks] | None:
+        """The nodes and tasks that a job gets, given what is least free of each; None if it does not fit."""
+
+        def tell(room: Room) -> None:
+            room.ready, room.job, room.simulation = self.ready, job, self
+
+        return place_kinds(self.asked[job], least, self.placement, tell)
 
     def rejected(self, job: Job) -> bool:
         return super().rejected(job) or not self.fits_empty(job, whole=True)
@@ -332,7 +431,7 @@ class SharedSimulation(Simulation):
         enough = all(free[name] >= amount for name, amount in job.needs.items())
         return enough and self.placed_now(job) is not None
 
-    def placed_now(self, job: Job) -> tuple[dict[int, int], dict[int, Amounts]] | None:
+    def placed_now(self, job: Job) -> tuple[dict[int, Tasks], dict[int, Amounts]] | None:
         """The nodes and tasks that a job would get of what is free at this moment, and what that is."""
         plan = self.plan()
         lefts = {
@@ -341,10 +440,8 @@ class SharedSimulation(Simulation):
             for node in self.machine.pools[pool].nodes
         }
         least = {node: left for node, left in lefts.items() if left is not None}
-        room = Room(self.asked[job], least)
-        room.ready = self.ready
-        room.job, room.simulation = job, self
-        return (room.place(self.placement), least) if room.fits() else None
+        found = self.placed(job, least)
+        return None if found is None else (found, least)
 
     def alignment(self, job: Job) -> float:
         """Sum over its nodes and all resources of the share asked for times the share that is free."""
@@ -357,7 +454,7 @@ class SharedSimulation(Simulation):
             whole = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)
             for c, there in enumerate(whole):
                 if 0 < there < ENOUGH:
-                    takes = there if asked.exclusive else given[node] * asked.each[c]
+                    takes = there if asked.exclusive else asked.held(given[node])[c]
                     total += float(takes / there) * float(least[node][c] / there)
         free = self.free_resources()
         for name, amount in self.machine.resources.items():
@@ -365,15 +462,15 @@ class SharedSimulation(Simulation):
                 total += (job.needs.get(name, 0) / amount) * (free[name] / amount)
         return total
 
-    def split_now(self, job: Job, least: dict[int, int]) -> dict[int, int]:
+    def split_now(self, job: Job, least: dict[int, Tasks]) -> dict[int, Tasks]:  # type: ignore[override]
         return least
 
-    def take_nodes(self, job: Job, split: dict[int, int]) -> None:
+    def take_nodes(self, job: Job, split: dict[int, Tasks]) -> None:  # type: ignore[override]
         self.on[job] = dict(split)
         job.nodes = sorted(split)
 
-    def begin(self, job: Job, split: dict[int, int]) -> None:
-        super().begin(job, split)
+    def begin(self, job: Job, split: dict[int, Tasks]) -> None:  # type: ignore[override]
+        super().begin(job, split)  # type: ignore[arg-type]
         assert job.start is not None
         self.given[job, job.start] = dict(split)
         self.turn = list(split)[-1] + 1

@@ -9,7 +9,7 @@ from hpctwin.model import Cluster, State
 from tests.reference.jobs import Job
 from tests.reference.nodes import COMPUTING, SLEEPING, Node, Span
 from tests.reference.power import AHEAD, PoweredSimulation
-from tests.reference.shared import ENOUGH, SharedSimulation, has
+from tests.reference.shared import ENOUGH, SharedSimulation, Tasks, has
 
 
 class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
@@ -127,7 +127,7 @@ def draw(
     cluster: Cluster,
     node: Node,
     span: Span,
-    here: list[tuple[Job, int]],
+    here: list[tuple[Job, Tasks]],
 ) -> dict[int, float]:
     """What each job that runs on a node has of what it draws, by row, W."""
     whole = has(cluster, node.group)
@@ -135,8 +135,8 @@ def draw(
     for job, tasks in here:
         request = simulation.asked[job]
         cores, memory, gpus = (
-            float(tasks * each) / float(there) if 0 < there < ENOUGH else 0.0
-            for each, there in zip(request.each, whole, strict=True)
+            float(asked) / float(there) if 0 < there < ENOUGH else 0.0
+            for asked, there in zip(request.held(tasks), whole, strict=True)
         )
         use[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, gpus))
         hold[job.row] = 1.0 if request.exclusive else min(1.0, max(cores, memory, gpus))

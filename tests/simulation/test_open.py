@@ -46,7 +46,10 @@ def drawn(
     """A machine, jobs and a policy; nodes are shared or not."""
     if data.draw(st.booleans()):
         cluster = data.draw(strategies.shared_clusters(outages=outages))
-        jobs = strategies.shared_workloads(cluster, dependencies=False, max_jobs=20, **left_out)
+        several = data.draw(st.booleans())
+        jobs = strategies.shared_workloads(
+            cluster, dependencies=False, max_jobs=20, several=several, **left_out
+        )
         return cluster, data.draw(jobs), data.draw(st.sampled_from(SHARED))
     cluster = data.draw(strategies.clusters(outages=outages))
     workload = data.draw(strategies.workloads(cluster, dependencies=False, **left_out))

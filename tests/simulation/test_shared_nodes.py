@@ -43,7 +43,8 @@ def amounts(cluster: Cluster) -> dict[str, list[float]]:
 @each("backfill", BACKFILLS)
 def test_no_node_ever_gives_more_than_it_has(backfill: str, data: st.DataObject) -> None:
     cluster = data.draw(strategies.shared_clusters())
-    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=20))
+    several = data.draw(st.booleans())
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=20, several=several))
     placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread")))
     result = Simulation(workload, cluster, "fcfs", backfill, placement=placement).run()
     placed = result.placements
@@ -145,7 +146,8 @@ def test_saved_or_forked_half_way_it_goes_on_as_if_nothing_had_been(
     tmp_path_factory: pytest.TempPathFactory, backfill: str, data: st.DataObject, stop: int
 ) -> None:
     cluster = data.draw(strategies.shared_clusters())
-    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
+    several = data.draw(st.booleans())
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
     straight = Simulation(workload, cluster, "fcfs", backfill).run()
     halved = Simulation(workload, cluster, "fcfs", backfill)
     halved.advance(until_s=stop)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import ConfigError
+from hpctwin.model import Category
 from tests import strategies
 from tests.examples import examples
 
@@ -43,6 +44,20 @@ def test_gpus_beside_which_no_cores_are_left_are_stranded() -> None:
     assert (found[1]["waiting"], found[1]["unusable_gpus"]) == (0, None)
     assert found[1]["stranded_gpus"] == 0.0
     assert found[1]["fragmented_gpus"] == pytest.approx((3 + 3 + 0) / 3)
+
+
+def test_what_only_a_further_kind_of_tasks_could_use_is_of_use() -> None:
+    """Beside a job of 7 cores and no GPU one core and 4 GPUs are free on each node; who waits asks so."""
+    jobs = Workload.build(
+        submit_s=[0, 0],
+        runtime_s=[100, 100],
+        nodes=[1, 1],
+        chunks={"tasks": [2, 1], "cores_per_task": [7, 8]},
+        more_tasks=Category.of([None, "1:gpus=1"]),
+    )
+    first = simulate(jobs, MACHINE, "fcfs+easy").fragmentation(2).to_dicts()[0]
+    assert (first["free_cores"], first["unusable_cores"]) == (2.0, 0.0)
+    assert (first["unusable_gpus"], first["stranded_gpus"]) == (0.0, 0.0)
 
 
 def test_what_is_of_no_use_is_told_where_nobody_waits_for_long() -> None:

@@ -8,6 +8,7 @@ with reservations knows when it falls.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from hpctwin.engine.layout import COMPUTING, IDLE
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Cluster, PowerCap, Workload, to_ms
 from hpctwin.model.cap import DAY_S
+from hpctwin.model.chunks import read_more_tasks
 
 __all__ = ["RESOURCE", "raised_caps", "with_cap"]
 
@@ -82,21 +84,51 @@ def _asked_w(
     if not workload.shares_nodes:
         return workload.nodes * each, workload.nodes.astype(np.float64)
     asks = workload.chunks
-    alone = np.minimum(asks["tasks"], cluster.node_count)
-    nodes = np.where(asks["exclusive"] > 0, alone, 0.0)
-    nodes = np.where(asks["tasks"] > 0, nodes, workload.nodes)
-    watts = nodes * each
+    first = {name: asks[f"{name}_per_task"] for name in _DRAWING}
+    watts, nodes = _used(asks["tasks"], first, cluster, above)
+    tasks = asks["tasks"]
+    if workload.more_tasks.labels:
+        further = [_used_further(text, cluster, above) for text in workload.more_tasks.labels]
+        more = np.array([*further, (0.0, 0.0, 0.0)])[workload.more_tasks.codes]
+        watts, nodes, tasks = watts + more[:, 0], nodes + more[:, 1], tasks + more[:, 2]
+    whole = (asks["tasks"] == 0) | (asks["exclusive"] > 0)
+    alone = np.where(asks["tasks"] > 0, np.minimum(tasks, cluster.node_count), workload.nodes)
+    watts, nodes = np.where(whole, alone * each, watts), np.where(whole, alone, nodes)
+    return np.ceil(watts - 1e-6).astype(np.int64), nodes
+
+
+_DRAWING = ("cores", "gpus")
+
+
+def _used(
+    tasks: npt.NDArray[np.float64],
+    asked: Mapping[str, npt.NDArray[np.float64]],
+    cluster: Cluster,
+    above: npt.NDArray[np.float64],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What tasks draw at most, W, and of as much as how many nodes, on the group where that is most."""
+    watts, nodes = np.zeros(len(tasks)), np.zeros(len(tasks))
     for group, more in zip(cluster.nodes, above.tolist(), strict=True):
-        share = np.zeros(len(workload))
-        for name in ("cores", "gpus"):
+        share = np.zeros(len(tasks))
+        for name in _DRAWING:
             has = getattr(group, name)
             if has:
-                share = np.maximum(share, asks[f"{name}_per_task"] / has)
+                share = np.maximum(share, asked[name] / has)
         # On a node that has less than a task asks there is none.
-        shared = np.where((share <= 1) & (asks["exclusive"] == 0), asks["tasks"] * share, 0.0)
-        nodes = np.maximum(nodes, shared)
-        watts = np.maximum(watts, shared * more)
-    return np.ceil(watts - 1e-6).astype(np.int64), nodes
+        shared = np.where(share <= 1, tasks * share, 0.0)
+        watts, nodes = np.maximum(watts, shared * more), np.maximum(nodes, shared)
+    return watts, nodes
+
+
+def _used_further(
+    text: str, cluster: Cluster, above: npt.NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """What a job's further kinds of tasks draw together, of how many nodes, and how many tasks these are."""
+    kinds = read_more_tasks(text)
+    tasks = np.array([float(kind.tasks) for kind in kinds])
+    asked = {name: np.array([float(getattr(kind, name)) for kind in kinds]) for name in _DRAWING}
+    watts, nodes = _used(tasks, asked, cluster, above)
+    return float(watts.sum()), float(nodes.sum()), float(tasks.sum())
 
 
 def raised_caps(cap: PowerCap, workload: Workload) -> list[tuple[int, int, int]]:

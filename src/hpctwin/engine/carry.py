@@ -187,7 +187,7 @@ def _parts_and_promises(
     part["kind"] = new["job"]["kind"][part["job"]]
     for link in ("next", "after", "before"):
         part[link] = row[part[link]]
-    most = np.minimum(new["shape"]["tasks"], len(new["share"]))[new["job"]["kind"]].sum()
+    most = new["shape"]["parts"][new["job"]["kind"]].sum()
     promises = int(old["sharing"]["promises"][0])
     promise = old["promise"][:promises].copy()
     promise["job"] = place[promise["job"]]  # rows that are free may name jobs that are gone

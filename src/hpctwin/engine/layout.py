@@ -414,8 +414,15 @@ class Scratch:
     base: Grid[Int]  # [nodes, 4] what running jobs leave free at a time
     least: Grid[Int]  # [nodes, 4] least free over a span
     fits: Table[Int]  # [nodes] so many tasks have room
-    chosen: Table[Int]  # [nodes] nodes of a job,
-    given: Table[Int]  # … and its tasks on each
+    chosen: Table[Int]  # [parts of a job, at most] nodes of a job,
+    given: Table[Int]  # … its tasks on each,
+    of_kind: Table[Int]  # … and of which kind these are
+    seats: Grid[Int]  # [nodes, 2] what a placement counts of each node
+    seated: Table[
+        Int
+    ]  # [nodes] tasks of a job whose kinds of tasks are placed one after the other,
+    remains: Grid[Int]  # [nodes, 4] … and what these leave
+    stays: Grid[Int]  # [nodes, 4] … of this
     rooms: Rooms
     open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
     open_block: Grid[Int]  # [blocks of nodes, words]

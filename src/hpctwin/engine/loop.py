@@ -65,7 +65,7 @@ def parts_have_room(sim: Arrays) -> bool:
     if sharing.parts + asked > len(sim.part) or min(asked, sim.rules.promises) > len(sim.promise):
         asked = 0
         for i in range(sim.clock.queued):
-            asked += min(sim.shape[sim.job[sim.queue[i]].kind].tasks, len(sim.share))
+            asked += sim.shape[sim.job[sim.queue[i]].kind].parts
     return sharing.parts + asked <= len(sim.part) and min(asked, sim.rules.promises) <= len(
         sim.promise
     )

@@ -115,6 +115,7 @@ def scratch_piece(
     largest: int,
     lengths: tuple[int, ...],
     *,
+    parts: int,
     ranked: bool,
     stands: bool,
 ) -> Piece:
@@ -126,6 +127,7 @@ def scratch_piece(
         users: whose running jobs are counted.
         largest: cores of the largest node that is shared.
         lengths: of the known arrays `COUNTED`.
+        parts: of shared nodes that one job may have at most.
         ranked: whether nodes are ranked.
         stands: whether reservations outlive a pass on whole nodes.
     """
@@ -165,7 +167,11 @@ def scratch_piece(
         **dict.fromkeys(("standings", "line", "merged"), (tree,)),
         "spare": (pools,),
         **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
-        **dict.fromkeys(("fits", "chosen", "given"), (shared,)),
+        "fits": (shared,),
+        **dict.fromkeys(("chosen", "given", "of_kind"), (max(parts, shared),)),
+        "seats": (shared, 2),
+        "seated": (shared,),
+        **dict.fromkeys(("remains", "stays"), (shared, AMOUNTS)),
         "rooms": (1,),
         "open_to": (shared, words),
         "open_block": (-(-shared // BLOCK), words),

@@ -175,7 +175,7 @@ def more_ahead(sim: Sim, ahead: Sim, coming: IntArray) -> None:
     if len(sim["share"]):
         there = np.concatenate([sim.running["job"], *waiting])
         kind = np.concatenate([sim["job"]["kind"][there], ahead["job"]["kind"][coming]])
-        parts = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[kind].sum())
+        parts = int(sim["shape"]["parts"][kind].sum())
         promises = max(
             int(sim["sharing"]["promises"][0]), min(parts, int(sim["rules"]["promises"][0]))
         )

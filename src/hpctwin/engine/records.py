@@ -123,6 +123,8 @@ class Shape:
     account: Int
     charge: Real  # for fair share it counts as so many nodes
     popularity: Int  # so many jobs are of this kind
+    more: Int  # of a job with tasks of several kinds: the kind of those that come next, -1
+    parts: Int  # so many parts of nodes, at most, its tasks of all kinds lie on
 
 
 class Claim:
@@ -381,7 +383,7 @@ class Part:
     next: Small  # of the same job, -1
     after: Small  # on the same node, -1
     before: Small
-    kind: Small  # of the job
+    kind: Small  # of the job, or of its tasks here, where these are of several
 
 
 class Promise:
@@ -392,6 +394,7 @@ class Promise:
     end: Int
     node: Int  # -1: the row is free
     tasks: Int
+    kind: Int
     next: Int  # of the same job, or free, -1
     after: Int  # on the same node, -1
     ahead: Int  # while a time is sought: the same, but for those that are over by then
@@ -420,6 +423,8 @@ class Sharing:
     freed: Int  # how often a node got something back
     faults: Int  # of the clock, in the last pass
     chosen: Int  # nodes that `placing` chose
+    before: Int  # so many of these for kinds of the job's tasks that came before
+    kind: Int  # of the tasks that nodes are chosen for
     looks: Int  # how often it was begun to start jobs; meanwhile nothing comes free
     turn: Int  # the node after the last that a job started on
     widest: Int  # nodes that a job may have at most

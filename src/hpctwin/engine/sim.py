@@ -229,6 +229,7 @@ class Sim:
             self["user_running"].shape[1],
             int(known["whole"][:, 0].max(initial=0)) // 1000,
             tuple([len(known[name]) for name in COUNTED]),
+            parts=int(known["shape"]["parts"].max(initial=0)),
             ranked=bool(self["hooks"]["place"][0]),
             stands=bool(self["hooks"]["reserved"][0]) and not shared,
         )

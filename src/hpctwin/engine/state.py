@@ -118,7 +118,7 @@ def new_sim(
     node["place"][known["by_pool"]] = np.arange(tracked)
     index_nodes(sim)
     sim["left"][...] = known["whole"]
-    sim["sharing"]["widest"] = np.minimum(known["shape"]["tasks"], shared).max(initial=0)
+    sim["sharing"]["widest"] = known["shape"]["parts"].max(initial=0)
     sim["sharing"]["owners"] = (known["shape"]["shared_with"] > 0).any()
     sim["share"]["part"] = sim["share"]["promise"] = -1
     sim["tried"]["faults"] = -1
@@ -249,7 +249,7 @@ def _more_parts(sim: Sim) -> None:
         return
     clock = sim.clock
     waiting = sim["job"]["kind"][sim["queue"][: clock.queued]]
-    asked = int(np.minimum(sim["shape"]["tasks"], len(sim["share"]))[waiting].sum())
+    asked = int(sim["shape"]["parts"][waiting].sum())
     parts = int(sim["sharing"]["parts"][0])
     # If those that are to start have as many as those before, this is the last time.
     more = int(1.1 * parts / max(clock.starts, 1) * (clock.alive - clock.running))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
 from hpctwin.model import Category, Workload, to_ms
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.totals import totals_asked
 from hpctwin.simulation.sharing import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]
@@ -122,7 +122,7 @@ def _fits(kind: Kind, workload: Workload) -> npt.NDArray[np.bool_]:
             known = np.array([name in wanted for name in column.labels] + [False])
             fits &= known[column.codes]
     if kind.gpus is not None:
-        asked = totals_asked(workload.chunks, workload.per_node, workload.nodes)["gpus"] > 0
+        asked = totals_asked(workload)["gpus"] > 0
         fits &= asked == kind.gpus
     return fits
 

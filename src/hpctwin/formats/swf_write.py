@@ -14,7 +14,7 @@ from hpctwin.errors import WorkloadError
 from hpctwin.formats._files import write_bytes
 from hpctwin.formats._losses import lost_by
 from hpctwin.model import MS_PER_S, Category, DependencyKind, Workload
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.totals import totals_asked
 
 __all__ = ["with_own_count", "write_swf"]
 
@@ -75,7 +75,7 @@ def write_swf(workload: Workload, path: str | Path) -> tuple[str, ...]:
     gap = _Gaps(workload)
     processors = workload.nodes
     if workload.shares_nodes:
-        cores = np.ceil(totals_asked(workload.chunks, {}, workload.nodes)["cores"])
+        cores = np.ceil(totals_asked(workload, {})["cores"])
         processors = np.where(workload.chunks["tasks"] > 0, cores, processors).astype(np.int64)
     table = pl.DataFrame(
         {

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
-_TEXTS = ("job_id", "user", "account", "partition", "qos", "features")
+_TEXTS = ("job_id", "user", "account", "partition", "qos", "features", "more_tasks")
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _PARQUET_MAGIC = b"PAR1"
 

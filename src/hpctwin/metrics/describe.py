@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import MS_PER_S, Category, Workload
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.totals import totals_asked
 
 __all__ = ["QUANTILES", "Description", "describe"]
 
@@ -66,7 +66,7 @@ def describe(workload: Workload, nodes: int | None = None) -> Description:
     walltime = workload.walltime_ms / MS_PER_S
     machine, origin = _machine(workload, nodes)
     shared = workload.shares_nodes
-    asked = totals_asked(workload.chunks, workload.per_node, workload.nodes)
+    asked = totals_asked(workload)
     unit, width = (
         ("core", asked["cores"]) if shared else ("node", workload.nodes.astype(np.float64))
     )

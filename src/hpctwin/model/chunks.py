@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 
-__all__ = ["CHUNKS", "WHOLE_CHUNKS", "checked_chunks", "totals_asked"]
+if TYPE_CHECKING:
+    from hpctwin.model.columns import Category
+
+__all__ = [
+    "CHUNKS", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_more_tasks", "checked_chunks", "more_tasks_text",
+    "read_more_tasks",
+]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,11 +42,105 @@ SHARED_WITH = ("anyone", "user", "account")
 
 _LARGEST = {"exclusive": (1, "0 or 1"), "shared_with": (2, "0 (anyone), 1 (user) or 2 (account)")}
 
-_AMOUNTS = {
+PER_TASK = {
     "cores": "cores_per_task",
     "memory_gb": "memory_gb_per_task",
     "gpus": "gpus_per_task",
 }
+"""Amounts, and the columns that say what each task asks of them."""
+
+
+_MORE = re.compile(
+    r"(?P<tasks>\d{1,9})(?::cores=(?P<cores>[\d.e+-]+?))?(?::memory_gb=(?P<memory_gb>[\d.e+-]+?))?"
+    r"(?::gpus=(?P<gpus>[\d.e+-]+?))?"
+)
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks of one kind, of a job that has several.
+
+    Args:
+        tasks: how many.
+        cores, memory_gb, gpus: what each asks, on one node.
+    """
+
+    tasks: int
+    cores: float = 1.0
+    memory_gb: float = 0.0
+    gpus: float = 0.0
+
+
+@lru_cache(maxsize=4096)
+def read_more_tasks(text: str) -> tuple[Tasks, ...]:
+    """The further kinds of a job's tasks, of text such as ``1:cores=32:gpus=4+2:memory_gb=16``.
+
+    Of each kind how many, and what a task asks: one core, and no memory or GPUs, where nothing else is said.
+
+    Raises:
+        WorkloadError: it is not such text.
+    """
+    found = []
+    for part in text.split("+"):
+        match = _MORE.fullmatch(part.strip())
+        try:
+            said = {} if match is None else {k: v for k, v in match.groupdict().items() if v}
+            kind = Tasks(int(said.pop("tasks")), **{k: float(v) for k, v in said.items()})
+        except (KeyError, ValueError):
+            kind = Tasks(0)
+        asked = np.array([kind.cores, kind.memory_gb, kind.gpus])
+        if not kind.tasks or not asked.any() or not np.isfinite(asked).all() or (asked < 0).any():
+            raise WorkloadError(
+                f"more_tasks {text!r}: {part!r} is no kind of tasks; write how many and what each asks, in "
+                "this order, such as 1:cores=32:memory_gb=64:gpus=4, and a plus sign between kinds"
+            )
+        found.append(kind)
+    return tuple(found)
+
+
+def more_tasks_text(kinds: Iterable[Tasks]) -> str:
+    """Text that `read_more_tasks` reads as these kinds."""
+    found = []
+    for kind in kinds:
+        amounts = [("memory_gb", kind.memory_gb), ("gpus", kind.gpus)]
+        said = "".join(f":{name}={amount!r}" for name, amount in amounts if amount)
+        found.append(f"{kind.tasks}:cores={kind.cores!r}{said}")
+    return "+".join(found)
+
+
+def check_more_tasks(
+    more: Category, chunks: Mapping[str, FloatArray], nodes: FloatArray, ids: npt.NDArray[Any]
+) -> None:
+    """Whether further kinds of tasks can be understood, and stand beside others.
+
+    Args:
+        more: the text of each job [jobs].
+        chunks: what jobs ask otherwise; see `checked_chunks`.
+        nodes: so many nodes at least has each job [jobs].
+        ids: of the jobs, for messages.
+
+    Raises:
+        WorkloadError: they do not.
+    """
+    for text in more.labels:
+        read_more_tasks(text)
+    several = more.codes >= 0
+    tasks = chunks["tasks"] if chunks else np.zeros(len(ids))
+    _refuse(
+        several & (tasks == 0),
+        ids,
+        lambda row: (
+            f"more_tasks is {more.labels[more.codes[row]]!r}, but tasks, of the first kind, is 0"
+        ),
+    )
+    _refuse(
+        several & (nodes > 1),
+        ids,
+        lambda row: (
+            f"its tasks are of several kinds, and it asks for {nodes[row]:g} nodes at least: with "
+            "several kinds that is not modelled; leave nodes out, or say tasks_per_node"
+        ),
+    )
 
 
 def checked_chunks(
@@ -74,7 +177,7 @@ def checked_chunks(
         _check_column(name, column, ids)
         # A job of whole nodes has no tasks, whatever else its row says.
         column[~asks] = 0.0
-    nothing = asks & np.all([columns[name] == 0 for name in _AMOUNTS.values()], axis=0)
+    nothing = asks & np.all([columns[name] == 0 for name in PER_TASK.values()], axis=0)
     _refuse(nothing, ids, lambda row: "its tasks ask for no cores, memory or GPUs")
     _refuse(
         asks & (nodes > tasks),
@@ -100,25 +203,3 @@ def _refuse(wrong: npt.NDArray[np.bool_], ids: npt.NDArray[Any], why: Callable[[
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         raise WorkloadError(f"job {ids[row]}: {why(row)}")
-
-
-def totals_asked(
-    chunks: Mapping[str, FloatArray], per_node: Mapping[str, FloatArray], nodes: npt.NDArray[Any]
-) -> dict[str, FloatArray]:
-    """What all tasks, or all nodes, of each job ask together.
-
-    Args:
-        chunks: columns of a workload; empty if all jobs ask for whole nodes.
-        per_node: what whole nodes must have.
-        nodes: how many.
-
-    Returns:
-        ``cores``, ``memory_gb``, ``gpus`` [jobs].
-    """
-    found = {}
-    for name, column in _AMOUNTS.items():
-        whole = np.asarray(per_node.get(name, 0.0)) * nodes
-        if chunks:
-            whole = np.where(chunks["tasks"] > 0, chunks["tasks"] * chunks[column], whole)
-        found[name] = whole + np.zeros(len(nodes))
-    return found

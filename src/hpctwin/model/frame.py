@@ -18,6 +18,7 @@ column                  meaning
 ``shared_with``         whose jobs may be on its nodes besides: ``anyone`` (0), its ``user``'s (1) or
                         ``account``'s (2) only
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
+``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4`` (`model.chunks.read_more_tasks`)
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner
 ``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
@@ -48,7 +49,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.chunks import CHUNKS, SHARED_WITH
+from hpctwin.model.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
 from hpctwin.model.dependencies import (
     Dependencies,
@@ -65,7 +66,7 @@ __all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "wit
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
-_LABELS = ("user", "account", "partition", "qos", "features")
+_LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 
 
@@ -284,6 +285,7 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "exclusive": request.exclusive,
         "shared_with": request.shared_with,
         "features": request.features,
+        "more_tasks": more_tasks_text(request.more) or None,
     }
 
 

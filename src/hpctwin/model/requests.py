@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.chunks import Tasks
 
 __all__ = ["Request", "parse_request"]
 
@@ -31,6 +32,7 @@ class Request:
         tasks_per_node: at most; 0: any number.
         exclusive: 1 if it shares its nodes with no other.
         shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
+        more: further kinds of tasks, besides those of which the fields above tell.
         features: of its nodes; None for any.
     """
 
@@ -43,13 +45,14 @@ class Request:
     exclusive: int = 0
     features: str | None = None
     shared_with: int = 0
+    more: tuple[Tasks, ...] = ()
 
 
 def parse_request(text: str) -> Request:
     """What text asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G`` or ``select=3:ncpus=8 place=scatter``.
 
     Raises:
-        WorkloadError: it cannot be understood, or asks what tasks of one form cannot.
+        WorkloadError: it cannot be understood, or asks what is not modelled.
     """
     try:
         words = shlex.split(text.removeprefix("-l ").replace(" -l ", " "))
@@ -137,10 +140,10 @@ def _pbs(words: list[str]) -> Request:
     if "pack" in place:
         cores, memory, gpus = (sum(one[0] * one[i] for one in chunks) for i in (1, 2, 3))
         return Request(1, 1, cores, memory, gpus, exclusive=exclusive)
-    if len(chunks) > 1:
-        raise ValueError("chunks of several kinds are modelled with place=pack only")
+    kinds = [Tasks(*one) for one in chunks]
     count, cores, memory, gpus = chunks[0]
-    return Request(1, count, cores, memory, gpus, int("scatter" in place), exclusive)
+    most = int("scatter" in place)
+    return Request(1, count, cores, memory, gpus, most, exclusive, more=tuple(kinds[1:]))
 
 
 def _chunk(text: str) -> tuple[int, float, float, float]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.checks import check_distinct, check_values
-from hpctwin.model.chunks import checked_chunks
+from hpctwin.model.chunks import check_more_tasks, checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
@@ -43,6 +43,8 @@ class Workload(Shown):
         nodes: nodes requested, > 0; of a job that asks for tasks, so many at least.
         user, account, partition, qos: labels.
         features: what nodes must have, such as ``a100|v100``; see `hpctwin.model.features`.
+        more_tasks: the further kinds of tasks of jobs that have several, such as ``1:cores=32:gpus=4``; see
+            `hpctwin.model.chunks.read_more_tasks`.
         priority: the trace's own priority, larger is sooner; 0 where unknown.
         per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
         chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
@@ -78,6 +80,7 @@ class Workload(Shown):
     partition: Category
     qos: Category
     features: Category
+    more_tasks: Category
     priority: FloatArray
     per_node: Mapping[str, FloatArray]
     resources: Mapping[str, IntArray]
@@ -111,6 +114,7 @@ class Workload(Shown):
         partition: Category | None = None,
         qos: Category | None = None,
         features: Category | None = None,
+        more_tasks: Category | None = None,
         priority: npt.ArrayLike | None = None,
         per_node: Mapping[str, npt.ArrayLike] | None = None,
         resources: Mapping[str, npt.ArrayLike] | None = None,
@@ -176,6 +180,7 @@ class Workload(Shown):
             "partition": partition,
             "qos": qos,
             "features": features,
+            "more_tasks": more_tasks,
         }
         labels = {k: v or Category.unknown(size) for k, v in categories.items()}
         columns: dict[str, npt.NDArray[Any]] = {
@@ -202,6 +207,7 @@ class Workload(Shown):
                 raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
             found.check(kind, ids)
         asked = checked_chunks(chunks, ids, nodes_f)
+        check_more_tasks(labels["more_tasks"], asked, nodes_f, ids)
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
         made = cls(
@@ -353,7 +359,7 @@ class Workload(Shown):
             },
             **{
                 name: getattr(self, name).take(index)
-                for name in ("user", "account", "partition", "qos", "features")
+                for name in ("user", "account", "partition", "qos", "features", "more_tasks")
             },
             per_node={k: v[index] for k, v in self.per_node.items()},
             resources={k: v[index] for k, v in self.resources.items()},

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from hpctwin.model import MS_PER_S, Workload
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.totals import totals_asked
 from hpctwin.report.axes import empty_note, log_durations, new_figure
 from hpctwin.report.style import ACCENT, PALETTE, styled
 
@@ -42,7 +42,7 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
     runtime = workload.runtime_ms / MS_PER_S
     walltime = workload.walltime_ms / MS_PER_S
     if workload.shares_nodes:
-        cores = totals_asked(workload.chunks, workload.per_node, workload.nodes)["cores"]
+        cores = totals_asked(workload)["cores"]
         _sizes(panels[0, 0], np.maximum(cores, 1), "cores")
     else:
         _sizes(panels[0, 0], workload.nodes, "nodes")

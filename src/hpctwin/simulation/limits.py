@@ -15,9 +15,9 @@ import numpy.typing as npt
 from hpctwin.engine.limits import SECOND_MS
 from hpctwin.engine.sim import records
 from hpctwin.model import Cluster, Limit, Workload, to_ms
-from hpctwin.model.chunks import totals_asked
 from hpctwin.model.columns import Category
 from hpctwin.model.limits import ROOT, line_of
+from hpctwin.model.totals import totals_asked
 
 __all__ = ["Limits", "limits_of", "no_limits"]
 
@@ -178,7 +178,7 @@ def _label(category: Category, code: int) -> str | None:
 
 def _charges(workload: Workload, smallest: Any) -> IntArray:
     """What each job counts, in the engine's units; rounded up [jobs, measures]."""
-    asked = totals_asked(workload.chunks, workload.per_node, workload.nodes)
+    asked = totals_asked(workload)
     alone = np.ones(len(workload), bool)
     if workload.shares_nodes:
         alone = (workload.chunks["tasks"] == 0) | (workload.chunks["exclusive"] > 0)

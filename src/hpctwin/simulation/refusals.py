@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.preempting import PREEMPTING_PASSES
@@ -21,6 +23,7 @@ __all__ = [
     "Refusal",
     "check_explained",
     "check_forecasts",
+    "check_one_kind",
     "check_present",
     "check_streamed",
     "check_together",
@@ -271,6 +274,24 @@ def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> Non
             raise ConfigError(refusal.why(cluster, policy))
 
 
+def check_one_kind(workload: Workload, what: str) -> None:
+    """Whether the tasks of each job are of one kind.
+
+    Args:
+        workload: the jobs.
+        what: cannot be done with several.
+
+    Raises:
+        ConfigError: those of some are not.
+    """
+    several = np.flatnonzero(workload.more_tasks.codes >= 0)
+    if len(several):
+        raise ConfigError(
+            f"workload {workload.name!r}: {what} where tasks of a job are of several kinds, as those of job "
+            f"{workload.job_id[several[0]]} (column more_tasks); leave such jobs out"
+        )
+
+
 def check_present(cluster: Cluster, workload: Workload) -> None:
     """Whether a simulation can begin with jobs that run already.
 
@@ -382,6 +403,7 @@ def check_streamed(
         ConfigError: they cannot.
     """
     _not_interrupted(cluster, workload, "there are no streams")
+    check_one_kind(workload, "there are no streams")
     for name in ("expected_s", "risk", "begin_s"):
         if options.get(name) is not None:
             raise ConfigError(

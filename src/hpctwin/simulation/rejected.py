@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import Cluster, Workload, format_duration
+from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.features import has_features
 from hpctwin.simulation.lower import limits_in, lower
 from hpctwin.simulation.sharing import shared_known
@@ -58,9 +59,10 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
         if workload.shares_nodes:
             stated = [getattr(g, name) for g in cluster.nodes if getattr(g, name) is not None]
             most_of_any = max(stated, default=np.inf)
+            asked = np.maximum(workload.chunks[column], _most_of_further(workload, name))
             count(
                 f"ask for more {name} per task than any node has ({most_of_any:g})",
-                workload.chunks[column] > most_of_any,
+                asked > most_of_any,
             )
     if cluster.limits and left.any():
         _count_refused(workload, cluster, left, count)
@@ -71,6 +73,14 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
         )
     count("ask for more nodes than there are of those they may run on", np.ones(len(left), bool))
     return counts
+
+
+def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
+    """The most of an amount that a task of each job's further kinds asks [jobs]."""
+    texts = workload.more_tasks.labels
+    most = [max(float(getattr(one, name)) for one in read_more_tasks(text)) for text in texts]
+    found: npt.NDArray[np.float64] = np.array([*most, 0.0])[workload.more_tasks.codes]
+    return found
 
 
 def _count_refused(

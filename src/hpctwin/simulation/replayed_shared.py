@@ -15,6 +15,7 @@ from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.engine.layout import AMOUNTS, COMPUTING
 from hpctwin.engine.sim import records
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.simulation.refusals import check_one_kind
 from hpctwin.simulation.replayed import numbers_of
 from hpctwin.simulation.sharing import placement_table, shared_known, shares_held
 
@@ -93,7 +94,11 @@ def held_parts(
         start: when each started, ms; -1 where it did not [jobs].
         end: when each ended, or the replay was cut off, ms [jobs].
         over: whether it ended [jobs].
+
+    Raises:
+        ConfigError: tasks of a job are of several kinds.
     """
+    check_one_kind(workload, "which parts of nodes jobs had is not replayed")
     known = shared_known(lowered, workload, cluster)
     kind, shape = known["job"]["kind"], known["shape"]
     numbers = numbers_of(workload.recorded_nodes, cluster.node_count) or [None] * len(workload)

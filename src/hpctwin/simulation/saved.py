@@ -26,7 +26,7 @@ from hpctwin.simulation.powered import Outside
 
 __all__ = ["load", "save"]
 
-_FORMAT = 7
+_FORMAT = 8
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from hpctwin.metrics import series, summarize
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.totals import totals_asked
 
 __all__ = [
     "MILLI",
@@ -130,7 +130,7 @@ def cores_asked(workload: Workload, cluster: Cluster) -> FloatArray:
     """The cores that each job asks for; whole nodes not given count as the largest group's [jobs]."""
     largest = max(group.cores or 0.0 for group in cluster.nodes)
     whole = {"cores": np.full(len(workload), largest)}
-    return totals_asked(workload.chunks, whole, workload.nodes)["cores"]
+    return totals_asked(workload, whole)["cores"]
 
 
 def core_map(cluster: Cluster, placements: pl.DataFrame) -> pl.DataFrame:

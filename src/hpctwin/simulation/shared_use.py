@@ -11,6 +11,7 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
+from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.features import has_features
 
 __all__ = ["fragmentation", "node_use"]
@@ -69,7 +70,8 @@ class _Kinds:
     """What jobs ask of one node: amounts of a task, and where it may lie [kinds].
 
     Args:
-        of: the kind of each job [jobs].
+        of: the kind of each job, or of the first of its tasks [jobs].
+        further: job and kind of each further kind of a job's tasks [further, 2].
         asks: [kinds, 3].
         empty: whether the node must be empty [kinds].
         nodes: which nodes it may lie on [kinds, nodes].
@@ -77,6 +79,7 @@ class _Kinds:
     """
 
     of: npt.NDArray[np.int64]
+    further: npt.NDArray[np.int64]
     asks: FloatArray
     empty: BoolArray
     nodes: BoolArray
@@ -139,7 +142,8 @@ def fragmentation(
         np.subtract.at(free, node[here], held[here])
         free, idle[node[here]] = np.maximum(free, 0.0), False
         wait = (eligible <= time) & (time < left) & ~rejected
-        some = np.unique(kinds.of[wait])
+        others = kinds.further[wait[kinds.further[:, 0]], 1]
+        some = np.unique(np.concatenate([kinds.of[wait], others]))
         useless = ~kinds.fit(some, free, idle).any(axis=0)
         stranded = ~kinds.fit(asks_gpus, free, idle).any(axis=0)
         row: dict[str, Any] = {"time_s": time, "waiting": int(wait.sum())}
@@ -178,13 +182,27 @@ def _kinds(workload: Workload, cluster: Cluster) -> _Kinds:
     ]
     empty = ~shares | (chunks["exclusive"] > 0)
     table = np.column_stack([*asks, empty, workload.partition.codes, workload.features.codes])
-    found, of, jobs = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+    texts = [read_more_tasks(text) for text in workload.more_tasks.labels]
+    of_several = np.flatnonzero(workload.more_tasks.codes >= 0)
+    rows = [
+        (job, [getattr(one, name) for name in AMOUNTS])
+        for job in of_several.tolist()
+        for one in texts[workload.more_tasks.codes[job]]
+    ]
+    job = np.array([job for job, _ in rows], np.int64)
+    amounts = np.array([amounts for _, amounts in rows]).reshape(len(rows), len(AMOUNTS))
+    table = np.concatenate([table, np.column_stack([amounts, table[job, len(AMOUNTS) :]])])
+    found, of = np.unique(table, axis=0, return_inverse=True)
+    of, further = of.ravel()[: len(workload)], of.ravel()[len(workload) :]
+    jobs = np.bincount(of, minlength=len(found))
     groups = np.repeat(np.arange(len(cluster.nodes)), [group.count for group in cluster.nodes])
     may = [
         [_may(cluster, workload, int(row[4]), int(row[5]), group) for group in cluster.nodes]
         for row in found
     ]
-    return _Kinds(of.ravel(), found[:, :3], found[:, 3] > 0, np.array(may)[:, groups], jobs)
+    several = np.column_stack([job, further])
+    where = np.array(may)[:, groups]
+    return _Kinds(of, several, found[:, :3], found[:, 3] > 0, where, jobs)
 
 
 def _may(cluster: Cluster, workload: Workload, partition: int, features: int, group: Any) -> bool:

@@ -13,10 +13,12 @@ from hpctwin.engine.layout import AMOUNTS, RUNNING
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.sim import Sim, records
 from hpctwin.model import MS_PER_S, PER_NODE, Cluster, Workload
-from hpctwin.model.chunks import totals_asked
+from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.switches import switch_tree
+from hpctwin.model.totals import totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
+from hpctwin.simulation.several_kinds import kinds_fit, tasks_in, with_more
 
 __all__ = [
     "amounts_asked",
@@ -61,24 +63,33 @@ def shared_known(
     """
     asks, needs = _requests(workload)
     whole = _whole(cluster)
-    kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T)
+    several = workload.more_tasks.codes.astype(np.int64)
+    kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T, several)
     shape = records("shape", len(first), **{name: values[first] for name, values in asks.items()})
     shape["popularity"] = np.bincount(kind, minlength=len(first))
     shape["charge"] = counted_nodes(workload, cluster)[first]
+    shape["more"] = -1
+    shape["parts"] = np.minimum(shape["tasks"], cluster.node_count)
     eligible = known["eligible"][known["job"]["kind"][first]]
     job = known["job"].copy()
     job["kind"] = kind
     fits = _fit(shape, needs[first], whole, known["pool_of"], eligible)
+    needs, of = needs[first], np.arange(len(first))
+    if workload.more_tasks.labels:
+        further = [tasks_in(text, _UNITS) for text in workload.more_tasks.labels]
+        shape, needs, of = with_more(shape, needs, several[first], further, cluster.node_count)
+        for row in np.flatnonzero(several[first] >= 0).tolist():
+            fits[row] = kinds_fit(row, shape, needs, whole, eligible[row][known["pool_of"]])
     job["rejected"] |= ~fits[kind]
     return {
         **known,
         "job": job,
-        "eligible": eligible,
-        "partition": known["partition"][known["job"]["kind"][first]],
+        "eligible": eligible[of],
+        "partition": known["partition"][known["job"]["kind"][first]][of],
         "shape": shape,
-        "needs": needs[first],
+        "needs": needs,
         "whole": whole,
-        "typical": _typical(shape, first),
+        "typical": _typical(shape[: len(first)], first),
         **_switches(cluster),
     }
 
@@ -106,10 +117,14 @@ def _requests(workload: Workload) -> tuple[dict[str, IntArray], IntArray]:
     shares = tasks > 0
     most = chunks["tasks_per_node"].astype(np.int64)
     tasks = np.where(shares, tasks, workload.nodes)
+    every = tasks
+    if workload.more_tasks.labels:
+        more = [sum(one.tasks for one in read_more_tasks(t)) for t in workload.more_tasks.labels]
+        every = tasks + np.array([*more, 0])[workload.more_tasks.codes]
     asks = {
         "tasks": tasks,
         "nodes": workload.nodes,
-        "most": np.where(shares, np.where(most > 0, most, tasks), 1),
+        "most": np.where(shares, np.where(most > 0, most, every), 1),
         "exclusive": np.where(shares, chunks["exclusive"].astype(np.int64), 1),
         "shared_with": chunks["shared_with"].astype(np.int64),
     }
@@ -183,7 +198,7 @@ def _fit(
 def _shares(workload: Workload, whole: IntArray, nodes: int) -> FloatArray:
     """Which share of all nodes, cores, memory and GPUs each job asks for [jobs, 4]."""
     tasks = workload.chunks["tasks"] > 0
-    totals = totals_asked(workload.chunks, {}, workload.nodes)
+    totals = totals_asked(workload, {})
     columns = [np.where(tasks, 0.0, workload.nodes / nodes)]
     for column, (name, units) in enumerate(_UNITS.items()):
         there = int(whole[:, column].sum()) / units
@@ -205,7 +220,7 @@ def shared_facts(
 ) -> npt.NDArray[Any]:
     """As `lower.facts_of`, of jobs with tasks what these ask."""
     fact, tasks = facts_of(workload, cluster, risk), workload.chunks["tasks"] > 0
-    totals = totals_asked(workload.chunks, {}, workload.nodes)
+    totals = totals_asked(workload, {})
     totals["memory_mb"] = totals["memory_gb"] * MB_PER_GB
     for name in PER_NODE:
         fact[name] = np.where(tasks, workload.chunks[f"{name}_per_task"], fact[name])
@@ -233,7 +248,7 @@ def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
     """
     if found.promises is None or policy.power.power_pass.shared is not None:
         return ENOUGH
-    widest = int(np.minimum(sim["shape"]["tasks"], len(sim["share"])).max(initial=0))
+    widest = int(sim["shape"]["parts"].max(initial=0))
     # What partitions add to that, each has for itself.
     of_partitions = int(np.maximum(sim["partition_fact"]["backfill_depth"], 0).sum())
     promises = found.promises(policy.numbers(), len(sim["user_limit"])) + of_partitions
@@ -276,7 +291,7 @@ def amounts_of_pools(known: Any) -> dict[str, IntArray]:
 
 def amounts_asked(workload: Workload) -> dict[str, IntArray]:
     """What all tasks, or nodes, of each job ask together, in the engine's units [jobs]."""
-    totals = totals_asked(workload.chunks, workload.per_node, workload.nodes)
+    totals = totals_asked(workload)
     return {
         name: np.ceil(totals[name] * units - 1e-6 * units).astype(np.int64)
         for name, units in _UNITS.items()
@@ -334,7 +349,7 @@ def placement_table(
         amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
         held = pl.Series(amount / units)
         columns[name] = held.set(pl.Series(exclusive & (whole == ENOUGH)), None)
-    return pl.DataFrame(
+    table = pl.DataFrame(
         {
             "job_id": job_id,
             "node": part["node"].astype(np.int64),
@@ -342,7 +357,15 @@ def placement_table(
             "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
             **columns,
         }
-    ).sort("start_s", "job_id", "node", maintain_order=True)
+    )
+    if (known["shape"]["more"] >= 0).any():
+        # Tasks of several kinds may lie on one node.
+        keys = ["job_id", "node", "start_s", "end_s"]
+        summed = [
+            pl.when(pl.col(n).null_count() == 0).then(pl.col(n).sum()).alias(n) for n in columns
+        ]
+        table = table.group_by(keys, maintain_order=True).agg(summed)
+    return table.sort("start_s", "job_id", "node", maintain_order=True)
 
 
 def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:

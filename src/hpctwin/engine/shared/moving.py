@@ -19,9 +19,8 @@ from hpctwin.engine.transitions import account, note_given, scaled
 
 
 @jit
-def add_part(j: int, node: int, tasks: int, sim: Arrays) -> None:
-    """Tasks of a job start on a node."""
-    kind = sim.job[j].kind
+def add_part(j: int, node: int, tasks: int, kind: int, sim: Arrays) -> None:
+    """Tasks of a job, of a kind, start on a node."""
     row = sim.sharing.parts
     sim.sharing.parts = row + 1
     part = sim.part[row]
@@ -113,7 +112,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     sim.clock.starts += 1
     sim.tried[job.kind].waiting -= 1
     for n in range(sim.sharing.chosen):
-        add_part(j, sim.chosen[n], sim.given[n], sim)
+        add_part(j, sim.chosen[n], sim.given[n], sim.of_kind[n], sim)
         sim.sharing.turn = sim.chosen[n] + 1
     for c in range(sim.asks.width):
         sim.stock[sim.rules.pools + c].free -= sim.asks[j, c]
@@ -131,7 +130,6 @@ def start_shared(j: int, sim: Arrays) -> None:
 def take_from_promises(j: int, since: int, sim: Arrays) -> None:
     """A job that just started holds what it has also when promises begin, from a time on."""
     end = sim.state[j].start + sim.job[j].expected
-    kind = sim.job[j].kind
     row = sim.state[j].first_node
     while row >= 0:
         part = sim.part[row]
@@ -139,7 +137,7 @@ def take_from_promises(j: int, since: int, sim: Arrays) -> None:
         while p >= 0:
             if since <= sim.promise[p].start and sim.promise[p].start < end:
                 for c in range(4):
-                    sim.promise_left[p, c] -= held(kind, part.node, part.tasks, c, sim)
+                    sim.promise_left[p, c] -= held(part.kind, part.node, part.tasks, c, sim)
             p = sim.promise[p].after
         row = part.next
     take_resources(j, since, end, TAKE, sim)

@@ -6,6 +6,8 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.plan import plan_build
+from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import start_shared, take_from_promises
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import forget_all
@@ -72,9 +74,23 @@ def begin_anew(sim: Arrays) -> None:
 
 @jit
 def is_longer(j: int, sim: Arrays) -> bool:
-    """Whether a job is expected to run as long, at least, as one of its kind that was found not to fit."""
-    tried = sim.tried[sim.job[j].kind]
+    """Whether a job is expected to run as long, at least, as one of its kind that was found not to fit.
+
+    With tasks of several kinds that says nothing: with less room, the first may come to lie elsewhere.
+    """
+    kind = sim.job[j].kind
+    if sim.shape[kind].more >= 0:
+        return False
+    tried = sim.tried[kind]
     return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
+
+
+@jit
+def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
+    """Whether a job fits nodes over a span that begins at a time; see `fits_over`, `fits_by_kind`."""
+    if sim.shape[sim.job[j].kind].more >= 0:
+        return fits_by_kind(j, begin, base, sim)
+    return fits_over(j, begin, base, sim)
 
 
 @jit
@@ -83,7 +99,7 @@ def start_if_it_fits(j: int, sim: Arrays) -> bool:
     now = sim.clock.now
     if is_longer(j, sim) or not resources_fit(j, now, sim):
         return False
-    if not fits_over(j, now, sim.left, sim):
+    if not fits_from(j, now, sim.left, sim):
         tried = sim.tried[sim.job[j].kind]
         tried.look = sim.sharing.looks
         tried.length = sim.job[j].expected

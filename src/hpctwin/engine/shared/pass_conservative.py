@@ -78,7 +78,7 @@ def reload_promises(sim: Arrays) -> bool:
                 return False
             if node.hidden == 1 and active_from(own.node, sim) > own.start:
                 return False
-            if runs_apart(sim.job[own.job].kind, own.node, own.start, sim):
+            if runs_apart(own.kind, own.node, own.start, sim):
                 return False
             link(row, sim)
             if own.first == 1:

@@ -13,6 +13,7 @@ from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshar
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.pack import ENTERED, Numbers, Own, begin, own, settings
 from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.kinds import fits_beside
 from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import reserve_shared
@@ -75,6 +76,8 @@ def finds_room(j: int, sim: Arrays) -> bool:
     """Whether nodes have room for a job at this moment, whatever is promised; leaves what `choose` needs."""
     kind = sim.job[j].kind
     shape = sim.shape[kind]
+    if shape.more >= 0:
+        return fits_beside(j, sim)
     now = sim.clock.now
     mark_pools(kind, now, now + 1, sim)
     total = 0
@@ -109,17 +112,19 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
     if may_fit(kind, sim) and finds_room(j, sim):
         choose(j, sim)
         for node in range(len(sim.share)):
-            sim.fits[node] = 0
+            for c in range(3):
+                sim.least[node, c] = 0  # what the job would hold there
         for n in range(sim.sharing.chosen):
-            sim.fits[sim.chosen[n]] = sim.given[n]
+            node = sim.chosen[n]
+            for c in range(3):
+                sim.least[node, c] += held(sim.of_kind[n], node, sim.given[n], c, sim)
         total = 0.0
         for node in range(len(sim.share)):
-            if sim.fits[node] > 0:
-                for c in range(3):
-                    has = sim.whole[node, c]
-                    if 0 < has < NOT_MODELLED:
-                        asked = held(kind, node, sim.fits[node], c, sim)
-                        total += (asked / has) * (sim.left[node, c] / has)
+            for c in range(3):
+                has = sim.whole[node, c]
+                asked = sim.least[node, c]
+                if asked > 0 and has < NOT_MODELLED:
+                    total += (asked / has) * (sim.left[node, c] / has)
         sim.aligned[kind] = total
     return sim.aligned[kind]
 

@@ -8,13 +8,26 @@ from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import call_with_job
 from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
 
-__all__ = ["choose", "give", "give_most", "has_less", "ready_at"]
+__all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 
 
 @jit
 def choose(j: int, sim: Arrays) -> None:
-    """Choose nodes of those in ``sim.fits``, where the job fits, into ``sim.chosen`` and ``sim.given``."""
-    sim.sharing.chosen = 0
+    """Choose nodes of those in ``sim.fits``, where the job fits, into ``sim.chosen`` and ``sim.given``.
+
+    Of a job with tasks of several kinds they are chosen already; see `kinds`.
+    """
+    kind = sim.job[j].kind
+    if sim.shape[kind].more < 0:
+        sim.sharing.chosen = 0
+        choose_for(j, kind, sim)
+
+
+@jit
+def choose_for(j: int, kind: int, sim: Arrays) -> None:
+    """Choose nodes for tasks of one kind of a job, after those that were chosen for others."""
+    sim.sharing.before = sim.sharing.chosen
+    sim.sharing.kind = kind
     call_with_job(sim.hooks.choose, j, sim)
 
 
@@ -24,21 +37,23 @@ def give(node: int, tasks: int, sim: Arrays) -> None:
     n = sim.sharing.chosen
     sim.chosen[n] = node
     sim.given[n] = tasks
+    sim.of_kind[n] = sim.sharing.kind
     sim.sharing.chosen = n + 1
 
 
 @jit
-def give_most(j: int, node: int, left: int, sim: Arrays) -> int:
+def give_most(node: int, left: int, sim: Arrays) -> int:
     """Give a node as many tasks as it can have of those that are left; how many are left then.
 
     One is left for each further node that the job must have. The node has no room any more.
     """
-    shape = sim.shape[sim.job[j].kind]
+    shape = sim.shape[sim.sharing.kind]
+    has = sim.sharing.chosen - sim.sharing.before
     fits = min(sim.fits[node], shape.most)
     sim.fits[node] = 0
     if fits <= 0:
         return left
-    tasks = min(fits, left - max(0, shape.nodes - sim.sharing.chosen - 1))
+    tasks = min(fits, left - max(0, shape.nodes - has - 1))
     give(node, tasks, sim)
     return left - tasks
 

@@ -6,6 +6,7 @@ from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import active_from, planned_end
+from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import (
@@ -44,7 +45,7 @@ def link(row: int, sim: Arrays) -> None:
     """Take a promise out of what is left of its node when it and others begin."""
     own = sim.promise[row]
     node = own.node
-    kind = sim.job[own.job].kind
+    kind = own.kind
     free_at(node, own.start, row, sim)
     for c in range(4):
         sim.promise_left[row, c] -= held(kind, node, own.tasks, c, sim)
@@ -58,7 +59,7 @@ def link(row: int, sim: Arrays) -> None:
             before = p
             if own.start < other.end:
                 for c in range(4):
-                    theirs = held(sim.job[other.job].kind, node, other.tasks, c, sim)
+                    theirs = held(other.kind, node, other.tasks, c, sim)
                     sim.promise_left[row, c] -= theirs
         if own.start <= other.start:
             for c in range(4):
@@ -84,7 +85,7 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
         while sim.promise[p].after != row:
             p = sim.promise[p].after
         sim.promise[p].after = own.after
-    kind = sim.job[own.job].kind
+    kind = own.kind
     p = sim.share[node].promise
     while p >= 0 and not kept:
         other = sim.promise[p]
@@ -108,6 +109,7 @@ def promise(j: int, start: int, end: int, sim: Arrays) -> int:
         own.end = end
         own.node = sim.chosen[n]
         own.tasks = sim.given[n]
+        own.kind = sim.of_kind[n]
         own.next = following
         own.first = 0
         link(row, sim)
@@ -197,6 +199,8 @@ def _fits_from(j: int, time: int, not_before: int, sim: Arrays) -> bool:
         return False
     if not resources_fit(j, time, sim):
         return False
+    if sim.shape[sim.job[j].kind].more >= 0:
+        return fits_by_kind(j, time, sim.base, sim)
     if fits_over(j, time, sim.base, sim):
         return True
     shape = sim.shape[sim.job[j].kind]
@@ -289,6 +293,7 @@ def choose_promised(first: int, sim: Arrays) -> None:
     while row >= 0:
         sim.chosen[n] = sim.promise[row].node
         sim.given[n] = sim.promise[row].tasks
+        sim.of_kind[n] = sim.promise[row].kind
         n += 1
         row = sim.promise[row].next
     sim.sharing.chosen = n

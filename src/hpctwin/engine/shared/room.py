@@ -119,7 +119,7 @@ def keeps_off(kind: int, node: int, begin: int, end: int, sim: Arrays) -> bool:
     row = sim.share[node].promise
     while row >= 0 and sim.promise[row].start < end:
         promise = sim.promise[row]
-        if promise.end > begin and not go_together(kind, sim.job[promise.job].kind, sim):
+        if promise.end > begin and not go_together(kind, promise.kind, sim):
             return True
         row = promise.after
     return False
@@ -143,9 +143,8 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if promise.start > begin:
             break
         if begin < promise.end:
-            kind = sim.job[promise.job].kind
             for c in range(4):
-                sim.least[node, c] -= held(kind, node, promise.tasks, c, sim)
+                sim.least[node, c] -= held(promise.kind, node, promise.tasks, c, sim)
         p = promise.ahead if sought else promise.after
     # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
     while p >= 0:
@@ -200,9 +199,48 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 
 @jit
+def seat(kind: int, node: int, tasks: int, sim: Arrays) -> None:
+    """Tasks of a kind lie on a node, as far as the other kinds of the job's tasks see; see `kinds`."""
+    sim.seated[node] += tasks
+    for c in range(3):
+        sim.remains[node, c] -= tasks * sim.needs[kind, c]
+
+
+@jit
+def room_beside(kind: int, node: int, sim: Arrays) -> int:
+    """For how many tasks of a kind there is room on a node beside the other kinds of the job's tasks."""
+    room = tasks_on(kind, node, sim.remains, sim)
+    return min(room, sim.shape[kind].most - sim.seated[node]) if sim.seated[node] > 0 else room
+
+
+@jit
+def kinds_fit_empty(first: int, sim: Arrays) -> bool:
+    """As `fits_empty`, of a job with tasks of several kinds: one after the other, nodes by number."""
+    for node in range(len(sim.share)):
+        sim.seated[node] = 0
+        for c in range(4):
+            sim.remains[node, c] = sim.whole[node, c]
+    kind = first
+    while kind >= 0:
+        left = sim.shape[kind].tasks
+        for node in range(len(sim.share)):
+            if left > 0 and is_up(kind, node, sim):
+                tasks = min(room_beside(kind, node, sim), sim.shape[kind].most, left)
+                if tasks > 0:
+                    seat(kind, node, tasks, sim)
+                    left -= tasks
+        if left > 0:
+            return False
+        kind = sim.shape[kind].more
+    return True
+
+
+@jit
 def fits_empty(kind: int, sim: Arrays) -> bool:
     """Whether a kind of job would fit the nodes that are up if they were empty."""
     shape = sim.shape[kind]
+    if shape.more >= 0:
+        return kinds_fit_empty(kind, sim)
     total = 0
     nodes = 0
     for node in range(len(sim.share)):
@@ -220,6 +258,7 @@ def fits_empty(kind: int, sim: Arrays) -> bool:
 def may_fit(kind: int, sim: Arrays) -> bool:
     """Whether a kind of job fits what is free now, promises and maintenance apart.
 
+    Of a job with tasks of several kinds, whether those of the first do, which come first wherever it starts.
     One that was found not to fit is looked at again only when nodes that got something back since
     could hold as many tasks as were missing.
     """

@@ -23,7 +23,8 @@ AGAIN = 8
 def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
     """Whether a job of one task waits, for long, for nothing but what runs on nodes, and gets the first."""
     clock = sim.clock
-    if sim.shape[sim.job[j].kind].tasks != 1 or not stops_early(sim):
+    shape = sim.shape[sim.job[j].kind]
+    if shape.tasks != 1 or shape.more >= 0 or not stops_early(sim):
         return False
     if sim.sharing.owners > 0 or sim.sharing.promises > 0:
         return False

@@ -41,8 +41,8 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
     """The jobs in order of submission; ``start_s`` is the time zero of the workload.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes, or a job shares its nodes
-            with those of its user or account only.
+        WorkloadError: an id or label is not one that a resource manager takes, a job shares its nodes
+            with those of its user or account only, or its tasks are of several kinds.
     """
     _check_company(workload)
     ids = [str(job_id) for job_id in workload.job_id]
@@ -63,6 +63,12 @@ def _check_company(workload: Workload) -> None:
         raise WorkloadError(
             f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
             "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
+        )
+    if (workload.more_tasks.codes >= 0).any():
+        row = int(np.argmax(workload.more_tasks.codes >= 0))
+        raise WorkloadError(
+            f"job {workload.job_id[row]}: its tasks are of several kinds, which an emulated cluster does not "
+            "know; leave such jobs out"
         )
 
 

@@ -49,7 +49,7 @@ def _fullest(sim: Arrays) -> int:
 
 def place_best_fit(j: int, sim: Arrays) -> None:
     """All tasks on the tightest node that has room for them, or on the fewest nodes."""
-    shape = sim.shape[sim.job[j].kind]
+    shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     if shape.nodes <= 1:
         node = _tightest(left, shape.most, sim)
@@ -57,7 +57,7 @@ def place_best_fit(j: int, sim: Arrays) -> None:
             give(node, left, sim)
             return
     while left > 0:
-        left = give_most(j, _fullest(sim), left, sim)
+        left = give_most(_fullest(sim), left, sim)
 
 
 PLACE = Kernel(place_best_fit, types.void(int64, SIM))

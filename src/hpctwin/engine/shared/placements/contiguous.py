@@ -54,13 +54,13 @@ def _longest(most: int, sim: Arrays) -> int:
 
 def place_contiguous(j: int, sim: Arrays) -> None:
     """One stretch if there is any that all tasks fit; else the runs of nodes with most room first."""
-    shape = sim.shape[sim.job[j].kind]
+    shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     node = _shortest(left, shape.nodes, shape.most, sim)
     while left > 0:
         if node < 0 or node >= len(sim.share) or sim.fits[node] <= 0:
             node = _longest(shape.most, sim)
-        left = give_most(j, node, left, sim)
+        left = give_most(node, left, sim)
         node += 1
 
 

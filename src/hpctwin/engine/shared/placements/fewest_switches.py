@@ -64,7 +64,7 @@ def _roomiest(top: int, sim: Arrays) -> int:
 
 def place_fewest_switches(j: int, sim: Arrays) -> None:
     """The nodes of one switch after the other, the one with most room first."""
-    shape = sim.shape[sim.job[j].kind]
+    shape = sim.shape[sim.sharing.kind]
     left = shape.tasks
     _sum_up(shape.most, sim)
     top = _lowest(left, shape.nodes, sim)
@@ -73,7 +73,7 @@ def place_fewest_switches(j: int, sim: Arrays) -> None:
         sim.below[s, 0] = 0
         for node in range(len(sim.share)):
             if left > 0 and sim.switch_of[node] == s:
-                left = give_most(j, node, left, sim)
+                left = give_most(node, left, sim)
 
 
 PLACE = Kernel(place_fewest_switches, types.void(int64, SIM))

@@ -22,11 +22,11 @@ def _soonest(sim: Arrays) -> int:
 
 def place_first_fit(j: int, sim: Arrays) -> None:
     """As many tasks as possible on each node in turn."""
-    left = sim.shape[sim.job[j].kind].tasks
+    left = sim.shape[sim.sharing.kind].tasks
     node = sim.rooms.first - 1
     while left > 0:
         node = _soonest(sim) if sim.rules.preferred == SOONEST else node + 1
-        left = give_most(j, node, left, sim)
+        left = give_most(node, left, sim)
 
 
 PLACE = Kernel(place_first_fit, types.void(int64, SIM))

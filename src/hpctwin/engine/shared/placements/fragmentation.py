@@ -57,31 +57,31 @@ def _rise(kind: int, node: int, sim: Arrays) -> int:
 
 def place_fragmentation(j: int, sim: Arrays) -> None:
     """Each task where it strands the fewest GPUs; ``sim.least`` counts the job's own."""
-    kind = sim.job[j].kind
+    kind = sim.sharing.kind
     shape = sim.shape[kind]
     for node in range(len(sim.share)):
-        sim.base[node, 0] = 0  # tasks of the job
+        sim.seats[node, 0] = 0  # tasks of the job
         if sim.fits[node] > 0:
-            sim.base[node, 1] = _rise(kind, node, sim)
+            sim.seats[node, 1] = _rise(kind, node, sim)
     nodes = 0
     for left in range(shape.tasks, 0, -1):
         must_be_new = left <= shape.nodes - nodes
         best = -1
         for node in range(len(sim.share)):
-            has = sim.base[node, 0]
+            has = sim.seats[node, 0]
             if has >= min(sim.fits[node], shape.most) or (must_be_new and has > 0):
                 continue
-            if best < 0 or sim.base[node, 1] < sim.base[best, 1]:
+            if best < 0 or sim.seats[node, 1] < sim.seats[best, 1]:
                 best = node
-        if sim.base[best, 0] == 0:
+        if sim.seats[best, 0] == 0:
             nodes += 1
-        sim.base[best, 0] += 1
+        sim.seats[best, 0] += 1
         for c in range(3):
             sim.least[best, c] -= sim.needs[kind, c]
-        sim.base[best, 1] = _rise(kind, best, sim)
+        sim.seats[best, 1] = _rise(kind, best, sim)
     for node in range(len(sim.share)):
-        if sim.base[node, 0] > 0:
-            give(node, sim.base[node, 0], sim)
+        if sim.seats[node, 0] > 0:
+            give(node, sim.seats[node, 0], sim)
 
 
 PLACE = Kernel(place_fragmentation, types.void(int64, SIM))

@@ -12,11 +12,11 @@ from hpctwin.engine.shared.placing import give_most
 
 def place_round_robin(j: int, sim: Arrays) -> None:
     """As many tasks as possible on each node, where the last job left off."""
-    left = sim.shape[sim.job[j].kind].tasks
+    left = sim.shape[sim.sharing.kind].tasks
     node = sim.sharing.turn - 1
     while left > 0:
         node = (node + 1) % len(sim.share)
-        left = give_most(j, node, left, sim)
+        left = give_most(node, left, sim)
 
 
 PLACE = Kernel(place_round_robin, types.void(int64, SIM))

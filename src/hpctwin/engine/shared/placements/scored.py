@@ -66,14 +66,14 @@ def _score_all(j: int, sim: Arrays) -> None:
 def place_scored(j: int, sim: Arrays) -> None:
     """As many tasks as possible on each node, by its score."""
     _score_all(j, sim)
-    left = sim.shape[sim.job[j].kind].tasks
+    left = sim.shape[sim.sharing.kind].tasks
     while left > 0:
         best = -1
         for node in range(len(sim.share)):
             if sim.fits[node] > 0:
                 if best < 0 or sim.ranked[node].score < sim.ranked[best].score:
                     best = node
-        left = give_most(j, best, left, sim)
+        left = give_most(best, left, sim)
 
 
 PLACE = Kernel(place_scored, types.void(int64, SIM))

@@ -12,28 +12,28 @@ from hpctwin.engine.shared.placing import give, has_less
 
 def place_spread(j: int, sim: Arrays) -> None:
     """Each task to the least loaded node; ``sim.least`` counts the job's own."""
-    kind = sim.job[j].kind
+    kind = sim.sharing.kind
     shape = sim.shape[kind]
     for node in range(len(sim.share)):
-        sim.base[node, 0] = 0  # tasks of the job
+        sim.seats[node, 0] = 0  # tasks of the job
     nodes = 0
     for left in range(shape.tasks, 0, -1):
         must_be_new = left <= shape.nodes - nodes
         best = -1
         for node in range(len(sim.share)):
-            has = sim.base[node, 0]
+            has = sim.seats[node, 0]
             if has >= min(sim.fits[node], shape.most) or (must_be_new and has > 0):
                 continue
             if best < 0 or has_less(best, node, sim):
                 best = node
-        if sim.base[best, 0] == 0:
+        if sim.seats[best, 0] == 0:
             nodes += 1
-        sim.base[best, 0] += 1
+        sim.seats[best, 0] += 1
         for c in range(3):
             sim.least[best, c] -= sim.needs[kind, c]
     for node in range(len(sim.share)):
-        if sim.base[node, 0] > 0:
-            give(node, sim.base[node, 0], sim)
+        if sim.seats[node, 0] > 0:
+            give(node, sim.seats[node, 0], sim)
 
 
 PLACE = Kernel(place_spread, types.void(int64, SIM))

@@ -24,9 +24,9 @@ def _lightest(sim: Arrays) -> int:
 
 def place_weight(j: int, sim: Arrays) -> None:
     """As many tasks as possible on each node, the lightest first."""
-    left = sim.shape[sim.job[j].kind].tasks
+    left = sim.shape[sim.sharing.kind].tasks
     while left > 0:
-        left = give_most(j, _lightest(sim), left, sim)
+        left = give_most(_lightest(sim), left, sim)
 
 
 PLACE = Kernel(place_weight, types.void(int64, SIM))

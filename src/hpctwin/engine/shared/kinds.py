@@ -1,0 +1,135 @@
+"""Where a job lies whose tasks are of several kinds: these are placed one after the other, in their order.
+
+Each kind is placed as a job of its own would be, on what those before it have left. If one does not fit, all
+are placed once more, by node number. So that it fits is known only when its nodes are chosen.
+"""
+
+from __future__ import annotations
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.placing import choose_for, give
+from hpctwin.engine.shared.room import (
+    is_there,
+    keeps_off,
+    mark_pools,
+    reckon_least,
+    room_beside,
+    runs_apart,
+    seat,
+)
+
+__all__ = ["fits_beside", "fits_by_kind"]
+
+
+@jit
+def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
+    """Whether a job with tasks of several kinds fits nodes over a span; its nodes are chosen then.
+
+    As `room.fits_over`.
+    """
+    end = begin + sim.job[j].expected
+    for node in range(len(sim.share)):
+        reckon_least(node, begin, end, base, sim)
+    return _place(j, begin, end, True, sim)
+
+
+@jit
+def fits_beside(j: int, sim: Arrays) -> bool:
+    """As `fits_by_kind`, of what is free at this moment, whatever is promised."""
+    now = sim.clock.now
+    for node in range(len(sim.share)):
+        for c in range(4):
+            sim.least[node, c] = sim.left[node, c]
+    return _place(j, now, now + 1, False, sim)
+
+
+@jit
+def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Choose nodes, given what is least free of each (``sim.least``); whether the job fits."""
+    for node in range(len(sim.share)):
+        for c in range(4):
+            sim.stays[node, c] = sim.least[node, c]
+    for by_number in range(2):
+        sim.sharing.chosen = 0
+        for node in range(len(sim.share)):
+            sim.seated[node] = 0
+            for c in range(4):
+                sim.remains[node, c] = sim.stays[node, c]
+        kind = sim.job[j].kind
+        while kind >= 0 and _find_room(kind, begin, end, promised, sim):
+            if by_number == 1:
+                _choose_by_number(kind, sim)
+            else:
+                choose_for(j, kind, sim)
+            for n in range(sim.sharing.before, sim.sharing.chosen):
+                seat(kind, sim.chosen[n], sim.given[n], sim)
+            kind = sim.shape[kind].more
+        if kind < 0:
+            if sim.shape[sim.job[j].kind].exclusive == 1:
+                _one_part_a_node(sim)
+            return True
+    return False
+
+
+@jit
+def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Whether tasks of a kind find room beside those of others; leaves what placements look at."""
+    shape = sim.shape[kind]
+    mark_pools(kind, begin, end, sim)
+    total = ZERO
+    nodes = ZERO
+    sim.rooms.first = len(sim.share)
+    for node in range(len(sim.share)):
+        for c in range(4):
+            sim.least[node, c] = sim.remains[node, c]
+        fits = ZERO
+        if is_there(node, begin, sim):
+            fits = max(ZERO, room_beside(kind, node, sim))
+            if fits > 0:
+                if promised:
+                    apart = keeps_off(kind, node, begin, end, sim)
+                else:
+                    apart = runs_apart(kind, node, begin, sim)
+                if apart:
+                    fits = ZERO
+        sim.fits[node] = fits
+        if fits > 0:
+            if nodes == 0:
+                sim.rooms.first = node
+            total += min(fits, shape.most)
+            nodes += 1
+    return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def _choose_by_number(kind: int, sim: Arrays) -> None:
+    sim.sharing.before = sim.sharing.chosen
+    sim.sharing.kind = kind
+    left = sim.shape[kind].tasks
+    for node in range(len(sim.share)):
+        tasks = min(sim.fits[node], sim.shape[kind].most, left)
+        if tasks > 0:
+            give(node, tasks, sim)
+            left -= tasks
+
+
+@jit
+def _one_part_a_node(sim: Arrays) -> None:
+    """An exclusive job holds each of its nodes once, whatever of it lies there; the last stays the last."""
+    sharing = sim.sharing
+    first = sharing.chosen
+    for n in range(sharing.chosen - 1, -1, -1):
+        node = sim.chosen[n]
+        if sim.seated[node] > 0:
+            first -= 1
+            sim.chosen[first] = node
+            sim.given[first] = sim.seated[node]
+            sim.of_kind[first] = sim.of_kind[n]
+            sim.seated[node] = 0
+    for n in range(first, sharing.chosen):
+        sim.chosen[n - first] = sim.chosen[n]
+        sim.given[n - first] = sim.given[n]
+        sim.of_kind[n - first] = sim.of_kind[n]
+    sharing.chosen -= first
