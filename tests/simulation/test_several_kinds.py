@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpctwin import Cluster, Workload, replay, simulate, simulate_stream
+from hpctwin import Cluster, Workload, replay, simulate
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import Category
@@ -142,10 +142,6 @@ def test_further_kinds_without_a_first_and_with_least_nodes_are_refused() -> Non
 
 def test_what_does_not_know_of_several_kinds_refuses_them_by_name(tmp_path: Path) -> None:
     jobs = built("1:cores=2")
-    with pytest.raises(
-        ConfigError, match=r"there are no streams where .* job 1 \(column more_tasks"
-    ):
-        simulate_stream([jobs.to_frame()], MACHINE, out=tmp_path)
     recorded = jobs.replace(recorded_start_ms=np.array([0]))
     with pytest.raises(ConfigError, match="not replayed where tasks of a job are of several kinds"):
         replay(recorded, MACHINE)

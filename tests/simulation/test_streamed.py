@@ -135,7 +135,8 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
 ) -> None:
     """Tasks, exclusive and whole-node jobs, and all that other streams have; every placement but one."""
     cluster = data.draw(shared_clusters().flatmap(connected))
-    workload = data.draw(shared_workloads(cluster, max_jobs=25, owners=data.draw(st.booleans())))
+    owners, several = data.draw(st.booleans()), data.draw(st.booleans())
+    workload = data.draw(shared_workloads(cluster, max_jobs=25, owners=owners, several=several))
     options = data.draw(rules(cluster))
     order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
     placement = data.draw(st.sampled_from(SHARED_PLACEMENTS))
@@ -156,7 +157,8 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
 def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
     """What is in use under a limit is of parts of nodes, too."""
     cluster = data.draw(limited(shared_clusters()))
-    workload = data.draw(shared_workloads(cluster, max_jobs=25))
+    several = data.draw(st.booleans())
+    workload = data.draw(shared_workloads(cluster, max_jobs=25, several=several))
     policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
     compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
 
@@ -180,7 +182,8 @@ def test_a_stream_on_shared_nodes_with_power_states_is_as_in_memory(data: st.Dat
     """What nodes draw is divided among jobs that are on them in several windows."""
     cluster = data.draw(shared_clusters(outages=data.draw(st.booleans())))
     machine = joined(data.draw(powers_of(cluster)), cluster)
-    workload = data.draw(shared_workloads(cluster, max_jobs=20))
+    several = data.draw(st.booleans())
+    workload = data.draw(shared_workloads(cluster, max_jobs=20, several=several))
     policy = make_policy(
         None,
         data.draw(st.sampled_from(("easy", "conservative", "none"))),
@@ -208,7 +211,7 @@ PBS: dict[str, Any] = {"strict_ordering": True, "backfill_depth": 2, "scheduler_
 def drawn(data: st.DataObject, shared: bool) -> tuple[Workload, Cluster]:
     if shared:
         cluster = data.draw(shared_clusters())
-        return data.draw(shared_workloads(cluster)), cluster
+        return data.draw(shared_workloads(cluster, several=data.draw(st.booleans()))), cluster
     cluster = data.draw(clusters())
     return data.draw(workloads(cluster)), cluster
 

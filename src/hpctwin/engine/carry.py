@@ -184,18 +184,35 @@ def _parts_and_promises(
     row = _part_rows(old, place)
     part = old["part"][: len(row) - 1][row[:-1] >= 0]
     part["job"] = place[part["job"]]
-    part["kind"] = new["job"]["kind"][part["job"]]
+    part["kind"] = _kinds_now(old, new, part)
     for link in ("next", "after", "before"):
         part[link] = row[part[link]]
     most = new["shape"]["parts"][new["job"]["kind"]].sum()
     promises = int(old["sharing"]["promises"][0])
     promise = old["promise"][:promises].copy()
     promise["job"] = place[promise["job"]]  # rows that are free may name jobs that are gone
+    stands = promise["node"] >= 0
+    promise["kind"][stands] = _kinds_now(old, new, promise[stands])
     return {
         "part": _with_room(part, min(int(most), 2 * new.jobs)),
         "promise": promise,
         "promise_left": old["promise_left"][:promises],
     }
+
+
+def _kinds_now(old: Sim, new: Sim, of: npt.NDArray[np.void]) -> IntArray:
+    """The kinds of parts, or promises, whose jobs have their new rows already."""
+    now: IntArray = new["job"]["kind"][of["job"]].astype(np.int64)
+    more = old["shape"]["more"]
+    # Of a job with tasks of several kinds, as far from its first as it was.
+    behind = np.zeros(len(more), np.int64)
+    reached = np.setdiff1d(np.arange(len(more)), more)
+    while len(reached := more[reached][more[reached] >= 0]):
+        behind[reached] = behind.max() + 1
+    for step in range(int(behind.max(initial=0))):
+        goes_on = behind[of["kind"]] > step
+        now[goes_on] = new["shape"]["more"][now[goes_on]]
+    return now
 
 
 def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:

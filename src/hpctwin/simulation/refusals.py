@@ -403,7 +403,6 @@ def check_streamed(
         ConfigError: they cannot.
     """
     _not_interrupted(cluster, workload, "there are no streams")
-    check_one_kind(workload, "there are no streams")
     for name in ("expected_s", "risk", "begin_s"):
         if options.get(name) is not None:
             raise ConfigError(

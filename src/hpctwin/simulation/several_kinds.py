@@ -51,7 +51,8 @@ def with_more(
         Shapes and needs of all, and the kind of job that each belongs to.
     """
     kinds = len(shape)
-    of = [row for row in range(kinds) if several[row] >= 0 for _ in further[several[row]]]
+    each = [0 if row < 0 else len(further[row]) for row in several.tolist()]
+    of = np.repeat(np.arange(kinds), each)
     shape = np.concatenate([shape, shape[of]])
     shape["popularity"][kinds:] = 0
     asked = [amounts for row in several.tolist() if row >= 0 for _, amounts in further[row]]
