@@ -19,7 +19,7 @@ from hpctwin.cli import main
 from hpctwin.engine.abi import JobView
 from hpctwin.engine.agents.features import seen_of_job
 from hpctwin.experiments import schedtwin
-from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement
+from hpctwin.learn import Environments, Episodes, JobSelection, PowerManagement, tuned
 from hpctwin.learn.evaluation import HINDSIGHT, evaluate
 from hpctwin.learn.plan import Plan
 from hpctwin.learn.sb3 import Sb3Environments
@@ -326,6 +326,7 @@ def test_the_commands_train_evaluate_and_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tuned, "TRIALS", 8)
     command("workload", "generate", "poisson", "trace.swf", "jobs=200", "nodes=16")
     common = ["trace.swf", "-n", "16", "--jobs", "20"]
     command(

@@ -221,6 +221,11 @@ def test_a_job_over_its_walltime_is_ended_and_those_that_needed_it_are_deleted()
 # --- as a process ----------------------------------------------------------------------------------
 
 
+def answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as trial:
+        return trial.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "c.sock"
@@ -230,7 +235,8 @@ def served(tmp_path: Path) -> Iterator[Path]:
     ]  # fmt: skip
     process = subprocess.Popen(command)
     until = time.monotonic() + 120
-    while not path.exists() and time.monotonic() < until:
+    while not answers(path):  # its file is there before it listens
+        assert time.monotonic() < until
         time.sleep(0.05)
     yield path
     process.terminate()
