@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats.pbs_accounting import pbs_jobs
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
@@ -52,3 +52,33 @@ def test_a_cut_line_is_an_error_with_its_number_or_counted(tmp_path):
     with pytest.raises(TraceError, match=rf"line {number}: found '11/22/2026 03:28:06;E'"):
         read_workload(path)
     assert len(read_workload(path, skip_invalid=True).notes.skipped) == 1
+
+
+def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kinds(tmp_path):
+    """As a real record has them; others of the log have a share of each of their nodes."""
+    log = LOG.read_text()
+    old = "Resource_List.place=free Resource_List.select=2:ncpus=4:mem=100mb"
+    lines = [line for line in log.splitlines() if ";1958.vm;" in line]
+    for job, new in (
+        (1, "place=scatter Resource_List.select=1:ncpus=8+2:ncpus=2:mem=1gb:host=vm"),
+        (2, "place=vscatter:excl Resource_List.select=1:ncpus=8+1:ncpus=8"),
+        (3, "place=free Resource_List.select=2:mem=xgb+1:ncpus=2"),
+        (4, "place=free:group=rack Resource_List.select=1:ngpus=1:ncpus=2:mpiprocs=2+3:ncpus=1"),
+    ):
+        more = "\n".join(lines).replace(old, f"Resource_List.{new}").replace(";1958.", f";{job}.")
+        log += more + "\n"
+    (tmp_path / "log").write_text(log)
+    tally = Tally()
+    jobs = pbs_jobs([tmp_path / "log"], tally, Machine(shared=True))
+    amounts = ("cores_per_task", "memory_gb_per_task", "gpus_per_task")
+    columns = ("nodes", "tasks", *amounts, "more_tasks", "tasks_per_node")
+    found = {
+        row["job_id"]: tuple(row[name] for name in columns) for row in jobs.iter_rows(named=True)
+    }
+    assert found["1"] == (1, 1, 8, 0, 0, "2:cores=2.0:memory_gb=1.0", 1)
+    assert found["4"] == (1, 1, 2, 0, 1, "3:cores=1.0", 0)
+    share = pytest.approx(200 / 1024 / 8)
+    for job in ("2", "3", "1958"):
+        assert found[job] == (8, 8, 1, share, None, None, None)
+    assert tally.counts["job of which the select is not understood, taken for equal chunks"] == 1
+    assert "more_tasks" not in pbs_jobs([tmp_path / "log"], Tally()).columns

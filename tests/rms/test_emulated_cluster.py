@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,7 +47,9 @@ def test_alone_it_starts_any_jobs_on_any_machine_when_a_simulation_does(shared, 
     # Past maintenance still sorts nodes for the simulation, and so who is hit by an outage.
     maintenance = data.draw(st.booleans())
     clusters = strategies.shared_clusters if shared else strategies.clusters
-    workloads = strategies.shared_workloads if shared else strategies.workloads
+    workloads = strategies.workloads
+    if shared:
+        workloads = partial(strategies.shared_workloads, several=data.draw(st.booleans()))
     machine = data.draw(clusters(maintenance=maintenance, outages=not maintenance))
     jobs = data.draw(workloads(machine))
     cluster = run_out(emulated_cluster(machine, jobs, record=True))

@@ -11,6 +11,8 @@ import pytest
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.request import parse_select
 from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
+from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.core import Core
 
 RECORDED = {
     name: (Path(__file__).parent / f"recorded/openpbs-23.06-shared-{name}.json").read_bytes()
@@ -49,7 +51,7 @@ def test_what_running_jobs_hold_of_each_vnode_adds_up_to_what_pbs_says_of_it() -
 
 def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_pbs_and_named() -> None:
     found = read()
-    assert set(found.marks) == {"3.vm", "7.vm"}
+    assert set(found.marks) == {"3.vm", "6.vm", "7.vm"}
     assert any("job 4.vm: place=free on hosts of several vnodes" in note for note in found.notes)
 
 
@@ -80,9 +82,50 @@ def test_chunks_are_tasks_that_lie_as_place_says(select: str, place: str, asks: 
 
 
 @pytest.mark.parametrize(
+    ("select", "place", "asks"),
+    [
+        ("2:ncpus=8+1:ncpus=32:ngpus=4", "free", (2, 1, 0, 8, "1:cores=32.0:gpus=4.0")),
+        ("2:ncpus=8+1:ncpus=2+3:ncpus=2", "scatter", (2, 1, 1, 8, "4:cores=2.0")),
+        ("1:ncpus=4+2:ncpus=4", "scatter", (3, 3, 1, 4, "")),
+        ("1:ncpus=4+1:ncpus=2+1:ncpus=4", "free", (1, 1, 0, 4, "1:cores=2.0+1:cores=4.0")),
+    ],
+)
+def test_chunks_of_several_kinds_are_tasks_of_several_kinds(
+    select: str, place: str, asks: Any
+) -> None:
+    notes: list[str] = []
+    said = tasks_asked(parse_select(select), place, Sharing(), notes)
+    assert (*(said[name] for name in ASKED[:4]), said["more_tasks"]) == asks
+    assert not notes
+
+
+def test_a_real_select_with_a_plus_sign_is_read() -> None:
+    held = next(job.spec for job in read().snapshot.jobs if job.spec.id == "6.vm")
+    assert (held.tasks, held.tasks_per_node, held.more_tasks) == (2, 1, "1:cores=2.0")
+
+
+@pytest.mark.parametrize(
+    ("select", "starts"), [("1:ncpus=8+2:ncpus=1", True), ("1:ncpus=8+2:ncpus=2", False)]
+)
+def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_there_is_room(
+    select: str, starts: bool
+) -> None:
+    """One vnode of four is empty, one has a core left, one five, and one is another's."""
+    content = json.loads(RECORDED["qstat"])
+    content["Jobs"]["3.vm"]["Resource_List"] |= {"hpctwin": 0, "select": select}
+    found = cluster_snapshot(
+        json.dumps(content).encode(), RECORDED["pbsnodes"], RECORDED["queues"], b"", 0.0
+    )
+    assert "3.vm" in found.marks
+    core = Core(CoreSettings())
+    core.take_snapshot(found.snapshot)
+    assert ("3.vm" in core.decide(found.snapshot.time_s).starts) == starts
+
+
+@pytest.mark.parametrize(
     ("select", "place", "why"),
     [
-        ("2:ncpus=4+1:ncpus=1", "free", "chunks of several kinds"),
+        ("2:ncpus=4+1:ncpus=0", "free", "chunks that ask for nothing"),
         ("2:ncpus=4", "exclhost", "place=exclhost"),
         ("2:ncpus=4", "free:group=rack", "place=free:group=rack"),
         ("2:ncpus=0", "free", "chunks that ask for nothing"),

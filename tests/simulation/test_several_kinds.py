@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpctwin import Cluster, Workload, replay, simulate
-from hpctwin.errors import ConfigError, WorkloadError
+from hpctwin.errors import WorkloadError
 from hpctwin.formats import read_workload, write_workload
 from hpctwin.model import Category
 from hpctwin.model.chunks import Tasks, more_tasks_text, read_more_tasks
@@ -140,8 +140,30 @@ def test_further_kinds_without_a_first_and_with_least_nodes_are_refused() -> Non
         built("1", chunks={"tasks": [2]}, nodes=[2])
 
 
-def test_what_does_not_know_of_several_kinds_refuses_them_by_name(tmp_path: Path) -> None:
-    jobs = built("1:cores=2")
-    recorded = jobs.replace(recorded_start_ms=np.array([0]))
-    with pytest.raises(ConfigError, match="not replayed where tasks of a job are of several kinds"):
-        replay(recorded, MACHINE)
+@pytest.mark.parametrize(
+    ("recorded", "exclusive", "held"),
+    [
+        (None, 0, [(0, 16.0, 0.0), (1, 8.0, 0.0), (2, 4.0, 2.0)]),
+        ("0,1,2", 0, [(0, 16.0, 0.0), (1, 8.0, 0.0), (2, 4.0, 2.0)]),
+        ("1,2", 0, [(1, 16.0, 0.0), (2, 12.0, 2.0)]),
+        ("1,2", 1, [(1, 16.0, 0.0), (2, 32.0, 4.0)]),
+    ],
+)
+def test_a_replay_has_each_kind_of_tasks_on_the_recorded_nodes_or_on_the_lowest(
+    recorded: str | None, exclusive: int, held: list[tuple[int, float, float]]
+) -> None:
+    jobs = built(
+        "2:cores=2:gpus=1", chunks={"tasks": [3], "cores_per_task": [8], "exclusive": [exclusive]}
+    )
+    jobs = jobs.replace(recorded_start_ms=np.array([0]), recorded_nodes=[recorded])
+    again = replay(jobs, MACHINE)
+    assert not len(again.conflicts)
+    placed = again.result.placements
+    assert placed is not None
+    assert placed.select("node", "cores", "gpus").rows() == held
+
+
+def test_a_replay_tells_how_many_tasks_of_all_kinds_found_no_room() -> None:
+    jobs = built("3:cores=2:gpus=2", chunks={"tasks": [2], "cores_per_task": [16]})
+    again = replay(jobs.replace(recorded_start_ms=np.array([0])), MACHINE)
+    assert again.conflicts.select("what", "asked", "free").rows()[-1] == ("room", 5.0, 4.0)

@@ -15,6 +15,7 @@ from hpctwin.rms.records import (
     NodeRecord,
     NodeReservation,
 )
+from hpctwin.rms.room import parts_of
 from hpctwin.simulation.sharing import taken_by
 
 EPOCH_S = 1_700_000_000.0
@@ -47,39 +48,42 @@ def records_of(
                     delay_s=edges.delay_ms[e] / MS_PER_S,
                 )
             )
-        nodes = np.flatnonzero(sim["node"]["job"] == row) if running else []
-        parts: list[NodePart] = []
+        spec = JobSpec(
+            id=str(workload.job_id[row]),
+            submit_s=EPOCH_S + workload.submit_ms[row] / MS_PER_S,
+            nodes=int(workload.nodes[row]),
+            walltime_s=workload.walltime_ms[row] / MS_PER_S,
+            user=_label(workload.user, row),
+            account=_label(workload.account, row),
+            partition=_label(workload.partition, row),
+            qos=_label(workload.qos, row),
+            features=_label(workload.features, row),
+            more_tasks=_label(workload.more_tasks, row),
+            priority=float(workload.priority[row]),
+            **{name: float(v[row]) for name, v in workload.per_node.items()},
+            **{
+                name: column[row].item()
+                for name, column in workload.chunks.items()
+                if name != "shared_with"
+            },
+            resources={name: int(v[row]) for name, v in workload.resources.items()},
+            dependencies=tuple(depends),
+        )
+        nodes = np.flatnonzero(sim["node"]["job"] == row).tolist() if running else []
+        parts: tuple[NodePart, ...] = ()
         if workload.shares_nodes and running:
-            nodes, parts = _parts(simulation, row)
+            taken = taken_by(sim, row)
+            nodes, parts = [node for node, _ in taken], parts_of(spec, taken)
         jobs.append(
             JobRecord(
-                spec=JobSpec(
-                    id=str(workload.job_id[row]),
-                    submit_s=EPOCH_S + workload.submit_ms[row] / MS_PER_S,
-                    nodes=int(workload.nodes[row]),
-                    walltime_s=workload.walltime_ms[row] / MS_PER_S,
-                    user=_label(workload.user, row),
-                    account=_label(workload.account, row),
-                    partition=_label(workload.partition, row),
-                    qos=_label(workload.qos, row),
-                    features=_label(workload.features, row),
-                    priority=float(workload.priority[row]),
-                    **{name: float(v[row]) for name, v in workload.per_node.items()},
-                    **{
-                        name: column[row].item()
-                        for name, column in workload.chunks.items()
-                        if name != "shared_with"
-                    },
-                    resources={name: int(v[row]) for name, v in workload.resources.items()},
-                    dependencies=tuple(depends),
-                ),
+                spec=spec,
                 start_s=EPOCH_S + start[row] / MS_PER_S if running else None,
                 node_names=tuple(node_name(n) for n in nodes),
-                parts=tuple(parts),
+                parts=parts,
             )
         )
     down = sim["node"]["down"] > 0
-    nodes = [
+    records = [
         NodeRecord(name=node_name(n), state="down" if down[n] else "up")
         for n in range(simulation.cluster.node_count)
     ]
@@ -87,19 +91,7 @@ def records_of(
         str(i): r / MS_PER_S
         for i, r in zip(workload.job_id, workload.runtime_ms.tolist(), strict=True)
     }
-    return jobs, nodes, [], runtimes
-
-
-def _parts(simulation: Simulation, row: int) -> tuple[list[int], list[NodePart]]:
-    """The nodes of a running job, and what it holds of each; nothing said where it has them whole."""
-    workload = simulation.workload
-    asked = {name: column[row].item() for name, column in workload.chunks.items()}
-    taken = taken_by(simulation.state, row)
-    nodes, tasks = [node for node, _ in taken], [n for _, n in taken]
-    if not asked["tasks"] or asked["exclusive"]:
-        return nodes, []
-    each = {name: asked[f"{name}_per_task"] for name in ("cores", "memory_gb", "gpus")}
-    return nodes, [NodePart(**{name: n * x for name, x in each.items()}) for n in tasks]
+    return jobs, records, [], runtimes
 
 
 def _label(category: object, row: int) -> str:

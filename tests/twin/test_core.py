@@ -113,7 +113,10 @@ def test_on_shared_nodes_too_the_cluster_refuses_nothing_that_it_starts(
     data: st.DataObject,
 ) -> None:
     machine = data.draw(strategies.shared_clusters(maintenance=False, outages=False))
-    workload = data.draw(strategies.shared_workloads(machine, cancellations=False))
+    jobs = strategies.shared_workloads(
+        machine, cancellations=False, several=data.draw(st.booleans())
+    )
+    workload = data.draw(jobs)
     core = Core(CoreSettings())
     drive(emulated_cluster(machine, workload, publish=core.take_event), core)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,7 +48,9 @@ def test_it_goes_on_exactly_as_a_simulation_that_was_not_interrupted(
     cluster = data.draw(clusters(maintenance=False, outages=False))
     groups = tuple(group.model_copy(update={"speed": 1.0}) for group in cluster.nodes)
     cluster = cluster.model_copy(update={"nodes": groups})
-    workloads = strategies.shared_workloads if shared else strategies.workloads
+    workloads = strategies.workloads
+    if shared:
+        workloads = partial(strategies.shared_workloads, several=data.draw(st.booleans()))
     workload = data.draw(workloads(cluster, cancellations=False))
     workload = workload.replace(runtime_ms=np.maximum(workload.runtime_ms, 1))
     # Conservative reservations and fair-share usage have a memory that records do not tell of.

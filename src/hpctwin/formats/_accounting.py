@@ -6,12 +6,13 @@ what becomes of them is decided here, once: duplicates, heterogeneous jobs, stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from hpctwin.model import ReadNotes, Workload
+from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
 
 __all__ = ["LABELS", "RECORD", "Machine", "Tally", "empty_records", "jobs_of", "workload_of"]
 
@@ -33,12 +34,14 @@ RECORD: dict[str, pl.DataType] = {
     "state": pl.Categorical(),
     **{name: pl.Categorical() for name in (*LABELS, "features")},
     "recorded_nodes": pl.String(),
+    "kinds": pl.String(),
+    "tasks_per_node": pl.Float64(),
     "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
-where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once. ``row`` is for
-who wants
-to find a job's record again."""
+where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once. ``kinds`` are those
+of its tasks, where it has several, as `read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie
+on a node. ``row`` is for who wants to find a job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
 """What became of a job's run, in one word for all managers."""
@@ -94,7 +97,7 @@ class Machine:
     Args:
         limits: of each partition on walltimes, s.
         shared: whether jobs share nodes: then a job asks, on each of the nodes that it was on, for a task
-            of its share of cores, GPUs and memory.
+            of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
         memory: whether memory is shared out too.
     """
 
@@ -185,7 +188,9 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
                 for name in ("nodes", "cores", "gpus", "memory_gb")
             ),
-            pl.col("priority", "state", *LABELS, "features", "row").first(),
+            pl.col(
+                "priority", "state", *LABELS, "features", "kinds", "tasks_per_node", "row"
+            ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
             .then(pl.col("recorded_nodes").str.join(","))
             .alias("recorded_nodes"),
@@ -325,7 +330,38 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         columns.append(pl.col("recorded_nodes"))
     if frame["row"].count():
         columns.append(pl.col("row"))
-    return frame.select(columns)
+    found = frame.select(columns)
+    several = machine.shared and frame["kinds"].count() > 0
+    return _of_several_kinds(found, frame, asked) if several else found
+
+
+def _of_several_kinds(
+    found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str]
+) -> pl.DataFrame:
+    """Our columns, in which jobs with tasks of several kinds ask for these, wherever they were."""
+    texts = frame["kinds"].unique().drop_nulls().to_list()
+    kinds = [
+        [replace(one, memory_gb=one.memory_gb if "memory_gb" in asked else 0.0) for one in each]
+        for each in map(read_more_tasks, texts)
+    ]
+    first = {f"{name}_per_task": [getattr(one[0], name) for one in kinds] for name in PER_TASK}
+    about = pl.DataFrame(
+        {
+            "kinds": texts,
+            "nodes": [1] * len(texts),
+            "tasks": [one[0].tasks for one in kinds],
+            **first,
+            "more_tasks": [more_tasks_text(one[1:]) for one in kinds],
+        },
+        schema_overrides={"kinds": pl.String, **dict.fromkeys(first, pl.Float64)},
+    )
+    told = frame.select("kinds", "tasks_per_node").join(
+        about, on="kinds", how="left", maintain_order="left"
+    )
+    return found.with_columns(
+        pl.Series(told[name]).fill_null(found[name]) if name in found.columns else told[name]
+        for name in ("nodes", "tasks", *first, "more_tasks", "tasks_per_node")
+    )
 
 
 def _least(name: str, each: str) -> float:

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import polars as pl
 
-from hpctwin.errors import TraceError
+from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._accounting import Machine, Tally, empty_records, jobs_of, workload_of
 from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
 from hpctwin.model import Workload
+from hpctwin.model.chunks import Tasks, more_tasks_text
+from hpctwin.model.requests import Request, parse_request
 
 __all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "read_pbs_accounting"]
 
@@ -164,6 +166,8 @@ def _values() -> list[pl.Expr]:
         value("queue").alias("partition"),
         value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
         vnodes.list.join(",").alias("recorded_nodes"),
+        value("Resource_List.select").alias("select"),
+        value("Resource_List.place").alias("place"),
     ]  # fmt: skip
 
 
@@ -207,6 +211,45 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     unknown = runs.select(((pl.col("used").fill_null(0) < 1) & ~nowhere).sum()).item()
     tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
+    runs = _with_kinds(runs, tally)
     return runs.with_columns(submit=pl.coalesce(earlier, "submit"), nodes=nodes).drop(
-        "kind", "used", "chunks", "exit"
+        "kind", "used", "chunks", "exit", "select", "place"
     )
+
+
+def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
+    """With the kinds of their chunks, of jobs that select several."""
+    keys = ["select", "place"]
+    several = runs.filter(pl.col("select").str.contains("+", literal=True))
+    found = []
+    for select, place, jobs in several.group_by(keys, maintain_order=True).len().iter_rows():
+        try:
+            request = _request(select, place or "free")
+        except WorkloadError:
+            tally.add("job of which the select is not understood, taken for equal chunks", jobs)
+            continue
+        kinds = (
+            Tasks(request.tasks, request.cores, request.memory_gb, request.gpus),
+            *request.more,
+        )
+        if len({kind.each for kind in kinds}) > 1:
+            found.append((select, place, more_tasks_text(kinds), request.tasks_per_node))
+    schema = {
+        "select": pl.String,
+        "place": pl.String,
+        "kinds": pl.String,
+        "tasks_per_node": pl.Float64,
+    }
+    table = pl.DataFrame(found, schema, orient="row")
+    return runs.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _request(select: str, place: str) -> Request:
+    """What chunks ask of cores, memory and GPUs, and how they lie."""
+    chunks = []
+    for chunk in select.split("+"):
+        count, *_ = parts = chunk.split(":")
+        asked = [part for part in parts if part.partition("=")[0] in ("ncpus", "mem", "ngpus")]
+        chunks.append(":".join([count if count.isdigit() else "1", *asked]))
+    lie = [word.removeprefix("v") for word in place.split(":") if not word.startswith("group=")]
+    return parse_request(f"select={'+'.join(chunks)} place={':'.join(lie) or 'free'}")

@@ -70,6 +70,11 @@ class Tasks:
     memory_gb: float = 0.0
     gpus: float = 0.0
 
+    @property
+    def each(self) -> tuple[float, float, float]:
+        """What each asks, in this order."""
+        return self.cores, self.memory_gb, self.gpus
+
 
 @lru_cache(maxsize=4096)
 def read_more_tasks(text: str) -> tuple[Tasks, ...]:

@@ -17,7 +17,7 @@ from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord
 
 __all__ = ["LABELS", "JobRows", "Jobs", "NodeRows", "jobs_to_come"]
 
-LABELS = ("user", "account", "partition", "qos", "features")
+LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
 LONGEST = 16
 """Numbers of fewer digits are exact as floats."""
 
@@ -200,8 +200,8 @@ def _row(
         number, spec.nodes, spec.tasks, any(needs), spec.held or bool(spec.reason),
     )  # fmt: skip
     objects = (
-        spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.resources or None,
-        spec.dependencies or None, _tasks(spec) if spec.tasks else None, held,
+        spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.more_tasks,
+        spec.resources or None, spec.dependencies or None, _tasks(spec) if spec.tasks else None, held,
         amounts,
     )  # fmt: skip
     return numbers, objects

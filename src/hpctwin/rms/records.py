@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from hpctwin.model import Cluster
+from hpctwin.model.chunks import Tasks, read_more_tasks
 from hpctwin.model.node_group import Sleep
 
 __all__ = [
@@ -82,6 +83,7 @@ class JobSpec(Record):
         tasks: how many parts it has that may share nodes with other jobs; 0 for whole nodes.
         cores_per_task, memory_gb_per_task, gpus_per_task: what each task needs, on one node.
         tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
+        more_tasks: further kinds of its tasks, as `hpctwin.model.chunks.read_more_tasks` reads them.
         exclusive: whether a job with tasks has its nodes for itself all the same.
         resources: cluster-wide resources by name.
         dependencies: those not fulfilled yet.
@@ -111,6 +113,7 @@ class JobSpec(Record):
     memory_gb_per_task: Amount = 0.0
     gpus_per_task: Amount = 0.0
     tasks_per_node: int = Field(default=0, ge=0)
+    more_tasks: Annotated[str, StringConstraints(max_length=4096)] = ""
     exclusive: bool = False
     resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
@@ -127,7 +130,22 @@ class JobSpec(Record):
                 raise ValueError(
                     f"job {self.id} asks for {self.nodes} nodes at least, but has {self.tasks} tasks"
                 )
+        if self.more_tasks:
+            read_more_tasks(self.more_tasks)
+            if not self.tasks or self.nodes > 1:
+                raise ValueError(
+                    f"job {self.id}: more_tasks goes with tasks, the first kind, and without nodes at least"
+                )
         return self
+
+    @property
+    def kinds(self) -> tuple[Tasks, ...]:
+        """Its tasks, of one kind or several; empty if it asks for whole nodes."""
+        if not self.tasks:
+            return ()
+        each = (self.cores_per_task, self.memory_gb_per_task, self.gpus_per_task)
+        more = read_more_tasks(self.more_tasks) if self.more_tasks else ()
+        return (Tasks(self.tasks, *each), *more)
 
     @property
     def shares(self) -> bool:
@@ -186,9 +204,12 @@ class JobRecord(Record):
             return None
         if self.parts:
             return np.array([(part.cores, part.memory_gb, part.gpus) for part in self.parts])
-        tasks = np.full(nodes, spec.tasks // max(1, nodes))
-        tasks[: spec.tasks - tasks.sum()] += 1
-        return np.outer(tasks, (spec.cores_per_task, spec.memory_gb_per_task, spec.gpus_per_task))
+        held = np.zeros((nodes, 3))
+        for kind in spec.kinds:
+            tasks = np.full(nodes, kind.tasks // max(1, nodes))
+            tasks[: kind.tasks - tasks.sum()] += 1
+            held += np.outer(tasks, kind.each)
+        return held
 
 
 class NodePower(Record):

@@ -8,17 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import PER_NODE, Cluster, Partition
+from hpctwin.model.chunks import Tasks
 from hpctwin.model.features import has_features
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart
 
-__all__ = ["Room", "Taken", "partition_of", "parts_of"]
+__all__ = ["Room", "Taken", "amounts_held", "partition_of", "parts_of"]
 
 AMOUNTS = ("cores", "memory_gb", "gpus")
 SLACK = 1e-6
 """Amounts that differ by less are the same."""
 
-Taken = Sequence[tuple[int, int]]
-"""Numbers of nodes, and how many tasks are on each."""
+Taken = Sequence[tuple[int, tuple[int, ...]]]
+"""Numbers of nodes, and how many tasks of each kind are on each."""
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -116,29 +117,6 @@ class Room:
             found = self._eligible[key] = np.array(fine, bool)[self.group]
         return found
 
-    def room_for(
-        self,
-        spec: JobSpec,
-        among: npt.NDArray[np.bool_] | None = None,
-        *,
-        empty: bool = False,
-    ) -> FloatArray:
-        """For how many of a job's tasks, or its whole nodes, each node has room [nodes]; see `place`."""
-        there = self.eligible(spec) if among is None else self.eligible(spec) & among
-        if not empty:
-            there = there & self.up & ~self.alone
-            if not spec.shares:
-                there &= self.jobs == 0
-        tasks, most = (spec.tasks, spec.tasks_per_node) if spec.tasks else (spec.nodes, 1)
-        free = self.whole if empty or not spec.shares else self.free
-        fits = np.where(there, np.float64(min(tasks, most or tasks)), 0.0)
-        if spec.tasks:
-            for column, name in enumerate(AMOUNTS):
-                asked = getattr(spec, f"{name}_per_task")
-                if asked > 0:
-                    np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
-        return np.maximum(fits, 0.0)
-
     def place(
         self,
         spec: JobSpec,
@@ -146,33 +124,49 @@ class Room:
         *,
         empty: bool = False,
     ) -> Taken | None:
-        """Where a job finds room, by the lowest numbers; None if it does not fit.
+        """Where a job finds room, by the lowest numbers, one kind of its tasks after the other.
 
         Args:
             spec: what it asks for.
             among: only these nodes [nodes].
             empty: as if all nodes were up and empty.
+
+        Returns:
+            None if it does not fit.
         """
-        fits = self.room_for(spec, among, empty=empty)
-        tasks = spec.tasks or spec.nodes
-        nodes = np.flatnonzero(fits)
-        if fits[nodes].sum() < tasks or len(nodes) < spec.nodes:
-            return None
-        found: list[tuple[int, int]] = []
-        left = tasks
-        for node in nodes.tolist():
-            # One task is left for each node that it must have besides.
-            given = min(int(fits[node]), left - max(0, spec.nodes - len(found) - 1))
-            found.append((node, given))
-            left -= given
-            if left == 0:
-                break
-        return found
+        there = self.eligible(spec) if among is None else self.eligible(spec) & among
+        if not empty:
+            there = there & self.up & ~self.alone
+            if not spec.shares:
+                there &= self.jobs == 0
+        if not spec.tasks:
+            nodes = np.flatnonzero(there)[: spec.nodes].tolist()
+            return [(node, (1,)) for node in nodes] if len(nodes) == spec.nodes else None
+        free = self.whole if empty or not spec.shares else self.free
+        kinds = spec.kinds
+        found: dict[int, list[int]] = {}
+        for number, kind in enumerate(kinds):
+            fits = _room_for(kind, free, there)
+            if spec.tasks_per_node:
+                most = np.full(len(fits), float(spec.tasks_per_node))
+                most[list(found)] -= [sum(tasks) for tasks in found.values()]
+                np.minimum(fits, most, out=fits)
+            given = _by_number(fits, kind.tasks, spec.nodes)
+            if given is None:
+                return None
+            if len(kinds) > 1:
+                free = free.copy()
+            for node, tasks in given:
+                found.setdefault(node, [0] * len(kinds))[number] = tasks
+                if len(kinds) > 1:
+                    free[node] -= np.multiply(tasks, kind.each)
+        return [(node, tuple(tasks)) for node, tasks in sorted(found.items())]
 
     def fits(self, spec: JobSpec) -> bool:
         """Whether a job finds room now."""
         key = (
             spec.partition, spec.features, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
+            spec.more_tasks,
             *(getattr(spec, name) for name in PER_NODE),
             *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
         )  # fmt: skip
@@ -187,9 +181,7 @@ class Room:
         there = self.up[rows] & ~self.alone[rows]
         if not spec.shares:
             return bool((there & (self.jobs[rows] == 0)).all())
-        tasks = np.array([tasks for _, tasks in taken])
-        asked = [getattr(spec, f"{name}_per_task") for name in AMOUNTS]
-        return bool(there.all() and (self.free[rows] + SLACK >= np.outer(tasks, asked)).all())
+        return bool(there.all() and (self.free[rows] + SLACK >= amounts_held(spec, taken)).all())
 
     def set_up(self, node: int, up: bool) -> None:
         """Say whether jobs may start on a node."""
@@ -205,10 +197,41 @@ def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
     """What a job holds of each node on which it has so many tasks; empty if it has them for itself."""
     if not spec.shares:
         return ()
-    return tuple(
-        NodePart(**{name: tasks * getattr(spec, f"{name}_per_task") for name in AMOUNTS})
-        for _, tasks in taken
-    )
+    held = amounts_held(spec, taken).tolist()
+    return tuple(NodePart(**dict(zip(AMOUNTS, amounts, strict=True))) for amounts in held)
+
+
+def amounts_held(spec: JobSpec, taken: Taken) -> FloatArray:
+    """Cores, memory and GPUs that a job's tasks have of each node [nodes, 3]."""
+    tasks = np.array([tasks for _, tasks in taken], np.float64)
+    held: FloatArray = tasks @ np.array([kind.each for kind in spec.kinds])
+    return held
+
+
+def _room_for(kind: Tasks, free: FloatArray, there: npt.NDArray[np.bool_]) -> FloatArray:
+    """For how many tasks of a kind each node has room [nodes]."""
+    fits = np.where(there, np.float64(kind.tasks), 0.0)
+    for column, asked in enumerate(kind.each):
+        if asked > 0:
+            np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
+    return np.maximum(fits, 0.0)
+
+
+def _by_number(fits: FloatArray, tasks: int, least: int) -> list[tuple[int, int]] | None:
+    """Give tasks to the nodes of lowest number that have room, to so many nodes at least."""
+    nodes = np.flatnonzero(fits > 0)
+    if fits[nodes].sum() < tasks or len(nodes) < least:
+        return None
+    found: list[tuple[int, int]] = []
+    left = tasks
+    for node in nodes.tolist():
+        # One task is left for each node that it must have besides.
+        given = min(int(fits[node]), left - max(0, least - len(found) - 1))
+        found.append((node, given))
+        left -= given
+        if left == 0:
+            break
+    return found
 
 
 def _amount(machine: Cluster, group: int, name: str) -> float:

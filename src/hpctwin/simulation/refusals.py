@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
 from hpctwin.engine.passes import PASSES
 from hpctwin.engine.preempting import PREEMPTING_PASSES
@@ -23,7 +21,6 @@ __all__ = [
     "Refusal",
     "check_explained",
     "check_forecasts",
-    "check_one_kind",
     "check_present",
     "check_streamed",
     "check_together",
@@ -272,24 +269,6 @@ def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> Non
     for refusal in _NO_FORECAST:
         if refusal.holds(cluster, policy):
             raise ConfigError(refusal.why(cluster, policy))
-
-
-def check_one_kind(workload: Workload, what: str) -> None:
-    """Whether the tasks of each job are of one kind.
-
-    Args:
-        workload: the jobs.
-        what: cannot be done with several.
-
-    Raises:
-        ConfigError: those of some are not.
-    """
-    several = np.flatnonzero(workload.more_tasks.codes >= 0)
-    if len(several):
-        raise ConfigError(
-            f"workload {workload.name!r}: {what} where tasks of a job are of several kinds, as those of job "
-            f"{workload.job_id[several[0]]} (column more_tasks); leave such jobs out"
-        )
 
 
 def check_present(cluster: Cluster, workload: Workload) -> None:

@@ -17,7 +17,7 @@ from hpctwin.simulation.given import as_cluster, as_workload
 from hpctwin.simulation.lower import lower
 from hpctwin.simulation.outages import recorded_outages
 from hpctwin.simulation.replayed import Held, energy_of, held_nodes
-from hpctwin.simulation.replayed_shared import Shared, held_parts, shared_energy
+from hpctwin.simulation.replayed_shared import Shared, held_parts, shared_energy, tasks_asked
 from hpctwin.simulation.result import Result, job_frame, no_lost
 from hpctwin.simulation.sharing import amounts_asked, amounts_of_pools
 
@@ -180,7 +180,7 @@ def _amounts(
 def _without_room(workload: Workload, start: IntArray, shared: Shared) -> list[pl.DataFrame]:
     """Jobs whose tasks did not all find room on nodes."""
     rows = np.array(list(shared.found), np.int64)
-    tasks = shared.known["shape"]["tasks"][shared.known["job"]["kind"][rows]]
+    tasks = tasks_asked(shared.known)[rows]
     what = np.where(shared.recorded[rows], "recorded nodes", "room")
     return [
         _times(workload, rows, start[rows], "room", start[rows]).with_columns(

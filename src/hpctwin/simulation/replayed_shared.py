@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,10 @@ from hpctwin.energy.shared_energy import SharedComponentEnergy, SharedEnergy
 from hpctwin.engine.layout import AMOUNTS, COMPUTING
 from hpctwin.engine.sim import records
 from hpctwin.model import MS_PER_S, Cluster, Workload
-from hpctwin.simulation.refusals import check_one_kind
 from hpctwin.simulation.replayed import numbers_of
 from hpctwin.simulation.sharing import placement_table, shared_known, shares_held
 
-__all__ = ["Shared", "held_parts", "shared_energy"]
+__all__ = ["Shared", "held_parts", "shared_energy", "tasks_asked"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -43,6 +42,14 @@ class Shared:
     busy_ms: IntArray
 
 
+class _Part(NamedTuple):
+    """Tasks of a kind of a job: so many on each of some nodes."""
+
+    kind: int
+    nodes: IntArray
+    tasks: IntArray
+
+
 class _Nodes:
     """What is free of each node, and since when it is in use."""
 
@@ -53,20 +60,52 @@ class _Nodes:
         self.since = np.zeros(len(self.left), np.int64)
         self.busy = np.zeros(len(self.left), np.int64)
 
-    def room(self, kind: int) -> IntArray:
-        """For how many tasks of a kind of job there is room on each node that it may use."""
+    def choose(self, first: int, recorded: IntArray | None) -> list[_Part]:
+        """Where a job's tasks lie, one kind after the other: on the recorded nodes, else the lowest."""
+        shape = self.known["shape"]
+        left, seated = self.left, np.zeros(len(self.left), np.int64)
+        kinds = [first]
+        while (more := int(shape["more"][kinds[-1]])) >= 0:
+            kinds.append(more)
+        later = int(shape["tasks"][kinds].sum())
+        found: list[_Part] = []
+        for kind in kinds:
+            later -= int(shape["tasks"][kind])
+            room = self._room(kind, left, seated)
+            # All recorded nodes were used, and each holds a task at least.
+            least = int(shape["nodes"][kind])
+            if recorded is not None:
+                least = max(1, int((seated[recorded] == 0).sum()) - later)
+            nodes, tasks = _chosen(room, recorded, int(shape["tasks"][kind]), least)
+            found.append(_Part(kind, nodes, tasks))
+            if len(kinds) > 1:
+                left = left.copy()
+                left[nodes] -= tasks[:, None] * self.known["needs"][kind]
+                seated[nodes] += tasks
+        if len(kinds) == 1 or not shape["exclusive"][first]:
+            return found
+        nodes = np.flatnonzero(seated)
+        return [_Part(first, nodes, seated[nodes])]
+
+    def _room(self, kind: int, left: IntArray, seated: IntArray) -> IntArray:
+        """For how many tasks of a kind there is room on each node that the job may use."""
         needs, shape = self.known["needs"][kind], self.known["shape"][kind]
         asked = needs > 0
-        room: IntArray = (np.maximum(self.left[:, asked], 0) // needs[asked]).min(axis=1)
+        room: IntArray = (np.maximum(left[:, asked], 0) // needs[asked]).min(axis=1)
         if shape["exclusive"]:
             room[self.jobs > 0] = 0
         eligible = self.known["eligible"][kind][self.known["pool_of"]] != 0
-        return np.where(eligible, np.minimum(room, shape["most"]), 0)
+        return np.where(eligible, np.minimum(room, np.maximum(shape["most"] - seated, 0)), 0)
 
-    def change(self, kind: int, nodes: IntArray, tasks: IntArray, time: int, sign: int) -> None:
+    def change(self, parts: Sequence[_Part], time: int, sign: int) -> None:
         """A job comes to nodes (sign 1) or leaves them (-1)."""
+        for part in parts:
+            self._change(part, time, sign)
+
+    def _change(self, part: _Part, time: int, sign: int) -> None:
+        kind, nodes = part.kind, part.nodes
         needs, shape = self.known["needs"][kind], self.known["shape"][kind]
-        held = tasks[:, None] * needs
+        held = part.tasks[:, None] * needs
         held[:, AMOUNTS - 1] = needs[AMOUNTS - 1]
         self.left[nodes] -= sign * (self.known["whole"][nodes] if shape["exclusive"] else held)
         if sign > 0:
@@ -94,16 +133,12 @@ def held_parts(
         start: when each started, ms; -1 where it did not [jobs].
         end: when each ended, or the replay was cut off, ms [jobs].
         over: whether it ended [jobs].
-
-    Raises:
-        ConfigError: tasks of a job are of several kinds.
     """
-    check_one_kind(workload, "which parts of nodes jobs had is not replayed")
     known = shared_known(lowered, workload, cluster)
-    kind, shape = known["job"]["kind"], known["shape"]
+    kind, asked = known["job"]["kind"], tasks_asked(known)
     numbers = numbers_of(workload.recorded_nodes, cluster.node_count) or [None] * len(workload)
     nodes = _Nodes(known)
-    had: dict[int, tuple[IntArray, IntArray]] = {}
+    had: dict[int, list[_Part]] = {}
     found: dict[int, int] = {}
     ran = np.flatnonzero((start >= 0) & (end > start))
     # Of one instant, ends come first.
@@ -113,31 +148,46 @@ def held_parts(
     for place in np.lexsort((rows, begins, moments)).tolist():
         row, time = int(rows[place]), int(moments[place])
         if not begins[place]:
-            nodes.change(int(kind[row]), *had[row], time, -1)
+            nodes.change(had[row], time, -1)
             continue
-        own = shape[kind[row]]
-        had[row] = _chosen(nodes.room(int(kind[row])), numbers[row], own)
-        nodes.change(int(kind[row]), *had[row], time, 1)
-        tasks = int(had[row][1].sum())
-        if tasks < own["tasks"]:
+        had[row] = nodes.choose(int(kind[row]), numbers[row])
+        nodes.change(had[row], time, 1)
+        tasks = int(sum(part.tasks.sum() for part in had[row]))
+        if tasks < asked[row]:
             found[row] = tasks
-    counts = [len(there) for there, _ in had.values()]
-    job = np.repeat(np.array(list(had), np.int64), counts)
-    part = records("part", len(job), job=job, start=start[job], kind=kind[job])
-    for number, field in enumerate(("node", "tasks")):
-        part[field] = np.concatenate(
-            [np.zeros(0, np.int64), *(one[number] for one in had.values())]
-        )
+    whole = [(row, part) for row, parts in had.items() for part in parts]
+    counts = [len(part.nodes) for _, part in whole]
+    job = np.repeat(np.array([row for row, _ in whole], np.int64), counts)
+    part = records("part", len(job), job=job, start=start[job])
+    part["kind"] = np.repeat(np.array([part.kind for _, part in whole], np.int64), counts)
+    for field in ("nodes", "tasks"):
+        own = (getattr(one, field) for _, one in whole)
+        part[field.replace("nodes", "node")] = np.concatenate([np.zeros(0, np.int64), *own])
     table = placement_table(workload.job_id[job], part, np.where(over, end, -1)[job], known)
     recorded = np.array([own is not None for own in numbers])
     return Shared(known, table, found, recorded, nodes.busy)
 
 
-def _chosen(room: IntArray, recorded: IntArray | None, shape: Any) -> tuple[IntArray, IntArray]:
-    """Nodes, and tasks on each: all that are recorded, else as the placement ``first_fit`` has it."""
+def tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
+    """How many tasks each job has, of all kinds [jobs]."""
+    shape = known["shape"]
+    every = shape["tasks"].astype(np.int64)
+    more = shape["more"].astype(np.int64)
+    while (more >= 0).any():
+        every += np.where(more >= 0, shape["tasks"][more], 0)
+        more = np.where(more >= 0, shape["more"][more], -1)
+    found: IntArray = every[known["job"]["kind"]]
+    return found
+
+
+def _chosen(
+    room: IntArray, recorded: IntArray | None, tasks: int, least: int
+) -> tuple[IntArray, IntArray]:
+    """Nodes, of those recorded or all, and tasks on each, by number and on so many nodes at least."""
     there = np.flatnonzero(room > 0) if recorded is None else recorded[room[recorded] > 0]
-    least = int(shape["nodes"]) if recorded is None else len(there)
-    left = int(shape["tasks"])
+    if recorded is not None:
+        least = min(least, len(there))
+    left = tasks
     given = []
     for number, most in enumerate(room[there].tolist()):
         if left == 0:

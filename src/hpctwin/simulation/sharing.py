@@ -272,15 +272,19 @@ def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray
     return held
 
 
-def taken_by(sim: Sim, row: int) -> list[tuple[int, int]]:
-    """The nodes that a running job has, and how many of its tasks are on each."""
-    found = []
+def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
+    """The nodes that a job got when it started, and how many of its tasks of each kind are on each."""
+    kinds = [int(sim["job"]["kind"][row])]
+    while (more := int(sim["shape"]["more"][kinds[-1]])) >= 0:
+        kinds.append(more)
+    found: dict[int, list[int]] = {}
     part = int(sim["state"]["first_node"][row])
     while part >= 0:
         one = sim["part"][part]
-        found.append((int(one["node"]), int(one["tasks"])))
+        tasks = found.setdefault(int(one["node"]), [0] * len(kinds))
+        tasks[kinds.index(int(one["kind"]))] = int(one["tasks"])
         part = int(one["next"])
-    return found
+    return [(node, tuple(tasks)) for node, tasks in found.items()]
 
 
 def amounts_of_pools(known: Any) -> dict[str, IntArray]:

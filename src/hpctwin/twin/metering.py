@@ -238,12 +238,10 @@ def _nodes_used(job: JobRecord, machine: Cluster) -> float:
     spec = job.spec
     if not spec.shares:
         return float(len(job.node_names) or spec.nodes)
+    first = machine.nodes[0]
     shares = [
-        spec.tasks * asked / has
-        for asked, has in (
-            (spec.cores_per_task, machine.nodes[0].cores),
-            (spec.gpus_per_task, machine.nodes[0].gpus),
-        )
+        sum(kind.tasks * getattr(kind, name) for kind in spec.kinds) / has
+        for name, has in (("cores", first.cores), ("gpus", first.gpus))
         if has
     ]
     return max(shares, default=0.0)

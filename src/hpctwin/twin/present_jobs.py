@@ -126,7 +126,7 @@ def workload_of(
         partition=labels["partition"],
         qos=labels["qos"],
         features=labels["features"],
-        more_tasks=nobody,
+        more_tasks=labels["more_tasks"],
         priority=jobs.of("priority"),
         per_node={n: jobs.of(n) for n in PER_NODE} if jobs.of("needs").any() else {},
         resources={name: np.array(column, np.int64) for name, column in amounts.items()},

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from hpctwin.model import format_duration
+from hpctwin.model.chunks import Tasks
 from hpctwin.rms.records import JobSpec
 
 __all__ = ["FEW", "asked_text", "clock_text", "count", "jobs_named"]
@@ -41,17 +42,17 @@ def asked_text(spec: JobSpec) -> str:
     """What a job asks for, such as ``2 nodes`` or ``4 tasks of 2 cores and 8 GB``."""
     if not spec.tasks:
         return count(spec.nodes, "node")
-    each = [
-        f"{amount:.4g} {unit}{'' if amount == 1 or unit == 'GB' else 's'}"
-        for amount, unit in (
-            (spec.cores_per_task, "core"),
-            (spec.gpus_per_task, "GPU"),
-            (spec.memory_gb_per_task, "GB"),
-        )
-        if amount
-    ]
-    one = " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
-    asks = f"{count(spec.tasks, 'task')} of {one}"
+    asks = ", ".join(map(_tasks_text, spec.kinds))
     if spec.nodes > 1:
         asks += f" on {spec.nodes} nodes or more"
     return asks + (", alone on its nodes" if spec.exclusive else "")
+
+
+def _tasks_text(kind: Tasks) -> str:
+    each = [
+        f"{amount:.4g} {unit}{'' if amount == 1 or unit == 'GB' else 's'}"
+        for amount, unit in ((kind.cores, "core"), (kind.gpus, "GPU"), (kind.memory_gb, "GB"))
+        if amount
+    ]
+    one = " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
+    return f"{count(kind.tasks, 'task')} of {one}"

@@ -12,7 +12,7 @@ import polars as pl
 
 from hpctwin.model import Cluster
 from hpctwin.rms.records import JobRecord
-from hpctwin.rms.room import AMOUNTS, Room
+from hpctwin.rms.room import AMOUNTS, Room, amounts_held
 from hpctwin.simulation.shared_figures import core_map
 from hpctwin.twin.standing import Standing
 from hpctwin.web.history import History
@@ -130,8 +130,7 @@ def _forecast_in_parts(
         if taken is None:
             continue
         nodes = [node for node, _ in taken]
-        asked = [getattr(spec, f"{name}_per_task") for name in AMOUNTS]
-        amounts = np.outer([tasks for _, tasks in taken], asked) if spec.shares else None
+        amounts = amounts_held(spec, taken) if spec.shares else None
         room.hold(nodes, amounts)
         end_s = ends_s(job, start_s)
         heapq.heappush(held, (end_s, i, nodes, amounts))

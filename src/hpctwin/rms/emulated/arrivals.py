@@ -18,6 +18,7 @@ from hpctwin.rms.records import JobDependency, JobId, JobSpec, Label
 __all__ = ["Arrival", "arrivals", "waited_for"]
 
 _LABELS = ("user", "account", "partition", "qos", "features")
+_NAMED = (*_LABELS, "more_tasks")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
     """The jobs in order of submission; ``start_s`` is the time zero of the workload.
 
     Raises:
-        WorkloadError: an id or label is not one that a resource manager takes, a job shares its nodes
-            with those of its user or account only, or its tasks are of several kinds.
+        WorkloadError: an id or label is not one that a resource manager takes, or a job shares its nodes
+            with those of its user or account only.
     """
     _check_company(workload)
     ids = [str(job_id) for job_id in workload.job_id]
@@ -64,12 +65,6 @@ def _check_company(workload: Workload) -> None:
             f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
             "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
         )
-    if (workload.more_tasks.codes >= 0).any():
-        row = int(np.argmax(workload.more_tasks.codes >= 0))
-        raise WorkloadError(
-            f"job {workload.job_id[row]}: its tasks are of several kinds, which an emulated cluster does not "
-            "know; leave such jobs out"
-        )
 
 
 def _check(values: list[str], kind: Any, what: str) -> None:
@@ -82,7 +77,7 @@ def _check(values: list[str], kind: Any, what: str) -> None:
 
 def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arrival]:
     edges = _edges(workload, ids)
-    labels = {n: (getattr(workload, n).codes, getattr(workload, n).labels) for n in _LABELS}
+    labels = {n: (getattr(workload, n).codes, getattr(workload, n).labels) for n in _NAMED}
     per_node = {name: column for name, column in workload.per_node.items() if column.any()}
     resources = {name: column for name, column in workload.resources.items() if column.any()}
     columns = (workload.submit_ms, workload.runtime_ms, workload.walltime_ms, workload.nodes,

@@ -79,7 +79,11 @@ class JobLife:
             named = f"partition {spec.partition!r}" if spec.partition else "default partition"
             return f"there is no {named}"
         if self.nodes.room.place(spec, empty=True) is None:
-            asks = f"{spec.tasks} tasks" if spec.tasks else f"{spec.nodes} nodes"
+            asks = (
+                f"{sum(kind.tasks for kind in spec.kinds)} tasks"
+                if spec.tasks
+                else f"{spec.nodes} nodes"
+            )
             return f"job {spec.id} asks for {asks}, more than could take it"
         if not partition.min_nodes <= spec.nodes <= (partition.max_nodes or math.inf):
             return f"job {spec.id}: partition {partition.name} takes no jobs of {spec.nodes} nodes"

@@ -68,7 +68,7 @@ class Nodes:
                 if soonest:
                     free = sorted(free, key=lambda node: (self._ready_s(node, now_s), node))
                 chosen += free[: spec.nodes - len(chosen)]
-        return [(node, 1) for node in chosen] if len(chosen) == spec.nodes else None
+        return [(node, (1,)) for node in chosen] if len(chosen) == spec.nodes else None
 
     def lowest(self, counts: Sequence[int], pool: Sequence[int]) -> Taken | None:
         """So many free nodes of each pool, of lowest number; None if a pool has fewer.
@@ -82,7 +82,7 @@ class Nodes:
         for node, number in enumerate(pool):
             if left[number] and not self._jobs[node] and self.records[node].state == "up":
                 left[number] -= 1
-                chosen.append((node, 1))
+                chosen.append((node, (1,)))
         return None if any(left) else chosen
 
     def sleep_of(self, node: int) -> tuple[Sleep, ...]:

@@ -7,10 +7,11 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hpctwin.model.chunks import Tasks, more_tasks_text
 from hpctwin.rms.pbs.request import Chunk, memory_gb
 from hpctwin.rms.pbs.values import integer, resources
 from hpctwin.rms.records import JobRecord, NodePart
@@ -61,36 +62,46 @@ def tasks_asked(
         notes: what is only nearly as asked for is appended.
     """
     words = {word for word in re.split(r"[:\s]+", place) if word}
-    count = sum(chunk.count for chunk in chunks)
     if sharing.several and "vscatter" not in words:
         notes.append(f"place={place} on hosts of several vnodes")
     if words & {"exclhost"} or any(word.startswith("group=") for word in words):
         notes.append(f"place={place}")
-    asked = [(chunk.cores, chunk.memory_gb, chunk.gpus) for chunk in chunks]
+    kinds = [Tasks(one.count, one.cores, one.memory_gb, one.gpus) for one in chunks]
     if "pack" in words:
-        counts = [chunk.count for chunk in chunks]
-        each = [
-            sum(n * amount for n, amount in zip(counts, amounts, strict=True))
-            for amounts in zip(*asked, strict=True)
-        ]
-        count = 1
-    else:
-        each = [max(amounts) for amounts in zip(*asked, strict=True)]
-        if len(set(asked)) > 1:
-            notes.append("chunks of several kinds")
+        kinds = [_together(kinds)]
+    first, *more = _one_after_the_other(kinds, notes)
+    count = sum(kind.tasks for kind in (first, *more))
     scattered = bool(words & {"scatter", "vscatter"})
-    if not any(each):
-        notes.append("chunks that ask for nothing")
-        each[0] = 1.0
     return {
-        "tasks": count,
-        "nodes": count if scattered else 1,
+        "tasks": first.tasks,
+        "nodes": count if scattered and not more else 1,
         "tasks_per_node": 1 if scattered and count > 1 else 0,
-        "cores_per_task": each[0],
-        "memory_gb_per_task": each[1],
-        "gpus_per_task": each[2],
+        "cores_per_task": first.cores,
+        "memory_gb_per_task": first.memory_gb,
+        "gpus_per_task": first.gpus,
+        "more_tasks": more_tasks_text(more),
         "exclusive": bool(words & {"excl", "exclhost"}),
     }
+
+
+def _together(kinds: Sequence[Tasks]) -> Tasks:
+    """One task that asks for all that others do."""
+    each = [sum(kind.tasks * kind.each[amount] for kind in kinds) for amount in range(3)]
+    return Tasks(1, *each)
+
+
+def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks]:
+    """Kinds of tasks as PBS goes through them; neighbours that are alike are one."""
+    found: list[Tasks] = []
+    for kind in kinds:
+        if not any(kind.each):
+            notes.append("chunks that ask for nothing")
+            kind = replace(kind, cores=1.0)
+        if found and found[-1].each == kind.each:
+            found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
+        else:
+            found.append(kind)
+    return found
 
 
 def parts_held(exec_vnode: str) -> dict[str, NodePart]:

@@ -67,7 +67,7 @@ class PolicyPlanner:
             starts = [(found.ids[row], simulation.nodes_by_pool(row)) for row in rows]
             return Plan(starts, pool_of_nodes(found.base.cluster).tolist())
         taken = {
-            found.ids[row]: [(node, 1) for node in nodes_of_job(simulation.state, row)]
+            found.ids[row]: [(node, (1,)) for node in nodes_of_job(simulation.state, row)]
             for row in rows
         }
         again_ms = looks_again_ms(simulation)
