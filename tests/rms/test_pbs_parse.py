@@ -48,6 +48,18 @@ def one(found: Found, job_id: str):
     return next((job for job in found.snapshot.jobs if job.spec.id == job_id), None)
 
 
+def test_a_job_whose_chunks_are_to_lie_on_one_group_of_vnodes_is_left_to_pbs_and_named() -> None:
+    content = json.loads(PBS["qstat.json"])
+    waiting = next(i for i, row in content["Jobs"].items() if row["job_state"] == "Q")
+    asks = content["Jobs"][waiting]["Resource_List"]
+    marks = []
+    for place in ("scatter", "scatter:group=rack"):
+        found = changed(waiting, Resource_List={**asks, "hpctwin": 0, "place": place})
+        marks.append(waiting in found.marks)
+    assert marks == [True, False]
+    assert any(f"(job {waiting}: place=scatter:group=rack)" in note for note in found.notes)
+
+
 def test_the_recorded_queue_is_read_whole() -> None:
     found = read()
     snapshot = found.snapshot

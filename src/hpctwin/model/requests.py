@@ -18,6 +18,7 @@ _KNOWN = (
     "gpus-per-node", "gpus-per-task", "gres", "constraint", "exclusive",
 )  # fmt: skip
 _UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
+_PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared"}
 _PBS_UNITS = {"b": 1 / 1024**3, "kb": 1 / 1024**2, "mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 
 
@@ -133,8 +134,10 @@ def _pbs(words: list[str]) -> Request:
     if unknown := set(said) - {"select", "place"}:
         raise ValueError(f"{sorted(unknown)[0]!r} is not read; known are select and place")
     place = set(said.get("place", "free").split(":"))
-    if unknown := place - {"free", "pack", "scatter", "excl", "exclhost", "shared"}:
-        raise ValueError(f"place={sorted(unknown)[0]} is not modelled")
+    if unknown := place - _PLACES:
+        raise ValueError(
+            f"place={sorted(unknown)[0]} is not modelled; known are {', '.join(sorted(_PLACES))}"
+        )
     chunks = [_chunk(text) for text in said["select"].split("+")]
     exclusive = int(bool(place & {"excl", "exclhost"}))
     if "pack" in place:
@@ -159,7 +162,16 @@ def _chunk(text: str) -> tuple[int, float, float, float]:
             f"{sorted(unknown)[0]!r} of a chunk is not read; known are ncpus, mem, ngpus"
         )
     memory = _memory(asked.get("mem", "0b"), _PBS_UNITS)
-    return int(first), float(asked.get("ncpus", 1)), memory, float(asked.get("ngpus", 0))
+    each = (asked.get("ncpus", "1"), asked.get("ngpus", "0"))
+    known = all(re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number) for number in each)
+    if not known or not re.fullmatch(r"0*[1-9]\d{0,8}", first):
+        raise ValueError(
+            f"{text!r} is no chunk; write how many and what each asks, such as 2:ncpus=8:ngpus=1:mem=4gb"
+        )
+    cores, gpus = map(float, each)
+    if not (cores or memory or gpus):
+        raise ValueError(f"chunk {text!r} asks for no cores, memory or GPUs")
+    return int(first), cores, memory, gpus
 
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:

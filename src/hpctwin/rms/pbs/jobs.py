@@ -187,9 +187,11 @@ def _spec(
 
 
 def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
-    """What a job asks for of shared nodes that is not modelled; empty if nothing."""
+    """What a job asks for, of nodes and how its chunks lie, that is not modelled; empty if nothing."""
     asks, notes = resources(row.get("Resource_List")), list[str]()
     select = asks.get("select", row.get("schedselect"))
+    if sharing is None and "group=" in str(asks.get("place", "")):
+        return f"place={asks['place']}"
     if sharing is not None and select is not None:
         try:
             chunks = parse_select(str(select))

@@ -155,7 +155,7 @@ def cluster_snapshot(
     if rough:
         job_id, said = next(iter(rough.items()))
         notes.append(
-            f"{len(rough)} jobs ask for what is not modelled where vnodes are shared (job {job_id[:40]}: "
+            f"{len(rough)} jobs ask for what is not modelled (job {job_id[:40]}: "
             f"{said[:60]}): PBS alone starts them"
         )
     if why or doubtful:
