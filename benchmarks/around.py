@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpctwin import Cluster, Simulation, Workload, generate, read_workload, write_workload
+from hpctwin import Cluster, Simulation, Workload, generate, read_workload, simulate, write_workload
 
 Cost = dict[str, float]
 POWERS = ("none", "psus:10m", "psas-auto:10m", "psas-ipm:10m")
@@ -72,7 +72,7 @@ def peak(jobs: int) -> float:
 
     def run(size: int) -> None:
         workload = generate("poisson", jobs=size, nodes=1000, load=0.85, seed=1)
-        Simulation(workload, 1000, "fcfs+easy").run().summary()
+        simulate(workload, 1000, "fcfs+easy").summary()
 
     def most_kib() -> int:
         # Not that of getrusage, which a process inherits from the one that started it.

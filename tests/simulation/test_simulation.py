@@ -304,3 +304,30 @@ def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
     whole.advance(0.0)
     assert one.column("start").tolist() == whole.column("start").tolist()
     assert (one.column("start") == 0).sum() > 10
+
+
+@pytest.mark.parametrize("kind", ["whole", "shared", "power"])
+def test_finished_for_good_it_gives_what_a_run_gives(kind: str) -> None:
+    jobs, machine, policy = random_workload(), MACHINE, "wfp+easy"
+    if kind == "shared":
+        jobs = Workload.build(
+            submit_s=jobs.submit_ms / 1000,
+            runtime_s=jobs.runtime_ms / 1000,
+            walltime_s=jobs.walltime_ms / 1000,
+            nodes=[1] * len(jobs),
+            chunks={"tasks": [3] * len(jobs), "cores_per_task": [2] * len(jobs)},
+        )
+        machine = Cluster.model_validate({"nodes": [{"name": "n", "count": 32, "cores": 4}]})
+    if kind == "power":
+        machine = Cluster.uniform(
+            nodes=32, active_w=100, idle_w=50, sleep_w=5, off_s=3, off_w=9, on_s=5, on_w=60
+        )
+        policy += "~psus:1m"
+    kept = Simulation(jobs, machine, policy)
+    told: list[float] = []
+    run, finished = kept.run(), Simulation(jobs, machine, policy).finish(told.append)
+    assert finished.jobs.equals(run.jobs)
+    same = {"engine_s": None, "instants": None}
+    assert {**finished.summary(), **same} == {**run.summary(), **same}
+    assert told[-1] == 1.0
+    assert kept.fork().result().jobs.equals(run.jobs)

@@ -226,7 +226,7 @@ def simulate_command(
         with progress_bar(f"{workload.name} under {chosen.name}") as progress:
             if out is not None and every_s is not None:
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
-            result = simulation.run(progress) if window is None else window.run(simulation)
+            result = simulation.finish(progress) if window is None else window.run(simulation)
     code = note_rejected(result)
     if accounts is not None:
         result.accounts(accounts_by).write(accounts)
@@ -287,7 +287,7 @@ def _simulate_spars(
         asked.workload, asked.cluster, asked.policy, overrun=asked.overrun, log=True
     )
     with progress_bar(f"{asked.workload.name} under {asked.policy.name}") as progress:
-        result = simulation.run(progress)
+        result = simulation.finish(progress)
     summary = result.summary()
     _show(
         result,

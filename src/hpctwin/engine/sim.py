@@ -186,6 +186,13 @@ class Sim:
             self._known[name].flags.writeable = name in self._owned
         self._forget_derived()
 
+    def forget(self, name: str) -> None:
+        """Drop something known, when nothing will be computed any more; forks keep what they have."""
+        self._known = dict(self._known)
+        self._put(name, np.zeros(0, LAYOUT[name][0]))
+        self._given = _Given(self._known, None)
+        self._forget_derived()
+
     def reshape(self, **arrays: npt.NDArray[Any]) -> None:
         """Replace arrays of the state by others, maybe of other lengths."""
         before = self._piece, self._memory

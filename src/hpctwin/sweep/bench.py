@@ -75,7 +75,7 @@ class Bench:
         try:
             if self._stopped:
                 simulation.stop()
-            result = simulation.run()
+            result = simulation.finish()
         finally:
             self._running.discard(simulation)
         summary = result.summary()
