@@ -8,15 +8,25 @@ from typing import Any
 
 import pytest
 
+from hpctwin import parse_policy
+from hpctwin.model import Cluster
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.request import parse_select
 from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
+from hpctwin.rms.records import NodeRecord, Snapshot
+from hpctwin.rms.room import parts_of
+from hpctwin.simulation.sharing import taken_by
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
+from hpctwin.twin.present import present
 
 RECORDED = {
     name: (Path(__file__).parent / f"recorded/openpbs-23.06-shared-{name}.json").read_bytes()
     for name in ("qstat", "pbsnodes", "queues")
+}
+KINDS = {
+    name: (Path(__file__).parent / f"recorded/openpbs-23.06-kinds-{name}.json").read_bytes()
+    for name in ("qstat", "pbsnodes")
 }
 ASKED = (
     "tasks", "nodes", "tasks_per_node", "cores_per_task", "memory_gb_per_task", "gpus_per_task", "exclusive",
@@ -169,3 +179,46 @@ def test_vnodes_are_shared_where_pbs_shares_them(rows: Any, shares: bool, why: s
     assert (found is not None) == shares
     assert why in said
     assert bool(said) == bool(why)
+
+
+def as_listed(snapshot: Snapshot) -> tuple[Cluster, list[NodeRecord]]:
+    """The machine with its vnodes in PBS's order, by which PBS goes through them."""
+    groups = [group for group in snapshot.machine.nodes for _ in range(group.count)]
+    listed = sorted(zip(snapshot.nodes, groups, strict=True), key=lambda one: one[0].name)
+    nodes = [node for node, _ in listed]
+    each = [group.model_copy(update={"name": node.name, "count": 1}) for node, group in listed]
+    queues = [one.model_copy(update={"groups": None}) for one in snapshot.machine.partitions]
+    about = {"nodes": tuple(each), "partitions": tuple(queues)}
+    return snapshot.machine.model_copy(update=about), nodes
+
+
+def test_where_a_real_pbs_put_chunks_of_several_kinds_is_where_we_do() -> None:
+    """18 jobs that came at once on twelve vnodes, of which one cycle started 16; later ones may pass."""
+    found = cluster_snapshot(KINDS["qstat"], KINDS["pbsnodes"], RECORDED["queues"], b"", 0.0)
+    snapshot = found.snapshot
+    assert found.unequal == {}
+    assert sum(bool(job.spec.more_tasks) for job in snapshot.jobs) == 6
+    theirs = {
+        job.spec.id: dict(
+            zip(job.node_names, job.parts or [None] * len(job.node_names), strict=True)
+        )
+        for job in snapshot.jobs
+        if job.start_s is not None
+    }
+    waiting = [
+        job.model_copy(update={"start_s": None, "node_names": (), "parts": ()})
+        for job in snapshot.jobs
+    ]
+    machine, nodes = as_listed(snapshot)
+    policy = parse_policy("fcfs+first-fit@first-fit")
+    now = present(machine, waiting, nodes, (), snapshot.time_s, policy)
+    run = now.fork()
+    ours = {}
+    specs = {job.spec.id: job.spec for job in waiting}
+    for row in now.given_nodes(run).tolist():
+        taken = taken_by(run.state, row)
+        names = [nodes[node].name for node, _ in taken]
+        parts = parts_of(specs[now.ids[row]], taken) or [None] * len(names)
+        ours[now.ids[row]] = dict(zip(names, parts, strict=True))
+    assert len(ours) == 16
+    assert ours == theirs
