@@ -256,6 +256,7 @@ def test_on_a_slurm_as_shipped_each_submission_starts_by_the_twins_word(tmp_path
                 time.sleep(pause_s)
                 jobs.append(submitted_in(slurm))
             slurm.wait(lambda: job_ends(slurm, jobs), 40)
+            twin.end()  # what it did last is written by then
             assert twin.status()["counts"]["starts"] == len(jobs)
             found = twin.command("twin", "repeat")
             assert found.returncode == 0, found.stdout
