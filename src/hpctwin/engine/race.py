@@ -6,11 +6,9 @@ goes down only where somebody may fit and may come before the best found so far:
 starts, arrives or leaves (a priority search tree; McCreight, SIAM J. Computing 14, 1985).
 
 Where the ordering changes with time, who comes first below a node is true until some time only. Scores are
-lines over time, as they are or after a root (`Rules.order_power`); a node is looked at again when the lines
-of the two that met there cross (a kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). A line is
-drawn through three scores; where they do not lie on one, as on both sides of a saturated age, it is drawn for
-a shorter time. Lines only leave out who cannot be first, with a margin for rounding: among the others the
-scores decide.
+lines over time (`score_lines`); a node is looked at again when the lines of the two that met there cross (a
+kinetic tournament; Basch, Guibas and Hershberger, SODA 1997). Lines only leave out who cannot be first, with
+a margin for rounding: among the others the scores decide.
 
 Fair-share factors change all the time, but move all jobs of a label by the same: within a label lines are
 drawn without them, and nodes above several labels leave nobody out.
@@ -34,83 +32,15 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ONE, WAITING, ZERO, Arrays
 from hpctwin.engine.limits import is_over, learn_least, room_of
 from hpctwin.engine.order import before, drop_started, heap_order, pop_order, score, score_at
+from hpctwin.engine.score_lines import draw_line, value_of, wins
 from hpctwin.engine.skipping import at_limit
 
 WIDEST: Any = np.int64(2**31 - 1)
 NO_LABEL = SEVERAL = -1
-LONGEST_LINE: Any = np.int64(2**36)  # ms
-SHORTEST_LINE = 2
-STRAIGHT = 1e-14  # relative distance of the middle score from the line
 STEPS_OF_BUILDING = 64  # to build costs as much for each leaf
 MARGIN = 1e-9  # relative distance within which scores decide
 MARGIN_MS = 1e-3  # … and so much time
 MARGIN_NOW = 1e-14  # … and so much of the present time
-
-
-@jit
-def rooted(value: float, power: float) -> float:
-    """A score whose changes with time are those of a line."""
-    if power == 1.0:
-        return value
-    if value < 0.0:
-        return -((-value) ** (1.0 / power))
-    return value ** (1.0 / power)
-
-
-@jit
-def scored_then(j: int, time: int, sim: Arrays) -> float:
-    """A job's score at a time, after the root, as if all fair-share factors were 1."""
-    return rooted(score_at(sim.hooks.order, j, time, 1.0, 0.0, sim), sim.rules.order_power)
-
-
-@jit
-def draw_line(leaf: int, sim: Arrays) -> bool:
-    """Draw the line of a leaf's job from now on; whether there is one."""
-    racer = sim.racer[leaf]
-    now = sim.clock.now
-    # From when it became eligible: jobs that are alike get the same line.
-    start = sim.state[racer.job].eligible
-    length: int = LONGEST_LINE
-    while length >= SHORTEST_LINE:
-        first = scored_then(racer.job, start, sim)
-        middle = scored_then(racer.job, start + length // 2, sim)
-        last = scored_then(racer.job, start + length, sim)
-        bend = abs(first - 2.0 * middle + last)
-        if start + length > now and bend <= STRAIGHT * max(abs(first), abs(last)):
-            racer.slope = (last - first) / length
-            racer.level = first - racer.slope * start
-            racer.until = start + length
-            return True
-        if start < now:
-            start = now
-        else:
-            length //= 2
-    return False
-
-
-@jit
-def value_of(node: int, sim: Arrays) -> float:
-    """Where the line of the first of a node is now."""
-    racer = sim.racer[node]
-    value = racer.level + racer.slope * sim.clock.now
-    if sim.rules.fairshare == 1:
-        value += sim.fair[sim.job[racer.job].share].shift
-    return value
-
-
-@jit
-def wins(a: int, b: int, sim: Arrays) -> bool:
-    """Whether the first of node a comes before that of node b, which has the same label, by their lines."""
-    one = sim.racer[a]
-    other = sim.racer[b]
-    now = sim.clock.now
-    mine = one.level + one.slope * now
-    theirs = other.level + other.slope * now
-    if mine != theirs:
-        return mine < theirs
-    if one.slope != other.slope:
-        return one.slope < other.slope
-    return before(mine, one.job, theirs, other.job, sim)
 
 
 @jit
