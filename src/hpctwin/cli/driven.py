@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -11,16 +12,21 @@ if TYPE_CHECKING:
     from hpctwin.model import Workload
     from hpctwin.simulation import Result, Simulation
 
-__all__ = ["backfill_of", "driven", "planned_s", "rewarded_jobs"]
+__all__ = ["backfill_of", "check_alone", "driven", "planned_s", "rewarded_jobs"]
 
 
 def backfill_of(
-    scheduler: str | None, policy: str | None, order: str | None, backfill: str | None
+    scheduler: str | None,
+    sizing: str | None,
+    policy: str | None,
+    order: str | None,
+    backfill: str | None,
 ) -> str | None:
-    """The backfill: ``outside`` with a scheduler from outside, and only then.
+    """The backfill: ``outside`` with a scheduler from outside or a sizing, and only then.
 
     Args:
         scheduler: what --scheduler says.
+        sizing: what --sizing says.
         policy: what --policy says.
         order: what --order says.
         backfill: what --backfill says.
@@ -31,17 +37,38 @@ def backfill_of(
     from hpctwin.errors import ConfigError
     from hpctwin.policies.backfills import OUTSIDE
 
-    if scheduler is None:
+    if scheduler is None and sizing is None:
         if backfill == OUTSIDE:
             raise ConfigError(
-                f"--backfill {OUTSIDE}: nobody starts unless somebody outside says so; give --scheduler"
+                f"--backfill {OUTSIDE}: nobody starts unless somebody outside says so; give --scheduler, or "
+                "--sizing"
             )
         return backfill
+    if scheduler is not None and sizing is not None:
+        raise ConfigError("--scheduler and --sizing both decide who starts: give one of them")
     if (policy, order, backfill) != (None, None, None):
+        option = "--sizing" if scheduler is None else "--scheduler"
         raise ConfigError(
-            "--scheduler decides itself who starts; leave --policy, --order and --backfill out"
+            f"{option} decides itself who starts; leave --policy, --order and --backfill out"
         )
     return OUTSIDE
+
+
+def check_alone(sizing: str | None, others: Mapping[str, Any]) -> None:
+    """Whether nothing is asked that does not go with a sizing.
+
+    Args:
+        sizing: what --sizing says.
+        others: other options, and what they say.
+
+    Raises:
+        ConfigError: something is.
+    """
+    from hpctwin.errors import ConfigError
+
+    asked = [name for name, value in others.items() if value]
+    if sizing is not None and asked:
+        raise ConfigError(f"--sizing does not go with {', '.join(asked)}")
 
 
 def driven(simulation: Simulation, scheduler: str, every: str | None) -> Result:

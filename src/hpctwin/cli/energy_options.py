@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from hpctwin.energy import Energy, Series
+    from hpctwin.energy.sizing import Sizing
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Result, Window
 
@@ -102,6 +103,32 @@ class EnergyOptions:
                 found[name], how = Series.read(what).aligned(workload.start_epoch_s)
                 notes[f"{name}_aligned"] = f"by {how}"
         return found, notes
+
+    def sizing(
+        self, text: str | None, workload: Workload, series: dict[str, Series]
+    ) -> Sizing | None:
+        """What decides on how many nodes jobs run, if anything does: by the price, else the intensity.
+
+        Args:
+            text: what --sizing says.
+            workload: the jobs.
+            series: price and carbon, of `series`.
+
+        Raises:
+            ConfigError: there is neither, or no job is malleable.
+        """
+        from hpctwin.energy.sizings import parse_sizing
+
+        if text is None:
+            return None
+        if not series:
+            raise ConfigError("--sizing needs --price or --carbon: what to go by")
+        if workload.malleable is None:
+            raise ConfigError(
+                f"--sizing: no job of {workload.name} is malleable; give columns min_nodes, max_nodes, "
+                "suspendable (docs/malleable.md)"
+            )
+        return parse_sizing(text, next(iter(series.values())), self.forecast)
 
     def cooled(self, energy: Energy | None, begin_s: float = 0.0) -> pl.DataFrame | None:
         """What cooling takes over time, if that is asked for, from a time on."""

@@ -72,6 +72,7 @@ def simulate_command(
     reward: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler: Annotated[str | None, Parameter(group="Policy")] = None,
     scheduler_every: Annotated[str | None, Parameter(group="Policy")] = None,
+    sizing: Annotated[str | None, Parameter(group="Policy")] = None,
     plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
     accounts: Annotated[Path | None, Parameter(group="Output")] = None,
     accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
@@ -111,6 +112,8 @@ def simulate_command(
             where one listens that speaks Batsim's protocol, as in batsim:tcp://127.0.0.1:28000
             (docs/schedulers.md).
         scheduler_every: it is asked in steps of this time only, such as 60s; at each event if left out.
+        sizing: malleable jobs run on as many nodes as this says, in place of a policy, by --price or
+            --carbon: such as carbonscaler:24h (docs/malleable.md).
         plan_by: what running and waiting jobs are planned to take: their walltime, or what was predicted
             (hpctwin predictor apply); a job that runs longer than predicted is expected to end soon.
         accounts: file for what each account used (.json or .parquet), for hpctwin accounts and --reward.
@@ -132,7 +135,7 @@ def simulate_command(
     """
     import numpy as np
 
-    from hpctwin.cli.driven import backfill_of, driven, planned_s, rewarded_jobs
+    from hpctwin.cli.driven import backfill_of, check_alone, driven, planned_s, rewarded_jobs
     from hpctwin.cli.output import (
         check_outputs,
         need_jobs,
@@ -151,12 +154,12 @@ def simulate_command(
     check_outputs(trace, folders=[out, energy.spars_out], figures=[plot], files=[accounts])
     every_s = every_seconds(out_every, out)
     own = within(trace, "policy.yaml")
-    if policy is None and own is not None and scheduler is None:
+    if policy is None and own is not None and scheduler is None and sizing is None:
         policy = read_policy(own)
     chosen = make_policy(
         None if policy is None else parse_policy(policy),
         order="priority" if reward is not None and order is None else order,
-        backfill=backfill_of(scheduler, policy, order, backfill),
+        backfill=backfill_of(scheduler, sizing, policy, order, backfill),
         reservations=reservations,
         candidates=candidates,
         placement=placement,
@@ -175,6 +178,7 @@ def simulate_command(
         others = {
             "--by": by, "--fairness": fairness, "--plot": plot, "--explain": explain, "--reward": reward,
             "--accounts": accounts, "--scheduler": scheduler, "--out-every": out_every,
+            "--sizing": sizing,
             "--plan-by": plan_by != "walltime",
             "--from and --until": part != WindowOptions(),
             "options of energy but --power": energy != EnergyOptions(power=energy.power),
@@ -197,6 +201,13 @@ def simulate_command(
         )
     if accounts is not None and accounts.suffix not in (".json", ".parquet"):
         raise ConfigError(f"--accounts {accounts}: accounts are written as .json or .parquet")
+    check_alone(
+        sizing,
+        {
+            "--from and --until": window, "--explain": explain, "--fairness": fairness, "--by": by,
+            "--accounts": accounts, "--out-every": out_every,
+        },
+    )  # fmt: skip
     if reward is not None:
         workload = rewarded_jobs(workload, reward)
     cluster = energy.machine(machine.make(workload, trace))
@@ -210,6 +221,7 @@ def simulate_command(
         workload,
         cluster,
         chosen,
+        sizing=energy.sizing(sizing, workload, series),
         track_nodes=_draws(plot, "gantt"),
         log=bool(series or window or out or energy.spars_out) or _draws(plot, "states", "power"),
         **options,
@@ -223,7 +235,7 @@ def simulate_command(
     if scheduler is not None:
         result = driven(simulation, scheduler, scheduler_every)
     else:
-        with progress_bar(f"{workload.name} under {chosen.name}") as progress:
+        with progress_bar(f"{workload.name} under {simulation.policy_name}") as progress:
             if out is not None and every_s is not None:
                 progress = writing(simulation, out, every_s, run.as_dict(), inputs, progress)
             result = simulation.finish(progress) if window is None else window.run(simulation)

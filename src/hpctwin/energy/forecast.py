@@ -14,7 +14,15 @@ import numpy.typing as npt
 from hpctwin.energy.series import Series
 from hpctwin.errors import ConfigError
 
-__all__ = ["Forecast", "begins_by_forecast", "erring", "from_past", "parse_forecast", "saving"]
+__all__ = [
+    "Forecast",
+    "begins_by_forecast",
+    "equal_steps",
+    "erring",
+    "from_past",
+    "parse_forecast",
+    "saving",
+]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -207,8 +215,7 @@ def begins_by_forecast(
     Raises:
         ConfigError: the series has no equal steps.
     """
-    _, step_s = _steps(series)
-    first_s = float(series.times_s[1]) - step_s if len(series.times_s) > 1 else 0.0
+    _, step_s, first_s = equal_steps(series)
     begins = submit_s.copy()
     able = np.flatnonzero(may_wait_s > 0)
     # In steps from here on.
@@ -286,6 +293,16 @@ def saving(
         for at in (begin_s, submit_s)
     )
     return (at_once - then) / abs(at_once) if at_once else 0.0
+
+
+def equal_steps(series: Series) -> tuple[FloatArray, float, float]:
+    """The values of equal steps, their length, and when the first begins, not after time zero, in seconds.
+
+    Raises:
+        ConfigError: the series has no equal steps.
+    """
+    values, step_s = _steps(series)
+    return values, step_s, float(series.times_s[1]) - step_s if len(series.times_s) > 1 else 0.0
 
 
 def _steps(series: Series) -> tuple[FloatArray, float]:

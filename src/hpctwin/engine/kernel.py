@@ -99,12 +99,13 @@ def hooks(
 
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
-    from hpctwin.engine import lookahead, number_lines
+    from hpctwin.engine import lookahead, number_lines, resizing
     from hpctwin.engine.agents import features, jobs, record, step
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
+    found.append(resizing.STOP)
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():

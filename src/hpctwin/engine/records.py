@@ -448,6 +448,7 @@ class Lost:
     start: Int
     end: Int
     kept: Int  # of this a checkpoint keeps so much
+    nodes: Int
 
 
 class Segment:

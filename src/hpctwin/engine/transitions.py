@@ -272,6 +272,7 @@ def cut_off(j: int, sim: Arrays) -> None:
         lost.start = sim.state[j].start
         lost.end = sim.clock.now
         lost.kept = kept
+        lost.nodes = sim.job[j].nodes
         sim.clock.lost += 1
     sim.state[j].requeues += 1
     sim.state[j].start = -1

@@ -46,6 +46,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "cancel": bool((workload.cancel_ms >= 0).any()),
         "fails": workload.fails is not None,
         "checkpoint": workload.checkpoint_ms is not None,
+        "malleable": workload.malleable is not None,
         "header": bool(workload.header),
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,

@@ -38,7 +38,9 @@ __all__ = [
 ]
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
-_TEXTS = ("job_id", "user", "account", "partition", "qos", "features", "more_tasks")
+_TEXTS = (
+    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "speedup",
+)  # fmt: skip
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _PARQUET_MAGIC = b"PAR1"
 
@@ -79,6 +81,10 @@ _NUMBERS = {
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
     "checkpoint_s": _Rule(0),
+    "min_nodes": _Rule(1, whole=True),
+    "max_nodes": _Rule(1, whole=True),
+    "suspendable": _Rule(0, whole=True, words=("false", "true")),
+    "resize_s": _Rule(0),
     **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
 }
 

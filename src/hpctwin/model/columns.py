@@ -14,7 +14,7 @@ from hpctwin.model.units import MS_PER_S
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PER_NODE", "PREDICTED", "UNKNOWN", "Category", "known_seconds"]
+__all__ = ["PER_NODE", "PREDICTED", "UNKNOWN", "Category", "joined_labels", "known_seconds"]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
 """What a job may ask of each of its nodes; a node must have at least so much."""
@@ -86,6 +86,17 @@ class Category:
 
         codes = np.where(self.codes < 0, len(self.labels), self.codes)
         return pl.Series(name, [*self.labels, None], dtype=pl.String)[codes]
+
+
+def joined_labels(first: Category, second: Category) -> Category:
+    """Two columns of labels, one after the other; labels of the first keep their codes."""
+    if first.labels == second.labels:
+        return Category(np.concatenate([first.codes, second.codes]), first.labels)
+    code = {label: number for number, label in enumerate(first.labels)}
+    for label in second.labels:
+        code.setdefault(label, len(code))
+    again = np.array([*(code[label] for label in second.labels), UNKNOWN], np.int32)
+    return Category(np.concatenate([first.codes, again[second.codes]]), tuple(code))
 
 
 def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl.Series:

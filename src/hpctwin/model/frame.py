@@ -29,6 +29,12 @@ column                  meaning
 ``cancel_s``            when its user cancelled it
 ``fails``               1 if it ends with an error when its runtime is over, else 0
 ``checkpoint_s``        it writes a checkpoint whenever it has run for so long again; 0: never
+``min_nodes``           it may run on so many nodes at least (default ``nodes``), …
+``max_nodes``           … and at most (default ``nodes``), if sizes are decided while it runs
+``speedup``             how many times as fast on n nodes as on one: ``linear`` (default),
+                        ``amdahl:0.05`` (serial share), or for 1, 2, … nodes ``1/1.9/2.7``
+``suspendable``         1 (or true) if it may be suspended and go on later, else 0
+``resize_s``            seconds that it does nothing whenever it goes on or changes its nodes
 ``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
 ``predicted_NAME``      predicted ``runtime_s``, ``node_w`` or ``memory_gb`` (of a node)
@@ -57,6 +63,7 @@ from hpctwin.model.dependencies import (
     chain_text,
     waiting_chain,
 )
+from hpctwin.model.malleable import MALLEABLE
 from hpctwin.model.requests import Request, parse_request
 from hpctwin.model.units import MS_PER_S, to_ms
 from hpctwin.model.usage import NODE_W, Usage
@@ -96,6 +103,8 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
             columns[f"{name}_s"] = known_seconds(ms, ms >= 0)
     if workload["fails"] is not None:
         columns["fails"] = workload["fails"].astype("int8")
+    if workload["malleable"] is not None:
+        columns |= workload["malleable"].columns()
     if workload["checkpoint_ms"] is not None:
         every = workload["checkpoint_ms"]
         columns["checkpoint_s"] = known_seconds(every, every >= 0)
@@ -164,6 +173,13 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
         "checkpoint_s": _optional(frame, "checkpoint_s", row_ids),
         "usage": _usage(frame, row_ids),
+        "malleable": {
+            name: Category.of(frame[name].cast(pl.String))
+            if name == "speedup"
+            else _numbers(frame, name, row_ids, float("nan"))
+            for name in MALLEABLE
+            if name in frame.columns
+        },
         "predicted": {
             name: _numbers(frame, f"predicted_{name}", row_ids, float("nan"))
             for name in PREDICTED
@@ -232,7 +248,7 @@ def with_least_nodes(frame: pl.DataFrame) -> pl.DataFrame:
     """
     if "request" in frame.columns:
         frame = _with_requests(frame)
-    for name in ("exclusive", "fails"):
+    for name in ("exclusive", "fails", "suspendable"):
         if name in frame.columns and frame[name].dtype == pl.Boolean:
             frame = frame.with_columns(frame[name].cast(pl.Int64))
         elif name in frame.columns and frame[name].dtype == pl.String:

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.checks import check_distinct
-from hpctwin.model.columns import UNKNOWN, Category
+from hpctwin.model.columns import UNKNOWN, joined_labels
 from hpctwin.model.dependencies import Dependencies
+from hpctwin.model.malleable import joined_malleable
 from hpctwin.model.workload import Workload
 
 __all__ = ["LABELS", "joined", "joined_labels", "plain"]
@@ -92,17 +93,8 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
             for w in (first, second)
         ]
         columns["checkpoint_ms"] = np.concatenate(every)[order]
+    parts = (first.malleable, first.nodes), (second.malleable, second.nodes)
+    columns["malleable"] = joined_malleable(parts, order)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return dataclasses.replace(first, **columns), place[:size], place[size:]
-
-
-def joined_labels(first: Category, second: Category) -> Category:
-    """Two columns of labels, one after the other; labels of the first keep their codes."""
-    if first.labels == second.labels:
-        return Category(np.concatenate([first.codes, second.codes]), first.labels)
-    code = {label: number for number, label in enumerate(first.labels)}
-    for label in second.labels:
-        code.setdefault(label, len(code))
-    again = np.array([*(code[label] for label in second.labels), UNKNOWN], np.int32)
-    return Category(np.concatenate([first.codes, again[second.codes]]), tuple(code))

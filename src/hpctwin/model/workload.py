@@ -16,6 +16,7 @@ from hpctwin.model.chunks import check_more_tasks, checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
+from hpctwin.model.malleable import Malleable, checked_malleable
 from hpctwin.model.notes import ReadNotes
 from hpctwin.model.shown import Shown
 from hpctwin.model.units import MS_PER_S, format_duration
@@ -68,6 +69,8 @@ class Workload(Shown):
             of its nodes; nothing that a scheduler sees.
         predicted: what was predicted of each job when it was submitted, by the names of `PREDICTED` [jobs];
             NaN where nothing was. Orderings see it.
+        malleable: on how many nodes else jobs may run, and whether they may be suspended; None if all are
+            rigid. Only where sizes are decided (`hpctwin.Simulation`, ``sizing``) it matters.
     """
 
     job_id: npt.NDArray[Any]
@@ -99,6 +102,7 @@ class Workload(Shown):
     usage: Mapping[str, Usage] = field(default_factory=dict)
     chunks: Mapping[str, FloatArray] = field(default_factory=dict)
     predicted: Mapping[str, FloatArray] = field(default_factory=dict)
+    malleable: Malleable | None = None
 
     @classmethod
     def build(
@@ -133,12 +137,14 @@ class Workload(Shown):
         usage: Mapping[str, Usage] | None = None,
         chunks: Mapping[str, npt.ArrayLike] | None = None,
         predicted: Mapping[str, npt.ArrayLike] | None = None,
+        malleable: Mapping[str, Any] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
         Columns have the meaning of the fields of the same name; ``walltime_s`` is the runtime (at least 1 ms)
         if left out, ``job_id`` 1, 2, …. Negative ``recorded_start_s`` and ``cancel_s`` mean unknown and
-        never. Dependencies refer to rows as given here.
+        never. Dependencies refer to rows as given here. ``malleable`` has columns by the names of
+        `hpctwin.model.malleable.MALLEABLE`, NaN where a job leaves one open.
 
         Raises:
             WorkloadError: a column has the wrong length, a value is impossible, an id is not
@@ -208,6 +214,7 @@ class Workload(Shown):
             found.check(kind, ids)
         asked = checked_chunks(chunks, ids, nodes_f)
         check_more_tasks(labels["more_tasks"], asked, nodes_f, ids)
+        sizes = checked_malleable(malleable, ids, nodes_f.astype(np.int64))
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
         made = cls(
@@ -234,6 +241,7 @@ class Workload(Shown):
             usage=dict(used),
             chunks=asked,
             predicted=foretold,
+            malleable=sizes,
             **labels,
         )
         return (
@@ -371,6 +379,7 @@ class Workload(Shown):
             usage={k: v.take(index) for k, v in self.usage.items()},
             chunks={k: v[index] for k, v in self.chunks.items()},
             predicted={k: v[index] for k, v in self.predicted.items()},
+            malleable=None if self.malleable is None else self.malleable.take(index),
         )  # fmt: skip
 
     def replace(self, **columns: Any) -> Workload:

@@ -98,6 +98,7 @@ def _tables(result: Result) -> dict[str, pl.DataFrame]:
         "node_map": result.node_map,
         "placements": result.placements,
         "lost": result.lost if len(result.lost) else None,
+        "stretches": result.stretches,
         **({} if energy is None else energy_tables(energy)),
     }
     return {name: table for name, table in there.items() if table is not None}

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.energy.cap import with_cap
+from hpctwin.energy.sizing import Sizing
 from hpctwin.engine import layout
 from hpctwin.engine.begin import hold_until
 from hpctwin.engine.carry import carry
@@ -18,6 +19,7 @@ from hpctwin.engine.clock import come_back_at, end_arrivals, schedule_anew, sche
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.preempting import find_preempting_pass
+from hpctwin.engine.resizing import own_jobs
 from hpctwin.engine.sim import Decided, Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
@@ -33,13 +35,15 @@ from hpctwin.policies import (
     PowerLike,
     make_policy,
 )
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.claims import is_interrupted
 from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
-from hpctwin.simulation.refusals import check_together
+from hpctwin.simulation.refusals import check_sized, check_together
+from hpctwin.simulation.sized import Sized
 
 __all__ = ["SimulationBase"]
 
@@ -65,6 +69,7 @@ class SimulationBase(Shown):
         placement: PlacementLike | None = None,
         power: PowerLike | None = None,
         settings: Mapping[str, Any] | None = None,
+        sizing: Sizing | None = None,
         overrun: Literal["terminate", "continue"] = "terminate",
         on_dependency_failure: Literal["cancel", "hold"] = "cancel",
         expected_s: npt.ArrayLike | None = None,
@@ -78,7 +83,7 @@ class SimulationBase(Shown):
         self.cluster = cluster = as_cluster(cluster)
         self.policy = make_policy(
             policy,
-            backfill,
+            OUTSIDE if sizing is not None and (policy, backfill) == (None, None) else backfill,
             order=order,
             reservations=reservations,
             candidates=candidates,
@@ -87,6 +92,9 @@ class SimulationBase(Shown):
             settings=settings,
         )
         check_together(cluster, self.policy, workload)
+        self.sizing = sizing
+        if sizing is not None:
+            check_sized(cluster, self.policy, workload)
         for option, value, known in (
             ("overrun", overrun, ("terminate", "continue")),
             ("on_dependency_failure", on_dependency_failure, ("cancel", "hold")),
@@ -122,12 +130,17 @@ class SimulationBase(Shown):
             or bool(failures.outages)
             or failures.mtbf is not None
             or is_interrupted(workload, cluster)
+            or self.sizing is not None
             or self.policy.placement.needs_nodes
         )
         self.engine_s = 0.0
         self.outside = powered.Outside()
+        self.sized = Sized()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
         self._sim = self._new_sim(expected, begin_s, seed, like=like)
+        if self.sizing is not None:
+            self.sized = Sized(expected_ms=self.expected_ms())
+            own_jobs(self._sim)
         self.drawn = 0
         self._outages: list[Outages] = []
         if failures.outages:
@@ -154,6 +167,14 @@ class SimulationBase(Shown):
         }
 
     @property
+    def policy_name(self) -> str:
+        """The policy's name, with what decides the sizes of jobs."""
+        if self.sizing is None:
+            return self.policy.name
+        made = getattr(self.sizing, "name", None) or getattr(self.sizing, "__name__", "a sizing")
+        return f"{self.policy.name} sized by {made}"
+
+    @property
     def now_s(self) -> float:
         """The present instant, seconds."""
         return int(self._sim.clock.now) / MS_PER_S
@@ -176,6 +197,8 @@ class SimulationBase(Shown):
         if policy is not None:
             policy = make_policy(policy)
             check_together(self.cluster, policy, self.workload)
+            if self.sizing is not None:
+                check_sized(self.cluster, policy, self.workload)
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._sim = self._sim.fork()

@@ -15,7 +15,8 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.model import MS_PER_S, Category, Workload
 from hpctwin.model.batches import Batch
-from hpctwin.model.joining import LABELS, joined_labels
+from hpctwin.model.columns import joined_labels
+from hpctwin.model.joining import LABELS
 
 __all__ = ["Feed", "Source", "feed_of"]
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy.typing as npt
 
+from hpctwin.energy.sizing import Sizing
 from hpctwin.policies import OrderingLike, PlacementLike, PowerLike
 from hpctwin.simulation.base import SimulationBase
 
@@ -38,6 +39,7 @@ class SimulationOptions(RunOptions, total=False):
     placement: PlacementLike | None
     power: PowerLike | None
     settings: Mapping[str, Any] | None
+    sizing: Sizing | None
 
 
 def spelled_out(options: type[RunOptions]) -> Callable[[F], F]:

@@ -59,6 +59,8 @@ def switch(simulation: SimulationBase, *, on: Iterable[int], off: Iterable[int])
 
 def set_mode(simulation: SimulationBase, group: str, mode: str) -> None:
     """Put a node group into another mode now; see `Simulation.set_mode`."""
+    if simulation.sizing is not None:
+        raise SimulationError("modes cannot be set where the sizes of jobs are decided (sizing)")
     names = [one.name for one in simulation.cluster.nodes]
     if group not in names:
         raise UnknownNameError("node group", group, names)

@@ -14,6 +14,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.joining import LABELS
 from hpctwin.policies import PLACEMENTS, Policy
+from hpctwin.policies.backfills import OUTSIDE
 from hpctwin.simulation.claims import is_interrupted
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "check_explained",
     "check_forecasts",
     "check_present",
+    "check_sized",
     "check_streamed",
     "check_together",
 ]
@@ -225,6 +227,94 @@ def _check_interrupted(cluster: Cluster, policy: Policy, workload: Workload) -> 
             raise ConfigError(refusal.why(cluster, policy))
 
 
+def _odd_speeds(cluster: Cluster) -> list[str]:
+    """Node groups whose nodes are of another speed than that on which runtimes were measured."""
+    return [
+        group.name
+        for group in cluster.nodes
+        if group.speed != 1 or any(mode.speed != 1 for mode in group.modes.values())
+    ]
+
+
+SIZED = (
+    Refusal(
+        "sizes under a backfill that starts jobs",
+        lambda c, p: p.backfill != OUTSIDE,
+        lambda c, p: (
+            f"policy {p.name!r}: a sizing decides who starts, and backfill {p.backfill!r} does too; take "
+            f"backfill {OUTSIDE!r}"
+        ),
+    ),
+    Refusal(
+        "sizes with nodes that are switched off",
+        lambda c, p: p.power.switches,
+        lambda c, p: (
+            f"power policy {p.power.kind!r}: the sizes of jobs are decided where all nodes are on; take none"
+        ),
+    ),
+    Refusal(
+        "sizes under a power cap",
+        lambda c, p: c.cap is not None,
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are not decided under a power cap; leave 'cap' out"
+        ),
+    ),
+    Refusal(
+        "sizes with limits",
+        lambda c, p: bool(c.limits) or any(one.max_jobs_per_user for one in c.partitions),
+        lambda c, p: (
+            f"cluster {c.name!r}: what is counted under limits is what jobs ask for, and their sizes change; "
+            "leave the limits out"
+        ),
+    ),
+    Refusal(
+        "sizes where nodes fail or are maintained",
+        lambda c, p: (
+            bool(c.reservations) or bool(c.failures.outages) or c.failures.mtbf is not None
+        ),
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are decided where no node fails and none is in "
+            "maintenance; leave 'failures' and 'reservations' out"
+        ),
+    ),
+    Refusal(
+        "sizes on nodes of other speeds",
+        lambda c, p: bool(_odd_speeds(c)),
+        lambda c, p: (
+            f"cluster {c.name!r}: work is counted on nodes of speed 1, and node group "
+            f"{_odd_speeds(c)[0]!r} has others; leave 'speed' out"
+        ),
+    ),
+)
+"""Where the sizes of jobs are decided while they run."""
+
+
+def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether the sizes of jobs can be decided while they run.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    _not_interrupted(cluster, workload, "the sizes of jobs cannot be decided")
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"jobs of {workload.name!r} ask for tasks: their sizes are decided where all ask for whole nodes"
+        )
+    if workload.usage:
+        raise ConfigError(
+            f"workload {workload.name!r} says what jobs used of their nodes ({', '.join(workload.usage)}), "
+            "which is of the nodes they had; leave it out where their sizes are decided"
+        )
+    if any(amounts.any() for amounts in workload.resources.values()):
+        raise ConfigError(
+            f"jobs of {workload.name!r} ask for cluster-wide resources, of which it is not known how they "
+            "change with the nodes; leave them out where sizes are decided"
+        )
+    for refusal in SIZED:
+        if refusal.holds(cluster, policy):
+            raise ConfigError(refusal.why(cluster, policy))
+
+
 _NO_FORECAST = (
     Refusal(
         "forecast under pushdown",
@@ -382,6 +472,10 @@ def check_streamed(
         ConfigError: they cannot.
     """
     _not_interrupted(cluster, workload, "there are no streams")
+    if options.get("sizing") is not None:
+        raise ConfigError(
+            "a stream's jobs are never all there, and a sizing sees all that wait or run"
+        )
     for name in ("expected_s", "risk", "begin_s"):
         if options.get(name) is not None:
             raise ConfigError(

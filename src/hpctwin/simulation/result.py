@@ -13,6 +13,7 @@ import polars as pl
 from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
+from hpctwin.engine.carry import begun_ms
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, format_duration
@@ -26,6 +27,7 @@ from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, cores_held, in_cores
 from hpctwin.simulation.shared_use import fragmentation, node_use
 from hpctwin.simulation.sharing import amounts_of_pools, placements, shares_held
+from hpctwin.simulation.stretches import attempts_of, sized_figures, sized_series, stretches_of
 
 if TYPE_CHECKING:
     from hpctwin.metrics import Accounts, AccountsBy, By
@@ -51,6 +53,8 @@ class Result(Shown):
         placements: who held what of which node, where jobs share nodes: ``job_id``, ``node``, ``start_s``,
             ``end_s``, ``cores``, ``memory_gb``, ``gpus``; one row for each node of a job.
         capacity_cores: thousandths of cores that are up, over time, where jobs share nodes.
+        stretches: where the sizes of jobs were decided, from when to when each had how many nodes:
+            ``job_id``, ``start_s``, ``end_s``, ``nodes``.
         workload, cluster: what was simulated.
         policy: the policy's name.
         engine_s: seconds spent in the engine.
@@ -70,6 +74,7 @@ class Result(Shown):
     energy: Energy | None = None
     placements: pl.DataFrame | None = None
     capacity_cores: pl.DataFrame | None = None
+    stretches: pl.DataFrame | None = None
 
     def shown(self) -> tuple[str, dict[str, str]]:
         """See `Shown`."""
@@ -143,6 +148,8 @@ class Result(Shown):
     def _figures(self) -> dict[str, Any]:
         if self.in_cores is not None:
             return self.in_cores.figures()
+        if self.stretches is not None:
+            return sized_figures(self.jobs, self.stretches, self.capacity, self.cluster.node_count)
         from hpctwin.metrics import summarize
 
         return summarize(self.jobs, self.lost, self.capacity, self.cluster.node_count)
@@ -152,9 +159,18 @@ class Result(Shown):
         """Queue, running jobs and nodes (cores, where they are shared) over time, a row at each change."""
         if self.in_cores is not None:
             return self.in_cores.series()
+        if self.stretches is not None:
+            return sized_series(self.jobs, self.stretches, self.capacity)
         from hpctwin.metrics import series
 
         return series(self.jobs, self.lost, self.capacity)
+
+    @property
+    def attempts(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The jobs as they ran last, and what they ran before that, as `jobs` and `lost` are else."""
+        if self.stretches is None:
+            return self.jobs, self.lost
+        return attempts_of(self.jobs, self.stretches)
 
     def accounts(self, by: AccountsBy = "account") -> Accounts:
         """What each user or account used, spent and waited; accounts of several runs can be added up.
@@ -166,8 +182,11 @@ class Result(Shown):
 
         Raises:
             UnknownNameError: ``by`` is neither.
+            ConfigError: the sizes of jobs were decided while they ran.
         """
         from hpctwin.metrics import collect_accounts
+
+        self._check_rigid("what accounts used")
 
         figures = self._figures
         there = (figures["availability"] or 0.0) * (figures["makespan_s"] or 0.0)
@@ -202,6 +221,7 @@ class Result(Shown):
         """
         from hpctwin.metrics import breakdown
 
+        self._check_rigid("figures by class")
         if self.placements is None:
             return breakdown(self.jobs, by)
         sized = cores_held(self.jobs, self.placements)
@@ -230,6 +250,13 @@ class Result(Shown):
         placed = self._shared_placements()
         return fragmentation(self.workload, self.cluster, self.jobs, placed, steps)
 
+    def _check_rigid(self, what: str) -> None:
+        if self.stretches is not None:
+            raise ConfigError(
+                f"{what} would be reckoned with the nodes that jobs ask for, and their sizes were decided "
+                "while they ran: take the result's 'stretches', and 'energy'"
+            )
+
     def _shared_placements(self) -> pl.DataFrame:
         if self.placements is None:
             raise ConfigError(
@@ -247,7 +274,8 @@ def make_result(simulation: SimulationBase) -> Result:
     workload = simulation.workload
     sim = simulation.state
     cluster = simulation.cluster
-    table = jobs_so_far(workload, sim)
+    sized = simulation.sizing is not None
+    table = sized_jobs(workload, sim) if sized else jobs_so_far(workload, sim)
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
     placed = placements(workload, sim) if shared else None
@@ -258,16 +286,17 @@ def make_result(simulation: SimulationBase) -> Result:
         energy = accounts(simulation, table, where)
     return Result(
         jobs=table,
-        lost=lost_so_far(workload, sim),
+        lost=no_lost(table) if sized else lost_so_far(workload, sim),
         capacity=capacity_over_time(sim, simulation.outages_so_far()),
         node_map=node_map,
         workload=workload,
         cluster=cluster,
-        policy=simulation.policy.name,
+        policy=simulation.policy_name,
         engine_s=simulation.engine_s,
         instants=int(sim.clock.instants),
         energy=energy,
         placements=placed,
+        stretches=stretches_of(workload, sim) if sized else None,
         capacity_cores=capacity_over_time(
             sim, simulation.outages_so_far(), amounts_of_pools(sim)["cores"]
         )
@@ -290,6 +319,17 @@ def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
         requeues=jobs["requeues"],
     )
     return frame if not len(sim["cut"]) else frame.with_columns(**_preempted(sim))
+
+
+def sized_jobs(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """As `jobs_so_far`, where sizes were decided: jobs started when they began first."""
+    start = begun_ms(sim)
+    began, end_s = start >= 0, pl.col("end_s")
+    return jobs_so_far(workload, sim).with_columns(
+        start_s=known_seconds(start, began),
+        wait_s=known_seconds(start - workload.submit_ms, began),
+        turnaround_s=pl.when(pl.Series(began)).then(end_s - pl.col("submit_s")),
+    )
 
 
 def _preempted(sim: Sim) -> dict[str, pl.Series]:
@@ -372,7 +412,7 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     end = state["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
     lost = sim["lost"][: sim.clock.lost]
-    ends = {(j, s): e for j, s, e, _ in lost.tolist()}
+    ends = {(j, s): e for j, s, e, *_ in lost.tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     # So was what began with it, before it: a job may be cut off and start again in one instant.

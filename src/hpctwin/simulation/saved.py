@@ -36,7 +36,12 @@ def save(simulation: SimulationBase, path: Path) -> None:
 
     Raises:
         OutputError: the file cannot be written.
+        SimulationError: it has a sizing.
     """
+    if simulation.sizing is not None:
+        raise SimulationError(
+            "a simulation in which the sizes of jobs are decided (sizing) cannot be saved; run it to its end"
+        )
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
     expected = simulation.expected_ms()

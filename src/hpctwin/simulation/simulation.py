@@ -22,6 +22,7 @@ from hpctwin.simulation.fitting import ModeFitting
 from hpctwin.simulation.options import SimulationOptions, spelled_out
 from hpctwin.simulation.result import Result, make_result
 from hpctwin.simulation.saved import load, save
+from hpctwin.simulation.sizing import advance_sized
 
 __all__ = ["Simulation", "simulate"]
 
@@ -36,6 +37,8 @@ class Simulation(SimulationBase):
         policy: such as ``"wfp+easy~psus:20m"``; see `hpctwin.policies.parse_policy`. Or an ordering.
         backfill, order, reservations, candidates, placement, power, settings: parts of it, in place of its
             own; see `hpctwin.policies.make_policy`.
+        sizing: decides who runs and on how many nodes, at each instant (`hpctwin.energy.sizing`); the
+            backfill is then ``outside``.
         overrun: whether walltimes end jobs (``terminate``) or not (``continue``).
         on_dependency_failure: what becomes of a job whose ``afterok`` cannot come true.
         expected_s: what the scheduler expects each job to run, seconds [jobs]; the walltimes if left out.
@@ -99,6 +102,10 @@ class Simulation(SimulationBase):
             SimulationError: the simulation had failed before; or jobs wait, and the control function left all
                 they need switched off.
         """
+        if self.sizing is not None:
+            return advance_sized(
+                self, self.sizing, partial(advance_engine, self), until_s=until_s, instants=instants
+            )
         cap, control = self.cluster.cap, self.policy.power.control
         if cap is not None and cap.lower_modes:
             return ModeFitting(cap, self).advance(

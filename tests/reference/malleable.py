@@ -1,0 +1,220 @@
+"""Jobs whose sizes a function decides while they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hpctwin.energy.sizing import SizedJob, SizeView, Sizing
+from hpctwin.model import MS_PER_S, Cluster, State, Workload, to_ms
+from hpctwin.model.speedup import parse_speedup
+from tests.reference.jobs import Job, fcfs, jobs_of
+from tests.reference.limits import Limits
+from tests.reference.machine import Machine
+from tests.reference.passes import Simulation
+from tests.reference.plan import Plan
+from tests.reference.share_tree import usage_of
+
+__all__ = ["FaultError", "Stretch", "simulate_sized"]
+
+
+class FaultError(Exception):
+    """The sizing wanted what cannot be."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A job had these nodes from start to end, ms."""
+
+    row: int
+    start: int
+    end: int
+    nodes: tuple[int, ...]
+
+
+class SizedSimulation(Simulation):
+    """Nobody starts but those that the sizing names."""
+
+    def prepare(self, workload: Workload, sizing: Sizing) -> None:
+        """What is not of all simulations."""
+        self.workload = workload
+        self.sizing = sizing
+        self.again: int | None = None
+        self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
+        self.asked_for = {job.row: job.width for job in self.jobs}
+        self.whole = {job.row: job.expected for job in self.jobs}
+
+    def next_instant(self) -> int | None:
+        times = [super().next_instant(), self.again]
+        return min((time for time in times if time is not None), default=None)
+
+    def run(self, until: int | None) -> None:
+        while any(job.ended is None for job in self.jobs):
+            event = Simulation.next_instant(self)
+            instant = self.next_instant()
+            if instant is None:
+                return
+            if until is not None and instant > until:
+                return
+            if event is None and not self.in_state(State.WAITING):
+                return
+            self.now = instant
+            if event == instant:
+                self.batch()
+            self.again = None
+            if any(job.ended is None for job in self.jobs):
+                self.ask()
+
+    # -- what the sizing sees --
+
+    def speed(self, row: int, nodes: int) -> Fraction:
+        """Of a job on so many nodes; 1 on those it asks for."""
+        curve = parse_speedup("linear")
+        if self.workload.malleable is not None:
+            curve = self.workload.malleable.speedup_of(row)
+        return curve.at(nodes) / curve.at(self.asked_for[row])
+
+    def column(self, name: str, row: int, otherwise: int) -> int:
+        malleable = self.workload.malleable
+        return otherwise if malleable is None else int(getattr(malleable, name)[row])
+
+    def work(self, row: int) -> Fraction:
+        """What a job has done in all its stretches, anew from the first."""
+        done, idle = Fraction(0), 0
+        job = self.jobs[row]
+        stretches = list(self.past[row])
+        if job.state == State.RUNNING:
+            stretches.append(Stretch(row, job.start, self.now, tuple(job.nodes)))
+        for one in stretches:
+            done += max(0, one.end - one.start - idle) * self.speed(row, len(one.nodes))
+            idle = self.column("resize_ms", row, 0)
+        return done
+
+    def view(self) -> SizeView:
+        there = [job for job in self.jobs if job.state in (State.WAITING, State.RUNNING)]
+        seen = []
+        for job in there:
+            row, runs = job.row, job.state == State.RUNNING
+            nodes = self.asked_for[row]
+            malleable = self.workload.malleable
+            seen.append(
+                SizedJob(
+                    job_id=self.workload.job_id[row].item(),
+                    submit_s=job.submit / MS_PER_S,
+                    nodes=nodes,
+                    min_nodes=self.column("min_nodes", row, nodes),
+                    max_nodes=self.column("max_nodes", row, nodes),
+                    size=len(job.nodes) if runs else 0,
+                    left_s=float(self.whole[row] - self.work(row)) / MS_PER_S,
+                    expected_s=self.whole[row] / MS_PER_S,
+                    resize_s=self.column("resize_ms", row, 0) / MS_PER_S,
+                    begun=runs or bool(self.past[row]),
+                    suspendable=bool(self.column("suspendable", row, 0)),
+                    speedup=parse_speedup("linear")
+                    if malleable is None
+                    else malleable.speedup_of(row),
+                )
+            )
+        free = sum(1 for job in self.machine.job_on if job is None)
+        return SizeView(self.now / MS_PER_S, self.machine.cluster.node_count, free, tuple(seen))
+
+    # -- what it says --
+
+    def ask(self) -> None:
+        sizes = self.sizing(self.view())
+        if sizes is None:
+            return
+        self.again = None if sizes.again_s is None else to_ms(sizes.again_s)
+        rows = {self.workload.job_id[row].item(): row for row in range(len(self.jobs))}
+        changes: dict[int, int] = {}
+        ran = set()
+        for job_id, size in sizes.nodes.items():
+            job = self.jobs[rows[job_id]]
+            runs = job.state == State.RUNNING
+            if size == (len(job.nodes) if runs else 0):
+                continue
+            changes[job.row] = size
+            if runs:
+                ran.add(job.row)
+        for row in ran:
+            self.stop(self.jobs[row])
+        for row, size in changes.items():
+            self.resume(self.jobs[row], size)
+        for row in ran:
+            job = self.jobs[row]
+            if job.state != State.RUNNING and not self.column("suspendable", row, 0):
+                raise FaultError(f"row {row} may not be suspended")
+
+    def stop(self, job: Job) -> None:
+        """A stretch is over; one that took no time was none."""
+        begun = job.start
+        self.vacate(job)
+        if begun == self.now:
+            self.past[job.row].pop()
+        job.state, job.start, job.nodes = State.WAITING, None, []
+
+    def resume(self, job: Job, size: int) -> None:
+        """A stretch begins, if the job fits; the end is when all work is done."""
+        if size == 0:
+            return
+        row = job.row
+        job.width = size
+        least = Plan(self.machine, self.in_state(State.RUNNING), self.now, self.placement).least(
+            job, self.now
+        )
+        if least is None:
+            job.width = self.asked_for[row]
+            return
+        self.begin(job, self.split_now(job, least))
+        cut = self.terminate and job.runtime > job.walltime
+        left = Fraction(job.walltime if cut else job.runtime) - self.work(row)
+        idle = self.column("resize_ms", row, 0) if self.past[row] else 0
+        job.due = self.now + idle + math.ceil(left / self.speed(row, size))
+        ends_well = State.FAILED if job.fails else State.COMPLETED
+        job.due_state = State.WALLTIME if cut else ends_well
+
+    def vacate(self, job: Job) -> None:
+        self.past[job.row].append(Stretch(job.row, job.start, self.now, tuple(job.nodes)))
+        super().vacate(job)
+
+
+def simulate_sized(
+    workload: Workload,
+    cluster: Cluster,
+    sizing: Sizing,
+    *,
+    placement: str = "first_fit",
+    overrun: str = "terminate",
+    on_dependency_failure: str = "cancel",
+    expected_ms: Sequence[int] | None = None,
+) -> SizedSimulation:
+    """Simulate to the end; the jobs, and their stretches (`SizedSimulation.past`) by row.
+
+    Raises:
+        FaultError: the sizing left no room for a job that may not be suspended.
+    """
+    machine = Machine(cluster)
+    jobs = jobs_of(workload, machine, expected_ms)
+    simulation = SizedSimulation(
+        machine=machine,
+        limits=Limits(workload, machine, jobs),
+        jobs=jobs,
+        outages=[],
+        share=usage_of(workload, cluster, jobs),
+        order=fcfs,
+        candidate_order=fcfs,
+        backfill="outside",
+        k=1,
+        depth=0,
+        patience=0,
+        placement=placement,
+        terminate=overrun == "terminate",
+        hold=on_dependency_failure == "hold",
+        observer=None,
+        log=None,
+    )
+    simulation.prepare(workload, sizing)
+    simulation.run(None)
+    return simulation
