@@ -107,8 +107,8 @@ def test_commands_are_named_noun_then_verb_and_nouns_in_the_singular() -> None:
 OF_ONE_RUN = {
     # Parts of a policy, which a policy's own text has.
     "--order", "--backfill", "--reservations", "--candidates", "--placement",
-    # Somebody else's program decides in place of a policy.
-    "--scheduler", "--scheduler-every",
+    # Somebody else's program, or a sizing, decides in place of a policy.
+    "--scheduler", "--scheduler-every", "--sizing",
     # What is written, told or looked at of one run while it goes on.
     "--accounts", "--accounts-by", "--stream", "--out-every", "--explain",
 }  # fmt: skip

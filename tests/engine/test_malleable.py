@@ -373,7 +373,12 @@ def test_work_is_conserved_and_sizes_are_within_bounds(case: dict[str, Any]) -> 
     workload = simulation.workload
     malleable = workload.malleable
     used: dict[int, list[tuple[int, int]]] = {}
-    for row, (state, _, past) in outcome(simulation).items():
+    now = int(simulation.state.clock.now)
+    ran = {
+        row: (state, [(start, now if end is None else end, held) for start, end, held in past])
+        for row, (state, _, past) in outcome(simulation).items()
+    }
+    for row, (state, past) in ran.items():
         nodes = int(workload.nodes[row])
         least, most, idle, curve = nodes, nodes, 0, None
         if malleable is not None:
@@ -390,7 +395,7 @@ def test_work_is_conserved_and_sizes_are_within_bounds(case: dict[str, Any]) -> 
                 whole = min(whole, int(workload.walltime_ms[row]))
             assert whole <= done < whole + max(rate, 1)
     for (row, start), held in places(simulation).items():
-        (end,) = [e for s, e, _ in outcome(simulation)[row][2] if s == start]
+        (end,) = [e for s, e, _ in ran[row][1] if s == start]
         for node in held:
             used.setdefault(node, []).append((start, end))
     for spans in used.values():

@@ -161,9 +161,11 @@ class SizedSimulation(Simulation):
             return
         row = job.row
         job.width = size
-        least = Plan(self.machine, self.in_state(State.RUNNING), self.now, self.placement).least(
-            job, self.now
-        )
+        running = self.in_state(State.RUNNING)
+        for other in running:
+            # What they run is not known, but now they have their nodes.
+            other.planned_end = max(other.planned_end, self.now + 1)
+        least = Plan(self.machine, running, self.now, self.placement).least(job, self.now)
         if least is None:
             job.width = self.asked_for[row]
             return

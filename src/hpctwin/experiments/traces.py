@@ -17,7 +17,8 @@ def find_trace(name: str) -> Path | None:
     folder = os.environ.get("HPCTWIN_TRACES")
     if not folder:
         return None
-    for place in (Path(folder) / "swf", Path(folder)):
+    whole = Path(folder)
+    for place in (whole / "swf", whole, whole / "energy", whole / "jobs_csv"):
         for path in (place / f"{name}.gz", place / name):
             if path.is_file():
                 return path

@@ -14,7 +14,7 @@ from hpctwin.model.columns import Category, joined_labels
 from hpctwin.model.speedup import LINEAR, Speedup, parse_speedup
 from hpctwin.model.units import MS_PER_S
 
-__all__ = ["MALLEABLE", "Malleable", "checked_malleable", "joined_malleable"]
+__all__ = ["MALLEABLE", "Malleable", "checked_malleable", "joined_malleable", "rigid"]
 
 IntArray = npt.NDArray[np.int64]
 

@@ -71,7 +71,9 @@ class Simulation(SimulationBase):
             progress: as of `run`.
         """
         self._run(progress)
-        if not self.cluster.has_power and not self.workload.shares_nodes:
+        # Where sizes were decided, what jobs have is known there alone.
+        kept = self.cluster.has_power or self.workload.shares_nodes or self.sizing is not None
+        if not kept:
             self._sim.forget("job")
         return self.result()
 

@@ -1,4 +1,4 @@
-"""Every table and figure with results in the five papers, and RLScheduler's, and how each is made again.
+"""Every table and figure with results in the five papers, those of others, and how each is made again.
 
 Diagrams and descriptions (SPARS figure 2 and tables 1 to 4, CQSim+ figures 1 to 4, SchedTwin figure 2, PAS
 figure 1, S-RAPS figures 1 to 3 and 9 and table 1) have no results.
@@ -11,7 +11,7 @@ from functools import partial
 from hpctwin.errors import UnknownNameError
 from hpctwin.experiments import rlscheduler
 from hpctwin.experiments.entries import Entry
-from hpctwin.experiments.papers import cqsim_plus, pas, s_raps, schedtwin, spars
+from hpctwin.experiments.papers import cqsim_plus, malleable, pas, s_raps, schedtwin, spars
 
 __all__ = ["ENTRIES", "find_entry"]
 
@@ -24,6 +24,8 @@ ENTRIES: dict[str, Entry] = {
         "CQSim+": cqsim_plus.entries,
         "S-RAPS": s_raps.entries,
         "RLScheduler": rlscheduler.entries,
+        "CarbonScaler": malleable.carbonscaler,
+        "CarbonFlex": malleable.carbonflex,
     }.items()
     for one in of(partial(Entry, paper=paper))
 }
