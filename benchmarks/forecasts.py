@@ -103,6 +103,7 @@ def watched(due: list[Submission], predictor: str) -> tuple[list[Said], dict[str
     said: list[Said] = []
     began: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)  # jobs of other users read their scripts there
         slurm = SlurmCluster(
             Path(folder), scheduler="backfill", parameters=f"{QUICK},bf_resolution=1"
         )
@@ -130,6 +131,8 @@ def watched(due: list[Submission], predictor: str) -> tuple[list[Said], dict[str
                     for job in list(waiting):
                         about = slurm.job(job)
                         if about["JobState"] == "RUNNING" or about["JobState"].startswith(OVER):
+                            if about["JobState"].startswith(("FAILED", "NODE_FAIL")):
+                                sys.exit(f"job {job} ended as {about['JobState']}")
                             began[job] = stamp(about["StartTime"])
                             waiting.remove(job)
                     print(
