@@ -1,7 +1,8 @@
 """CarbonFlex: how much of a machine is used in each slot, and by whom, learnt from what an oracle would do.
 
 W. A. Hanafy, L. Wu, D. Irwin, P. Shenoy: CarbonFlex: Enabling Carbon-aware Provisioning and Scheduling for
-Cloud Clusters, arXiv:2505.18357, 2025.
+Cloud Clusters, arXiv:2505.18357, 2025. After its abstract: what makes slots alike, how many of the nearest
+are asked, and who comes first are choices made here.
 """
 
 from __future__ import annotations

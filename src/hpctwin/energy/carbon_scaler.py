@@ -1,7 +1,8 @@
 """CarbonScaler: a job has more nodes while energy is clean (or cheap), and fewer or none while it is not.
 
 W. A. Hanafy, Q. Liang, N. Bashir, D. Irwin, P. Shenoy: CarbonScaler: Leveraging Cloud Workload Elasticity for
-Optimizing Carbon-Efficiency, Proc. ACM Meas. Anal. Comput. Syst. 7(3), 2023.
+Optimizing Carbon-Efficiency, Proc. ACM Meas. Anal. Comput. Syst. 7(3), 2023. The order of steps is that of
+the authors' program (github.com/umassos/CarbonScaler), with equal power for every node.
 """
 
 from __future__ import annotations
