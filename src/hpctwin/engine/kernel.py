@@ -100,7 +100,7 @@ def hooks(
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import lookahead, number_lines, resizing
-    from hpctwin.engine.agents import features, jobs, record, step
+    from hpctwin.engine.agents import features, jobs, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
@@ -117,7 +117,7 @@ def all_kernels() -> list[Kernel]:
     places = map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own())
     for one, place, power in product(shared, places, powers):
         found += kernels_of(one, power, place)
-    for module in (features, jobs, agents_power, record, step):
+    for module in (features, jobs, agents_power, record, step, together):
         found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
 

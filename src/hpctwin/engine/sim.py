@@ -171,6 +171,26 @@ class Sim:
             self._scratch = None
         self._forget_derived()
 
+    def begin_with(self, start: Sim, jobs: npt.NDArray[Any], facts: npt.NDArray[Any]) -> None:
+        """Stand where nothing has happened yet, with other jobs; the address stays as it is.
+
+        Args:
+            start: a simulation that stands there, of as many jobs, in which nothing but these tables
+                depends on which.
+            jobs: their records, by submit time; they are copied. The first is submitted at time zero.
+            facts: of them; nobody may write these.
+        """
+        if "job" not in self._owned or self._piece is not start._piece:
+            self.become(start)
+            self.own("job")
+        else:
+            self._memory[:] = start._memory
+            self._forget_derived()
+        job = self._known["job"]
+        in_bytes(job)[...] = in_bytes(jobs)
+        job["submit"] -= jobs["submit"][0]
+        self._put("fact", facts)
+
     def own(self, *names: str) -> None:
         """Make what is known of some things this simulation's own, so that it may be written."""
         self._known = dict(self._known)
@@ -257,6 +277,10 @@ class Sim:
     def plan_rows(self) -> int:
         """How many rows of a plan there is room for."""
         return 0 if self._scratch is None else self._scratch[0].shapes["plan_time"][0]
+
+    def known(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays of the jobs and the machine; nobody may write them."""
+        return {name: self._known[name] for name in KNOWN}
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """All arrays that change, to be written to a file."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,14 @@ import numpy as np
 from hpctwin.engine import layout
 from hpctwin.engine.agents import record
 from hpctwin.engine.agents.record import AGENT, words
-from hpctwin.engine.agents.step import step_many, step_one
+from hpctwin.engine.agents.step import step_one
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.rows import described
 from hpctwin.errors import ConfigError, PolicyError, SimulationError
 from hpctwin.learn.episodes import Drawn, Source
 from hpctwin.learn.task import Task
+from hpctwin.learn.threads import KERNELS, Threads
+from hpctwin.learn.windows import Windows, windows_of
 from hpctwin.model import Workload
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.advance import not_a_number
@@ -26,10 +27,13 @@ __all__ = ["Batch"]
 
 KEPT = 1024
 """So many episodes are kept as they begin; to begin one of them again takes microseconds."""
+FEW = 8
+"""After so many episodes it is looked whether they can be begun as rows of their trace."""
 
 _FIELDS = {name: place for place, name in enumerate(AGENT.names or ())}
 SIM, CODE, OVER, ACTION = (_FIELDS[name] for name in ("sim", "code", "over", "action"))
 SHARE, EARNED = _FIELDS["share"], _FIELDS["earned"]
+SEEN, MASK = _FIELDS["seen"], _FIELDS["mask"]
 
 
 class Batch:
@@ -72,16 +76,19 @@ class Batch:
         self.masks = np.ones((2, count, task.width), np.bool_)
         self.choices = np.zeros((count, task.nodes if task.chosen == "nodes" else 0), np.int8)
         self.side = 0
-        self.simulations: list[Simulation] = []
+        self._simulations: list[Simulation] = []
         self._kept: dict[Hashable, tuple[Simulation, float]] = {}
+        self._scales: dict[Hashable, float] = {}
+        self._drawn = 0
+        self._windows: Windows | None = None
+        self._jobs_of: dict[int, Callable[[], Workload]] = {}
         self.scales = np.ones(count)
         self._descriptors: list[Any] = []
-        self._threads = min(threads, count)
-        self._pool: ThreadPoolExecutor | None = None
-        prepare([step_one, step_many, *task.hooks])
-        self._step_one, self._step_many = step_one.compiled(), step_many.compiled()
+        prepare([step_one, *(KERNELS if count > 1 else ()), *task.hooks])
+        self._step_one = step_one.compiled()
         self._base, self._size = self.agents.ctypes.data, AGENT.itemsize
-        self._parts = [count * part // self._threads for part in range(self._threads + 1)]
+        self._workers = min(threads, count)
+        self._threads: Threads | None = None
         self._fill_in(limit or 0)
 
     def _fill_in(self, limit: int) -> None:
@@ -100,7 +107,12 @@ class Batch:
         self._seen_at = [self._described(side) for side in self.seen]
         self._masks_at = [self._described(side) for side in self.masks]
         self._turn()
-        self._fresh = agents.copy()
+        fresh = agents.copy()
+        for name in ("chosen", "until", "quiet", "steps", "instants"):
+            fresh[name] = -1
+        fresh["shown"] = fresh["shown_before"] = fresh["window"]
+        fresh["stage"] = record.ON_THE_WAY
+        self._fresh = words(fresh)[0]
 
     def _described(self, rows: Any) -> Any:
         """Addresses of the descriptors of rows."""
@@ -123,38 +135,77 @@ class Batch:
             number: of the simulation.
             jobs: of the episode; one is drawn if left out.
         """
-        drawn = self.source.draw(self.rng) if jobs is None else Drawn(None, lambda: jobs)
-        template, scale = (
-            self._kept.get(drawn.key, (None, 1.0)) if drawn.key is not None else (None, 1.0)
-        )
-        if template is None:
-            made = drawn.make()
-            template = self.task.make(made)
-            scale = 1.0 if self.task.scale is None else self.task.scale(made)
-            template.decided()
-            template.make_room()
-            if drawn.key is not None:
-                if len(self._kept) >= KEPT:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[drawn.key] = template, scale
-        self.scales[number] = scale
-        if number == len(self.simulations):
-            self.simulations.append(template.fork())
-        own = self.simulations[number]
-        own.become(template)
-        agent = self._fresh[number : number + 1].copy()
-        agent["seen"], agent["mask"] = self.agents["seen"][number], self.agents["mask"][number]
-        agent["sim"] = own.state.address
-        agent["chosen"] = agent["until"] = agent["quiet"] = agent["steps"] = -1
-        agent["instants"] = -1
-        agent["shown"] = agent["shown_before"] = agent["window"]
-        agent["stage"] = record.ON_THE_WAY
-        self.agents[number] = agent[0]
+        if jobs is None:
+            self._place(number, self.source.draw(self.rng))
+        else:
+            self._place(number, Drawn(None, lambda: jobs))
+        agent = self.whole[number]
+        seen, mask = agent[SEEN], agent[MASK]
+        agent[:] = self._fresh[number]
+        agent[SEEN], agent[MASK] = seen, mask
+        agent[SIM] = self._simulations[number].state.address
         code = self._step_one(self._address(number))
         if code != layout.STEPPED:
             self.resolve(number, code)
         # An episode in which there is nothing to decide has one step all the same.
         self.whole[number, OVER] = record.GOES_ON
+
+    def _place(self, number: int, drawn: Drawn) -> None:
+        """Have a simulation stand at the beginning of an episode."""
+        self._jobs_of.pop(number, None)
+        if drawn.key is not None:
+            self._drawn += 1
+            if self._drawn == FEW:
+                self._windows = windows_of(self.task, self.source)
+                if self._windows is not None:
+                    self._kept.clear()
+        if self._windows is not None and drawn.key is not None:
+            first: Any = drawn.key
+            if number == len(self._simulations):
+                self._simulations.append(self._windows.start.fork())
+            self._windows.begin(self._simulations[number], first)
+            self._jobs_of[number] = drawn.make
+            self.scales[number] = self._scale_of(drawn)
+            return
+        template, self.scales[number] = self._template(drawn)
+        if number == len(self._simulations):
+            self._simulations.append(template.fork())
+        self._simulations[number].become(template)
+
+    def _template(self, drawn: Drawn) -> tuple[Simulation, float]:
+        """A simulation that stands at the beginning of an episode, and the scale of what is earned."""
+        kept = None if drawn.key is None else self._kept.get(drawn.key)
+        if kept is not None:
+            return kept
+        jobs = drawn.make()
+        template = self.task.make(jobs)
+        template.decided()
+        template.make_room()
+        found = template, 1.0 if self.task.scale is None else self.task.scale(jobs)
+        if drawn.key is not None:
+            if len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[drawn.key] = found
+        return found
+
+    def _scale_of(self, drawn: Drawn) -> float:
+        """What is earned in an episode of the trace is multiplied by that."""
+        if self.task.scale is None:
+            return 1.0
+        found = self._scales.get(drawn.key)
+        if found is None:
+            found = self._scales[drawn.key] = self.task.scale(drawn.make())
+        return found
+
+    def simulation(self, number: int) -> Simulation:
+        """A simulation; to be looked at."""
+        found = self._simulations[number]
+        jobs = self._jobs_of.pop(number, None)
+        if jobs is not None:
+            like = self.task.make(jobs())
+            like.decided()
+            found.be_of(like)
+        return found
 
     def begin_all(self, seed: int | None = None) -> None:
         """Begin an episode in each simulation.
@@ -181,18 +232,9 @@ class Batch:
             PolicyError: the ordering gave what is not a number.
         """
         self._turn()
-        waiting: list[Future[int]] = []
-        parts = list(zip(self._parts[:-1], self._parts[1:], strict=True))
-        if len(parts) > 1:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(len(parts) - 1, "hpctwin-agents")
-            waiting = [
-                self._pool.submit(self._step_many, self._address(first), self._size, last - first)
-                for first, last in parts[1:]
-            ]
-        self._step_many(self._base, self._size, parts[0][1])
-        for future in waiting:
-            future.result()
+        if self._threads is None:
+            self._threads = Threads(self._base, self._size, self.count, self._workers)
+        self._threads.step()
         codes = self.whole[:, CODE]
         if (codes != layout.STEPPED).any():
             for number in np.flatnonzero(codes != layout.STEPPED).tolist():
@@ -210,7 +252,7 @@ class Batch:
         Raises:
             SimulationError, PolicyError: it cannot go on.
         """
-        simulation = self.simulations[number]
+        simulation = self._simulations[number]
         while code != layout.STEPPED:
             if code == record.NOT_ALLOWED:
                 choice = int(self.whole[number, ACTION])
@@ -232,6 +274,6 @@ class Batch:
 
     def close(self) -> None:
         """End the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None

@@ -45,7 +45,7 @@ class Environment(gymnasium.Env[FloatArray, Any]):
     @property
     def simulation(self) -> Simulation:
         """The simulation; to be looked at."""
-        return self.batch.simulations[0]
+        return self.batch.simulation(0)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

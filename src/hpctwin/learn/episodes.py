@@ -122,9 +122,14 @@ class Episodes:
     def draw(self, rng: np.random.Generator) -> Drawn:
         """One of them, at random."""
         first = int(rng.integers(self.first, self.latest + 1))
-        if self.load is None and self.walltime_error is None:
+        if not self.varied:
             return Drawn(first, partial(self.beginning_at, first))
         return Drawn(None, partial(self._varied, first, int(rng.integers(2**62))))
+
+    @property
+    def varied(self) -> bool:
+        """Whether jobs are not as they are in the trace."""
+        return self.load is not None or self.walltime_error is not None
 
     @property
     def latest(self) -> int:

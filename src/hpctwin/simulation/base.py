@@ -233,9 +233,12 @@ class SimulationBase(Shown):
 
     def become(self, other: Self) -> None:
         """Stand where another simulation stands, which nothing changes."""
-        sim = self._sim
-        sim.become(other._sim)
-        self.__dict__ = {**other.__dict__, "_sim": sim}
+        self._sim.become(other._sim)
+        self.be_of(other)
+
+    def be_of(self, other: Self) -> None:
+        """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
+        self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
     @property
     def node_states(self) -> list[str]:

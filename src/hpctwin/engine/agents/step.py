@@ -19,7 +19,7 @@ from hpctwin.engine.layout import COMPUTING, DEPTH_STATES, IDLE, STEPPED, Arrays
 from hpctwin.engine.power import standing_in
 from hpctwin.engine.rows import call_with_job, sim_at
 
-__all__ = ["drawn", "look", "step_many", "step_one", "wasted"]
+__all__ = ["drawn", "look", "step", "step_one", "wasted"]
 
 TAU_MS = np.int64(10_000)
 """As `metrics.jobs.TAU_S`."""
@@ -119,15 +119,6 @@ def _step_one(address: int) -> int:
     return step(address)
 
 
-def _step_many(first: int, size: int, count: int) -> int:
-    worst = STEPPED
-    for i in range(count):
-        code = step(first + i * size)
-        if code != STEPPED:
-            worst = code
-    return worst
-
-
 def _look(address: int) -> None:
     agent = agent_at(address)
     call_with_job(agent.observe, address, sim_at(agent.sim))
@@ -138,6 +129,3 @@ look = Kernel(_look, types.void(int64))
 
 step_one = Kernel(_step_one, int64(int64))
 """A step of the agent at an address: ``(address) -> code``."""
-
-step_many = Kernel(_step_many, int64(int64, int64, int64))
-"""Of agents one after the other: ``(address of the first, size of each, how many) -> code``."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import HEAD_IS_PROTECTED
+from hpctwin.engine.counting import HEAD_IS_PROTECTED, is_sorted
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
-from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, reserve
+from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, plan_fits, reserve
 from hpctwin.engine.records import Count
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
@@ -75,13 +75,74 @@ def pass_planned(reservations: int, sim: Arrays) -> None:
             sim.handed_out[q] += 1
             if sim.handed_out[q] == reservations:
                 still_open -= 1
+    if sim.rules.pools == 1 and is_sorted(sim):
+        start_candidates(later, first, sim)
+    else:
+        start_scored_candidates(later, first, sim)
+
+
+@jit
+def start_candidates(later: int, first: int, sim: Arrays) -> None:
+    """Let those start that delay no reservation, in the order of a queue that is kept in it, from one pool.
+
+    Args:
+        later: so many of ``sim.later`` come before the rest.
+        first: where the rest of the queue begins.
+        sim: the simulation.
+    """
+    tight = ZERO
+    for i in range(later):
+        job = sim.job[sim.later[i]]
+        tight = start_if_fits(sim.later[i], job.nodes, job.expected, tight, sim)
+    for i in range(first, sim.clock.queued):
+        if sim.stock[0].free < sim.walk.fewest:
+            return
+        ahead = sim.ahead[i]
+        tight = start_if_fits(sim.queue[i], ahead.nodes, ahead.expected, tight, sim)
+
+
+@jit
+def start_if_fits(j: int, nodes: int, expected: int, tight: int, sim: Arrays) -> int:
+    """Start a candidate if it fits the plan of the only pool.
+
+    Args:
+        j: the job.
+        nodes: that it asks for.
+        expected: how long it is expected to run, ms.
+        tight: the row of the plan that the last one who did not fit failed at: most fail there.
+        sim: the simulation.
+
+    Returns:
+        That row from now on.
+    """
+    if nodes > sim.stock[0].free:
+        return tight
+    if (
+        tight < sim.plan_rows[0]
+        and sim.plan_amount[tight, 0] < nodes
+        and sim.plan_time[tight] < sim.clock.now + expected
+    ):
+        return tight
+    if is_skipped(j, sim):
+        return tight
+    row = plan_fits(j, ZERO, sim)
+    if row >= 0:
+        return row
+    start_now(j, sim)
+    return tight
+
+
+@jit
+def start_scored_candidates(later: int, first: int, sim: Arrays) -> None:
+    """As `start_candidates`, in the candidates' order, from any pools."""
+    changes = sim.rules.order_changes == 1
     kept = 0
     for i in range(later):
         if fits_at_once(sim.later[i], sim):
             sim.later[kept] = sim.later[i]
             kept += 1
     one_pool = sim.rules.pools == 1
-    for i in range(n - first):
+    for i in range(sim.clock.queued - first):
         j = sim.order[i].job if changes else sim.queue[first + i]
         # That is all, for most, and sooner told.
         if one_pool and sim.job[j].nodes > sim.stock[0].free:

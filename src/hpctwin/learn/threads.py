@@ -1,0 +1,115 @@
+"""Threads that step many agents together."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from typing import Any
+
+from hpctwin.engine.agents.together import begin_round, join_round, leave, serve, table, wait
+
+__all__ = ["KERNELS", "Threads"]
+
+KERNELS = (begin_round, join_round, serve, wait, leave)
+
+
+class Threads:
+    """The calling thread and others, which sleep while there is nothing to do.
+
+    Args:
+        base: address of the first agent.
+        size: of an agent's record, bytes.
+        count: of agents.
+        threads: how many, the calling one among them.
+    """
+
+    def __init__(self, base: int, size: int, count: int, threads: int) -> None:
+        self._what = base, size, count, threads
+        self._others: list[_Other] = []
+        self._begin, self._join = begin_round.compiled(), join_round.compiled()
+        self._start()
+        weakref.finalize(self, _end_all, self._others)
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._table, self._called = table(*self._what)
+        self._address = self._table.ctypes.data
+        self._others[:] = [_Other(number, self._table) for number in range(1, self._what[-1])]
+
+    def step(self) -> None:
+        """Step all agents; why one could not go on is in its record.
+
+        Raises:
+            IndexError: with bounds checked, the engine went past an array.
+        """
+        if self._others and self._process != os.getpid():
+            self._start()  # where a process was copied, its other threads were not
+        if self._begin(self._address):
+            for other in self._others:
+                if self._called[other.number]:
+                    other.call.release()
+        fault = None
+        try:
+            done = self._join(self._address)
+        except Exception as error:  # others may be at work still
+            leave(self._address)
+            done, fault = False, error
+        while not done:
+            # Whoever is at work may be waiting for this processor.
+            time.sleep(0)
+            done = wait(self._address)
+        for other in self._others:
+            fault, other.fault = fault or other.fault, None
+        if fault is not None:
+            raise fault
+
+    def close(self) -> None:
+        """End the others; a step after that is done by the calling thread alone."""
+        _end_all(self._others)
+
+
+class _Other:
+    """A thread that serves.
+
+    Args:
+        number: of the thread, from 1 on.
+        words: of the table; kept for as long as it serves.
+    """
+
+    def __init__(self, number: int, words: Any) -> None:
+        self.number, self.words = number, words
+        self.fault: Exception | None = None
+        self.over = False
+        self.call = threading.Lock()
+        self.call.acquire()
+        threading.Thread(target=self._run, name=f"hpctwin-agents-{number}", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self.call.acquire()
+            while not self.over and not self._served():
+                pass
+            if self.over:
+                return
+
+    def _served(self) -> bool:
+        """Whether it served until it was to sleep, and came upon no fault."""
+        try:
+            serve(self.number, self.words.ctypes.data)
+        except Exception as error:  # told by the one who began the round
+            self.fault = error
+            leave(self.words.ctypes.data)
+            return False
+        return True
+
+
+def _end_all(others: list[_Other]) -> None:
+    """Have threads end when they have nothing to do."""
+    for other in others:
+        other.over = True
+        with suppress(RuntimeError):  # it has just been called
+            other.call.release()
+    others.clear()
