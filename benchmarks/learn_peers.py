@@ -5,8 +5,8 @@
     python -m venv peers && peers/bin/pip install numpy torch gymnasium pandas
     python benchmarks/learn_peers.py --python peers/bin/python --spars spars --rlscheduler rlscheduler
 
-In turns in one run, by random choices; processor time of one core, the median of the rounds. Steps are counted,
-and the beginning of episodes: on SPARS's side not, where it reads its files; on RLScheduler's it is, as its
+In turns in one run, by random choices; processor time of one core, the median of the rounds. Steps and the
+beginning of episodes are counted: not on SPARS's side, where it reads its files; on RLScheduler's, as its
 environment runs two heuristics through each episode before it begins, and its steps alone besides.
 
 - SPARS: its Gymnasium environment as its runner makes it (``easy_normal``, under which nothing else switches

@@ -57,15 +57,26 @@ def test_agents_are_trained_before_what_is_tested_and_not_twice(
     monkeypatch.setattr(experiment, "sequences", lambda: [1981])
     monkeypatch.setattr(experiment, "ROWS", {("HPC2N", False): experiment.ROWS["HPC2N", False]})
     monkeypatch.setattr(experiment, "IMITATED", ("sjf",))
-    given = ("--seeds", 1, "--steps", 64, "--out", tmp_path)
-    assert run(*given, "--json") == 0
+    given = ("--steps", 64, "--out", tmp_path)
+    assert run("--seeds", 1, *given, "--json") == 0
+    (alone,) = json.loads(capsys.readouterr().out)
+    (first,) = tmp_path.iterdir()
+    made = first.stat().st_mtime_ns
+    assert run("--seeds", 2, *given, "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["heuristics"].keys() | {"RL"} == row["published"].keys()
     assert row["best"] in {**row["heuristics"], **row["others"]}
-    assert len(row["agents"]) == 1
-    (path,) = tmp_path.iterdir()
-    made = path.stat().st_mtime_ns
-    assert run(*given) == 0
-    assert "HPC2N" in capsys.readouterr().out
-    assert path.stat().st_mtime_ns == made
+    # The first is not trained again, and each is told by itself beside the mean of all.
+    assert len(row["agents"]) == len(row["more_each"]) == len(list(tmp_path.iterdir())) == 2
+    assert row["agents"][:1] == alone["agents"]
+    assert first.stat().st_mtime_ns == made
+    best = {**row["heuristics"], **row["others"]}[row["best"]]
+    above = [more["mean"] for more in row["more_each"]]
+    assert above == pytest.approx([mean - best for mean in row["agents"]])
+    assert row["more"]["mean"] == pytest.approx(sum(above) / 2)
+    assert run("--seeds", 2, *given) == 0
+    shown = capsys.readouterr().out
+    assert "HPC2N" in shown
+    assert "seed 0" in shown
+    assert "seed 1" in shown
     assert run("--trace", "Lublin-3") == 2

@@ -229,7 +229,15 @@ class Row:
     @property
     def more(self) -> MeanInterval:
         """By how much the agents' mean is above the best heuristic, paired by sequence."""
-        return mean_interval(np.mean(self.agents, axis=0) - self._all[self.best])
+        return self._above_best(np.mean(self.agents, axis=0))
+
+    @property
+    def each(self) -> list[tuple[float, MeanInterval]]:
+        """Of each agent, by seed: its mean, and by how much that is above the best heuristic, paired."""
+        return [(float(one.mean()), self._above_best(one)) for one in self.agents]
+
+    def _above_best(self, agent: FloatArray) -> MeanInterval:
+        return mean_interval(agent - self._all[self.best])
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -243,9 +251,13 @@ class Row:
             "agents": [float(one.mean()) for one in self.agents],
         }
         if self.agents:
-            more = self.more
-            found["more"] = {"mean": more.mean, "low": more.low, "high": more.high}
+            found["more"] = _plain(self.more)
+            found["more_each"] = [_plain(more) for _, more in self.each]
         return found
+
+
+def _plain(more: MeanInterval) -> dict[str, float | None]:
+    return {"mean": more.mean, "low": more.low, "high": more.high}
 
 
 def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:

@@ -13,6 +13,7 @@ from hpctwin.engine.agents.together import begin_round, join_round, leave, serve
 
 __all__ = ["KERNELS", "Threads"]
 
+MOMENT_S = 5e-5
 KERNELS = (begin_round, join_round, serve, wait, leave)
 
 
@@ -59,7 +60,7 @@ class Threads:
             done, fault = False, error
         while not done:
             # Whoever is at work may be waiting for this processor.
-            time.sleep(0)
+            time.sleep(MOMENT_S)
             done = wait(self._address)
         for other in self._others:
             fault, other.fault = fault or other.fault, None

@@ -31,12 +31,15 @@ class Windows:
 
     def __init__(self, start: Simulation, known: Tables, jobs: int) -> None:
         self.start, self._jobs = start, jobs
-        self._job, self._fact = known["job"].copy(), known["fact"].copy()
+        self._job = known["job"]
+        # Where no ordering and no agent asks for facts, there are none.
+        self._fact = known["fact"] if known["fact"].view(np.uint8).any() else None
 
     def begin(self, simulation: Simulation, first: int) -> None:
         """Have a simulation stand at the beginning of the episode that begins with a job of the trace."""
         rows = slice(first, first + self._jobs)
-        simulation.state.begin_with(self.start.state, self._job[rows], self._fact[rows])
+        fact = self.start.state["fact"] if self._fact is None else self._fact[rows]
+        simulation.state.begin_with(self.start.state, self._job[rows], fact)
 
 
 def windows_of(task: Task, source: Source) -> Windows | None:

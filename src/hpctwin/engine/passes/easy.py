@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import HEAD_IS_PROTECTED, is_sorted
+from hpctwin.engine.counting import HEAD_IS_PROTECTED, is_sorted, next_passing
 from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
@@ -90,46 +90,32 @@ def start_candidates(later: int, first: int, sim: Arrays) -> None:
         first: where the rest of the queue begins.
         sim: the simulation.
     """
-    tight = ZERO
     for i in range(later):
-        job = sim.job[sim.later[i]]
-        tight = start_if_fits(sim.later[i], job.nodes, job.expected, tight, sim)
-    for i in range(first, sim.clock.queued):
-        if sim.stock[0].free < sim.walk.fewest:
+        start_if_fits(sim.later[i], sim)
+    # The row of the plan at which the last one did not fit: most do not there.
+    tight = ZERO
+    i = first
+    while sim.stock[0].free >= sim.walk.fewest:
+        free = sim.stock[0].free
+        spare = sim.plan_amount[tight, 0]
+        i = next_passing(i, free, spare, sim.plan_time[tight] - sim.clock.now, sim)
+        if i >= sim.clock.queued:
             return
-        ahead = sim.ahead[i]
-        tight = start_if_fits(sim.queue[i], ahead.nodes, ahead.expected, tight, sim)
+        row = start_if_fits(sim.queue[i], sim)
+        if row >= 0:
+            tight = row
+        i += 1
 
 
 @jit
-def start_if_fits(j: int, nodes: int, expected: int, tight: int, sim: Arrays) -> int:
-    """Start a candidate if it fits the plan of the only pool.
-
-    Args:
-        j: the job.
-        nodes: that it asks for.
-        expected: how long it is expected to run, ms.
-        tight: the row of the plan that the last one who did not fit failed at: most fail there.
-        sim: the simulation.
-
-    Returns:
-        That row from now on.
-    """
-    if nodes > sim.stock[0].free:
-        return tight
-    if (
-        tight < sim.plan_rows[0]
-        and sim.plan_amount[tight, 0] < nodes
-        and sim.plan_time[tight] < sim.clock.now + expected
-    ):
-        return tight
+def start_if_fits(j: int, sim: Arrays) -> int:
+    """Start a candidate if it fits the plan; the row at which it does not, -1 if that is not why not."""
     if is_skipped(j, sim):
-        return tight
+        return -1
     row = plan_fits(j, ZERO, sim)
-    if row >= 0:
-        return row
-    start_now(j, sim)
-    return tight
+    if row < 0:
+        start_now(j, sim)
+    return row
 
 
 @jit
