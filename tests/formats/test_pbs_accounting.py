@@ -9,7 +9,7 @@ import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._accounting import Machine, Tally
+from hpctwin.formats._accounting import Machine, Tally, workload_of
 from hpctwin.formats.pbs_accounting import pbs_jobs
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"
@@ -82,3 +82,31 @@ def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kin
         assert found[job] == (8, 8, 1, share, None, None, None)
     assert tally.counts["job of which the select is not understood, taken for equal chunks"] == 1
     assert "more_tasks" not in pbs_jobs([tmp_path / "log"], Tally()).columns
+
+
+def test_jobs_that_share_nodes_ask_for_the_chunks_that_they_got_and_come_in_the_order_of_submission(
+    tmp_path: Path,
+) -> None:
+    def line(job: int, start: int, vnodes: str, place: str) -> str:
+        return (
+            f"11/22/2026 03:28:06;E;{job}.head;user=u1 queue=main qtime=1000000000 start={start} "
+            f"exec_vnode={vnodes} Resource_List.place={place} Resource_List.walltime=00:01:00 "
+            f"end={start + 30} Exit_status=0\n"
+        )
+
+    log = tmp_path / "log"
+    log.write_text(
+        line(9, 1000000001, "(a:ncpus=2:mem=1048576kb)+(a:ncpus=2:mem=1048576kb)", "free")
+        + line(8, 1000000002, "(a:ncpus=2)+(a:ncpus=2)", "pack")
+        + line(7, 1000000003, "(a:ncpus=8)+(b:ncpus=8)", "vscatter:excl")
+        + line(6, 1000000004, "(a:ncpus=1+b:ncpus=1)", "free")
+    )
+    found = workload_of(pbs_jobs([log], Tally(), Machine(shared=True)), "log", Tally())
+    jobs = found.to_frame()
+    assert jobs["job_id"].to_list() == [6, 7, 8, 9]
+    assert jobs["tasks"].to_list() == [2, 2, 1, 2]
+    assert jobs["nodes"].to_list() == [2, 1, 1, 1]
+    assert jobs["cores_per_task"].to_list() == [1, 8, 4, 2]
+    assert jobs["memory_gb_per_task"].to_list() == [0, 0, 0, 1]
+    assert jobs["tasks_per_node"].to_list() == [0, 1, 0, 0]
+    assert jobs["exclusive"].to_list() == [0, 1, 0, 0]

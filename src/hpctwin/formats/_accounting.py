@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from hpctwin.formats._asked import as_asked
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
 
@@ -36,6 +37,7 @@ RECORD: dict[str, pl.DataType] = {
     "recorded_nodes": pl.String(),
     "kinds": pl.String(),
     "tasks_per_node": pl.Float64(),
+    "request": pl.String(),
     "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
@@ -189,7 +191,14 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 for name in ("nodes", "cores", "gpus", "memory_gb")
             ),
             pl.col(
-                "priority", "state", *LABELS, "features", "kinds", "tasks_per_node", "row"
+                "priority",
+                "state",
+                *LABELS,
+                "features",
+                "kinds",
+                "tasks_per_node",
+                "request",
+                "row",
             ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
             .then(pl.col("recorded_nodes").str.join(","))
@@ -332,7 +341,9 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         columns.append(pl.col("row"))
     found = frame.select(columns)
     several = machine.shared and frame["kinds"].count() > 0
-    return _of_several_kinds(found, frame, asked) if several else found
+    found = _of_several_kinds(found, frame, asked) if several else found
+    alike = frame.select(pl.when(pl.col("kinds").is_null()).then("request"))["request"]
+    return as_asked(found, alike) if machine.shared and machine.memory else found
 
 
 def _of_several_kinds(

@@ -166,9 +166,26 @@ def _values() -> list[pl.Expr]:
         value("queue").alias("partition"),
         value("Exit_status").cast(pl.Int64, strict=False).alias("exit"),
         vnodes.list.join(",").alias("recorded_nodes"),
+        _got(value("exec_vnode"), value("Resource_List.place")).alias("request"),
         value("Resource_List.select").alias("select"),
         value("Resource_List.place").alias("place"),
     ]  # fmt: skip
+
+
+def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:
+    """What each chunk got, with defaults of queue and server, as ``select=2:ncpus=8 place=scatter``.
+
+    Null where a chunk lies on several vnodes, or nothing is told.
+    """
+    chunks = exec_vnode.str.extract_all(r"\([^)]*\)")
+    alike = chunks.list.eval(pl.element().str.extract(r"^\([^:+]+(:[^+]+)\)$").rle())
+    select = alike.list.eval(
+        pl.element().struct.field("len").cast(pl.String) + pl.element().struct.field("value")
+    )
+    whole = (chunks.list.len() > 0) & ~select.list.eval(pl.element().is_null()).list.any()
+    # Where each vnode is a node, these are one.
+    words = place.fill_null("free").str.replace("vscatter", "scatter", literal=True)
+    return pl.when(whole).then(pl.lit("select=") + select.list.join("+") + " place=" + words)
 
 
 def _bytes(said: pl.Series) -> pl.Series:
@@ -212,8 +229,15 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
     runs = _with_kinds(runs, tally)
-    return runs.with_columns(submit=pl.coalesce(earlier, "submit"), nodes=nodes).drop(
-        "kind", "used", "chunks", "exit", "select", "place"
+    # Of jobs that came in the same second, the lower number came first.
+    number, subjob = (
+        pl.col("job_id").str.extract(part).cast(pl.Int64, strict=False)
+        for part in (r"^(\d+)", r"\[(\d+)\]")
+    )
+    return (
+        runs.with_columns(submit=pl.coalesce(earlier, "submit"), nodes=nodes)
+        .sort(number, subjob, nulls_last=True, maintain_order=True)
+        .drop("kind", "used", "chunks", "exit", "select", "place")
     )
 
 
