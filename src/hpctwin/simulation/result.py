@@ -412,7 +412,7 @@ def _node_map(workload: Workload, sim: Sim) -> pl.DataFrame:
     end = state["end"][job]
     # What began before its job's last start was cut off by a failure, and is among the lost attempts.
     lost = sim["lost"][: sim.clock.lost]
-    ends = {(j, s): e for j, s, e, *_ in lost.tolist()}
+    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     # So was what began with it, before it: a job may be cut off and start again in one instant.

@@ -329,7 +329,7 @@ def placements(
     end = np.where(state["phase"][job] == RUNNING, -1, state["end"][job])
     # What began before its job's last start was cut off by a failure.
     lost = sim["lost"][: sim.clock.lost]
-    ends = {(j, s): e for j, s, e, _ in lost.tolist()}
+    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
     return placement_table(workload.job_id[job], part, end, sim)
