@@ -13,7 +13,19 @@ from __future__ import annotations
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, ONE, RETURN, TAKE, WAITING, ZERO, Arrays
+from hpctwin.engine.layout import (
+    ALL_RESERVE,
+    ANYONE_PASSES,
+    HEAD_IS_PROTECTED,
+    NEVER,
+    NOBODY_PASSES,
+    ONE,
+    RETURN,
+    TAKE,
+    WAITING,
+    ZERO,
+    Arrays,
+)
 from hpctwin.engine.order import (
     drop_started,
     look_ahead,
@@ -32,9 +44,6 @@ from hpctwin.engine.race import (
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import start_job
-
-# What becomes of the others once one job does not fit.
-NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED = ZERO, ONE, ONE + ONE
 
 STARTED = ZERO  # instead of its nodes: a job is in the queue no more
 
@@ -59,6 +68,18 @@ def amounts_decide(sim: Arrays) -> bool:
 def counting_decides(sim: Arrays) -> bool:
     """Whether counting nodes alone decides: no resources besides."""
     return sim.asks.width == 0 and amounts_decide(sim)
+
+
+@jit
+def plan_stands(sim: Arrays) -> bool:
+    """Whether a plan may be kept from pass to pass: counting nodes decides, and nobody is skipped."""
+    return (
+        sim.rules.depths == 0
+        and sim.user_running.width == 0
+        and len(sim.held) == 0
+        and sim.stock[0].down == 0
+        and counting_decides(sim)
+    )
 
 
 @jit
@@ -120,6 +141,8 @@ def reservation_of(head: int, sim: Arrays) -> tuple[int, int]:
 def counts(sim: Arrays) -> bool:
     """Whether counting decides this pass, under this policy."""
     others = sim.rules.others
+    if others == ALL_RESERVE:
+        return plan_stands(sim)
     if others < 0 or not amounts_decide(sim):
         return False
     # Nodes that are switched off can be had later, which is in the plan only.

@@ -44,6 +44,7 @@ def hooks(
     races: bool = False,
     tracked: bool = False,
     planned: bool = True,
+    counted: bool = True,
 ) -> npt.NDArray[Any]:
     """The addresses of what a policy is made of, compiled now if they were not yet.
 
@@ -59,6 +60,7 @@ def hooks(
         tracked: whether nodes have identity.
         planned: whether the pass is needed; False where counting may decide in its place as long as the loop
             does not say `layout.NEED_PASS`.
+        counted: whether counting may decide, where the pass is of that kind.
     """
     tracked = tracked and shared is None
     optional = {
@@ -67,7 +69,8 @@ def hooks(
         placement.PLACE_BY_SCORE: place is not None,
     }
     needed = [kernel for kernel, so in optional.items() if so]
-    prepare([*kernels_of(found, power, shared, planned=planned), *needed])
+    prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
+    by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving = _leaving(found)
     before = after = 0
     if power is not None:
@@ -81,14 +84,14 @@ def hooks(
             ("advance", inner_advance.address),
             ("run_pass", found.kernel.address if planned else 0),
             ("run_race", race.address if races else 0),
-            ("run_counted", 0 if found.others is None else counting.COUNTED.address),
+            ("run_counted", 0 if by_counting is None else by_counting.address),
             ("start", 0 if leaving is not None else transitions.START.address),
             ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
             ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
-            ("reserved", 0 if found.reserved is None else found.reserved.address),
+            ("reserved", 0 if reserved is None else reserved.address),
             ("gave_back", 0 if leaving is None else leaving.address),
             ("choose", 0 if shared is None else shared.address),
             ("before_pass", before),
@@ -123,7 +126,12 @@ def all_kernels() -> list[Kernel]:
 
 
 def kernels_of(
-    found: Pass, power: PowerPass | None, shared: Kernel | None = None, *, planned: bool = True
+    found: Pass,
+    power: PowerPass | None,
+    shared: Kernel | None = None,
+    *,
+    planned: bool = True,
+    counted: bool = True,
 ) -> list[Kernel]:
     """The kernels that a simulation needs.
 
@@ -132,11 +140,21 @@ def kernels_of(
         power: what switches nodes; None where they have no power states.
         shared: what chooses nodes for a job where nodes are shared; else None.
         planned: whether the pass itself is, besides counting in its place.
+        counted: whether counting may decide, where the pass is of that kind.
     """
     switching = [] if power is None else [power_passes.BEFORE, _after(power, shared)]
     choosing = [] if shared is None else [shared]
     planning = [plan.BUILD_PLAN] if _plans(power, planned) else []
-    return [inner_advance, advance, *planning, *_of_pass(found, planned), *choosing, *switching]
+    passing = filter(
+        None,
+        (
+            _leaving(found) or transitions.START,
+            _counted(found, counted),
+            found.kernel if planned else None,
+            found.entered, found.left, _reserved(found, power),
+        ),
+    )  # fmt: skip
+    return [inner_advance, advance, *planning, *passing, *choosing, *switching]
 
 
 def _plans(power: PowerPass | None, planned: bool) -> bool:
@@ -157,11 +175,13 @@ def _leaving(found: Pass) -> Kernel | None:
     return GAVE_BACK
 
 
-def _of_pass(one: Pass, planned: bool) -> list[Kernel]:
-    kernels = (
-        _leaving(one) or transitions.START,
-        counting.COUNTED if one.others is not None else None,
-        one.kernel if planned else None,
-        one.entered, one.left, one.reserved,
-    )  # fmt: skip
-    return [kernel for kernel in kernels if kernel is not None]
+def _counted(found: Pass, counted: bool) -> Kernel | None:
+    """The pass where counting decides; None where it never does."""
+    if found.others is None or not counted:
+        return None
+    return found.counted or counting.COUNTED
+
+
+def _reserved(found: Pass, power: PowerPass | None) -> Kernel | None:
+    """What takes reservations out of a plan that others make: of what switches nodes, or of shared ones."""
+    return None if power is None and not isinstance(found, SharedPass) else found.reserved

@@ -77,6 +77,9 @@ AFTER, AFTERANY, AFTEROK = np.array([0, 1, 2])
 
 FIRST_FIT, BEST_FIT, CONTIGUOUS, RANDOM, SPREAD, SCORED = np.arange(6)
 
+# Where counting decides, what becomes of the others once one job does not fit; see `counting`.
+NOBODY_PASSES, ANYONE_PASSES, HEAD_IS_PROTECTED, ALL_RESERVE = np.arange(4)
+
 # Which nodes of a pool first and best fit take; others than the lowest only where nodes have power states.
 LOWEST, SOONEST, LEAST_DRAW, GIVEN = np.arange(4)
 
@@ -268,7 +271,7 @@ class Rules:
     )
     order_exact: Int  # 1: equal lines that do not rise or fall are equal scores
     race_from: Int  # with so many jobs waiting a tournament pays; never if it is not the same
-    others: Int  # where counting decides: NOBODY_PASSES …, see `counting`; -1 where it never does
+    others: Int  # where counting decides: NOBODY_PASSES …; -1 where it never does
     own_candidates: Int  # 1: candidates have an ordering of their own
     fairshare: Int  # 1: an ordering asks for fairshare or usage
     chains: Int  # 1: the ordering asks for the chain

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.engine.layout import KNOWN, LAYOUT, NUMBERS, STATE
+from hpctwin.engine.layout import ALL_RESERVE, KNOWN, LAYOUT, NUMBERS, STATE
 from hpctwin.engine.memory import (
     COUNTED,
     NUMBER,
@@ -258,7 +258,7 @@ class Sim:
             tuple([len(known[name]) for name in COUNTED]),
             parts=int(known["shape"]["parts"].max(initial=0)),
             ranked=bool(self["hooks"]["place"][0]),
-            stands=bool(self["hooks"]["reserved"][0]) and not shared,
+            stands=_keeps_plan(self._policy),
         )
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
@@ -343,8 +343,11 @@ def _undecided() -> Decided:
 
 def _needs(policy: Decided) -> tuple[bool, bool]:
     """Whether nodes are ranked, and whether a plan is kept."""
-    hooks = policy["hooks"][0]
-    return bool(hooks["place"]), bool(hooks["reserved"])
+    return bool(policy["hooks"]["place"][0]), _keeps_plan(policy)
+
+
+def _keeps_plan(policy: Decided) -> bool:
+    return bool(policy["rules"]["others"][0] == ALL_RESERVE)
 
 
 def _row_of(array: npt.NDArray[Any]) -> tuple[int, int, int]:

@@ -13,22 +13,9 @@ the rows they pass, one or two as a rule. To an earlier hole, with something lef
 
 from __future__ import annotations
 
-from hpctwin.engine.counting import counting_decides
 from hpctwin.engine.holes import forget_mark, note_lengths, note_new, size_of, wake
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
-
-
-@jit
-def may_stand(sim: Arrays) -> bool:
-    """Whether a plan may be kept: counting nodes decides, and nobody is skipped."""
-    return (
-        sim.rules.depths == 0
-        and sim.user_running.width == 0
-        and len(sim.held) == 0
-        and sim.stock[0].down == 0
-        and counting_decides(sim)
-    )
 
 
 @jit
@@ -250,12 +237,9 @@ def take_back(job: int, sim: Arrays) -> int:
 
 
 @jit
-def stand(sim: Arrays) -> bool:
-    """Bring the plan up to the present; False if it must be made anew."""
+def go_on(sim: Arrays) -> None:
+    """Bring the plan up to the present."""
     standing = sim.standing
-    if standing.valid == 0 or not may_stand(sim):
-        standing.valid = 0
-        return False
     nodes = ZERO
     start = NEVER
     end = ZERO
@@ -275,16 +259,12 @@ def stand(sim: Arrays) -> bool:
             if after < 0 or sim.chain[after].time > start:
                 wake(row, nodes, sim)
             row = after
-    return True
 
 
 @jit
-def stand_anew(sim: Arrays) -> None:
-    """The plan of a pass that was made anew is kept, if it may be."""
+def begin_anew(sim: Arrays) -> None:
+    """Make the plan of the jobs that run."""
     standing = sim.standing
-    standing.valid = 0
-    if not may_stand(sim):
-        return
     standing.valid = 1
     standing.returned = 0
     standing.slots = 0
@@ -305,9 +285,20 @@ def stand_anew(sim: Arrays) -> None:
 
 @jit
 def stay_at(j: int, start: int, sim: Arrays) -> None:
-    """Put a reservation of a pass that was made anew into the plan."""
+    """Put a reservation that was made before into the plan."""
     slot = new_slot(j, sim)
     take_span(slot, start, ZERO, sim)
-    # Jobs were looked at by turns: anything may have come free since.
+    # Nobody knows what has come free since it was made.
     sim.stay[slot].low = ZERO
     sim.stay[slot].high = NEVER
+
+
+@jit
+def is_sound(sim: Arrays) -> bool:
+    """Whether there are as many nodes as the plan gives away, at all times."""
+    row = ZERO
+    while row >= 0:
+        if sim.chain[row].free < 0:
+            return False
+        row = sim.chain[row].after
+    return True

@@ -113,7 +113,7 @@ def _may_take_long(simulation: SimulationBase, until: int, instants: int) -> boo
     instants = max(instants, 1)
     if int(clock.alive) < min(MANY_PLANNED, max(MANY_LOOKS // instants, 1)):
         return False
-    plans = bool(sim["hooks"]["reserved"][0]) or bool(len(sim["share"]))
+    plans = simulation.passes()[0].reserved is not None or bool(len(sim["share"]))
     many = min(MANY_PLANNED if plans else MANY_WAITING, max(MANY_LOOKS // instants, 1))
     arrived, more = int(clock.arrived), many - int(clock.queued)
     if more <= 0:

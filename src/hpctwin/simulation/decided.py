@@ -105,6 +105,7 @@ class Deciding:
             self._has_race(),
             self.horizon,
             sim.pools,
+            self._only_nodes,
             *(sim.jobs >= least for least in races_from),
             len(sim["held"]) > 0,
             sim["user_running"].shape[1] > 0,
@@ -129,6 +130,7 @@ class Deciding:
                 races=self._has_race(),
                 tracked=self.tracked,
                 planned=self.planned or self._others < 0,
+                counted=self._others >= 0,
             ),
             "numbers": settings_of(self.found.numbers, policy.numbers()),
             "power_numbers": settings_of(
@@ -180,8 +182,17 @@ class Deciding:
     @property
     def _others(self) -> int:
         """`engine.layout.Rules.others`."""
-        one = self.policy.setting("reservations") in (None, 1)
-        return self.found.others if self.found.others is not None and one else -1
+        others = self.found.others
+        if others is None or self.policy.setting("reservations") not in (None, 1):
+            return -1
+        # A plan is kept from pass to pass only where nothing but nodes of one pool is ever short.
+        return -1 if others == layout.ALL_RESERVE and not self._only_nodes else others
+
+    @property
+    def _only_nodes(self) -> bool:
+        sim = self.sim
+        resources, limits = sim["asks"].shape[1], sim["user_running"].shape[1] + len(sim["held"])
+        return sim.pools == 1 and not (resources or limits or self.cluster.has_power)
 
     def _has_race(self) -> bool:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
@@ -197,7 +208,7 @@ class Deciding:
             and (order.power > 0 or not order.changes)
             and not order.chain
             and not (len(sim["held"]) and sim["user_running"].shape[1])
-            and self._others >= 0
+            and 0 <= self._others < layout.ALL_RESERVE
             and not self.cluster.has_power
             and sim.pools == 1
             and (not sim["user_running"].shape[1] or len(sim["user_limit"]) == 1)

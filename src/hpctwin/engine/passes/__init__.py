@@ -36,7 +36,8 @@ class Pass:
             out of the plan.
         in_order: whether jobs start in the ordering's order only.
         others: where counting nodes decides, what becomes of the others once one job does not fit
-            (`counting.NOBODY_PASSES` …); None if the pass is not of that kind.
+            (`layout.NOBODY_PASSES` …); None if the pass is not of that kind.
+        counted: the same kind of pass where counting decides; `counting.COUNTED` if left out.
         keeps: what is said of a job that waits though nothing is short and no limit is reached.
         shared: the pass where jobs share nodes, or the module that holds it as ``PASS``, loaded once there
             are such jobs; None if there is none, and such jobs are refused.
@@ -56,6 +57,7 @@ class Pass:
     reserved: Kernel | None = None
     in_order: bool = False
     others: int | None = None
+    counted: Kernel | None = None
     keeps: str = "the backfill does not let it start"
     shared: SharedPass | str | None = None
 

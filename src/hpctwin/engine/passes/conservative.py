@@ -6,8 +6,9 @@ from typing import Any
 
 from numba import int64, types
 
+from hpctwin.engine.holes import note_lengths
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import RETURN, Arrays
+from hpctwin.engine.layout import ALL_RESERVE, RETURN, Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
@@ -23,7 +24,15 @@ from hpctwin.engine.plan import (
 from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
-from hpctwin.engine.standing import depart, earlier, reserve_first, stand, stand_anew, stay_at
+from hpctwin.engine.standing import (
+    begin_anew,
+    depart,
+    earlier,
+    go_on,
+    is_sound,
+    reserve_first,
+    stay_at,
+)
 from hpctwin.engine.transitions import divide_now, start_job, take_started
 
 __all__ = ["PASS", "Held"]
@@ -119,8 +128,43 @@ def divide_anew(j: int, sim: Arrays) -> None:
 
 
 @jit
+def give_all_up(sim: Arrays) -> None:
+    """No job that waits has a reservation any more."""
+    for i in range(sim.clock.queued):
+        held(sim.kept)[sim.queue[i]].start = -1
+
+
+@jit
+def put_reservations(sim: Arrays) -> bool:
+    """Put all reservations into the plan that stands; False if they do not fit it."""
+    for i in range(sim.clock.queued):
+        start = held(sim.kept)[sim.queue[i]].start
+        if start < 0:
+            continue
+        if start < sim.clock.now:
+            return False
+        stay_at(sim.queue[i], start, sim)
+    return is_sound(sim)
+
+
+@jit
+def stand_anew(sim: Arrays) -> None:
+    """Make the plan that stands of those that run, and of the reservations there are."""
+    begin_anew(sim)
+    if not put_reservations(sim):
+        give_all_up(sim)
+        begin_anew(sim)
+    if sim.clock.came_back == 1:
+        note_lengths(sim)
+
+
 def pass_standing(sim: Arrays) -> None:
-    """The pass by the plan that stands."""
+    """The pass by a plan that is kept from pass to pass: where counting nodes decides."""
+    reckon_fairshare(sim)
+    if sim.standing.valid == 1:
+        go_on(sim)
+    else:
+        stand_anew(sim)
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
     changes = sim.rules.order_changes == 1
@@ -147,29 +191,16 @@ def pass_standing(sim: Arrays) -> None:
             start_job(j, sim)
 
 
-@jit
 def pass_conservative(sim: Arrays) -> None:
-    """Each job takes the earliest span that disturbs no other's reservation."""
+    """Each job takes the earliest span that disturbs no other's reservation.
+
+    By a plan that is made anew: several pools, resources, maintenance, jobs that are skipped.
+    """
+    sim.standing.valid = 0
     reckon_fairshare(sim)
-    if stand(sim):
-        pass_standing(sim)
-        return
-    pass_anew(sim)
-    stand_anew(sim)
-    if sim.standing.valid == 1:
-        for i in range(sim.clock.queued):
-            j = sim.queue[i]
-            if held(sim.kept)[j].start >= 0:
-                stay_at(j, held(sim.kept)[j].start, sim)
-
-
-@jit
-def pass_anew(sim: Arrays) -> None:
-    """The pass by a plan that is made anew: several pools, resources, maintenance, jobs that are skipped."""
     plan_build(sim)
     if not (reservations_stand(sim) and load_reservations(sim)):
-        for i in range(sim.clock.queued):
-            held(sim.kept)[sim.queue[i]].start = -1
+        give_all_up(sim)
         plan_build(sim)
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
@@ -212,6 +243,8 @@ PASS = Pass(
     begin=begin,
     left=Kernel(give_up, types.void(int64, SIM)),
     reserved=Kernel(take_reservations, types.void(SIM)),
+    others=ALL_RESERVE,
+    counted=Kernel(pass_standing, types.void(SIM)),
     keeps="it would delay the reservation of a job before it",
     shared="hpctwin.engine.shared.pass_conservative",
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import HEAD_IS_PROTECTED, is_sorted, next_passing
+from hpctwin.engine.counting import is_sorted, next_passing
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import HEAD_IS_PROTECTED, ZERO, Arrays
 from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build, plan_fits, reserve

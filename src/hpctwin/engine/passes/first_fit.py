@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import ANYONE_PASSES
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import ANYONE_PASSES, ZERO, Arrays
 from hpctwin.engine.order import heap_order, pop_order, reckon_fairshare, score
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_at_once, fits_plan, plan_build

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from numba import types
 
-from hpctwin.engine.counting import NOBODY_PASSES
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import Arrays
+from hpctwin.engine.layout import NOBODY_PASSES, Arrays
 from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import fits_plan, plan_build
