@@ -135,3 +135,21 @@ def test_how_kept_code_is_loaded_is_still_how_numba_keeps_it() -> None:
     assert "self._load_overload(sig, target_context)" in load
     assert "self.add_overload(cres)" in inspect.getsource(Dispatcher.compile)
     assert "self.targetctx = " in inspect.getsource(Dispatcher.__init__)
+
+
+def test_a_part_is_compiled_once_whatever_numbers_and_truth_values_are_written_where_it_is_called() -> (
+    None
+):
+    from numba import int64
+
+    from hpctwin.engine.jit import Kernel, jit
+
+    @jit
+    def one_if(number: int, so: bool) -> int:
+        return 2 * number if so else number
+
+    def sums(number: int) -> int:
+        return one_if(number, number > 1) + one_if(3, True) + one_if(number=5, so=False)
+
+    assert Kernel(sums, int64(int64)).compiled()(4) == 8 + 6 + 5
+    assert len(one_if.overloads) == 1  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import hashlib
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -40,6 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Numba's own hints leave out its settings and some options.
 _config: Any = numba.config
 _njit: Any = numba.njit
+_unliteral: Any = numba.types.unliteral
 
 
 def _cache_dir() -> Path | None:
@@ -85,7 +86,7 @@ def kept_on_disk() -> Iterator[bool]:
 
 def jit(function: F) -> F:
     """A part of the kernels that call it; compiled with each of them, and never alone."""
-    compiled: F = _njit(
+    compiled: Any = _njit(
         nogil=True,
         error_model="numpy",
         # Without these, numba counts references at each access and makes Python wrappers for each part.
@@ -94,7 +95,16 @@ def jit(function: F) -> F:
         no_cfunc_wrapper=True,
         pipeline_class=PartCompiler,
     )(function)
-    return compiled
+    typed = compiled.get_call_template
+
+    def typed_alike(given: Iterable[Any], named: Mapping[str, Any]) -> Any:
+        named = {name: _unliteral(one) for name, one in named.items()}
+        return typed(tuple(map(_unliteral, given)), named)
+
+    # Else numba compiles it once more for each number or truth value that is written where it is called.
+    compiled.get_call_template = typed_alike
+    part: F = compiled
+    return part
 
 
 def part_of_score(function: F) -> F:
