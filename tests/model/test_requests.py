@@ -1,4 +1,4 @@
-"""Requests as users write them, for Slurm and PBS."""
+"""Requests as users write them, for Slurm, PBS and Kubernetes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ from hpctwin.model.requests import Request, parse_request
             "select=1:ncpus=4+2:mem=1gb+ngpus=1 place=scatter:excl",
             Request(1, 1, 4, 0, 0, 1, 1, more=(Tasks(2, 1, 1), Tasks(1, 1, 0, 1))),
         ),
+        ("--requests=cpu=500m,memory=2Gi --replicas=4", Request(1, 4, 0.5, 2)),
+        ("--requests=cpu=2 --limits=cpu=4,nvidia.com/gpu=1", Request(1, 1, 2, 0, 1)),
+        ("--limits=cpu=0.1,memory=1G", Request(1, 1, 0.1, 1e9 / 2**30)),
+        ("--requests=memory=1048576", Request(1, 1, 0, 1 / 1024)),
     ],
 )
 def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
@@ -64,6 +68,14 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("select=1:ncpus=four", "'1:ncpus=four' is no chunk"),
         ("select=1:ncpus=4+2:ncpus=0", "chunk '2:ncpus=0' asks for no cores, memory or GPUs"),
         ("select=2:ncpus=4 place=group=rack", "place=group=rack is not modelled"),
+        ("--requests=cpu=half", "cpu=half is no number of cores, such as 2, 0.5 or 500m"),
+        ("--requests=memory=2GiB", "memory=2GiB is no amount of memory, such as 512Mi"),
+        ("--limits=nvidia.com/gpu=0.5", "nvidia.com/gpu=0.5: Kubernetes gives whole GPUs only"),
+        ("--requests=cpu=1,ephemeral-storage=1Gi", "resource 'ephemeral-storage' of a pod is not"),
+        ("--requests cpu=1", "'--requests' is not read beside what pods ask; write --requests,"),
+        ("--requests=cpu=1 -n 4", "'-n' is not read beside what pods ask"),
+        ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),
+        ("--replicas=2", "a pod asks for no cores, memory or GPUs"),
         ("-n 'x", "No closing quotation"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What jobs ask as users write it, for Slurm or PBS, brought to tasks; see `hpctwin.model.chunks`."""
+"""What jobs ask as users write it for Slurm, PBS or Kubernetes, brought to tasks; see `chunks`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import Tasks
+from hpctwin.model.pods import is_pods, parse_pods
 
 __all__ = ["Request", "parse_request"]
 
@@ -52,11 +53,15 @@ class Request:
 def parse_request(text: str) -> Request:
     """What text asks, such as ``-N 2 -n 8 -c 4 --mem-per-cpu=2G`` or ``select=3:ncpus=8 place=scatter``.
 
+    Or ``--replicas=4 --requests=cpu=500m,memory=2Gi``: each pod is a task.
+
     Raises:
         WorkloadError: it cannot be understood, or asks what is not modelled.
     """
     try:
         words = shlex.split(text.removeprefix("-l ").replace(" -l ", " "))
+        if is_pods(words):
+            return Request(1, *parse_pods(words))
         return _pbs(words) if "select=" in text else _slurm(_options(words))
     except ValueError as error:
         raise WorkloadError(f"request {text!r}: {error}") from error
@@ -73,7 +78,9 @@ def _options(words: list[str]) -> dict[str, str]:
             name, value = _SHORT[word[1]], word[2:].removeprefix("=")
             given = value
         else:
-            raise ValueError(f"{word!r} is no option of Slurm's, nor select= of PBS")
+            raise ValueError(
+                f"{word!r} is no option of Slurm's, nor select= of PBS, nor --requests= of Kubernetes"
+            )
         if name not in _KNOWN:
             raise ValueError(f"--{name} is not read; known are {', '.join(_KNOWN)}")
         if not given and name != "exclusive":
