@@ -191,8 +191,9 @@ class Deciding:
     @property
     def _only_nodes(self) -> bool:
         sim = self.sim
-        resources, limits = sim["asks"].shape[1], sim["user_running"].shape[1] + len(sim["held"])
-        return sim.pools == 1 and not (resources or limits or self.cluster.has_power)
+        limits = sim["user_running"].shape[1] + len(sim["held"])
+        anything_else = sim["asks"].shape[1] + limits > 0 or self.cluster.has_power
+        return sim.pools == 1 and not anything_else
 
     def _has_race(self) -> bool:
         """Whether there is a tournament: one that is needed, or ready to be taken."""
@@ -208,7 +209,7 @@ class Deciding:
             and (order.power > 0 or not order.changes)
             and not order.chain
             and not (len(sim["held"]) and sim["user_running"].shape[1])
-            and 0 <= self._others < layout.ALL_RESERVE
+            and 0 <= self._others < int(layout.ALL_RESERVE)
             and not self.cluster.has_power
             and sim.pools == 1
             and (not sim["user_running"].shape[1] or len(sim["user_limit"]) == 1)
