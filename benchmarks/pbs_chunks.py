@@ -2,12 +2,18 @@
 
     python benchmarks/pbs_chunks.py run FOLDER USER [SEEDS]
     python benchmarks/pbs_chunks.py tell FOLDER
+    python benchmarks/pbs_chunks.py act FOLDER USER [lease | start] [JOBS]
+    python benchmarks/pbs_chunks.py told FOLDER
 
 - run: as root on the host of an idle PBS of one's own, whose vnodes have several cores and are shared: with
   scheduling off, 18 jobs are submitted as USER, then one cycle starts those that fit; where they lie is
   written to FOLDER, for each of so many seeds (20), and the jobs are deleted. Some 15 s each.
 - tell: how many lie on the same vnodes, with the same of each, under ``fcfs+first-fit@first-fit``. Once one
   lies elsewhere, those after it find other room, so they are counted up to the first.
+- act: as root there too: with the hook and a twin that acts, so many jobs (300) of some seconds are submitted
+  within some minutes; what the twin told and what PBS did is written to FOLDER.
+- told: what PBS refused, what it did not start when told, and how many lie where the twin's picture had them
+  when it chose them.
 
 Written for vnodes of 8 cores and 16 GB, three of twelve with 32 cores, 64 GB and four GPUs (`ngpus`, which
 sched_config lists in its `resources`).
@@ -15,21 +21,33 @@ sched_config lists in its `resources`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.model import Category
+from hpctwin.rms.commands import Commands
+from hpctwin.rms.pbs.install import HookSettings, install, uninstall
 from hpctwin.rms.pbs.request import memory_gb, parse_select
 from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
+from hpctwin.rms.room import amounts_held
+from hpctwin.simulation.sharing import taken_by
+from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.core import Core
+from hpctwin.twin.journal_tables import Input
+from hpctwin.twin.restore import apply_input
 
 JOBS = 18
 WALLTIME_S = 1200
@@ -160,8 +178,176 @@ def tell(folder: Path) -> None:
         print(f"{what}: {number}")
 
 
+# --- a twin that acts ----------------------------------------------------------------------------------
+
+LARGEST_CORES, LARGEST_GPUS = 32, 4
+ACTING_S = 3600.0
+"""All is over after so long at most."""
+Where = dict[str, tuple[float, ...] | None]
+"""Cores, memory and GPUs of each vnode; None for all of it."""
+
+
+def wait_for(what: str, is_so: Callable[[], bool], most_s: float) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + most_s
+    while not is_so():
+        if time.monotonic() > end:
+            raise SystemExit(f"not within {most_s:g} s: {what}")
+        time.sleep(0.5)
+
+
+@contextlib.contextmanager
+def twin(folder: Path, by: str) -> Iterator[None]:
+    """The hook, and a twin that acts."""
+    spool, heartbeat = folder / "events.jsonl", folder / "alive"
+    bin_folder = str(Path(shutil.which("qstat") or "qstat").parent)
+    settings = {
+        "manager": {
+            "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "poll_floor": "1s", "timeout": "60s",
+            "news": {"spool": str(spool)},
+        },
+        "core": {"pool": ["fcfs+easy@first-fit"], "futures": 0, "retry": "10s"},
+        "act": {"mode": "act", "by": by},
+        "journal": {"path": str(folder / "journal.sqlite"), "checkpoint_every": 1_000_000},
+        "threads": 1,
+    }  # fmt: skip
+    (folder / "twin.yaml").write_text(yaml.safe_dump(settings))
+    hook = HookSettings(spool, heartbeat)
+    install(Commands(bin_folder, timeout_s=60.0), hook, folder / "hook.py", lambda said: None)
+    command = [sys.executable, "-m", "hpctwin", "twin", "run", "-c", str(folder / "twin.yaml")]
+    with (folder / "twin.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        wait_for("the twin is in charge", heartbeat.exists, 300.0)
+        yield
+    finally:
+        process.terminate()
+        process.wait(120)
+        uninstall(Commands(bin_folder, timeout_s=60.0), lambda said: None)
+
+
+def act(folder: Path, user: str, by: str, jobs: int) -> None:
+    """Have a twin start jobs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("journal.sqlite*"), *folder.glob("alive*"), *folder.glob("events*")):
+        old.unlink()
+    say("qmgr", "-c", "set server job_history_enable = true")
+    rng = np.random.default_rng(1)
+    qsub = shutil.which("qsub") or "qsub"
+    ids = []
+    with twin(folder, by):
+        for _ in range(jobs):
+            time.sleep(rng.exponential(0.8))
+            place = str(rng.choice(["free", "scatter", "pack"], p=[0.55, 0.25, 0.2]))
+            select = some_chunks(rng)
+            while place == "pack" and not fits_a_vnode(select):
+                select = some_chunks(rng)
+            runs_s = int(rng.integers(4, 25))
+            asked = [
+                "-l",
+                f"select={select}",
+                "-l",
+                f"place={place}",
+                "-l",
+                f"walltime={2 * runs_s}",
+            ]
+            quiet = ["-o", "/dev/null", "-e", "/dev/null", "--", "/bin/sleep", str(runs_s)]
+            ids.append(say("runuser", "-u", user, "--", qsub, *asked, *quiet).strip())
+        wait_for("all jobs are over", lambda: not say("qselect").strip(), ACTING_S)
+    rows = json.loads(say("qstat", "-x", "-f", "-F", "json"), strict=False)["Jobs"]
+    (folder / "acted.json").write_text(json.dumps({job_id: rows[job_id] for job_id in ids}))
+    told(folder)
+
+
+def some_chunks(rng: np.random.Generator) -> str:
+    """A select of one to three kinds of chunks."""
+    return "+".join(chunk(rng) for _ in range(rng.choice([1, 2, 2, 3])))
+
+
+def fits_a_vnode(select: str) -> bool:
+    """Whether the largest vnode has room for all of it."""
+    chunks = parse_select(select)
+    return (
+        sum(one.count * one.cores for one in chunks) <= LARGEST_CORES
+        and sum(one.count * one.gpus for one in chunks) <= LARGEST_GPUS
+    )
+
+
+def places(core: Core, now_s: float) -> dict[str, Where]:
+    """Where the twin's picture has the jobs that are started now."""
+    now = core.present(now_s)
+    run = now.fork()
+    names = list(core.mirror.nodes)
+    found: dict[str, Where] = {}
+    for row in now.given_nodes(run).tolist():
+        spec = core.mirror.jobs[now.ids[row]].spec
+        taken = taken_by(run.state, row)
+        held = [None] * len(taken) if spec.exclusive else amounts_held(spec, taken).tolist()
+        found[spec.id] = {
+            names[node]: None if amounts is None else tuple(round(a, 6) for a in amounts)
+            for (node, _), amounts in zip(taken, held, strict=True)
+        }
+    return found
+
+
+def chosen(journal: sqlite3.Connection) -> dict[str, Where]:
+    """Where each job was to lie when it was told to start, by the inputs of the journal once more."""
+    settings = journal.execute("SELECT body FROM settings").fetchone()[0]
+    core = Core(TwinConfig.of(json.loads(settings)).core)
+    rows = journal.execute("SELECT id, at_s, kind, body FROM inputs ORDER BY id")
+    found: dict[str, Where] = {}
+    last: dict[str, Where] = {}
+    for one in (Input(*row) for row in rows if row[2] != "checkpoint"):
+        if one.kind == "decide":
+            last = places(core, json.loads(one.body)["now_s"])
+        elif one.kind == "asked":
+            job_id = json.loads(one.body)["job_id"]
+            found[job_id] = last[job_id]
+        apply_input(core, one)
+    return found
+
+
+def told(folder: Path) -> None:
+    """What became of what the twin told."""
+    rows = json.loads((folder / "acted.json").read_text())
+    with contextlib.closing(sqlite3.connect(folder / "journal.sqlite")) as journal:
+        actions = journal.execute("SELECT job, at_s, result, reason FROM actions").fetchall()
+        where = chosen(journal)
+    counted = Counter(
+        result if result == "done" else f"{result}: {reason}" for _, _, result, reason in actions
+    )
+    times = Counter(job for job, _, result, _ in actions if result == "done")
+    ran = Counter(row.get("run_count", 0) for row in rows.values())
+    print(f"{len(rows)} jobs, {len(times)} of them told to start; runs of each: {dict(ran)}")
+    print(f"actions: {dict(counted)}; told more than once: {sum(n > 1 for n in times.values())}")
+    same: Counter[str] = Counter()
+    for job_id, row in rows.items():
+        theirs = {
+            name: (part.cores, part.memory_gb, part.gpus)
+            for name, part in parts_held(str(row.get("exec_vnode", ""))).items()
+        }
+        mine = where.get(job_id)
+        several = "+" in row["Resource_List"]["select"]
+        kind = "with chunks of several kinds" if several else "with chunks of one kind"
+        equal = mine is not None and mine.keys() == theirs.keys() and all(
+            np.allclose(mine[name], part, atol=2e-6) for name, part in theirs.items()
+        )  # fmt: skip
+        same[f"{'where told' if equal else 'elsewhere'}, {kind}"] += 1
+        if not equal:
+            print(f"{job_id} {row['Resource_List']['select']}\n  PBS {theirs}\n  we  {mine}")
+    for what, number in sorted(same.items()):
+        print(f"{what}: {number}")
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["run"]:
-        run(Path(sys.argv[2]), sys.argv[3], int((sys.argv[4:] or ["20"])[0]))
+    what, path, *more = sys.argv[1:]
+    if what == "run":
+        run(Path(path), more[0], int((more[1:] or ["20"])[0]))
+    elif what == "act":
+        act(
+            Path(path).resolve(), more[0], (more[1:] or ["lease"])[0], int((more[2:] or ["300"])[0])
+        )
+    elif what == "told":
+        told(Path(path))
     else:
-        tell(Path(sys.argv[2]))
+        tell(Path(path))

@@ -17,6 +17,7 @@ from hpctwin.rms.heartbeat import beat
 from hpctwin.rms.pbs.install import HookSettings, hook_text
 from hpctwin.rms.pbs.leasing import leases_file
 from hpctwin.rms.pbs.limit import lifting_file
+from hpctwin.rms.pbs.news import PbsNews
 
 QUEUEJOB, MODIFYJOB, RUNJOB, PERIODIC = 1, 2, 16, 0x8000
 LEASE_S = 20
@@ -49,10 +50,20 @@ class Job:
         return self.Resource_List["hpctwin_wait"]
 
 
+class Priority:
+    """A queue's priority as PBS gives it where one is set: an object that is no number."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
 class Queue:
     def __init__(self, name: str, priority: int | None = None) -> None:
         self.name = name
-        self.Priority = priority
+        self.Priority = None if priority is None else Priority(priority)
 
     def __str__(self) -> str:
         return self.name
@@ -66,7 +77,7 @@ class Server:
     scheduling = True
 
     def queue(self, name: str) -> Queue:
-        return Queue(name, 150 if name == "express" else None)
+        return Queue(name, {"express": 150, "long": 40}.get(name))
 
 
 Hook = Callable[..., Job]
@@ -97,9 +108,15 @@ def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
         event.accept, event.reject = accept, reject
         pbs = types.ModuleType("pbs")
         faults: list[str] = []
+
+        def log(level: int, text: str) -> None:
+            if not about.get("logged", True):
+                raise SystemError("PY_SSIZE_T_CLEAN macro must be defined for '#' formats")
+            faults.append(text)
+
         pbs.__dict__.update(
             event=lambda: event, server=about.get("server", Server), POSTQUEUEJOB=0x8000000,
-            LOG_DEBUG=4, logmsg=lambda level, text: faults.append(text),
+            LOG_DEBUG=4, logmsg=log,
             pbs_conf={"PBS_EXEC": str(settings.spool.parent)},
         )  # fmt: skip
         monkeypatch.setitem(sys.modules, "pbs", pbs)
@@ -129,6 +146,29 @@ def test_a_job_that_is_submitted_is_marked_and_nothing_else(hook: Hook) -> None:
     assert (job.mark, job.Execution_Time, job.comment) == (0, None, None)
     later = int(time.time()) + 3600
     assert hook(QUEUEJOB, Job(Execution_Time=later)).Execution_Time == later
+
+
+def test_jobs_of_a_queue_with_a_priority_are_marked_and_leased(
+    hook: Hook, settings: HookSettings
+) -> None:
+    job = hook(QUEUEJOB, Job(queue=Queue("long")))
+    assert (job.mark, job.kept) == (0, 1)
+    lease(settings, j7=30.0)
+    hook(RUNJOB, job_of(500, queue=Queue("long")), refused=True)
+
+
+def test_a_fault_of_the_hook_is_told_to_the_twin_even_where_pbs_cannot_log_it(
+    hook: Hook, settings: HookSettings
+) -> None:
+    class Broken(Job):
+        Resource_List = property(lambda self: 1 / 0, lambda self, value: None)
+
+    told: list[str] = []
+    hook(QUEUEJOB, Broken(), logged=False)
+    news = PbsNews(lambda: None, failed=told.append)
+    for line in settings.spool.read_text().splitlines():
+        assert news(line)
+    assert told == ["submitted: ZeroDivisionError('division by zero')"]
 
 
 def test_jobs_for_which_pbs_has_preempted_are_not_kept_waiting(

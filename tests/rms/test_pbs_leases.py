@@ -291,6 +291,36 @@ def test_the_limit_stands_only_while_the_hook_that_lifts_it_shows_life(
     assert pbs.calls()[0] == UNSET
 
 
+def test_jobs_that_are_left_to_pbs_are_not_kept_back_by_the_limit(
+    pbs: FakePbs, limited: PbsManager
+) -> None:
+    """The hook gave them the resource at their submission; the twin does not choose them, nor admits them."""
+    said = json.loads((pbs.folder / "qstat.json").read_text())
+    for job_id in ("2.vm", "7.vm", "9[].vm", "9[1].vm", "9[2].vm", "9[3].vm", "12.vm"):
+        said["Jobs"][job_id]["Resource_List"]["hpctwin_wait"] = 1
+    said["Jobs"]["7.vm"]["Resource_List"]["place"] = "scatter:group=rack"
+    said["Jobs"]["9[1].vm"]["schedselect"] = "1:ncpus"
+    (pbs.folder / "qstat.json").write_text(json.dumps(said))
+    limits = json.loads((pbs.folder / "server.json").read_text())
+    next(iter(limits["Server"].values()))["max_run_res"] = {"hpctwin_wait": "[o:PBS_ALL=0]"}
+    (pbs.folder / "server.json").write_text(json.dumps(limits))
+    limited.leasing.clock = lambda: NOW_S + 15
+    limited.snapshot()
+    assert limited.found is not None
+    # Others of the array are the twin's, so all of it is.
+    assert limited.found.kept == ("7.vm",)
+    limited.lease(dict.fromkeys(limited.leases(), NOW_S + 60))
+    pbs.calls()
+    limited.heartbeat(2)
+    assert let_through(pbs, "7.vm")
+    assert written(pbs)["7.vm"] == 0.0
+    # They are not tried again before a look shows that it was in vain.
+    limited.leasing.clock = lambda: NOW_S + 30
+    hook_lives(pbs, NOW_S + 20)
+    limited.heartbeat(3)
+    assert pbs.calls() == []
+
+
 @pytest.mark.parametrize("life", ["", "{", '{"time_s": "now"}', '{"time_s": 4}'])
 def test_without_that_hook_there_is_no_limit(pbs: FakePbs, manager: PbsManager, life: str) -> None:
     manager.heartbeat(1)

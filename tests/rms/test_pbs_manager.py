@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,59 @@ def test_a_look_asks_each_thing_once_and_what_seldom_changes_not_again(
         "qstat -B -f -F json",
     ]
     assert manager.report().calls_per_minute == 8
+
+
+def test_a_queue_that_was_just_made_is_asked_for_at_once(pbs: FakePbs, manager: PbsManager) -> None:
+    manager.snapshot()
+    queues = json.loads((pbs.folder / "queues.json").read_text())
+    some = next(name for name, one in queues["Queue"].items() if one["queue_type"] == "Execution")
+    queues["Queue"]["just_made"] = queues["Queue"][some]
+    (pbs.folder / "queues.json").write_text(json.dumps(queues))
+    said = json.loads((pbs.folder / "qstat.json").read_text())
+    job = next(i for i, row in said["Jobs"].items() if row["job_state"] == "Q" and "[" not in i)
+    said["Jobs"][job]["queue"] = "just_made"
+    (pbs.folder / "qstat.json").write_text(json.dumps(said))
+    snapshot = manager.snapshot()
+    assert "just_made" in {one.name for one in snapshot.machine.partitions}
+    assert {one.spec.partition for one in snapshot.jobs if one.spec.id == job} == {"just_made"}
+
+
+def test_commands_are_found_on_the_path_of_the_twin(
+    pbs: FakePbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{pbs.bin}:/usr/bin:/bin")
+    assert len(PbsManager("theta", timeout_s=120.0).snapshot().nodes) == 32
+    # A folder that depends on where we are is none.
+    monkeypatch.setenv("PATH", "bin:/usr/bin:/bin")
+    monkeypatch.chdir(pbs.folder)
+    with pytest.raises(UnreachableError, match=r"qstat: no such command: .*`manager\.folder`"):
+        PbsManager("theta").snapshot()
+
+
+def test_what_a_user_got_wrong_is_told_with_what_would_be_right(pbs: FakePbs) -> None:
+    pbs.fail("qstat", "qstat: cannot connect to server nosuch (errno=15008)\n")
+    with pytest.raises(
+        UnreachableError, match=r"`manager\.server` is nosuch; left out, PBS_SERVER"
+    ):
+        PbsManager("theta", folder=str(pbs.bin), server="nosuch").snapshot()
+    with pytest.raises(UnreachableError, match=r"server nosuch .*`manager\.server` names none"):
+        PbsManager("theta", folder=str(pbs.bin)).snapshot()
+    pbs.fail("qstat", "qstat: invalid option -- 'F'\nusage:\nqstat [-f] [-J] [-p]\n")
+    with pytest.raises(UnreachableError, match=r"write no JSON .*OpenPBS's do"):
+        PbsManager("theta", folder=str(pbs.bin)).snapshot()
+    with pytest.raises(UnreachableError, match=r"qstat: no such command; `manager\.folder`"):
+        PbsManager("theta", folder=str(pbs.folder)).snapshot()
+
+
+def test_a_fault_of_the_hook_is_in_the_report(manager: PbsManager) -> None:
+    fault = "submitted: TypeError('no number')"
+    line = json.dumps({"v": 1, "t": 1_795_299_776.0, "type": 0, "fault": fault})
+    translate = manager.translator()
+    for _ in range(3):
+        assert translate(line)
+    assert manager.report().notes == (
+        f"the hook failed, and let pass what it should see to: {fault}",
+    )
 
 
 def test_actions_are_the_commands_of_pbs(pbs: FakePbs, manager: PbsManager) -> None:

@@ -140,7 +140,7 @@ def test_what_is_left_alone_is_named() -> None:
         ({"queue": "R12"}, "reservation"),
         ({"queue": "route"}, "route"),
         ({"Resource_List": {}, "schedselect": None}, "no select"),
-        ({"Resource_List": {"select": "two:ncpus=1"}}, "not name=value"),
+        ({"schedselect": "two:ncpus=1"}, "not name=value"),
         ({"qtime": None, "ctime": None}, "no time of submission"),
         ({"depend": "runone:1.vm"}, "not modelled"),
     ):

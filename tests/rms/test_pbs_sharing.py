@@ -10,6 +10,7 @@ import pytest
 
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
+from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.pbs.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.request import parse_select
 from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
@@ -19,6 +20,7 @@ from hpctwin.simulation.sharing import taken_by
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.present import present
+from tests.rms.recorded import PBS
 
 RECORDED = {
     name: (Path(__file__).parent / f"recorded/openpbs-23.06-shared-{name}.json").read_bytes()
@@ -28,6 +30,7 @@ KINDS = {
     name: (Path(__file__).parent / f"recorded/openpbs-23.06-kinds-{name}.json").read_bytes()
     for name in ("qstat", "pbsnodes")
 }
+RESERVED_S = 1_795_442_671.0
 ASKED = (
     "tasks", "nodes", "tasks_per_node", "cores_per_task", "memory_gb_per_task", "gpus_per_task", "exclusive",
 )  # fmt: skip
@@ -122,7 +125,8 @@ def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_there_is_room(
 ) -> None:
     """One vnode of four is empty, one has a core left, one five, and one is another's."""
     content = json.loads(RECORDED["qstat"])
-    content["Jobs"]["3.vm"]["Resource_List"] |= {"hpctwin": 0, "select": select}
+    content["Jobs"]["3.vm"]["Resource_List"]["hpctwin"] = 0
+    content["Jobs"]["3.vm"]["schedselect"] = select
     found = cluster_snapshot(
         json.dumps(content).encode(), RECORDED["pbsnodes"], RECORDED["queues"], b"", 0.0
     )
@@ -130,6 +134,45 @@ def test_the_twin_starts_a_job_with_chunks_of_several_kinds_when_there_is_room(
     core = Core(CoreSettings())
     core.take_snapshot(found.snapshot)
     assert ("3.vm" in core.decide(found.snapshot.time_s).starts) == starts
+
+
+def test_beside_a_reservation_and_a_suspended_job_the_twin_goes_on() -> None:
+    """PBS counts what a reservation has that has begun as taken of its vnodes; its jobs are in its queue."""
+    outputs = [PBS[f"reservation-{name}.json"] for name in ("qstat", "pbsnodes", "queues")]
+    found = cluster_snapshot(*outputs, PBS["reservation-rstat.txt"], RESERVED_S)
+    jobs = {job.spec.id.partition(".")[0]: job for job in found.snapshot.jobs}
+    assert found.unequal == {}
+    # What a suspended job had is others' until it goes on.
+    suspended = jobs["2003"]
+    assert (suspended.start_s is not None, suspended.node_names) == (True, ())
+    assert jobs["2004"].node_names == ("n04", "n02", "n03")
+    # Chunks are what `default_chunk.mem` makes of them.
+    assert suspended.spec.memory_gb_per_task == 1
+    assert (jobs["2001"].spec.memory_gb_per_task, jobs["2001"].spec.more_tasks) == (
+        1, "1:cores=4.0:memory_gb=2.0",
+    )  # fmt: skip
+    # The mark that only a job left to PBS has does not make it the twin's; nor does it keep it back.
+    assert (set(found.marks), found.kept) == (set(), ())
+    assert any("2005.head: place=free:group=host" in note for note in found.notes)
+    assert jobs["2006"].spec.partition == "R2000"
+    assert {one.name for one in found.snapshot.machine.partitions} == {"main", "quick", "R2000"}
+    core = Core(CoreSettings())
+    core.take_snapshot(found.snapshot)
+    assert core.decide(found.snapshot.time_s) is not None
+    # Without the reservation its vnodes are not as jobs say.
+    without = cluster_snapshot(*outputs, b"", RESERVED_S)
+    assert without.unequal == {
+        "n01": "jobs hold 3 ncpus, PBS says 8", "n02": "jobs hold 5 ncpus, PBS says 7",
+    }  # fmt: skip
+
+
+def test_a_vnode_that_differs_otherwise_at_each_look_is_only_busy() -> None:
+    doubts = Doubts()
+    for now_s, held in ((0.0, 6), (10.0, 8), (20.0, 8), (30.0, 8)):
+        doubts.seen({"vm[0]": f"jobs hold {held} ncpus, PBS says 4"}, now_s)
+        assert doubts.lasting() == ({"vm[0]"} if now_s >= 20.0 else set())
+    doubts.seen({}, 40.0)
+    assert not doubts.lasting()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given
 
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, Partition
 from hpctwin.rms.changes import Changes
 from hpctwin.rms.events import event_json, parse_event
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord, Snapshot
@@ -48,6 +48,21 @@ def _mirrored(changes: Changes, *looks: Snapshot) -> list[str]:
             kinds.append(event.kind)
         assert mirror.difference(changes.last) == []
     return kinds
+
+
+def test_where_nodes_or_partitions_become_others_the_mirror_asks_for_all_of_it() -> None:
+    changes = Changes(_snapshot(_job("1", 500.0, "n0")), "r")
+    mirror = Mirror(changes.last)
+    partitions = (Partition(name="new"),)
+    machine = Cluster.uniform(4).model_copy(update={"partitions": partitions})
+    look = _snapshot(_job("2", partition="new")).model_copy(update={"machine": machine})
+    events = changes.to(look)
+    assert [event.kind for event in events] == ["scheduler_restarted", "job_ended", "job_submitted"]
+    assert [mirror.take(event)[0] for event in events] == ["applied"] * 3
+    assert mirror.needs_snapshot is not None
+    assert mirror.adopt(changes.last)[0]
+    assert mirror.needs_snapshot is None
+    assert mirror.machine.partitions == partitions
 
 
 def test_a_start_told_to_the_fraction_of_a_second_is_the_one_listed_in_whole_seconds() -> None:

@@ -72,6 +72,9 @@ def _between(
 ) -> Iterator[tuple[type[Any], float, dict[str, Any]]]:
     """Kind, time and fields of each event: first what frees nodes, then what asks for them."""
     now_s = new.time_s
+    if (old.machine, old.shared) != (new.machine, new.shared):
+        # No event tells of other nodes, or partitions: only a snapshot does.
+        yield ev.SchedulerRestarted, now_s, {}
     before = {job.spec.id: job for job in old.jobs}
     after = {job.spec.id: job for job in new.jobs}
     for job_id, job in before.items():

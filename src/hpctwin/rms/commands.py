@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections import deque
@@ -31,7 +32,7 @@ class Commands:
     """Runs commands of one resource manager, and counts them.
 
     Args:
-        folder: where the commands are; found on the path if empty.
+        folder: where the commands are; found on the twin's own path if empty.
         timeout_s: of each call.
         environment: added to a small fixed environment; nothing else is inherited.
     """
@@ -68,7 +69,12 @@ class Commands:
         self._calls.append(now)
         while self._calls[0] < now - MINUTE_S:
             self._calls.popleft()
-        program = f"{self.folder}/{name}" if self.folder else name
+        program = f"{self.folder}/{name}" if self.folder else _on_path(name)
+        if program is None:
+            says = (
+                "it is not on the path; `manager.folder`, or --commands, is the folder that has it"
+            )
+            raise UnreachableError(f"{name}: no such command: {says}")
         try:
             done = subprocess.run(
                 [program, *arguments],
@@ -79,7 +85,8 @@ class Commands:
                 check=False,
             )
         except FileNotFoundError as error:
-            raise UnreachableError(f"{program}: no such command") from error
+            says = "no such command; `manager.folder`, or --commands, is the folder that has it"
+            raise UnreachableError(f"{program}: {says}") from error
         except OSError as error:
             raise UnreachableError(f"{program}: {error.strerror or error}") from error
         except subprocess.TimeoutExpired as error:
@@ -109,3 +116,12 @@ class Commands:
         now = time.monotonic()
         # Other threads run commands meanwhile; a copy is made in one step.
         return sum(at >= now - MINUTE_S for at in tuple(self._calls))
+
+
+def _on_path(name: str) -> str | None:
+    """Where a command is, by our own path: PBS's and Slurm's are often in folders of their own.
+
+    Entries of the path that depend on where we are do not count.
+    """
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(filter(os.path.isabs, entries)))

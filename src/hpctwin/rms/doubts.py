@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 __all__ = ["Doubts"]
 
@@ -14,15 +14,29 @@ Jobs and nodes are asked for one after the other, and a job that completes gives
 
 
 class Doubts:
-    """Since when which nodes have been doubtful."""
+    """Since when which nodes have been doubtful, and why.
+
+    One that differs otherwise than at the last look is doubtful since now: where jobs come and go, each look
+    has some whose job began or ended just then.
+    """
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
+        self._differs: dict[str, str] = {}
+        self._seen_s = 0.0
 
-    def seen(self, names: Iterable[str], now_s: float) -> None:
-        """These are doubtful now, and no others."""
-        self._since = {name: self._since.get(name, now_s) for name in names}
+    def seen(self, differs: Mapping[str, str], now_s: float) -> None:
+        """These are doubtful now, and no others.
 
-    def lasting(self, now_s: float) -> set[str]:
-        """Those that have been for some time."""
-        return {name for name, since_s in self._since.items() if now_s - since_s >= LASTING_S}
+        Args:
+            differs: how, by name.
+            now_s: the present.
+        """
+        same = {name for name, how in differs.items() if self._differs.get(name) == how}
+        self._since = {name: self._since[name] if name in same else now_s for name in differs}
+        self._differs = dict(differs)
+        self._seen_s = now_s
+
+    def lasting(self) -> set[str]:
+        """Those that had been for some time when they were last seen."""
+        return {n for n, since_s in self._since.items() if self._seen_s - since_s >= LASTING_S}

@@ -175,7 +175,7 @@ class ReservationRemoved(_Event):
 
 
 class SchedulerRestarted(_Event):
-    """The resource manager has started anew: only a snapshot tells what is true now."""
+    """It has started anew, or has other nodes or partitions: only a snapshot tells what is true now."""
 
     kind: Literal["scheduler_restarted"] = "scheduler_restarted"
 

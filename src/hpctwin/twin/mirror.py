@@ -252,7 +252,7 @@ class Mirror:
             case ev.ReservationRemoved():
                 self._drop(self.reservations, event.name)
             case ev.SchedulerRestarted():
-                self._ask("the scheduler has restarted")
+                self._ask("the scheduler has restarted, or its nodes or partitions are others")
 
     def _start(self, event: ev.JobStarted) -> None:
         known = self.jobs.get(event.job_id)

@@ -49,7 +49,7 @@ JOB = (
     "id", "Job_Name", "Job_Owner", "job_state", "substate", "queue", "Hold_Types", "Priority",
     "ctime", "qtime", "etime", "stime", "obittime", "Execution_Time", "depend", "exec_vnode",
     "Exit_status", "run_count", "project", "Account_Name", "euser", "array", "reserve_ID",
-    "Resource_List",
+    "Resource_List", "schedselect",
 )  # fmt: skip
 
 
@@ -93,7 +93,8 @@ def silence(now):
 def is_express(name):
     """Whether PBS's scheduler preempts for the jobs of a queue: it has done so before it asks here."""
     found = safely(lambda: pbs.server().queue(name).Priority)
-    return found is not None and int(found) >= EXPRESS
+    # PBS gives a priority that is set as an object of its own, which is no number.
+    return found is not None and int(str(found)) >= EXPRESS
 
 
 def submitted(job):
@@ -172,8 +173,12 @@ def texts(thing, names):
 
 
 def note(event):
-    """Append the event to the file, in one write."""
-    line = {"v": 1, "t": time.time(), "type": int(event.type), "job": texts(event.job, JOB)}
+    """Append the event to the file."""
+    append({"v": 1, "t": time.time(), "type": int(event.type), "job": texts(event.job, JOB)})
+
+
+def append(line):
+    """Append a line to the file, in one write."""
     data = (json.dumps(line) + "\n").encode("utf-8")
     file = opened(SPOOL, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
@@ -184,13 +189,17 @@ def note(event):
 
 
 def safely(what, *arguments):
-    """Do something; of a fault, no more than a line in the server's log."""
+    """Do something; of a fault, no more than a line in the server's log and one for the twin."""
     try:
         return what(*arguments)
     except Exception:
         try:
-            fault = sys.exc_info()[1]
-            pbs.logmsg(pbs.LOG_DEBUG, "hpctwin: " + what.__name__ + ": " + repr(fault))
+            fault = what.__name__ + ": " + repr(sys.exc_info()[1])
+            try:
+                append({"v": 1, "t": time.time(), "type": 0, "fault": fault[:500]})
+            finally:
+                # Where PBS 23.06 has a Python of 3.10 or later, this fails itself.
+                pbs.logmsg(pbs.LOG_DEBUG, "hpctwin: " + fault)
         except Exception:
             pass
 

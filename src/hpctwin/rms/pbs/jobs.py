@@ -121,7 +121,9 @@ def job_record(
         return None
     # A job on its way to its nodes runs already, but has no start time yet.
     start_s = (time_s(row.get("stime")) or time_s(row.get("mtime"))) if running else None
-    exec_vnode = str(row.get("exec_vnode", "")) if running else ""
+    # What a suspended job had of vnodes that are shared is others' until it goes on.
+    holds = running and not (state == "S" and largest.sharing is not None)
+    exec_vnode = str(row.get("exec_vnode", "")) if holds else ""
     names = tuple(name for name in vnodes(exec_vnode) if name in known)
     if running and start_s is None:
         raise ValueError("it runs but says no start time")
@@ -146,7 +148,7 @@ def _spec(
     notes: list[str],
 ) -> JobSpec:
     asks = resources(row.get("Resource_List"))
-    select = asks.get("select", row.get("schedselect"))
+    select = _select(row)
     if select is None and "ncpus" in asks:
         select = f"ncpus={asks['ncpus']}"
     if select is None and not holds:
@@ -189,7 +191,7 @@ def _spec(
 def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
     """What a job asks for, of nodes and how its chunks lie, that is not modelled; empty if nothing."""
     asks, notes = resources(row.get("Resource_List")), list[str]()
-    select = asks.get("select", row.get("schedselect"))
+    select = _select(row)
     if sharing is None and "group=" in str(asks.get("place", "")):
         return f"place={asks['place']}"
     if sharing is not None and select is not None:
@@ -199,6 +201,11 @@ def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
             return f"select={select}"[:60]
         tasks_asked(chunks, str(asks.get("place", "free")), sharing, notes)
     return notes[0] if notes else ""
+
+
+def _select(row: Mapping[str, Any]) -> Any:
+    """The chunks by which PBS places a job: with what ``default_chunk`` adds, where that is told."""
+    return row.get("schedselect") or resources(row.get("Resource_List")).get("select")
 
 
 def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:

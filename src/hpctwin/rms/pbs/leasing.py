@@ -67,6 +67,7 @@ class Leasing:
         self.clock = clock
         self._lock = threading.Lock()
         self._marks: dict[str, LeaseMark] = {}
+        self._left: tuple[str, ...] = ()
         self._since: list[tuple[float, str, LeaseMark]] = []
         self._until: dict[str, float] = {}
         self._admitted: dict[str, float] = {}
@@ -76,14 +77,18 @@ class Leasing:
         self._first_seen: dict[str, float] = {}
         self._again_s = 0.0
 
-    def looked(self, marks: Mapping[str, LeaseMark], began_s: float) -> None:
+    def looked(
+        self, marks: Mapping[str, LeaseMark], began_s: float, left: Sequence[str] = ()
+    ) -> None:
         """What a look found that began then; what was told since counts on.
 
         Args:
             marks: the waiting jobs that are the twin's.
             began_s: when the look began.
+            left: those that are left to PBS and kept back all the same; arrays as one.
         """
         with self._lock:
+            self._left = tuple(left)
             self._since = [one for one in self._since if one[0] >= began_s - OVERLAP_S]
             self._marks = dict(marks)
             self._marks |= {job_id: mark for _, job_id, mark in self._since}
@@ -103,7 +108,10 @@ class Leasing:
             return {job_id: mark for job_id, mark in self._marks.items() if not mark.free}
 
     def end_run_out(self) -> None:
-        """Let jobs go whose leases ran out, or of which nothing was said: PBS does not look by itself."""
+        """Let jobs go whose leases ran out, of which nothing was said, or that are left to PBS.
+
+        PBS does not look by itself.
+        """
         now = self.clock()
         if now < self._again_s:
             return
@@ -116,9 +124,12 @@ class Leasing:
             over = 0.0 < until_s <= now or (until_s == 0.0 and stands and whole in self._kept)
             if over and not mark.held:
                 found.append(job_id)
-        if found:
+        with self._lock:
+            own = set(map(array_of, self._marks))
+            left = [job_id for job_id in self._left if job_id not in own]
+        if found or left:
             self._again_s = now + AGAIN_S
-            self.admit(found)
+            self._let_through([*found, *left])
 
     def leases(self) -> dict[str, float]:
         """See `ResourceManager`."""
@@ -142,19 +153,23 @@ class Leasing:
     def admit(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """See `ResourceManager`."""
         outcomes, rest = self._apart(job_ids)
-        done = self._write(dict.fromkeys(rest, 0.0))
+        return outcomes | self._let_through(rest)
+
+    def _let_through(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
+        """Let jobs go, and have PBS's scheduler look at them."""
+        done = self._write(dict.fromkeys(job_ids, 0.0))
         if any(outcome.result == "done" for outcome in done.values()):
             self._admitted |= dict.fromkeys(map(array_of, done), self.clock())
             with ThreadPoolExecutor(1) as side:
                 may = side.submit(self.may_look)
-                missed = self._give(rest, 0)
-            done |= {i: missed[array_of(i)] for i in rest if array_of(i) in missed}
+                missed = self._give(job_ids, 0)
+            done |= {i: missed[array_of(i)] for i in job_ids if array_of(i) in missed}
             looks = may.result()
             if looks.result == "done":
                 looks = self.look_again()
             if looks.result != "done":
                 done = dict.fromkeys(done, looks)
-        return outcomes | done
+        return done
 
     def _seen(self) -> None:
         """Note since when jobs wait, and which are kept back."""
@@ -178,10 +193,12 @@ class Leasing:
         if self.limit is None or not self.limit.stands:
             return {}
         wholes = dict.fromkeys(map(array_of, job_ids))
-        wanted = [whole for whole in wholes if (whole in self._kept) != bool(amount)]
+        kept = self._kept.union(self._left)
+        wanted = [whole for whole in wholes if (whole in kept) != bool(amount)]
         missed = self.limit.give(wanted, amount)
         with self._lock:
             now = self.clock()
+            self._left = tuple(i for i in self._left if i not in wanted or i in missed)
             self._given |= {i: (now, bool(amount)) for i in wanted if i not in missed}
             self._seen()
         return missed

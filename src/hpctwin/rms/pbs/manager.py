@@ -31,6 +31,8 @@ _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 HIGHEST_PRIORITY = 1023.0
 SELDOM_S = 10.0
 """Queues and reservations are asked for so often at most."""
+MOST_HOOK_FAULTS = 5
+"""So many different ones are told."""
 QRUN_OVERRIDES = (
     "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "
     "`act.by: lease` keeps all of them"
@@ -74,10 +76,12 @@ class PbsManager(PlainManager):
         if conf is not None:
             environment["PBS_CONF_FILE"] = str(conf)
         self.commands = Commands(folder, timeout_s=timeout_s, environment=environment)
+        self.server = server
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
         self.doubts = Doubts()
         self._told: set[str] = set()
+        self._hook_faults: dict[str, None] = {}
         self._warned = False
         path = self.limit = None
         if heartbeat_file is not None:
@@ -93,8 +97,11 @@ class PbsManager(PlainManager):
 
     def report(self) -> Report:
         """See `ResourceManager`."""
-        notes = () if self.found is None else tuple(self.found.notes)
-        return Report(self.commands.calls_per_minute(), notes)
+        notes = [] if self.found is None else self.found.notes
+        faults = [
+            f"the hook failed, and let pass what it should see to: {f}" for f in self._hook_faults
+        ]
+        return Report(self.commands.calls_per_minute(), (*faults, *notes))
 
     def own_estimates(self) -> dict[str, float]:
         """Starts that PBS estimates, where the site lets it (``est_start_time_freq``), s since the epoch.
@@ -119,17 +126,26 @@ class PbsManager(PlainManager):
             now_s = time.time()
             jobs = run("qstat", ["-f", "-t", "-F", "json"])
             nodes = run("pbsnodes", ["-a", "-v", "-F", "json"])
-            queues = self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], SELDOM_S)
+            queues = self._queues(SELDOM_S)
             reservations = self._reservations()
             server = server_attributes(run("qstat", ["-B", "-f", "-F", "json"]))
+
+            def found_with(queues: bytes) -> Found:
+                return cluster_snapshot(
+                    jobs, nodes, queues, reservations, now_s,
+                    scheduling=str(server.get("scheduling")).lower() == "true",
+                    default_queue=str(server.get("default_queue", "")),
+                    blind=self.doubts.lasting(),
+                )  # fmt: skip
+
+            found = found_with(queues)
+            if found.strange:
+                # A queue was made since they were asked for.
+                found = found_with(self._queues(0.0))
         except CommandError as error:
-            raise UnreachableError(f"PBS: {error}") from error
-        scheduling = str(server.get("scheduling")).lower() == "true"
-        found = cluster_snapshot(
-            jobs, nodes, queues, reservations, now_s,
-            scheduling=scheduling, default_queue=str(server.get("default_queue", "")),
-            blind=self.doubts.lasting(now_s),
-        )  # fmt: skip
+            raise UnreachableError(f"PBS: {_too_old(error) or error}") from error
+        except UnreachableError as error:
+            raise UnreachableError(f"{error}{self._which_server(error)}") from error
         self.doubts.seen(found.unequal, now_s)
         for note in found.notes:
             if note not in self._told:
@@ -138,7 +154,7 @@ class PbsManager(PlainManager):
         found.snapshot = found.snapshot.model_copy(update={"cluster": self.cluster})
         if self.limit is not None:
             self.limit.looked(server, found.limit_counts)
-        self.leasing.looked(found.marks, now_s)
+        self.leasing.looked(found.marks, now_s, found.kept)
         self.found = found
         return found.snapshot
 
@@ -187,7 +203,7 @@ class PbsManager(PlainManager):
 
     def translator(self) -> PbsNews:
         """See `Hooked`."""
-        return PbsNews(lambda: self.found, self.leasing.told)
+        return PbsNews(lambda: self.found, self.leasing.told, self._hook_failed)
 
     def identity(self) -> str:
         """See `Identified`."""
@@ -197,6 +213,19 @@ class PbsManager(PlainManager):
         except (CommandError, ValueError, KeyError, TypeError):
             names = []
         return f"pbs {names[0] if names else self.cluster}"
+
+    def _which_server(self, error: UnreachableError) -> str:
+        """Where a server's name comes from that cannot be reached."""
+        if "cannot connect" not in str(error):
+            return ""
+        if self.server:
+            return f"; `manager.server` is {self.server}; left out, PBS_SERVER of PBS's conf counts"
+        return "; PBS_SERVER of PBS's conf counts, as `manager.server` names none"
+
+    def _hook_failed(self, fault: str) -> None:
+        if fault not in self._hook_faults and len(self._hook_faults) < MOST_HOOK_FAULTS:
+            logger.warning("PBS: the hook failed: %s", fault)
+            self._hook_faults[fault] = None
 
     def _may_look(self) -> Outcome:
         """Whether PBS's scheduler may be asked for a cycle."""
@@ -228,6 +257,9 @@ class PbsManager(PlainManager):
             return Outcome("unknown", str(error))
         return Outcome("done")
 
+    def _queues(self, every_s: float) -> bytes:
+        return self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], every_s)
+
     def _reservations(self) -> bytes:
         try:
             return self.commands.run_at_times("pbs_rstat", ["-f"], SELDOM_S)
@@ -235,3 +267,13 @@ class PbsManager(PlainManager):
             if _STATES.search(str(error)):
                 return b""
             raise
+
+
+def _too_old(error: CommandError) -> str:
+    """What to say of a PBS whose commands write no JSON; empty if it is something else."""
+    if not re.search(r"^usage:|invalid option|illegal option", error.said, re.I | re.M):
+        return ""
+    return (
+        "its commands write no JSON (qstat -f -F json), which the twin reads: OpenPBS's do, and PBS "
+        f"Professional's of late; it says: {error}"
+    )

@@ -36,15 +36,18 @@ class PbsNews:
     Args:
         found: gives what the last look found, for nodes and their sizes.
         marked: told of each new job that is marked as the twin's.
+        failed: told of each fault of the hook's own.
     """
 
     def __init__(
         self,
         found: Callable[[], Found | None],
         marked: Callable[[str, LeaseMark], None] = lambda job_id, mark: None,
+        failed: Callable[[str], None] = lambda fault: None,
     ) -> None:
         self.found = found
         self.marked = marked
+        self.failed = failed
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
@@ -57,6 +60,8 @@ class PbsNews:
             if not 0 < time_s < 1e11:
                 raise ValueError(f"time {time_s}")
             job = _texts(about.get("job"))
+            if "fault" in about:
+                self.failed(str(about["fault"]))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             self.unreadable += 1
             if self.unreadable == 1:

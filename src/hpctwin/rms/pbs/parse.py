@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,8 @@ class Found:
         largest: what the largest node has.
         notes: one sentence for each thing left out or assumed.
         marks: the waiting jobs that are the twin's.
+        kept: waiting jobs that are left to PBS, but that its scheduler still passes over.
+        strange: whether jobs are in queues that were not told of.
         limit_counts: whether jobs run that the limit of those that wait counts.
         unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
     """
@@ -58,6 +60,8 @@ class Found:
     largest: LargestNode
     notes: list[str] = field(default_factory=list)
     marks: dict[str, LeaseMark] = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    strange: bool = False
     limit_counts: bool = False
     unequal: dict[str, str] = field(default_factory=dict)
 
@@ -139,9 +143,12 @@ def cluster_snapshot(
             rough[record.spec.id] = said
         elif mark is not None:
             marks[record.spec.id] = mark
+    booked = _reservations(reservations, known, notes, now_s)
     differs = {}
     if sharing is not None:
-        differs = unequal({name: node_rows[name] for name in known}, jobs.values())
+        # What a reservation has that has begun, PBS counts as taken, with jobs in it or without.
+        begun = {name for one in booked if one.start_s <= now_s for name in one.node_names}
+        differs = unequal({name: node_rows[name] for name in known.keys() - begun}, jobs.values())
     doubtful = sorted(set(blind) & differs.keys())
     if why:
         notes.append(
@@ -169,15 +176,26 @@ def cluster_snapshot(
         machine=Cluster(
             name="pbs",
             nodes=grouped.groups,
-            partitions=tuple(partitions_of(open_queues, grouped.members, default, notes)),
+            partitions=_with_others(
+                partitions_of(open_queues, grouped.members, default, notes), jobs.values()
+            ),
         ),
         nodes=grouped.nodes,
         jobs=tuple(jobs.values()),
-        reservations=_reservations(reservations, known, notes, now_s),
+        reservations=booked,
         own_scheduling=scheduling,
         shared=tuple(known) if why else (),
     )
-    return Found(snapshot, largest, notes, marks, any(map(counts, rows.values())), differs)
+    return Found(
+        snapshot,
+        largest,
+        notes,
+        marks,
+        kept=_left(rows, marks),
+        strange=any(row.get("queue") not in queues_about for row in rows.values()),
+        limit_counts=any(map(counts, rows.values())),
+        unequal=differs,
+    )
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
@@ -294,6 +312,15 @@ def partitions_of(
     return result
 
 
+def _with_others(
+    partitions: Sequence[Partition], jobs: Iterable[JobRecord]
+) -> tuple[Partition, ...]:
+    """Queues, and those of reservations and the like in which jobs run: nothing is started from these."""
+    names = {partition.name for partition in partitions}
+    run_in = {job.spec.partition for job in jobs if job.start_s is not None}
+    return (*partitions, *(Partition(name=name) for name in sorted(run_in - names - {""})))
+
+
 # --- jobs ------------------------------------------------------------------------------------------
 
 
@@ -326,6 +353,13 @@ def _listed_job(
     why = "a reservation's queue" if _is_reservation(queue) else f"queue {queue[:40]!r}"
     notes.append(f"job {job_id[:40]} is left alone: it waits in {why}, from which nothing starts")
     return None
+
+
+def _left(rows: Mapping[str, dict[str, Any]], marks: Collection[str]) -> tuple[str, ...]:
+    """Waiting jobs that are not the twin's to start, though its mark keeps them back; arrays as one."""
+    own = set(map(array_of, marks))
+    kept = {array_of(i) for i, row in rows.items() if (mark := job_mark(row)) and mark.kept}
+    return tuple(sorted(kept - own))
 
 
 def _is_reservation(queue: str) -> bool:
