@@ -203,8 +203,8 @@ def twin(folder: Path, by: str) -> Iterator[None]:
     bin_folder = str(Path(shutil.which("qstat") or "qstat").parent)
     settings = {
         "manager": {
-            "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "poll_floor": "1s", "timeout": "60s",
-            "news": {"spool": str(spool)},
+            "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "poll_floor": "1s",
+            "timeout": "60s", "news": {"spool": str(spool)},
         },
         "core": {"pool": ["fcfs+easy@first-fit"], "futures": 0, "retry": "10s"},
         "act": {"mode": "act", "by": by},
