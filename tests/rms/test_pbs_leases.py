@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin.errors import UnreachableError
 from hpctwin.rms.news import JobSeen
 from hpctwin.rms.pbs.manager import PbsManager
 from hpctwin.rms.pbs.news import PbsNews
@@ -234,6 +235,28 @@ def test_a_lost_answer_is_unknown(pbs: FakePbs, manager: PbsManager) -> None:
     pbs.fail("qmgr", "qmgr: Unauthorized Request\n")
     outcome = manager.admit(["7.vm"])["7.vm"]
     assert (outcome.result, outcome.reason) == ("refused", "qmgr: Unauthorized Request")
+
+
+def test_a_twin_whose_user_may_not_act_keeps_nobody_waiting(
+    pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = pbs.folder / "alive"
+    manager.heartbeat(1)
+    path.unlink()
+    pbs.fail(
+        "qmgr",
+        "qmgr obj= svr=default: Unauthorized Request \nqmgr: Error (15007) returned from server\n",
+    )
+    outcome = manager.admit(["7.vm"])["7.vm"]
+    assert (outcome.result, outcome.reason) == (
+        "refused", "qmgr obj= svr=default: Unauthorized Request",
+    )  # fmt: skip
+    with pytest.raises(UnreachableError, match=r"Unauthorized Request: .* the server's operators"):
+        manager.heartbeat(2)
+    assert not path.exists()
+    monkeypatch.setattr("hpctwin.rms.pbs.manager.RIGHTS_AGAIN_S", 0.0)
+    manager.heartbeat(3)
+    assert path.exists()
 
 
 def test_leases_that_cannot_be_written_are_refused(pbs: FakePbs, manager: PbsManager) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 import re
@@ -37,6 +38,10 @@ QRUN_OVERRIDES = (
     "qrun starts jobs past limits (max_run, max_run_res), stopped queues and the site's order; "
     "`act.by: lease` keeps all of them"
 )
+_NO_RIGHTS = re.compile(r"unauthorized|insufficient permission|\(15007\)", re.I)
+_NUMBER_ONLY = re.compile(r"qmgr: Error \(\d+\) returned from server")
+RIGHTS_AGAIN_S = 600.0
+"""After so long a twin whose user may not act tries whether it may now."""
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
 
 
@@ -80,6 +85,7 @@ class PbsManager(PlainManager):
         self.heartbeat_file = heartbeat_file
         self.found: Found | None = None
         self.doubts = Doubts()
+        self._no_rights: tuple[float, str] | None = None
         self._told: set[str] = set()
         self._hook_faults: dict[str, None] = {}
         self._warned = False
@@ -190,9 +196,19 @@ class PbsManager(PlainManager):
         return self._change("qalter", ["-p", str(int(priority))], job_id)
 
     def heartbeat(self, seq: int) -> None:
-        """Renew the file that the hook looks at, keep the limit, and end what has run out."""
+        """Renew the file that the hook looks at, keep the limit, and end what has run out.
+
+        Raises:
+            UnreachableError: the twin's user may not act, or no answer. Who cannot let jobs go must not keep
+                them: the hook lets all go where the file is not renewed.
+        """
         if self.heartbeat_file is None or self.limit is None:
             return
+        if self._no_rights is not None:
+            since, why = self._no_rights
+            if time.monotonic() - since < RIGHTS_AGAIN_S:
+                raise UnreachableError(why)
+            self._no_rights = None
         beat(self.heartbeat_file, seq)
         self.limit.keep()
         self.leasing.end_run_out()
@@ -252,7 +268,11 @@ class PbsManager(PlainManager):
         try:
             self.commands.run(command, arguments)
         except CommandError as error:
-            return Outcome("refused", str(error))
+            reason = _words_of(error)
+            if _NO_RIGHTS.search(error.said):
+                why = f"{command}: {reason}: {getpass.getuser()} has to be among the server's operators"
+                self._no_rights = time.monotonic(), why
+            return Outcome("refused", reason)
         except UnreachableError as error:
             return Outcome("unknown", str(error))
         return Outcome("done")
@@ -267,6 +287,13 @@ class PbsManager(PlainManager):
             if _STATES.search(str(error)):
                 return b""
             raise
+
+
+def _words_of(error: CommandError) -> str:
+    """Why, in PBS's words: the last line of qmgr has a number only."""
+    lines = filter(str.strip, error.said.splitlines())
+    told = [line.strip() for line in lines if not _NUMBER_ONLY.match(line)]
+    return told[-1] if told else str(error)
 
 
 def _too_old(error: CommandError) -> str:
