@@ -23,13 +23,21 @@ def _amounts(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @st.composite
-def _limit(draw: st.DrawFn, accounts: list[str]) -> dict[str, Any]:
-    of = draw(st.sampled_from(("qos", "account", "user", "user in account", "root")))
+def _limit(draw: st.DrawFn, accounts: list[str], partitions: list[str]) -> dict[str, Any]:
+    of = draw(st.sampled_from(("qos", "account", "user", "user in account", "root", "partitions")))
     limit: dict[str, Any] = {}
     if of == "qos":
         limit["qos"] = draw(st.sampled_from((*QOS, "partition")))
         limit["per"] = draw(st.sampled_from(("all", "user", "account", "job")))
         limit["deny"] = draw(st.sampled_from((False, False, True)))
+    elif of == "partitions":
+        some = st.lists(st.sampled_from(partitions), min_size=1, max_size=2, unique=True)
+        limit["partitions"] = draw(
+            st.one_of(st.just("all"), some) if partitions else st.just("all")
+        )
+        limit["per"] = draw(st.sampled_from(("all", "user", "job")))
+        if limit["per"] != "user" and draw(st.booleans()):
+            limit["user"] = draw(st.sampled_from(USERS))
     elif of == "root":
         limit["account"] = "root"
         limit["per"] = draw(st.sampled_from(("all", "user", "job")))
@@ -52,7 +60,7 @@ def _limit(draw: st.DrawFn, accounts: list[str]) -> dict[str, Any]:
         said = draw(_amounts())
         if per == "job":
             said.pop("jobs", None)
-        if per == "user" and of != "qos":
+        if per == "user" and of not in ("qos", "partitions"):
             said = {"jobs": draw(st.integers(0, 3))}
         limit |= said or {"nodes": 2}
     elif what == "submitted":
@@ -74,7 +82,8 @@ def limited(draw: st.DrawFn, clusters: st.SearchStrategy[Cluster]) -> Cluster:
     names = [*ACCOUNTS, "science"]
     content = cluster.model_dump(exclude_unset=True)
     content["accounts"] = [{"name": name, "parent": parents.get(name, "root")} for name in names]
-    content["limits"] = draw(st.lists(_limit(names), min_size=1, max_size=5))
+    partitions = [partition.name for partition in cluster.partitions]
+    content["limits"] = draw(st.lists(_limit(names, partitions), min_size=1, max_size=5))
     for partition in content.get("partitions", ()):
         partition["qos"] = draw(st.sampled_from((None, "partition", "high")))
     return Cluster.model_validate(content)

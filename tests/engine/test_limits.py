@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -64,7 +65,9 @@ def jobs(**columns: Any) -> Workload:
     size = max(len(column) for column in columns.values())
     given = {"submit_s": [0] * size, "runtime_s": [10] * size, "nodes": [1] * size, **columns}
     labels = {
-        name: Category.of(given[name]) for name in ("user", "account", "qos") if name in given
+        name: Category.of(given[name])
+        for name in ("user", "account", "qos", "partition")
+        if name in given
     }
     return Workload.build(**{**given, **labels})
 
@@ -107,6 +110,64 @@ def test_a_users_own_limit_stands_in_the_place_of_the_accounts() -> None:
         {"account": "physics", "user": "ann", "jobs": 2},
     )
     assert starts(workload, *limits) == [0, 0, 0, 10]
+
+
+def test_a_limit_of_partitions_holds_besides_those_of_qos_and_of_others() -> None:
+    workload = jobs(
+        user=["ann", "ann", "ann", "ben"],
+        qos=["high"] * 4,
+        partition=["long", "long", "short", "short"],
+    )
+    cluster = {"partitions": [{"name": "long"}, {"name": "short"}]}
+    of_qos = {"qos": "high", "jobs": 3}
+    both = {"partitions": ["long", "short"], "per": "user", "jobs": 2}
+    assert starts(workload, of_qos, both, **cluster) == [0, 0, 10, 0]
+    own = {"partitions": ["short", "long"], "user": "ann", "jobs": 1}
+    assert starts(workload, of_qos, both, own, **cluster) == [0, 10, 20, 0]
+    # Of other partitions than all of these, it is another limit, which holds too.
+    own = {"partitions": ["long"], "user": "ann", "jobs": 3}
+    assert starts(workload, of_qos, both, own, **cluster) == [0, 0, 10, 0]
+    everywhere = {"partitions": "all", "nodes": 1}
+    assert starts(workload, of_qos, everywhere, **cluster) == [0, 10, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ({"partitions": ["lnog"], "jobs": 1}, "partition 'lnog', which is not there. Did you mean 'long'?"),
+        ({"partitions": [], "jobs": 1}, "partitions"),
+        ({"partitions": ["long"], "qos": "high", "jobs": 1}, "leave qos and account out"),
+        ({"partitions": ["long"], "per": "account", "jobs": 1}, "per: account is for limits of a QOS"),
+        ({"partitions": ["long"]}, "it limits nothing"),
+    ],
+)  # fmt: skip
+def test_a_limit_of_partitions_that_cannot_be_is_refused(limit: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        Cluster.checked(
+            {
+                "nodes": [{"name": "n", "count": 2}],
+                "partitions": [{"name": "long"}],
+                "limits": [limit],
+            },
+            "here",
+        )
+
+
+def test_what_keeps_a_job_back_in_partitions_is_told_in_words() -> None:
+    workload = jobs(user=["ann"] * 3, partition=["long"] * 3, walltime_s=[10, 10, 99])
+    limits = [
+        {"partitions": ["long"], "per": "user", "jobs": 1},
+        {"partitions": "all", "per": "job", "walltime": 50},
+        {"partitions": "all", "per": "user", "submitted": 2},
+    ]
+    cluster = Cluster.uniform(8, limits=limits, partitions=[{"name": "long"}])
+    result = simulate(workload, cluster)
+    assert result.rejected_why == {
+        "came when as many as may be waited and ran (submitted jobs of each user in all partitions)": 1
+    }
+    simulation = Simulation(workload, cluster)
+    told = " ".join(moment.text for moment in explain(simulation, "2"))
+    assert "a limit is reached: jobs of each user in long" in told
 
 
 def test_a_job_that_waits_by_a_limit_keeps_nobody_back() -> None:

@@ -23,6 +23,7 @@ class Who:
     qos: str | None
     account: str | None
     user: str | None
+    partition: str | None
 
 
 def units(amount: Fraction, measure: str) -> Fraction:
@@ -45,6 +46,7 @@ class Limits:
                     label_of(getattr(workload, name), job.row)
                     for name in ("qos", "account", "user")
                 ),
+                partition.name if partition else None,
             )
             groups = {machine.pools[pool].group for pool in job.pools}
             self.amounts[job] = self.amounts_of(workload, [cluster.nodes[g] for g in groups], job)
@@ -107,7 +109,7 @@ class Limits:
             here = [
                 (limit, what)
                 for limit in self.cluster.limits
-                if limit.qos is None and self.place(limit) == place
+                if limit.qos is None and limit.partitions is None and self.place(limit) == place
                 for what in said_by(limit)
                 if limit.per != "user" or (who.user is not None and who.account is not None)
             ]
@@ -123,7 +125,34 @@ class Limits:
                     found.append((limit, what))
             near |= {f"job {what}" for limit, what in here if limit.per == "job"}
             near |= {what for limit, what in here if self.of_each_user(limit, what)}
-        return found
+        return found + self.of_partitions(who)
+
+    def of_partitions(self, who: Who) -> list[tuple[Limit, str]]:
+        """Those of a job's partition: all of them, but of each user only what none of his own replaces."""
+        here = [
+            (limit, what)
+            for limit in self.cluster.limits
+            if self.is_in(limit, who)
+            and limit.user in (None, who.user)
+            and self.is_known(limit, who)
+            for what in said_by(limit)
+        ]
+        own = [
+            (set(limit.partitions), limit.partitions == "all", what)
+            for limit, what in here
+            if limit.user is not None and limit.per == "all"
+        ]
+        return [
+            (limit, what)
+            for limit, what in here
+            if limit.per != "user"
+            or (set(limit.partitions), limit.partitions == "all", what) not in own
+        ]
+
+    def is_in(self, limit: Limit, who: Who) -> bool:
+        if limit.partitions is None:
+            return False
+        return limit.partitions == "all" or who.partition in limit.partitions
 
     def is_known(self, limit: Limit, who: Who) -> bool:
         return {"user": who.user, "account": who.account}.get(limit.per, "") is not None
@@ -148,6 +177,9 @@ class Limits:
             if limit.qos is not None:
                 if limit.qos not in (who.partition_qos, who.qos):
                     continue
+            elif limit.partitions is not None:
+                if not self.is_in(limit, who) or limit.user not in (None, who.user):
+                    continue
             else:
                 account, user = self.place(limit)
                 if (
@@ -164,7 +196,8 @@ class Limits:
             same_account = who.account == mine.account
             if limit.per == "user" and not same_user:
                 continue
-            if limit.per == "user" and limit.qos is None and not same_account:
+            of_account = limit.qos is None and limit.partitions is None
+            if limit.per == "user" and of_account and not same_account:
                 continue
             if limit.per == "account" and not same_account:
                 continue

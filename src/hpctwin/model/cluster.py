@@ -174,7 +174,7 @@ class Cluster(Shown, Settings):
         qos: weight of each quality of service for orderings; 0 for those not named.
         fairshare: how past use counts.
         accounts: the tree of accounts, with shares.
-        limits: what jobs of a user, account or QOS may have at once.
+        limits: what jobs of a user, account, QOS or partition may have at once.
         preemption: whose jobs make room for whose.
         cap: of what all nodes draw together: text such as ``20kW,22:00-06:00=30kW``, or its fields.
         price: of electricity per kWh: a number, or a CSV file of prices over time, relative to this one.
@@ -319,7 +319,7 @@ class Cluster(Shown, Settings):
                 f"account {shared[0]!r} has shares, which only a tree looks at: give fairshare: "
                 "{kind: tree}, or the shares under 'fairshare:'"
             )
-        check_limits(self.limits, self.accounts)
+        check_limits(self.limits, self.accounts, [one.name for one in self.partitions])
         if self.preemption is not None:
             check_preemption(self.preemption, [p.name for p in self.partitions], self.qos)
         _power_of_all(self)

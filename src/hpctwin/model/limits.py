@@ -43,7 +43,8 @@ class Limit(Settings):
     Args:
         qos: the jobs of a quality of service, or of a partition that has it.
         account: … of an account, and of those below it; ``root``: of all.
-        user: … of a user; in this account, if one is given.
+        user: … of a user; in this account, if one is given; in these partitions, if some are.
+        partitions: … in these partitions together, or in ``all``, whatever other limits say.
         per: what is counted together: ``all`` of these jobs, those of each ``user`` (with an account: in each
             account) or ``account``, or each ``job`` alone.
         jobs: so many run.
@@ -59,6 +60,7 @@ class Limit(Settings):
     qos: str | None = None
     account: str | None = None
     user: str | None = None
+    partitions: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["all"] | None = None
     per: Literal["all", "user", "account", "job"] = "all"
     jobs: int | None = Field(default=None, ge=0)
     submitted: int | None = Field(default=None, ge=0)
@@ -86,6 +88,10 @@ class Limit(Settings):
     def _one_thing(self) -> Self:
         if self.qos is not None and (self.account is not None or self.user is not None):
             raise ValueError("a limit is of a QOS, or of an account or user: give one of them")
+        if self.partitions is not None and (self.qos is not None or self.account is not None):
+            raise ValueError(
+                "a limit of partitions is of all their jobs or of a user's: leave qos and account out"
+            )
         if self.qos is None and self.per == "account":
             raise ValueError(
                 "per: account is for limits of a QOS; each account has limits of its own"
@@ -100,9 +106,10 @@ class Limit(Settings):
             raise ValueError(
                 "'minutes' are of all jobs together or of each job, not of each user or account"
             )
-        if self.qos is None and self.per == "user" and self.amounts:
+        if self.qos is None and self.partitions is None and self.per == "user" and self.amounts:
             raise ValueError(
-                f"{', '.join(self.amounts)} of each user are limits of a QOS; else name the user"
+                f"{', '.join(self.amounts)} of each user are limits of a QOS or of partitions; else name the "
+                "user"
             )
         if self.deny and self.qos is None:
             raise ValueError("'deny' is of a QOS")
@@ -152,8 +159,10 @@ def check_accounts(accounts: Iterable[Account]) -> None:
             seen.append(above)
 
 
-def check_limits(limits: Iterable[Limit], accounts: Iterable[Account]) -> None:
-    """Whether accounts that limits are of are known, if any are.
+def check_limits(
+    limits: Iterable[Limit], accounts: Iterable[Account], partitions: Collection[str]
+) -> None:
+    """Whether accounts that limits are of are known, if any are, and partitions.
 
     Raises:
         ValueError: one is not.
@@ -163,6 +172,10 @@ def check_limits(limits: Iterable[Limit], accounts: Iterable[Account]) -> None:
         if limit.account not in (None, ROOT, *names) and names:
             hint = near(str(limit.account), names)
             raise ValueError(f"a limit is of account {limit.account!r}, which is not there.{hint}")
+        for name in () if limit.partitions in (None, "all") else limit.partitions or ():
+            if name not in partitions:
+                hint = near(name, partitions)
+                raise ValueError(f"a limit is of partition {name!r}, which is not there.{hint}")
 
 
 def idle_limits(

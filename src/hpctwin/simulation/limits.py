@@ -223,7 +223,14 @@ class _Finder:
         self.parents = {account.name: account.parent for account in cluster.accounts}
         self.of_qos: dict[str, list[int]] = defaultdict(list)
         self.of_account: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
+        self.of_partitions = [
+            (number, limit)
+            for number, limit in enumerate(cluster.limits)
+            if limit.partitions is not None
+        ]
         for number, limit in enumerate(cluster.limits):
+            if limit.partitions is not None:
+                continue
             if limit.qos is not None:
                 self.of_qos[limit.qos].append(number)
             elif limit.account is None and limit.user is None:
@@ -234,11 +241,13 @@ class _Finder:
     def of(self, partition: int, qos: str | None, account: str | None, user: str | None) -> _Class:
         found = _Class()
         taken: set[tuple[str, str]] = set()  # what a QOS has said: per what, and of what
-        of_partition = self.cluster.partitions[partition].qos if self.cluster.partitions else None
+        at = self.cluster.partitions[partition] if self.cluster.partitions else None
+        of_partition = None if at is None else at.qos
         for name in dict.fromkeys((of_partition, qos)):
             if name is not None:
                 self._add_qos(self.of_qos.get(name, ()), name, account, user, found, taken)
         self._add_accounts(account, user, found, taken)
+        self._add_partitions(None if at is None else at.name, user, found)
         return found
 
     def _add_qos(
@@ -307,6 +316,57 @@ class _Finder:
                     (found.submitted if what == "submitted" else found.running).append(
                         (rule, holds)
                     )
+
+    def _add_partitions(self, name: str | None, user: str | None, found: _Class) -> None:
+        """Those of the job's partition, which hold besides all others."""
+        here = [
+            (number, limit)
+            for number, limit in self.of_partitions
+            if limit.partitions == "all" or name in (limit.partitions or ())
+        ]
+        # What is said of a user by name stands in the place of what the same partitions say of each.
+        named = {
+            (_together(limit), what)
+            for number, limit in here
+            if limit.user is not None and limit.user == user and limit.per == "all"
+            for what, _ in _rules(number, limit, (), "")
+        }
+        for number, limit in here:
+            of = _of_partitions(limit)
+            if limit.user not in (None, user) or (limit.per == "user" and user is None):
+                continue
+            if limit.per == "job":
+                for measure in _alone(limit):
+                    found.alone.append((limit, measure, f"{_words(measure)} of a job{of}"))
+                continue
+            counted = ("partitions", str(user)) if limit.per == "user" else ("partitions",)
+            for what, rule in _rules(number, limit, counted, ""):
+                if limit.per == "user" and (_together(limit), what) in named:
+                    continue
+                whose = " of each user" if limit.per == "user" else ""
+                told = rule._replace(name=f"{_words(what)}{whose}{of}")
+                (found.submitted if what == "submitted" else found.running).append((told, True))
+
+
+def _together(limit: Limit) -> frozenset[str]:
+    """The partitions whose jobs are counted together."""
+    return frozenset(
+        [limit.partitions] if isinstance(limit.partitions, str) else limit.partitions or ()
+    )
+
+
+def _of_partitions(limit: Limit) -> str:
+    """Whose jobs, in words."""
+    whose = "" if limit.user is None else f" of {limit.user}"
+    where = limit.partitions
+    return f"{whose} in {'all partitions' if isinstance(where, str) else ', '.join(where or ())}"
+
+
+def _words(measure: str) -> str:
+    """What a limit is of, in words."""
+    kind, _, name = measure.partition(" ")
+    amount = {"memory_gb": "memory", "submitted": "submitted jobs"}.get(name or kind, name or kind)
+    return {"minutes": f"minutes of {amount}", "least": f"least {amount}"}.get(kind, amount)
 
 
 def _rules(
