@@ -114,6 +114,19 @@ def test_an_unknown_state_is_named_and_an_unreadable_time_too(tmp_path):
     assert "its submit time is unknown" in told
 
 
+def test_a_job_whose_nodes_are_cleared_has_ended_and_one_that_runs_has_not(tmp_path):
+    submit, start, end = JANUARY
+    jobs = read_workload(
+        dump(
+            tmp_path,
+            line("1", submit, start, end, 3600, "COMPLETING"),
+            line("2", submit, start, "Unknown", 3600, "COMPLETING"),
+            line("3", submit, start, "Unknown", 3600, "RUNNING"),
+        )
+    )
+    assert jobs.to_frame()["runtime_s"].to_list() == [3600, 86400, 86400]
+
+
 def test_the_hour_that_comes_twice_in_autumn_is_told_by_how_long_a_job_ran(tmp_path):
     # Clocks in Berlin went from 03:00 back to 02:00 on 2025-10-26, at 01:00 UTC.
     path = dump(

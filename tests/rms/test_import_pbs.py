@@ -324,16 +324,14 @@ def test_limits_of_the_server_and_of_queues_hold(tmp_path):
     )
     shown = [limit.model_dump(exclude_defaults=True) for limit in made.site.cluster.limits]
     assert shown == [
-        {"qos": "a", "cores": 3.0},
-        {"account": "root", "per": "user", "jobs": 5},
-        {"user": "ann", "jobs": 9},
-        {"account": "root", "jobs": 50},
-        {"account": "root", "per": "user", "submitted": 100},
-        {"user": "bob", "memory_gb": 4.0},
+        {"partitions": ("a",), "per": "user", "jobs": 2},
+        {"partitions": ("a",), "cores": 3.0},
+        {"partitions": "all", "per": "user", "jobs": 5},
+        {"partitions": "all", "user": "ann", "jobs": 9},
+        {"partitions": "all", "jobs": 50},
+        {"partitions": "all", "per": "user", "submitted": 100},
+        {"partitions": "all", "user": "bob", "memory_gb": 4.0},
     ]
-    assert [(p.name, p.max_jobs_per_user, p.qos) for p in made.site.cluster.partitions] == [
-        ("a", 2, "a"), ("b", None, None),
-    ]  # fmt: skip
     left = became(made, NOT_MODELLED)
     assert left["max_run_res.gold: [u:PBS_GENERIC=1]"] == "the limit has no counterpart"
     assert left["max_run_soft: [u:ann=1]"] == "the limit has no counterpart"
@@ -358,11 +356,46 @@ def test_no_user_is_named_where_names_are_replaced(tmp_path):
     assert "user-" in said
 
 
-def test_an_amount_of_each_user_is_a_limit_where_no_queue_has_some(tmp_path):
-    made = site(tmp_path, "by_queue: true", "set server max_run_res.ncpus = [u:PBS_GENERIC=2]")
-    (limit,) = made.site.cluster.limits
-    assert (limit.qos, limit.per, limit.cores) == ("server", "user", 2.0)
-    assert [p.qos for p in made.site.cluster.partitions] == ["server"]
+@pytest.mark.parametrize(
+    ("server", "queues", "starts"),
+    [
+        # What both say of all: 3 in the queue, and 2 at the server.
+        ("max_run = [o:PBS_ALL=2]", {"a": "max_run = [o:PBS_ALL=3]"}, [0, 0, 10, 10, 20, 20]),
+        ("max_run = [o:PBS_ALL=3]", {"a": "max_run = [o:PBS_ALL=1]"}, [0, 10, 20, 0, 0, 10]),
+        # Of each user: ann has three jobs in a, ben one in b and two in c.
+        ("max_run = [u:PBS_GENERIC=1]", {"a": "max_run = [u:PBS_GENERIC=2]"}, [0, 10, 20, 0, 10, 20]),
+        ("max_run = [u:PBS_GENERIC=2]", {"a": "max_run = [u:PBS_GENERIC=1]"}, [0, 10, 20, 0, 0, 10]),
+        ("max_run = [u:PBS_GENERIC=1],[u:ann=3]", {"a": "max_run = [u:PBS_GENERIC=2]"},
+         [0, 0, 10, 0, 10, 20]),
+        ("max_run = [u:PBS_GENERIC=1],[u:ann=3]", {"a": "max_run = [u:PBS_GENERIC=1],[u:ann=2]"},
+         [0, 0, 10, 0, 10, 20]),
+        # Of an amount, of which each job has one.
+        ("max_run_res.ncpus = [u:PBS_GENERIC=1]", {"a": "max_run_res.ncpus = [u:PBS_GENERIC=2]"},
+         [0, 10, 20, 0, 10, 20]),
+        ("max_run_res.ncpus = [o:PBS_ALL=3]", {"a": "max_run_res.ncpus = [u:PBS_GENERIC=1]",
+         "b": "max_run_res.ncpus = [o:PBS_ALL=1]"}, [0, 10, 20, 0, 0, 10]),
+        ("max_run_res.ncpus = [u:PBS_GENERIC=2],[u:ben=1]", {}, [0, 0, 10, 0, 10, 20]),
+        ("max_user_run = 1", {"a": "max_running = 1"}, [0, 10, 20, 0, 10, 20]),
+    ],
+)  # fmt: skip
+def test_limits_of_the_server_and_of_a_queue_on_one_thing_both_hold(
+    tmp_path, server, queues, starts
+):
+    lines = "".join(f"create queue {name}\n" for name in "abc")
+    lines += "".join(f"set queue {name} {said}\n" for name, said in queues.items())
+    made = site(tmp_path, "by_queue: false", f"set server {server}", lines)
+    assert not {name for name in became(made, NOT_MODELLED) if "max_" in name}
+    # Four nodes of a core each would take four at a time; which account they name is the same to PBS.
+    workload = jobs(
+        *[(0, 10, 10, 1)] * 6,
+        partition=labels("a", "a", "a", "b", "c", "c"),
+        user=labels("ann", "ann", "ann", "ben", "ben", "ben"),
+        account=labels("x", "y", "z", "x", "y", "z"),
+    )
+    run = simulate(workload, made.site.cluster, made.site.policy)
+    assert run.jobs["start_s"].to_list() == starts
+    hidden = pseudonyms(made, b"s" * 16).site.cluster
+    assert len(hidden.limits) == len(made.site.cluster.limits)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from cyclopts import App, Parameter
 from hpctwin.cli.fidelity import fidelity_figures, fidelity_tables, print_fidelity
 
 if TYPE_CHECKING:
-    from hpctwin.model import Workload
     from hpctwin.rms.importing import Imported
     from hpctwin.sweep.assumptions import Checked
 
@@ -144,10 +143,9 @@ def _import(
     if key is not None:
         made = pseudonyms(made, key)
     _check_policy(made)
-    workload = _workload(made)
-    checked = _checked(made, workload) if check else None
-    _write(made, workload, checked, out)
-    told = _told(made, workload, checked, out)
+    checked = _checked(made) if check else None
+    _write(made, checked, out)
+    told = _told(made, checked, out)
     if json:
         print_json(told)
     else:
@@ -198,14 +196,7 @@ def _check_policy(made: Imported) -> None:
         made.site.policy = f"fcfs+{backfill}"
 
 
-def _workload(made: Imported) -> Workload | None:
-    """The jobs, if there are any."""
-    from hpctwin.formats._accounting import workload_of
-
-    return workload_of(made.jobs, made.site.cluster.name, made.tally) if len(made.jobs) else None
-
-
-def _checked(made: Imported, workload: Workload | None) -> Checked:
+def _checked(made: Imported) -> Checked:
     """The past simulated, and laid beside what was recorded.
 
     Raises:
@@ -214,9 +205,10 @@ def _checked(made: Imported, workload: Workload | None) -> Checked:
     import sys
 
     from hpctwin.errors import WorkloadError
+    from hpctwin.formats._accounting import workload_of
     from hpctwin.sweep.assumptions import check_past
 
-    if workload is None:
+    if not len(made.table):
         raise WorkloadError(
             "--check compares with recorded starts, and there is no accounting in it"
         )
@@ -224,36 +216,62 @@ def _checked(made: Imported, workload: Workload | None) -> Checked:
     def told(what: str) -> None:
         print(f"hpctwin: trying {what}", file=sys.stderr, flush=True)
 
+    workload = workload_of(made.jobs, made.site.cluster.name, made.tally)
     return check_past(workload, made.site.cluster, made.site.policy, progress=told)
 
 
-def _write(made: Imported, workload: Workload | None, checked: Checked | None, out: Path) -> None:
+def _write(made: Imported, checked: Checked | None, out: Path) -> None:
     """Write the files: the workload if there are jobs, fidelity if the past was simulated."""
     import yaml
 
     from hpctwin.cli.output import as_json
-    from hpctwin.formats.tables import write_parquet
+    from hpctwin.formats._accounting import workloads_of
+    from hpctwin.formats.tables import write_parquet_parts
     from hpctwin.model import write_atomically, write_folder
 
     site = made.site
     head = f"# Made by hpctwin import {site.manager}; report.html says what was taken over.\n"
     with write_folder(out) as new:
         content = site.cluster.model_dump(mode="json", exclude_defaults=True)
+        if not site.sized:
+            content = _without_nodes(content)
         for name, plain in (("cluster", content), ("policy", {"policy": site.policy})):
-            text = head + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+            text = (
+                head
+                + ("" if name == "policy" or site.sized else _NODES)
+                + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
+            )
             with write_atomically(new / f"{name}.yaml") as file:
                 file.write(text.encode())
-        if workload is not None:
-            write_parquet(workload, new / "workload.parquet")
+        if len(made.table):
+            parts = workloads_of(made.table, site.cluster.name, made.tally)
+            write_parquet_parts(parts, new / "workload.parquet")
         if checked is not None:
             with write_atomically(new / "fidelity.json") as file:
                 file.write(as_json(fidelity_figures(checked)).encode())
-        _write_report(made, workload, checked, new / "report.html")
+        _write_report(made, checked, new / "report.html")
 
 
-def _write_report(
-    made: Imported, workload: Workload | None, checked: Checked | None, path: Path
-) -> None:
+_DRAWN = 500_000
+"""So many jobs of the past, the last ones, are drawn in the report."""
+_NODES = (
+    "# No file describes the nodes, without which it is of no use. Write them here, such as\n"
+    "# nodes: [{name: node, count: 64, cores: 48, memory_gb: 192}]\n"
+)
+
+
+def _without_nodes(content: dict[str, Any]) -> dict[str, Any]:
+    """A cluster's fields without what stands in the place of nodes that are not known."""
+    partitions = [
+        {name: value for name, value in one.items() if name != "groups"}
+        for one in content.pop("partitions", ())
+    ]
+    del content["nodes"]
+    return {**content, "partitions": partitions} if partitions else content
+
+
+def _write_report(made: Imported, checked: Checked | None, path: Path) -> None:
+    from hpctwin.formats._accounting import workload_of
     from hpctwin.report.site import write_site_report
     from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
 
@@ -265,9 +283,17 @@ def _write_report(
     write_site_report(
         path,
         cluster=made.site.cluster,
+        nodes=made.site.nodes,
         policy=made.site.policy,
-        workload=workload,
-        notes=[*made.site.notes, *made.tally.remarks],
+        jobs=len(made.table),
+        workload=workload_of(made.table.last(_DRAWN), made.site.cluster.name, made.tally)
+        if len(made.table)
+        else None,
+        notes=[
+            *made.site.notes,
+            *made.tally.remarks,
+            *(f"Missing: {what}" for what in made.missing),
+        ],
         tables={
             **({} if checked is None else fidelity_tables(checked)),
             "Not taken over": (head, rows(NOT_MODELLED)),
@@ -291,9 +317,7 @@ def _counts(made: Imported) -> tuple[dict[str, int], dict[str, int]]:
     return out, {why: n for why, n in counts.items() if why not in out}
 
 
-def _told(
-    made: Imported, workload: Workload | None, checked: Checked | None, out: Path
-) -> dict[str, Any]:
+def _told(made: Imported, checked: Checked | None, out: Path) -> dict[str, Any]:
     from dataclasses import asdict
 
     from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN
@@ -304,11 +328,11 @@ def _told(
         "manager": made.site.manager,
         "out": str(out),
         "cluster": made.site.cluster.name,
-        "nodes": made.site.cluster.node_count,
-        "node_groups": len(made.site.cluster.nodes),
+        "nodes": sum(group.count for group in made.site.nodes),
+        "node_groups": len(made.site.nodes),
         "partitions": len(made.site.cluster.partitions),
         "policy": made.site.policy,
-        "jobs": 0 if workload is None else len(workload),
+        "jobs": len(made.table),
         "read": {"files": {k: v for k, v in made.files.items() if v}, **other},
         "left_out": {"files": [k for k, v in made.files.items() if not v], **left_out},
         "settings": {
@@ -317,6 +341,7 @@ def _told(
             "no_bearing": sum(s.became == NO_BEARING for s in settings),
         },
         "notes": [*made.site.notes, *made.tally.remarks],
+        "missing": made.missing,
         **({} if checked is None else {"fidelity": fidelity_figures(checked)}),
     }
 
@@ -343,12 +368,17 @@ def _print(told: dict[str, Any], checked: Checked | None) -> None:
     )
     print_lines(f"  {one['name']}={one['value']}: {one['why']}" for one in settings["not_modelled"])
     print_lines(told["notes"])
+    print_lines(f"missing: {what}" for what in told["missing"])
     if checked is not None:
         print_fidelity(checked)
     jobs = "workload.parquet, " if told["jobs"] else ""
     jobs += "fidelity.json, " if checked is not None else ""
     print(f"{told['out']}: cluster.yaml, policy.yaml, {jobs}report.html")
-    if jobs:
+    if not told["nodes"]:
+        print(f"write the nodes into {told['out']}/cluster.yaml, then hpctwin simulate can run it")
+    elif not told["jobs"]:
+        print(f"hpctwin simulate TRACE --cluster {told['out']}/cluster.yaml runs other jobs on it")
+    else:
         print(f"hpctwin simulate {told['out']} runs it; hpctwin compare {told['out']} asks what if")
 
 

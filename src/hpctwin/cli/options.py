@@ -41,6 +41,11 @@ def within(trace: Path | None, name: str) -> Path | None:
 
         if dataset_of(trace) is not None:
             return None
+        if name == "workload.parquet" and (trace / "policy.yaml").is_file():
+            raise ConfigError(
+                f"{trace}: no jobs are in it, as hpctwin import found no accounting; give others, as in "
+                f"hpctwin simulate TRACE --cluster {trace}/cluster.yaml"
+            )
         raise ConfigError(
             f"{trace}: there is no {name} in it; expected a trace, a folder that hpctwin import "
             "made, or a data set's"

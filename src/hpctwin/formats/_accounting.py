@@ -6,16 +6,27 @@ what becomes of them is decided here, once: duplicates, heterogeneous jobs, stat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from hpctwin.formats._asked import as_asked
+from hpctwin.formats._job_table import AT_ONCE, Collected, JobTable, ranges
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
 
-__all__ = ["LABELS", "RECORD", "Machine", "Tally", "empty_records", "jobs_of", "workload_of"]
+__all__ = [
+    "LABELS",
+    "RECORD",
+    "Machine",
+    "Tally",
+    "empty_records",
+    "job_table",
+    "jobs_of",
+    "workload_of",
+    "workloads_of",
+]
 
 LABELS = ("user", "account", "partition", "qos")
 
@@ -118,29 +129,77 @@ def jobs_of(
         tally: told of all that is changed or left out.
         machine: where the jobs ran, if known.
     """
+    return job_table(records, tally, machine).frame()
+
+
+def job_table(
+    records: Iterable[pl.DataFrame],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    at_once: int = AT_ONCE,
+) -> JobTable:
+    """The same as `jobs_of`, of more jobs than fit in memory.
+
+    Args:
+        records: see there.
+        tally: see there.
+        machine: see there.
+        at_once: so many are looked at together.
+    """
     machine = machine or Machine()
-    frames = [_complete(frame) for frame in records]
-    frame = pl.concat(frames) if frames else empty_records()
-    frame = tally.drop(
-        frame, pl.col("submit").is_null(), "record left out: its submit time is unknown"
+    made = Collected(at_once)
+    limited = 0
+    for frame in ranges(_with_submission(records, tally), at_once):
+        frame = _once(frame, tally)
+        frame = _heterogeneous(frame, tally)
+        frame = _that_ran(frame, tally).sort("submit", maintain_order=True)
+        frame, known = _walltimes(frame, machine.limits, tally)
+        limited += known
+        made.add(_in_our_columns(frame, tally, machine))
+    if not made.size:
+        made.add(_in_our_columns(empty_records(), tally, machine))
+    tally.add("job without an id, given one", made.unnamed)
+    table = made.table()
+    tally.add(
+        "further run of a job under an id that was there before, named as in 12r2", made.repeats
     )
-    frame = _once(frame, tally)
-    frame = _heterogeneous(frame, tally)
-    frame = _that_ran(frame, tally)
-    frame = _named(frame, tally)
-    frame = _walltimes(frame, machine.limits, tally)
-    return _in_our_columns(frame, tally, machine)
+    if not limited and len(table):
+        tally.remarks.append(
+            "no walltime is known: every job gets its run time, so that the scheduler knows exactly how "
+            "long each runs"
+        )
+    else:
+        tally.add("job without walltime, given its run time", len(table) - limited)
+    return table
 
 
-def workload_of(jobs: pl.DataFrame, name: str, tally: Tally) -> Workload:
-    """A workload of `jobs_of`; its time zero is the first submission."""
-    first = jobs["submit_s"].min() if len(jobs) else None
-    zero = float(first) if isinstance(first, int | float) else 0.0
+def _with_submission(records: Iterable[pl.DataFrame], tally: Tally) -> Iterator[pl.DataFrame]:
+    unknown = pl.col("submit").is_null()
+    for frame in records:
+        yield tally.drop(_complete(frame), unknown, "record left out: its submit time is unknown")
+
+
+def workload_of(
+    jobs: pl.DataFrame, name: str, tally: Tally, *, zero_s: float | None = None
+) -> Workload:
+    """A workload of `jobs_of`; its time zero is the first submission, if none is given."""
+    zero = zero_s
+    if zero is None:
+        first = jobs["submit_s"].min() if len(jobs) else None
+        zero = float(first) if isinstance(first, int | float) else 0.0
     times = [one for one in ("submit_s", "recorded_start_s") if one in jobs.columns]
     frame = jobs.with_columns(pl.col(times) - zero)
     # Before a calendar is known, numbers are taken as counted from the file's own time zero.
     known = zero if zero > _EARLIEST_EPOCH else None
     return Workload.from_frame(frame, name=name, start_epoch_s=known, notes=tally.notes())
+
+
+def workloads_of(table: JobTable, name: str, tally: Tally) -> Iterator[Workload]:
+    """The workload of all jobs of a table, a part at a time."""
+    first = table.frames[0].select(pl.col("submit_s").min()).collect().item() or 0.0
+    for frame in table.frames:
+        yield workload_of(frame.collect(), name, tally, zero_s=first)
 
 
 _EARLIEST_EPOCH = 86400.0 * 365 * 10
@@ -254,30 +313,10 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     return frame
 
 
-def _named(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Ids that are distinct: the second run of job 12 is 12r2."""
-    frame = frame.sort("submit", maintain_order=True)
-    missing = _count(frame, pl.col("job_id").is_null())
-    if missing:
-        tally.add("job without an id, given one", missing)
-        rows = pl.int_range(1, pl.len() + 1).cast(pl.String)
-        frame = frame.with_columns(pl.col("job_id").fill_null("row" + rows))
-    run = pl.int_range(1, pl.len() + 1).over("job_id")
-    again = frame.select(run.alias("run"))["run"]
-    repeats = int((again > 1).sum())
-    if not repeats:
-        return frame
-    tally.add("further run of a job under an id that was there before, named as in 12r2", repeats)
-    named = pl.col("job_id") + "r" + pl.col("_run").cast(pl.String)
-    return (
-        frame.with_columns(_run=again)
-        .with_columns(job_id=pl.when(pl.col("_run") > 1).then(named).otherwise("job_id"))
-        .drop("_run")
-    )
-
-
-def _walltimes(frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally) -> pl.DataFrame:
-    """Each job with a limit: its own, else its partition's, else its run time."""
+def _walltimes(
+    frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally
+) -> tuple[pl.DataFrame, int]:
+    """Each job with a limit: its own, else its partition's (how many have one?), else its run time."""
     if limits:
         label = pl.col("partition").cast(pl.String)
         longest = label.replace_strict(dict(limits), default=None, return_dtype=pl.Float64)
@@ -286,16 +325,9 @@ def _walltimes(frame: pl.DataFrame, limits: Mapping[str, float], tally: Tally) -
         tally.add("job without walltime, given its partition's limit", none)
         frame = frame.with_columns(walltime=pl.when(own).then("walltime").otherwise(longest))
     known = _count(frame, pl.col("walltime") > 0)
-    if not known and len(frame):
-        tally.remarks.append(
-            "no walltime is known: every job gets its run time, so that the scheduler knows exactly how "
-            "long each runs"
-        )
-    elif known < len(frame):
-        tally.add("job without walltime, given its run time", len(frame) - known)
     instead = pl.max_horizontal(pl.col("runtime"), pl.lit(0.001))
     limit = pl.when(pl.col("walltime") > 0).then("walltime").otherwise(instead)
-    return frame.with_columns(walltime=limit)
+    return frame.with_columns(walltime=limit), known
 
 
 def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
@@ -312,9 +344,6 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
     )
     nodes = pl.when(sized).then(pl.col("nodes").ceil()).otherwise(1.0)
     frame = frame.with_columns(nodes=nodes)
-    whole = frame["job_id"].cast(pl.Int64, strict=False)
-    if whole.null_count() == 0 and (whole.cast(pl.String) == frame["job_id"]).all():
-        frame = frame.with_columns(whole.alias("job_id"))
     failed = pl.col("state").cast(pl.String) == "failed"
     columns = [
         pl.col("job_id"),

@@ -18,14 +18,22 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import RECORD, Machine, Tally, empty_records, jobs_of, workload_of
+from hpctwin.formats._accounting import (
+    RECORD,
+    Machine,
+    Tally,
+    empty_records,
+    job_table,
+    workload_of,
+)
 from hpctwin.formats._delimited import Table, lines_in, tables_in
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
 from hpctwin.formats._files import first_bytes, read_json, stem
+from hpctwin.formats._job_table import JobTable
 from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
 
-__all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs"]
+__all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs", "sacct_table"]
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
@@ -139,6 +147,18 @@ def sacct_jobs(
     Raises:
         TraceError, ConfigError: see `read_sacct`.
     """
+    return sacct_table(paths, tally, machine, skip_invalid=skip_invalid, timezone=timezone).frame()
+
+
+def sacct_table(
+    paths: Sequence[Path],
+    tally: Tally,
+    machine: Machine | None = None,
+    *,
+    skip_invalid: bool = True,
+    timezone: str | None = None,
+) -> JobTable:
+    """The same as `sacct_jobs`, of more jobs than fit in memory."""
     zone = zone_of(timezone)
 
     def records() -> Iterator[pl.DataFrame]:
@@ -146,7 +166,7 @@ def sacct_jobs(
             for text in _texts(path, tally, strict=not skip_invalid):
                 yield _records(text, zone, tally)
 
-    return jobs_of(records(), tally, machine)
+    return job_table(records(), tally, machine)
 
 
 def _texts(path: Path, tally: Tally, *, strict: bool) -> Iterator[pl.DataFrame]:
@@ -396,6 +416,10 @@ def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
         )["state"]
     word = text["State"].str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
     state = word.replace_strict(STATES, default=None, return_dtype=pl.String).alias("state")
+    if "End" in text.columns:
+        # Its nodes are cleared, and it has ended.
+        cleared = (word == "COMPLETING") & text["End"].is_not_null()
+        state = state.set(cleared.fill_null(False), "completed")
     strange = state.is_null()
     if strange.any():
         for name, count in word.filter(strange).value_counts().iter_rows():

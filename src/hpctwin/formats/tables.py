@@ -11,7 +11,8 @@ import dataclasses
 import difflib
 import io
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ __all__ = [
     "whole_or_text",
     "write_csv",
     "write_parquet",
+    "write_parquet_parts",
 ]
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
@@ -212,6 +214,22 @@ def write_parquet(workload: Workload, path: str | Path) -> tuple[str, ...]:
     with write_atomically(Path(path)) as file:
         workload.to_frame().write_parquet(file)
     return _lost("Parquet", workload)
+
+
+def write_parquet_parts(workloads: Iterable[Workload], path: str | Path) -> None:
+    """Write workloads into one Parquet file, one after the other, with one at a time in memory.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="hpctwin-") as folder:
+        parts = []
+        for number, workload in enumerate(workloads):
+            part = Path(folder) / f"{number}.parquet"
+            workload.to_frame().write_parquet(part, compression="lz4")
+            parts.append(pl.scan_parquet(part))
+        with write_atomically(Path(path)) as file:
+            pl.concat(parts, how="diagonal_relaxed").sink_parquet(file)
 
 
 def _lost(format_name: str, workload: Workload) -> tuple[str, ...]:

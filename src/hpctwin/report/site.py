@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import Cluster, NodeGroup, Workload
 from hpctwin.model.units import format_duration
 from hpctwin.report.html import captioned, rows_table, section, write_page
 from hpctwin.report.workload import plot_workload
@@ -20,7 +20,9 @@ def write_site_report(
     path: str | Path,
     *,
     cluster: Cluster,
+    nodes: Sequence[NodeGroup],
     policy: str,
+    jobs: int,
     workload: Workload | None,
     tables: Mapping[str, tuple[Sequence[str], Rows]],
     notes: Sequence[str],
@@ -30,8 +32,10 @@ def write_site_report(
     Args:
         path: the file.
         cluster: the machine.
+        nodes: those of its node groups that are known.
         policy: its text.
-        workload: the jobs; None if there are none.
+        jobs: how many were read.
+        workload: the last of them, which are drawn; None if there are none.
         tables: further sections by heading, each the names of columns and rows.
         notes: a sentence each.
 
@@ -39,24 +43,23 @@ def write_site_report(
         OutputError: the file cannot be written.
     """
     title = f"{cluster.name}, as its own files tell"
-    jobs = f"{len(workload):,} jobs" if workload is not None else "no jobs"
     parts = len(cluster.partitions)
     about = " · ".join(
         (
-            f"{cluster.node_count:,} nodes",
+            f"{sum(group.count for group in nodes):,} nodes" if nodes else "nodes not known",
             f"{parts} partition{'' if parts == 1 else 's'}",
-            jobs,
+            f"{jobs:,} jobs" if jobs else "no jobs",
             policy,
         )
     )
     groups = [
         (g.name, g.count, *("" if v is None else f"{v:g}" for v in (g.cores, g.memory_gb, g.gpus)))
-        for g in cluster.nodes
+        for g in nodes
     ]
     partitions = [
         (
             p.name,
-            ", ".join(p.groups or ()),
+            ", ".join(p.groups or ()) if nodes else "",
             format_duration(p.max_walltime) if p.max_walltime else "no limit",
             p.max_nodes or "",
             f"{p.priority:g}",
@@ -72,8 +75,10 @@ def write_site_report(
     if partitions:
         head = ("partition", "groups", "longest", "most nodes", "priority", "default")
         sections.append(section("Partitions", [rows_table(head, partitions)]))
-    if workload is not None and len(workload):
-        sections.append(section("Workload", [captioned(plot_workload(workload), "Distributions")]))
+    if workload is not None:
+        of = "" if len(workload) == jobs else f" of the last {len(workload):,} jobs"
+        figure = captioned(plot_workload(workload), f"Distributions{of}")
+        sections.append(section("Workload", [figure]))
     sections += [
         section(heading, [rows_table(head, rows)])
         for heading, (head, rows) in tables.items()

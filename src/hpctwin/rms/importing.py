@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -13,8 +14,10 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.formats import first_bytes
 from hpctwin.formats._accounting import LABELS, Machine, Tally
+from hpctwin.formats._job_table import JobTable
 from hpctwin.model import Cluster
 from hpctwin.model.limits import ROOT
+from hpctwin.rms.gone import take_gone
 from hpctwin.rms.pbs.import_site import PbsFiles
 from hpctwin.rms.site import NO_BEARING, Setting, Site
 from hpctwin.rms.slurm.import_site import SlurmFiles
@@ -24,7 +27,7 @@ __all__ = ["MANAGERS", "Imported", "import_site", "pseudonyms"]
 MANAGERS: Mapping[str, Callable[[], SlurmFiles | PbsFiles]] = {"slurm": SlurmFiles, "pbs": PbsFiles}
 """Resource managers of which files are read, and what tells them apart."""
 
-_ACCOUNTING = ("sacct", "sacct --json", "slurm2sql", "accounting log")
+_OF_NODES = ("gres.conf", "topology.conf")
 _MOST_FILES = 20_000
 
 
@@ -34,15 +37,22 @@ class Imported:
 
     Args:
         site: machine, policy, and what became of each setting.
-        jobs: in our own columns, times in seconds since the epoch.
+        table: the jobs in our own columns, times in seconds since the epoch.
         tally: what was counted, changed and left out of the accounting.
         files: what each file was taken for; empty where it is none that is known.
+        missing: what no file tells, and what would.
     """
 
     site: Site
-    jobs: pl.DataFrame
+    table: JobTable
     tally: Tally
     files: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+    @cached_property
+    def jobs(self) -> pl.DataFrame:
+        """All jobs, in memory."""
+        return self.table.frame()
 
 
 def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> Imported:
@@ -68,14 +78,14 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
         raise ConfigError(f"{folder}: none of its {len(paths)} files is known; {found.expected}")
     tally = Tally()
     site = found.site()
-    machine = Machine() if site is None else _machine(site, *found.shared)
-    jobs = found.jobs(tally, machine, timezone)
-    if site is None:
-        site = _seen_in(manager, jobs)
-        site.notes += _without_nodes(files)
+    if site is not None:
+        jobs = found.jobs(tally, _machine(site, *found.shared), timezone)
     else:
-        _unknown_partitions(site, jobs)
-    return Imported(site, jobs, tally, files)
+        jobs = found.jobs(tally, Machine(), timezone)
+        site = _of_unknown_size(manager, found, jobs)
+        site.notes += _of_no_use(files)
+    jobs = take_gone(site, jobs)
+    return Imported(site, jobs, tally, files, found.missing())
 
 
 def _machine(site: Site, shared: bool, memory: bool) -> Machine:
@@ -88,49 +98,52 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
     return Machine(limits, shared, memory)
 
 
-def _seen_in(manager: str, jobs: pl.DataFrame) -> Site:
-    """A machine that could have run these jobs, where no settings say what it is."""
-    if not len(jobs) or "recorded_start_s" not in jobs.columns:
+def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable) -> Site:
+    """What settings say beside a machine that could have run these jobs, where nothing describes the nodes.
+
+    Raises:
+        ConfigError: no settings are there, nor jobs with a start.
+    """
+    count = _most_in_use(jobs)
+    site = found.site(assumed=count or 1)
+    if site is None and not count:
         raise ConfigError(
             "no settings are there, and no job with a start: nothing tells the size of the machine"
         )
-    ran = jobs.filter(pl.col("recorded_start_s").is_not_null())
-    change = pl.concat(
-        [
-            ran.select(time=pl.col("recorded_start_s"), nodes=pl.col("nodes")),
-            ran.select(
-                time=pl.col("recorded_start_s") + pl.col("runtime_s"), nodes=-pl.col("nodes")
-            ),
-        ]
-    ).sort("time", "nodes")
-    most = int(change.select(pl.col("nodes").cum_sum().max()).item() or 1)
-    nodes = max(most, int(jobs["nodes"].cast(pl.Int64).max() or 1))  # type: ignore[arg-type]
-    notes = [
-        f"no settings are there: the machine has {nodes} equal nodes, the most that were in use at once, "
-        "and one partition; the policy is fcfs+conservative"
+    told = f"the machine has {count} equal nodes, the most that were in use at once"
+    if site is None:
+        note = f"no settings are there: {told}, and one partition; the policy is fcfs+conservative"
+        cluster = Cluster.uniform(nodes=count, name=manager)
+        return Site(manager, cluster, "fcfs+conservative", [], [note])
+    site.sized = bool(count)
+    site.notes.append(
+        f"nothing describes the nodes: {told}"
+        if count
+        else "nothing describes the nodes, and no job tells how many they are: cluster.yaml has none; write "
+        "them there, or add what is missing and import again"
+    )
+    return site
+
+
+def _most_in_use(table: JobTable) -> int:
+    """How many nodes were in use at once, at most; 0 where no job tells."""
+    if not len(table) or "recorded_start_s" not in table.columns:
+        return 0
+    start, nodes = pl.col("recorded_start_s"), pl.col("nodes").cast(pl.Int32)
+    ran = table.scan().filter(start.is_not_null())
+    change = [
+        ran.select(time=start, nodes=nodes),
+        ran.select(time=start + pl.col("runtime_s"), nodes=-nodes),
     ]
-    cluster = Cluster.uniform(nodes=nodes, name=manager)
-    return Site(manager, cluster, "fcfs+conservative", [], notes)
+    used = pl.concat(change).sort("time", "nodes").select(pl.col("nodes").cum_sum().max())
+    widest = table.scan().select(nodes.max()).collect().item()
+    return max(int(used.collect().item() or 1), int(widest or 1))
 
 
-def _without_nodes(files: dict[str, str]) -> list[str]:
-    """What is said of settings that are of no use, since nothing says what nodes there are."""
-    idle = [f"{name} ({kind})" for name, kind in files.items() if kind and kind not in _ACCOUNTING]
+def _of_no_use(files: Mapping[str, str]) -> list[str]:
+    """What is said of files that tell of nodes which nothing describes."""
+    idle = [f"{name} ({kind})" for name, kind in files.items() if kind in _OF_NODES]
     return [f"not used, since nothing describes the nodes: {', '.join(idle)}"] if idle else []
-
-
-def _unknown_partitions(site: Site, jobs: pl.DataFrame) -> None:
-    known = {one.name for one in site.cluster.partitions}
-    if "partition" not in jobs.columns or not known:
-        return
-    label = jobs["partition"].cast(pl.String)
-    gone = label.filter(~label.is_in(list(known)) & label.is_not_null())
-    if len(gone):
-        names = ", ".join(sorted(gone.unique())[:10])
-        site.notes.append(
-            f"{len(gone):,} jobs are of partitions that the settings do not have ({names}): a simulation "
-            "rejects them, unless cluster.yaml is given such partitions"
-        )
 
 
 # --- pseudonyms ------------------------------------------------------------------------------------
@@ -146,7 +159,7 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         made: of `import_site`.
         salt: secret, of 16 bytes or more.
     """
-    jobs = made.jobs
+    table = made.table
     new: dict[str, str] = {}
 
     def pseudonym(kind: str, name: str) -> str:
@@ -156,10 +169,11 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         return new.setdefault(name, f"{kind}-{digest}")
 
     for kind in LABELS:
-        if kind in jobs.columns:
-            label = jobs[kind].cast(pl.String)
-            names = label.unique().drop_nulls().to_list()
-            jobs = jobs.with_columns(
+        if kind in table.columns:
+            label = pl.col(kind).cast(pl.String)
+            distinct = table.scan().select(label.unique()).collect(engine="streaming")[kind]
+            names = distinct.drop_nulls().sort().to_list()
+            table = table.with_columns(
                 label.replace_strict(
                     {name: pseudonym(kind, name) for name in names},
                     default=None,
@@ -186,6 +200,8 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         for kind in ("qos", "account", "user"):
             if limit.get(kind) not in (None, ROOT):
                 limit[kind] = pseudonym(kind, limit[kind])
+        if isinstance(limit.get("partitions"), tuple | list):
+            limit["partitions"] = [pseudonym("partition", name) for name in limit["partitions"]]
     preemption = plain.get("preemption", {})
     for kind, classes in (("partition", "partitions"), ("qos", "qos")):
         if classes in preemption:
@@ -211,12 +227,13 @@ def pseudonyms(made: Imported, salt: bytes) -> Imported:
         made.site.policy,
         settings,
         [_told(note, new) for note in made.site.notes],
+        sized=made.site.sized,
     )
     tally = Tally(
         {_told(why, new): count for why, count in made.tally.counts.items()}, [], made.tally.remarks
     )
-    drop = [name for name in ("recorded_nodes",) if name in jobs.columns]
-    return Imported(site, jobs.drop(drop), tally, {})
+    frames = (frame.drop("recorded_nodes", strict=False) for frame in table.frames)
+    return Imported(site, replace(table, frames=tuple(frames)), tally, {}, made.missing)
 
 
 def _told(text: str, new: Mapping[str, str]) -> str:

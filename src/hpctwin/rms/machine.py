@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from hpctwin.model import NodeGroup
 from hpctwin.model.node_group import Mode, Sleep
 from hpctwin.rms.records import NodeRecord
 
-__all__ = ["Groups", "ListedNode", "Sleeping", "group_nodes"]
+__all__ = ["Groups", "ListedNode", "Sleeping", "equal_nodes", "group_nodes"]
 
 
 class Sleeping(NamedTuple):
@@ -57,6 +57,15 @@ class Groups(NamedTuple):
     groups: tuple[NodeGroup, ...]
     nodes: tuple[NodeRecord, ...]
     members: dict[str, tuple[str, ...]]
+
+
+def equal_nodes(count: int, partitions: Iterable[str]) -> list[ListedNode]:
+    """Nodes of which nothing is known but how many they are, in all of the partitions."""
+    of = tuple(sorted(partitions))
+    return [
+        ListedNode(NodeRecord(name=f"node{number}"), None, None, None, of)
+        for number in range(count)
+    ]
 
 
 def group_nodes(listed: Sequence[ListedNode]) -> Groups:

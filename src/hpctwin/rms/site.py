@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.model import Cluster
+from hpctwin.model import Cluster, NodeGroup
 
 __all__ = ["NOT_MODELLED", "NO_BEARING", "TAKEN", "Setting", "Site", "named_groups"]
 
@@ -42,6 +42,8 @@ class Site:
         policy: the nearest policy there is, as text.
         settings: all settings seen.
         notes: what else is to be said, a sentence each.
+        members: names of the nodes of each group.
+        sized: whether it is known how many nodes there are; if not, the cluster has one in their place.
     """
 
     manager: str
@@ -49,6 +51,13 @@ class Site:
     policy: str
     settings: list[Setting] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    members: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sized: bool = True
+
+    @property
+    def nodes(self) -> tuple[NodeGroup, ...]:
+        """The node groups that are known."""
+        return self.cluster.nodes if self.sized else ()
 
 
 def named_groups(cluster_fields: dict[str, Any], members: Iterable[list[str]]) -> dict[str, Any]:

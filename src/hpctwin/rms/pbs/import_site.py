@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from hpctwin.errors import FormatError
 from hpctwin.formats._accounting import Machine, Tally
+from hpctwin.formats._job_table import JobTable
 from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_jobs
 from hpctwin.model import Cluster
-from hpctwin.rms.machine import group_nodes
+from hpctwin.rms.machine import equal_nodes, group_nodes
 from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.meaning import explained, meaning_of
 from hpctwin.rms.pbs.output import read_output
@@ -113,19 +112,23 @@ class PbsFiles:
         unread = [one for one in lines if one.fault and one.name not in PARAMETERS]
         self._notes += [f"{one.where}: {one.name[:50]!r}: {one.fault}" for one in unread]
 
-    def site(self) -> Site | None:
-        """Machine and policy; None if no nodes are described."""
-        if not self._nodes:
+    def site(self, *, assumed: int = 0) -> Site | None:
+        """Machine and policy; None if nothing tells of them.
+
+        Args:
+            assumed: where no nodes are described, of so many equal ones; 0: None then.
+        """
+        if not self._nodes and not (assumed and (self._queues or self._server or self._sched)):
             return None
         queues = {
             name: _with_nested(about)
             for name, about in self._queues.items()
             if str(about.get("queue_type", "Execution")).lower().startswith("e")
-        } or {"workq": {}}
+        }
         listed = listed_nodes(self._nodes, queues, self._notes)
-        if not listed:
+        if self._nodes and not listed:
             raise FormatError("pbsnodes: no node in it that has cores")
-        grouped = group_nodes(listed)
+        grouped = group_nodes(listed or equal_nodes(assumed, queues))
         default = routed(self._server.get("default_queue", ""), self._queues)
         partitions = partitions_of(queues, grouped.members, default, [])
         members, at = [], 0
@@ -138,17 +141,25 @@ class PbsFiles:
         fields = {
             "name": "pbs",
             "nodes": [group.model_dump(exclude_defaults=True) for group in grouped.groups],
-            "partitions": [
-                {**one.model_dump(exclude_defaults=True), **limits.partitions.get(one.name, {})}
-                for one in partitions
-            ],
+            "partitions": [one.model_dump(exclude_defaults=True) for one in partitions],
             "limits": limits.limits,
             "fairshare": policy.fairshare,
         }
         settings = [told_of(one, policy.fairshare) for one in self._shares]
         settings += explained(policy, sched, self._server, self._queues, self._where, limits.told)
         cluster = Cluster.checked(named_groups(fields, members), "pbs")
-        return Site("pbs", cluster, policy.text, settings, list(self._notes))
+        names = dict(zip((group.name for group in cluster.nodes), members, strict=True))
+        return Site("pbs", cluster, policy.text, settings, list(self._notes), names)
+
+    def missing(self) -> list[str]:
+        """What no file tells, and what would."""
+        there = {
+            "nodes: what pbsnodes -av prints": self._nodes,
+            "queues and limits: what qmgr -c 'print server' prints": self._queues or self._server,
+            "how jobs are scheduled: sched_config, in PBS's folder sched_priv": self._sched,
+            "jobs: accounting logs, in PBS's folder server_priv/accounting": self._logs,
+        }
+        return [what for what, found in there.items() if not found]
 
     @property
     def shared(self) -> tuple[bool, bool]:
@@ -157,9 +168,10 @@ class PbsFiles:
         alone = [str(row.get("sharing", "")).startswith("force_excl") for row in with_cores]
         return any(_cores(row) > 1 for row in with_cores) and not (alone and all(alone)), True
 
-    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> pl.DataFrame:
+    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all logs."""
-        return pbs_jobs(self._logs, tally, machine)
+        jobs = pbs_jobs(self._logs, tally, machine)
+        return JobTable((jobs.lazy(),), len(jobs))
 
 
 def pbsnodes_text(text: str) -> dict[str, dict[str, Any]]:

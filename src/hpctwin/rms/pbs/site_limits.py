@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from hpctwin.model.limits import ROOT
 from hpctwin.rms.pbs.request import memory_gb
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 
@@ -21,8 +20,6 @@ _COUNTS = {"max_run": "jobs", "max_queued": "submitted"}
 _OLD = {"max_running": "[o:PBS_ALL={}]", "max_user_run": "[u:PBS_GENERIC={}]"}
 _MEASURES = {"ncpus": "cores", "nodect": "nodes", "ngpus": "gpus", "mem": "memory_gb"}
 _WHO = re.compile(r'\[\s*([ougp]):\s*"?([^="\]]+?)"?\s*=\s*([^\]]*?)\s*\]')
-SERVER = "server"
-"""The QOS of all partitions, under what the server allows each user of an amount."""
 
 
 class One(NamedTuple):
@@ -45,12 +42,10 @@ class SiteLimits:
 
     Args:
         limits: those of the cluster.
-        partitions: fields of each partition.
         told: what became of each setting; of a queue under ``queue: attribute``.
     """
 
     limits: list[dict[str, Any]] = field(default_factory=list)
-    partitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     told: dict[str, Setting] = field(default_factory=dict)
 
 
@@ -70,9 +65,6 @@ def site_limits(
             _take(made, f"{queue}: {name}", name, str(value), where, queue)
     for name, value in server.items():
         _take(made, name, name, value, where, "")
-    if any(limit.get("qos") == SERVER for limit in made.limits):
-        for queue in queues:
-            made.partitions.setdefault(queue, {})["qos"] = SERVER
     return made
 
 
@@ -95,11 +87,12 @@ def _take(
     if measure is None:
         return
     found = [One(kind, who, _fields(measure, said)) for kind, who, said in _WHO.findall(written)]
-    named = any(one.kind == "u" and one.name != "PBS_GENERIC" for one in found)
     left = []
     for one in found:
-        why = _of_queue(made, queue, one) if queue else _of_server(made, one, named)
-        if why:
+        why = _why_not(one)
+        if not why:
+            made.limits.append(_limit([queue] if queue else "all", one))
+        else:
             left.append(f"{one.kind}:{one.name}: {why}")
     title = f"queue {key}" if queue else name
     at = where.get(key, "")
@@ -131,38 +124,20 @@ def _fields(measure: str, said: str) -> dict[str, Any]:
     return {measure: float(said) if measure in ("cores", "gpus") else int(said)}
 
 
-def _of_server(made: SiteLimits, one: One, named: bool) -> str:
-    """Take over a limit of the server; why not, if not."""
+def _why_not(one: One) -> str:
+    """Why a limit has no counterpart; empty if it has one."""
     if not one.fields:
         return "not a number"
-    if one.kind == "o":
-        made.limits.append({"account": ROOT, **one.fields})
-    elif one.kind != "u":
+    if one.kind in ("g", "p"):
         return "groups and projects have no limits of their own"
-    elif one.name != "PBS_GENERIC":
-        made.limits.append({"user": one.name, **one.fields})
-    elif {"jobs", "submitted"} & set(one.fields):
-        made.limits.append({"account": ROOT, "per": "user", **one.fields})
-    elif named or any("qos" in about for about in made.partitions.values()):
-        return "an amount of each user, beside limits of queues or of named users"
-    else:
-        made.limits.append({"qos": SERVER, "per": "user", **one.fields})
     return ""
 
 
-def _of_queue(made: SiteLimits, queue: str, one: One) -> str:
-    """Take over a limit of a queue; why not, if not."""
-    if not one.fields:
-        return "not a number"
-    about = made.partitions.setdefault(queue, {})
-    if one.kind == "o":
-        made.limits.append({"qos": queue, **one.fields})
-    elif one.kind != "u" or one.name != "PBS_GENERIC":
-        return "of some users or groups in one queue"
-    elif one.fields.get("jobs"):
-        about["max_jobs_per_user"] = one.fields["jobs"]
-        return ""
-    else:
-        made.limits.append({"qos": queue, "per": "user", **one.fields})
-    about["qos"] = queue
-    return ""
+def _limit(partitions: list[str] | str, one: One) -> dict[str, Any]:
+    """What PBS says of a queue, or of all: it holds besides what is said elsewhere."""
+    made: dict[str, Any] = {"partitions": partitions}
+    if one.kind == "u" and one.name == "PBS_GENERIC":
+        made["per"] = "user"
+    elif one.kind == "u":
+        made["user"] = one.name
+    return {**made, **one.fields}

@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
-
 from hpctwin.errors import TraceError
 from hpctwin.formats._accounting import Machine, Tally
-from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_jobs
+from hpctwin.formats._job_table import JobTable
+from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_table
 from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.rms.site import Site
 from hpctwin.rms.slurm.conf import (
@@ -156,8 +155,18 @@ class SlurmFiles:
                 return f"{key} as JSON"
         return ""
 
-    def site(self) -> Site | None:
-        """Machine and policy; None if no settings are there."""
+    def site(self, *, assumed: int = 0) -> Site | None:
+        """Machine and policy; None if nothing tells of them.
+
+        Args:
+            assumed: where no nodes are described, of so many equal ones; 0: None then.
+        """
+        self._read_confs()
+        if not self._settings and not (assumed and self._settings.tells):
+            return None
+        return slurm_site(self._settings, assumed=assumed)
+
+    def _read_confs(self) -> None:
         mains = [path for main, path in self._confs if main]
         read: set[Path] = set()
         for path in mains or [path for _, path in self._confs]:
@@ -168,16 +177,32 @@ class SlurmFiles:
         if mains and left:
             names = ", ".join(path.name for path in left)
             self._settings.conf.notes.append(f"no slurm.conf includes {names}, not read")
-        return slurm_site(self._settings) if self._settings else None
+        self._confs = []
+
+    def missing(self) -> list[str]:
+        """What no file tells, and what would."""
+        found = self._settings
+        columns = LIVE["associations.txt"][-1]
+        there = {
+            "nodes and partitions: slurm.conf with the files that it includes, or what scontrol show node "
+            "and scontrol show partition print": found,
+            "how jobs are scheduled, and whether limits are held: slurm.conf, or what scontrol show config "
+            "prints": found.values,
+            f"accounts with shares and limits: what sacctmgr -P show assoc {columns} "
+            "prints": found.associations,
+            "QOS with priorities and limits: what sacctmgr -P show qos prints": found.qos,
+            f"jobs: what sacct -a -D -X -P -o {_COLUMNS} prints": self._dumps,
+        }
+        return [what for what, is_there in there.items() if not is_there]
 
     @property
     def shared(self) -> tuple[bool, bool]:
         """Whether jobs share nodes, and whether by memory too."""
         return self._settings.shared, self._settings.shares_memory
 
-    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> pl.DataFrame:
+    def jobs(self, tally: Tally, machine: Machine, timezone: str | None) -> JobTable:
         """All jobs of all dumps."""
-        return sacct_jobs(self._dumps, tally, machine, timezone=timezone)
+        return sacct_table(self._dumps, tally, machine, timezone=timezone)
 
 
 def live_command(name: str, since: str) -> Sequence[str]:

@@ -41,6 +41,7 @@ _TAKEN_ELSEWHERE = {
 }  # fmt: skip
 _WHY = {
     "burstbuffertype": "burst buffers: accounting does not say which jobs used them",
+    "completewait": "nodes are free when a job ends, and no pass waits for those that are cleared",
     "defmempercpu": "accounting says what each job asked for",
     "defmempernode": "accounting says what each job asked for",
     "enforcepartlimits": "jobs of the past were let in",
@@ -76,6 +77,7 @@ _WHY = {
 
 _PLAIN = {
     "burstbuffertype": "",
+    "completewait": "0",
     "defmempernode": "unlimited",
     "enforcepartlimits": "no",
     "fairsharedampeningfactor": "1",

@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError, FormatError
 from hpctwin.model import Cluster
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.hostlist import expand
-from hpctwin.rms.machine import ListedNode, group_nodes
+from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_groups
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
@@ -75,6 +75,11 @@ class SlurmSettings:
         return bool(self.nodes or self.conf.of("nodename"))
 
     @property
+    def tells(self) -> bool:
+        """Whether it says anything of scheduling, partitions, accounts or QOS."""
+        return bool(self.conf.rows or self.partitions or self.associations or self.qos)
+
+    @property
     def values(self) -> dict[str, Row]:
         """The settings that are not of a node, partition or the like, by key; the last one counts."""
         kinds = ("nodename", "partitionname", "nodeset", "downnodes", "frontendname", "switchname")
@@ -99,8 +104,12 @@ class SlurmSettings:
         return row is None or "MEMORY" in row.get("selecttypeparameters").upper()
 
 
-def slurm_site(found: SlurmSettings) -> Site:
+def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     """The machine and the policy of a Slurm site.
+
+    Args:
+        found: its settings.
+        assumed: where these have no nodes, of so many equal ones.
 
     Raises:
         ConfigError: the settings have no nodes, or associations are of several clusters and nothing says of
@@ -113,7 +122,7 @@ def slurm_site(found: SlurmSettings) -> Site:
     preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
     preempts = preemption is not None and preemption.fields is not None
     described = _partitions(named, settings, preempts=preempts)
-    listed = _nodes(found, described, notes)
+    listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
     if not listed:
         raise ConfigError(
             "no node is described: slurm.conf with its NodeName lines, or scontrol show node, is needed"
@@ -163,7 +172,9 @@ def slurm_site(found: SlurmSettings) -> Site:
             Setting("topology.conf", f"{len(found.topology.rows)} switches", "topology.conf", NOT_MODELLED,
                     "placement does not look at switches; contiguous is the nearest")
         )  # fmt: skip
-    return Site("slurm", Cluster.checked(fields, "slurm"), policy.text, settings, notes)
+    cluster = Cluster.checked(fields, "slurm")
+    names = dict(zip((group.name for group in cluster.nodes), members, strict=True))
+    return Site("slurm", cluster, policy.text, settings, notes, names)
 
 
 # --- nodes -----------------------------------------------------------------------------------------
