@@ -2,7 +2,7 @@
 
     python benchmarks/pbs_chunks.py run FOLDER USER [SEEDS]
     python benchmarks/pbs_chunks.py tell FOLDER
-    python benchmarks/pbs_chunks.py act FOLDER USER [lease | start] [JOBS]
+    python benchmarks/pbs_chunks.py act FOLDER USER [lease | start] [JOBS] [POLICY]
     python benchmarks/pbs_chunks.py told FOLDER
 
 - run: as root on the host of an idle PBS of one's own, whose vnodes have several cores and are shared: with
@@ -11,7 +11,8 @@
 - tell: how many lie on the same vnodes, with the same of each, under ``fcfs+first-fit@first-fit``. Once one
   lies elsewhere, those after it find other room, so they are counted up to the first.
 - act: as root there too: with the hook and a twin that acts, so many jobs (300) of some seconds are submitted
-  within some minutes; what the twin told and what PBS did is written to FOLDER.
+  within some minutes, and chosen under a policy (fcfs+first-fit@first-fit); what the twin told and what PBS
+  did is written to FOLDER.
 - told: what PBS refused, what it did not start when told, and how many lie where the twin's picture had them
   when it chose them.
 
@@ -181,6 +182,8 @@ def tell(folder: Path) -> None:
 # --- a twin that acts ----------------------------------------------------------------------------------
 
 LARGEST_CORES, LARGEST_GPUS = 32, 4
+LATE_S = 5.0
+"""Who is told to start and does not within so long found no room."""
 ACTING_S = 3600.0
 """All is over after so long at most."""
 Where = dict[str, tuple[float, ...] | None]
@@ -197,7 +200,7 @@ def wait_for(what: str, is_so: Callable[[], bool], most_s: float) -> None:
 
 
 @contextlib.contextmanager
-def twin(folder: Path, by: str) -> Iterator[None]:
+def twin(folder: Path, by: str, policy: str) -> Iterator[None]:
     """The hook, and a twin that acts."""
     spool, heartbeat = folder / "events.jsonl", folder / "alive"
     bin_folder = str(Path(shutil.which("qstat") or "qstat").parent)
@@ -206,7 +209,7 @@ def twin(folder: Path, by: str) -> Iterator[None]:
             "kind": "pbs", "folder": bin_folder, "heartbeat": str(heartbeat), "poll_floor": "1s",
             "timeout": "60s", "news": {"spool": str(spool)},
         },
-        "core": {"pool": ["fcfs+easy@first-fit"], "futures": 0, "retry": "10s"},
+        "core": {"pool": [policy], "futures": 0, "retry": "10s"},
         "act": {"mode": "act", "by": by},
         "journal": {"path": str(folder / "journal.sqlite"), "checkpoint_every": 1_000_000},
         "threads": 1,
@@ -226,7 +229,13 @@ def twin(folder: Path, by: str) -> Iterator[None]:
         uninstall(Commands(bin_folder, timeout_s=60.0), lambda said: None)
 
 
-def act(folder: Path, user: str, by: str, jobs: int) -> None:
+def act(
+    folder: Path,
+    user: str,
+    by: str = "lease",
+    jobs: str = "300",
+    policy: str = "fcfs+first-fit@first-fit",
+) -> None:
     """Have a twin start jobs."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in (*folder.glob("journal.sqlite*"), *folder.glob("alive*"), *folder.glob("events*")):
@@ -235,9 +244,9 @@ def act(folder: Path, user: str, by: str, jobs: int) -> None:
     rng = np.random.default_rng(1)
     qsub = shutil.which("qsub") or "qsub"
     ids = []
-    with twin(folder, by):
-        for _ in range(jobs):
-            time.sleep(rng.exponential(0.8))
+    with twin(folder, by, policy):
+        for _ in range(int(jobs)):
+            time.sleep(rng.exponential(0.6))
             place = str(rng.choice(["free", "scatter", "pack"], p=[0.55, 0.25, 0.2]))
             select = some_chunks(rng)
             while place == "pack" and not fits_a_vnode(select):
@@ -320,6 +329,17 @@ def told(folder: Path) -> None:
     ran = Counter(row.get("run_count", 0) for row in rows.values())
     print(f"{len(rows)} jobs, {len(times)} of them told to start; runs of each: {dict(ran)}")
     print(f"actions: {dict(counted)}; told more than once: {sum(n > 1 for n in times.values())}")
+    waited_s = np.array(
+        [
+            time.mktime(time.strptime(rows[job]["stime"], "%a %b %d %H:%M:%S %Y")) - at_s
+            for job, at_s, result, _ in actions
+            if result == "done" and "stime" in rows[job]
+        ]
+    )
+    print(
+        f"from word to start: median {np.median(waited_s):.1f} s, p90 {np.quantile(waited_s, 0.9):.1f} s, "
+        f"longest {waited_s.max():.1f} s; {(waited_s > LATE_S).sum()} later than {LATE_S:g} s"
+    )
     same: Counter[str] = Counter()
     for job_id, row in rows.items():
         theirs = {
@@ -344,9 +364,7 @@ if __name__ == "__main__":
     if what == "run":
         run(Path(path), more[0], int((more[1:] or ["20"])[0]))
     elif what == "act":
-        act(
-            Path(path).resolve(), more[0], (more[1:] or ["lease"])[0], int((more[2:] or ["300"])[0])
-        )
+        act(Path(path).resolve(), *more)
     elif what == "told":
         told(Path(path))
     else:
