@@ -66,6 +66,14 @@ class _Levels(NamedTuple):
     queued_before: float  # … and what they were before
 
 
+def _sum_of_products(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    """Of two vectors, the same however many cores there are.
+
+    NumPy's own product hands long ones to threads, which then keep a core busy while they wait for more.
+    """
+    return float((a * b).sum())
+
+
 class _OverTime:
     """Integrals over time."""
 
@@ -85,12 +93,12 @@ class _OverTime:
         queue, used = levels.queue, levels.used
         loaded = width * (queue > 0)
         span, loaded_span = float(width.sum()), float(loaded.sum())
-        changes = levels.queued_nodes @ (time_s[-1] - time_s[:-1])
+        changes = _sum_of_products(levels.queued_nodes, time_s[-1] - time_s[:-1])
         found = {
-            "queue": queue @ width,
+            "queue": _sum_of_products(queue, width),
             "queued_nodes": levels.queued_before * (time_s[-1] - time_s[0]) + changes,
-            "used": used @ width,
-            "used_loaded": used @ loaded,
+            "used": _sum_of_products(used, width),
+            "used_loaded": _sum_of_products(used, loaded),
             "loaded": loaded_span,
         }
         if len(up) == 1 and used.max() <= up[0]:
@@ -100,7 +108,11 @@ class _OverTime:
             up = np.broadcast_to(up, width.shape)
             # A job that is late may keep its nodes into a maintenance: more are used than are up.
             most = np.maximum(up, used)
-            present = {"up": up @ width, "present": most @ width, "present_loaded": most @ loaded}
+            present = {
+                "up": _sum_of_products(up, width),
+                "present": _sum_of_products(most, width),
+                "present_loaded": _sum_of_products(most, loaded),
+            }
         for name, value in {**found, **present}.items():
             self.sums[name] += float(value)
         if queue.max(initial=0.0) > self.longest:
@@ -150,7 +162,7 @@ class RunningSummary:
         for name, distribution in self._of.items():
             distribution.add(ran[name].drop_nulls().to_numpy())
         area = (ran["nodes"] * ran["run_s"]).to_numpy()
-        self._response.append(float(np.dot(ran["turnaround_s"].to_numpy(), area)))
+        self._response.append(_sum_of_products(ran["turnaround_s"].to_numpy(), area))
         self._area.append(float(area.sum()))
         if ran["user"].null_count() < len(ran):
             by_user = ran.drop_nulls("user").group_by("user")
@@ -168,9 +180,11 @@ class RunningSummary:
             by: how many more.
         """
         settled = self._settled
-        self._over.sums["queued_nodes"] += float(by @ np.maximum(settled - eligible_s, 0.0))
+        self._over.sums["queued_nodes"] += _sum_of_products(
+            by, np.maximum(settled - eligible_s, 0.0)
+        )
         beyond = self._reached - np.maximum(eligible_s, settled)
-        self._beyond.sums["queued_nodes"] += float(by @ beyond)
+        self._beyond.sums["queued_nodes"] += _sum_of_products(by, beyond)
         self._queued_nodes += float(by.sum())
 
     @property
@@ -202,7 +216,7 @@ class RunningSummary:
         vain = end - begin
         if "kept_s" in lost.columns:
             vain = vain - lost["kept_s"].to_numpy()
-        self._lost.append(float(np.dot(lost["nodes"].to_numpy()[new], vain[new])))
+        self._lost.append(_sum_of_products(lost["nodes"].to_numpy()[new], vain[new]))
         last = self._last_end(jobs, after, until_s)
         if last is not None:
             self._last = last
