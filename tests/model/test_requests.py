@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpctwin import Cluster, simulate
-from hpctwin.errors import WorkloadError
+from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats import read_workload
 from hpctwin.model.chunks import Tasks
 from hpctwin.model.requests import Request, parse_request
@@ -75,6 +75,7 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("--requests cpu=1", "'--requests' is not read beside what pods ask; write --requests,"),
         ("--requests=cpu=1 -n 4", "'-n' is not read beside what pods ask"),
         ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),
+        ("--requests=cpu=4 --limits=cpu=2", "a pod requests more cpu than its limit is"),
         ("--replicas=2", "a pod asks for no cores, memory or GPUs"),
         ("-n 'x", "No closing quotation"),
     ],
@@ -84,6 +85,13 @@ def test_what_cannot_be_understood_is_told(text: str, why: str) -> None:
         parse_request(text)
 
 
+def test_the_file_of_a_request_that_cannot_be_understood_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text('submit_s,runtime_s,request\n0,10,"--requests=cpu=lots"\n')
+    with pytest.raises(TraceError, match=r"jobs\.csv: request '--requests=cpu=lots': cpu=lots is"):
+        read_workload(path)
+
+
 def test_a_table_of_requests_is_read_and_simulated(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text(
@@ -91,9 +99,10 @@ def test_a_table_of_requests_is_read_and_simulated(tmp_path: Path) -> None:
         "0,10,-n 4 -c 2\n"
         "0,10,select=2:ncpus=8 place=scatter\n"
         "0,10,--nodes=1 --gres=gpu:1\n"
+        '20,10,"--replicas=2 --requests=cpu=500m --limits=nvidia.com/gpu=1"\n'
     )
     jobs = read_workload(path)
-    assert jobs.chunks["tasks"].tolist() == [4, 2, 1]
-    assert jobs.chunks["cores_per_task"].tolist() == [2, 8, 1]
+    assert jobs.chunks["tasks"].tolist() == [4, 2, 1, 2]
+    assert jobs.chunks["cores_per_task"].tolist() == [2, 8, 1, 0.5]
     machine = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8, "gpus": 1}]})
-    assert simulate(jobs, machine, "fcfs+easy").jobs["start_s"].to_list() == [0, 10, 0]
+    assert simulate(jobs, machine, "fcfs+easy").jobs["start_s"].to_list() == [0, 10, 0, 20]

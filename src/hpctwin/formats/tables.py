@@ -118,7 +118,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     text = decode(path, read_bytes(path))
     table = _csv_at_once(text)
     if table is not None:
-        table = Cells(with_least_nodes(table.frame), None)
+        table = Cells(_with_least_nodes(path, table.frame), None)
     if table is not None and not _faults(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
@@ -303,7 +303,7 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
         TraceError: a column is missing or does not fit, or a row is malformed and
             ``skip_invalid`` is false.
     """
-    table = dataclasses.replace(table, frame=with_least_nodes(table.frame))
+    table = dataclasses.replace(table, frame=_with_least_nodes(path, table.frame))
     for name in _REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
@@ -403,6 +403,13 @@ def _workload(path: Path, table: Cells) -> Workload:
     )
     try:
         return Workload.from_frame(frame, name=stem(path), notes=notes)
+    except WorkloadError as error:
+        raise TraceError(path, str(error)) from error
+
+
+def _with_least_nodes(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
+    try:
+        return with_least_nodes(frame)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
 

@@ -46,7 +46,11 @@ def parse_pods(words: Sequence[str]) -> tuple[int, float, float, float]:
     replicas = said.get("--replicas", "1")
     if not re.fullmatch(r"0*[1-9]\d{0,8}", replicas):
         raise ValueError(f"--replicas is {replicas!r}, it must be a whole number above 0")
-    asked = {**_amounts(said.get("--limits", "")), **_amounts(said.get("--requests", ""))}
+    limits, requests = _amounts(said.get("--limits", "")), _amounts(said.get("--requests", ""))
+    for name, amount in requests.items():
+        if amount > limits.get(name, amount):
+            raise ValueError(f"a pod requests more {name} than its limit is")
+    asked = {**limits, **requests}
     gpus = sum(amount for name, amount in asked.items() if name.endswith("/gpu"))
     cores, memory_gb = asked.get("cpu", 0.0), asked.get("memory", 0.0)
     if not (cores or memory_gb or gpus):
