@@ -17,7 +17,8 @@
   when it chose them.
 
 Written for vnodes of 8 cores and 16 GB, three of twelve with 32 cores, 64 GB and four GPUs (`ngpus`, which
-sched_config lists in its `resources`).
+sched_config lists in its `resources`). If vnodes have a resource `rack` (``create resource rack
+type=string_array,flag=h``), half of the jobs ask for vnodes of one, ``place=…:group=rack``.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def chunk(rng: np.random.Generator) -> str:
     return f"{rng.choice([1, 1, 2, 3, 4])}:ncpus={rng.choice([1, 1, 2, 3, 4, 6, 8])}"
 
 
-def submitted(seed: int, user: str) -> list[tuple[str, str, str]]:
+def submitted(seed: int, user: str, *, racks: bool) -> list[tuple[str, str, str]]:
     """Submit jobs; id, select and place of each."""
     rng = np.random.default_rng(seed)
     qsub = shutil.which("qsub") or "qsub"
@@ -79,6 +80,8 @@ def submitted(seed: int, user: str) -> list[tuple[str, str, str]]:
         place = str(
             rng.choice(["free", "scatter", "pack", "scatter:excl"], p=[0.5, 0.25, 0.2, 0.05])
         )
+        if racks and rng.random() < 0.5:
+            place += ":group=rack"
         asked = ["-l", f"select={select}", "-l", f"place={place}", "-l", f"walltime={WALLTIME_S}"]
         quiet = ["-o", "/dev/null", "-e", "/dev/null", "--", "/bin/sleep", str(WALLTIME_S)]
         found.append(
@@ -104,9 +107,10 @@ def run(folder: Path, user: str, seeds: int) -> None:
     """Have PBS place the jobs of each seed."""
     folder.mkdir(parents=True, exist_ok=True)
     say("qmgr", "-c", "set server backfill_depth=0")
+    racks = "resources_available.rack" in say("pbsnodes", "-av")
     for seed in range(1, seeds + 1):
         say("qmgr", "-c", "set server scheduling=false")
-        jobs = submitted(seed, user)
+        jobs = submitted(seed, user, racks=racks)
         say("qmgr", "-c", "set server scheduling=true")
         qstat, running = started()
         nodes = json.loads(say("pbsnodes", "-av", "-F", "json"))["nodes"]
@@ -123,7 +127,7 @@ def ours(jobs: list[tuple[str, str, str]], nodes: dict[str, Any]) -> dict[str, d
     has = {name: row for name, row in has.items() if int(row["ncpus"])}
     groups = [
         {"name": name, "count": 1, "cores": int(row["ncpus"]), "memory_gb": memory_gb(row["mem"]),
-         "gpus": int(row.get("ngpus", 0))}
+         "gpus": int(row.get("ngpus", 0)), "features": [f"rack={row['rack']}"] if "rack" in row else []}
         for name, row in has.items()
     ]  # fmt: skip
     asks = [tasks_asked(parse_select(select), place, Sharing(), []) for _, select, place in jobs]
@@ -141,6 +145,7 @@ def ours(jobs: list[tuple[str, str, str]], nodes: dict[str, Any]) -> dict[str, d
         nodes=[ask["nodes"] for ask in asks],
         chunks={name: [float(ask[name]) for ask in asks] for name in names},
         more_tasks=Category.of([ask["more_tasks"] or None for ask in asks]),
+        group_by=Category.of(["rack" if "group=" in place else None for _, _, place in jobs]),
     )
     cluster = Cluster.model_validate({"nodes": groups})
     placed = (
@@ -172,7 +177,10 @@ def tell(folder: Path) -> None:
                 counted["seeds with a job elsewhere"] += 1
                 break
             several = len({part.partition(":")[2] for part in select.split("+")}) > 1
-            kind = "of several kinds of chunks" if several and place != "pack" else "of one kind"
+            kind = (
+                "of several kinds of chunks" if several and "pack" not in place else "of one kind"
+            )
+            kind += ", of one rack" if "group=" in place else ""
             counted[f"{'on the same vnodes' if theirs else 'waiting'}, {kind}"] += 1
         counted["seeds"] += 1
     for what, number in sorted(counted.items()):

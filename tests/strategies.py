@@ -289,6 +289,17 @@ def connected(draw: st.DrawFn, cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": tuple(groups), "switches": tuple(made)})
 
 
+@st.composite
+def racked(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """A cluster of whose node groups some are in racks."""
+    racks = st.sampled_from(((), ("rack=a",), ("rack=a", "ib"), ("rack=b",)))
+    groups = [
+        group.model_copy(update={"features": (*group.features, *draw(racks))})
+        for group in cluster.nodes
+    ]
+    return cluster.model_copy(update={"nodes": tuple(groups)})
+
+
 MORE_TASKS = (
     None,
     None,
@@ -310,12 +321,13 @@ def shared_workloads(
     *,
     owners: bool = False,
     several: bool = False,
+    grouped: bool = False,
     **left_out: Any,
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
     With ``owners`` some share nodes with jobs of their user or account only; with ``several`` tasks of many
-    are of several kinds.
+    are of several kinds, with ``grouped`` those of many lie on nodes of one rack.
     """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
@@ -333,6 +345,9 @@ def shared_workloads(
     return whole.replace(
         nodes=np.where(tasks > 0, nodes, whole.nodes).astype(np.int64),
         more_tasks=more,
+        group_by=Category.of(
+            [draw(st.sampled_from((None, "rack"))) if grouped and count else None for count in tasks]
+        ),
         chunks={
             "tasks": tasks,
             "cores_per_task": column(1, 2, 1, 4, 3, 0.5, 8),

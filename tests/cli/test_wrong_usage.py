@@ -128,6 +128,25 @@ def test_a_date_before_the_trace_is_told_with_the_date_it_begins(
 
 
 @pytest.mark.parametrize(
+    ("group_by", "told"),
+    [
+        ("rakc", "2 jobs ask for nodes of one rakc (group_by), and no node group has a feature such as "
+                 "rakc=1: they may have any nodes. Did you mean 'rack'?"),
+        ("rack", ""),
+    ],
+)  # fmt: skip
+def test_groups_of_which_there_are_none_are_told(
+    tmp_path: Path, group_by: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, machine = tmp_path / "jobs.csv", tmp_path / "m.yaml"
+    trace.write_text("submit_s,runtime_s,walltime_s,tasks,group_by\n" + 2 * f"0,5,9,1,{group_by}\n")
+    machine.write_text("nodes: [{name: a, count: 4, cores: 2, features: [rack=r1, ib]}]\n")
+    for command in (["simulate"], ["compare", "-p", "fcfs+easy"]):
+        assert run(*command, trace, "-M", machine, "--json") == 0
+        assert capsys.readouterr().err == (f"jobs: {told}\n" if told else "")
+
+
+@pytest.mark.parametrize(
     ("limit", "told"),
     [
         ("{qos: nromal, jobs: 1}", ["a limit is of QOS 'nromal', which no job has and the cluster "

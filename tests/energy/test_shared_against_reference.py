@@ -34,7 +34,9 @@ PAIRS = [
 @st.composite
 def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
     """Few nodes with cores, and what they draw."""
-    cluster = draw(strategies.shared_clusters(outages=draw(st.booleans())))
+    cluster = draw(
+        strategies.shared_clusters(outages=draw(st.booleans())).flatmap(strategies.racked)
+    )
     return cluster, draw(powers_of(cluster))
 
 
@@ -42,7 +44,8 @@ def machines(draw: st.DrawFn) -> tuple[Cluster, Cluster]:
 def cases(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     """All that goes with a power policy and a backfill."""
     cluster, platform = draw(machines())
-    workload = draw(strategies.shared_workloads(cluster, max_jobs=12, several=draw(st.booleans())))
+    what = {name: draw(st.booleans()) for name in ("several", "grouped")}
+    workload = draw(strategies.shared_workloads(cluster, max_jobs=12, **what))
     return {
         "workload": workload,
         "platform": platform,

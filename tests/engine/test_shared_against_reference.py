@@ -106,6 +106,24 @@ def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
     }
 
 
+@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
+    policy: dict[str, Any], data: st.DataObject
+) -> None:
+    cluster = data.draw(strategies.shared_clusters().flatmap(strategies.racked))
+    several = data.draw(st.booleans())
+    jobs = strategies.shared_workloads(cluster, max_jobs=15, several=several, grouped=True)
+    placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread", "round-robin")))
+    simulation, reference = compared(
+        data.draw(jobs), cluster, ORDERINGS["fcfs"], policy, placement=placement
+    )
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
 PLACEMENTS = ("weight", "round-robin", "contiguous", "fewest-switches", "fragmentation")
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")

@@ -71,17 +71,20 @@ def test_where_jobs_share_nodes_chunks_of_several_kinds_are_tasks_of_several_kin
     tally = Tally()
     jobs = pbs_jobs([tmp_path / "log"], tally, Machine(shared=True))
     amounts = ("cores_per_task", "memory_gb_per_task", "gpus_per_task")
-    columns = ("nodes", "tasks", *amounts, "more_tasks", "tasks_per_node")
+    columns = ("nodes", "tasks", *amounts, "more_tasks", "tasks_per_node", "group_by")
     found = {
         row["job_id"]: tuple(row[name] for name in columns) for row in jobs.iter_rows(named=True)
     }
-    assert found["1"] == (1, 1, 8, 0, 0, "2:cores=2.0:memory_gb=1.0", 1)
-    assert found["4"] == (1, 1, 2, 0, 1, "3:cores=1.0", 0)
+    assert found["1"] == (1, 1, 8, 0, 0, "2:cores=2.0:memory_gb=1.0", 1, None)
+    assert found["4"] == (1, 1, 2, 0, 1, "3:cores=1.0", 0, "rack")
     share = pytest.approx(200 / 1024 / 8)
     for job in ("2", "3", "1958"):
-        assert found[job] == (8, 8, 1, share, None, None, None)
+        assert found[job] == (8, 8, 1, share, None, None, None, None)
     assert tally.counts["job of which the select is not understood, taken for equal chunks"] == 1
-    assert "more_tasks" not in pbs_jobs([tmp_path / "log"], Tally()).columns
+    whole = Tally()
+    assert not {"more_tasks", "group_by"} & set(pbs_jobs([tmp_path / "log"], whole).columns)
+    told = "job that asks for nodes of one group, which is read where nodes are shared"
+    assert [n for what, n in whole.counts.items() if what.startswith(told)] == [1]
 
 
 def test_jobs_that_share_nodes_ask_for_the_chunks_that_they_got_and_come_in_the_order_of_submission(
@@ -100,13 +103,17 @@ def test_jobs_that_share_nodes_ask_for_the_chunks_that_they_got_and_come_in_the_
         + line(8, 1000000002, "(a:ncpus=2)+(a:ncpus=2)", "pack")
         + line(7, 1000000003, "(a:ncpus=8)+(b:ncpus=8)", "vscatter:excl")
         + line(6, 1000000004, "(a:ncpus=1+b:ncpus=1)", "free")
+        + line(5, 1000000005, "(a:ncpus=2)+(b:ncpus=2)", "group=rack")
+        + line(4, 1000000006, "(a:ncpus=2)+(b:ncpus=2)", "scatter:group=switch:excl")
+        + line(3, 1000000007, "(a:ncpus=2)+(b:ncpus=2)", "free:group=host")
     )
     found = workload_of(pbs_jobs([log], Tally(), Machine(shared=True)), "log", Tally())
     jobs = found.to_frame()
-    assert jobs["job_id"].to_list() == [6, 7, 8, 9]
-    assert jobs["tasks"].to_list() == [2, 2, 1, 2]
-    assert jobs["nodes"].to_list() == [2, 1, 1, 1]
-    assert jobs["cores_per_task"].to_list() == [1, 8, 4, 2]
-    assert jobs["memory_gb_per_task"].to_list() == [0, 0, 0, 1]
-    assert jobs["tasks_per_node"].to_list() == [0, 1, 0, 0]
-    assert jobs["exclusive"].to_list() == [0, 1, 0, 0]
+    assert jobs["job_id"].to_list() == [3, 4, 5, 6, 7, 8, 9]
+    assert jobs["tasks"].to_list() == [2, 2, 2, 2, 2, 1, 2]
+    assert jobs["nodes"].to_list() == [1, 1, 1, 2, 1, 1, 1]
+    assert jobs["cores_per_task"].to_list() == [2, 2, 2, 1, 8, 4, 2]
+    assert jobs["memory_gb_per_task"].to_list() == [0, 0, 0, 0, 0, 0, 1]
+    assert jobs["tasks_per_node"].to_list() == [0, 1, 0, 0, 1, 0, 0]
+    assert jobs["exclusive"].to_list() == [0, 1, 0, 0, 1, 0, 0]
+    assert jobs["group_by"].to_list() == [None, "switch", "rack", None, None, None, None]

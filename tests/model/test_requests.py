@@ -30,6 +30,8 @@ from hpctwin.model.requests import Request, parse_request
         ("-N 2 -n 4 --mem=8G --exclusive=mcs", Request(2, 2, 2, 8, 0, 1, shared_with=2)),
         ("--ntasks=2 --mem-per-cpu=4000", Request(tasks=2, memory_gb=4000 / 1024)),
         ("select=3:ncpus=8:ngpus=1 place=scatter", Request(1, 3, 8, 0, 1, 1)),
+        ("select=2:ncpus=4 place=scatter:group=rack", Request(1, 2, 4, 0, 0, 1, group_by="rack")),
+        ("select=2:ncpus=4 place=pack:group=rack", Request(1, 1, 8, group_by="rack")),
         ("-l select=2:ncpus=4:mem=8gb -l place=free:excl", Request(1, 2, 4, 8, exclusive=1)),
         ("select=2:ncpus=4+ncpus=1:ngpus=1 place=pack", Request(1, 1, 9, 0, 1)),
         (
@@ -67,7 +69,6 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("select=0:ncpus=4+1:ncpus=2", "'0:ncpus=4' is no chunk"),
         ("select=1:ncpus=four", "'1:ncpus=four' is no chunk"),
         ("select=1:ncpus=4+2:ncpus=0", "chunk '2:ncpus=0' asks for no cores, memory or GPUs"),
-        ("select=2:ncpus=4 place=group=rack", "place=group=rack is not modelled"),
         ("--requests=cpu=half", "cpu=half is no number of cores, such as 2, 0.5 or 500m"),
         ("--requests=memory=2GiB", "memory=2GiB is no amount of memory, such as 512Mi"),
         ("--limits=nvidia.com/gpu=0.5", "nvidia.com/gpu=0.5: Kubernetes gives whole GPUs only"),
@@ -77,6 +78,10 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),
         ("--requests=cpu=4 --limits=cpu=2", "a pod requests more cpu than its limit is"),
         ("--replicas=2", "a pod asks for no cores, memory or GPUs"),
+        ("select=2:ncpus=4 place=vscatter", "place=vscatter is not modelled; known are excl, "),
+        ("select=2:ncpus=4 place=group=", "place=group= is not modelled"),
+        ("select=2:ncpus=4 place=group=host", r"group=host is not .* and pack for a single host"),
+        ("select=2:ncpus=4 place=group=a:group=b", r"group=b is not .* and group=RESOURCE, one,"),
         ("-n 'x", "No closing quotation"),
     ],
 )

@@ -42,6 +42,7 @@ class Request:
     user: int = 0
     account: int = 0
     more: tuple[Kind, ...] = ()
+    group_by: str = ""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -119,6 +120,7 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
             int(chunks["shared_with"][job.row]),
             *owner,
             more,
+            _label(workload, job.row),
         )
         view = job.view
         wide = [
@@ -128,6 +130,11 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
         view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each)
         view.cpu, view.memory_mb = float(totals[0]), float(totals[1]) * 1024
     return result
+
+
+def _label(workload: Workload, row: int) -> str:
+    code = workload.group_by.codes[row]
+    return workload.group_by.labels[code] if code >= 0 else ""
 
 
 def further_kinds(workload: Workload, row: int) -> tuple[Kind, ...]:
@@ -402,15 +409,38 @@ class SharedSimulation(Simulation):
         return SharedPlan(self, running)
 
     def fits_empty(self, job: Job, *, whole: bool) -> bool:
-        least = {
-            node: has(self.machine.cluster, self.machine.pools[pool].group)
-            for pool in job.pools
-            for node in self.machine.pools[pool].nodes
-            if whole or not self.machine.outages_over[node]
-        }
+        return any(
+            self.fits_empty_set(
+                job, {n: x for n, x in some.items() if whole or not self.machine.outages_over[n]}
+            )
+            for some in self.sets(job)
+        )
+
+    def fits_empty_set(self, job: Job, least: dict[int, Amounts]) -> bool:
         if len(self.asked[job].kinds) > 1:
             return place_kinds(self.asked[job], least, "first_fit") is not None
         return Room(self.asked[job], least).fits()
+
+    def sets(self, job: Job) -> list[dict[int, Amounts]]:
+        """Nodes that a job may have, and what each has; in sets, the smallest first, of which it has one."""
+        every: dict[int, Amounts] = {}
+        of_value: dict[str, dict[int, Amounts]] = {}
+        name = self.asked[job].group_by
+        for pool in job.pools:
+            group = self.machine.pools[pool].group
+            for node in self.machine.pools[pool].nodes:
+                every[node] = has(self.machine.cluster, group)
+                values = [
+                    f
+                    for f in self.machine.cluster.nodes[group].features
+                    if f.startswith(f"{name}=")
+                ]
+                of_value.setdefault(values[0] if values else "", {})[node] = every[node]
+        if not name:
+            return [every]
+        size = lambda some: (*(sum(x[c] for x in some.values()) for c in range(2)), min(some))  # noqa: E731
+        found = [s for s in sorted(of_value.values(), key=size) if self.fits_empty_set(job, s)]
+        return found or [every]
 
     def placed(self, job: Job, least: dict[int, Amounts]) -> dict[int, Tasks] | None:
         """The nodes and tasks that a job gets, given what is least free of each; None if it does not fit."""
@@ -418,7 +448,11 @@ class SharedSimulation(Simulation):
         def tell(room: Room) -> None:
             room.ready, room.job, room.simulation = self.ready, job, self
 
-        return place_kinds(self.asked[job], least, self.placement, tell)
+        for some in self.sets(job):
+            here = {node: left for node, left in least.items() if node in some}
+            if (found := place_kinds(self.asked[job], here, self.placement, tell)) is not None:
+                return found
+        return None
 
     def rejected(self, job: Job) -> bool:
         return super().rejected(job) or not self.fits_empty(job, whole=True)

@@ -45,10 +45,10 @@ def drawn(
 ) -> tuple[Cluster, Workload, str]:
     """A machine, jobs and a policy; nodes are shared or not."""
     if data.draw(st.booleans()):
-        cluster = data.draw(strategies.shared_clusters(outages=outages))
-        several = data.draw(st.booleans())
+        cluster = data.draw(strategies.shared_clusters(outages=outages).flatmap(strategies.racked))
+        what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
         jobs = strategies.shared_workloads(
-            cluster, dependencies=False, max_jobs=20, several=several, **left_out
+            cluster, dependencies=False, max_jobs=20, **what, **left_out
         )
         return cluster, data.draw(jobs), data.draw(st.sampled_from(SHARED))
     cluster = data.draw(strategies.clusters(outages=outages))

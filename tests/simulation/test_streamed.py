@@ -29,6 +29,7 @@ from tests.strategies import (
     clusters,
     connected,
     crowded_workloads,
+    racked,
     rules,
     shared_clusters,
     shared_workloads,
@@ -134,9 +135,9 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
     data: st.DataObject,
 ) -> None:
     """Tasks, exclusive and whole-node jobs, and all that other streams have; every placement but one."""
-    cluster = data.draw(shared_clusters().flatmap(connected))
-    owners, several = data.draw(st.booleans()), data.draw(st.booleans())
-    workload = data.draw(shared_workloads(cluster, max_jobs=25, owners=owners, several=several))
+    cluster = data.draw(shared_clusters().flatmap(connected).flatmap(racked))
+    what = {name: data.draw(st.booleans()) for name in ("owners", "several", "grouped")}
+    workload = data.draw(shared_workloads(cluster, max_jobs=25, **what))
     options = data.draw(rules(cluster))
     order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
     placement = data.draw(st.sampled_from(SHARED_PLACEMENTS))
@@ -180,10 +181,10 @@ def test_a_stream_on_crowded_nodes_is_as_in_memory(
 @given(data=st.data())
 def test_a_stream_on_shared_nodes_with_power_states_is_as_in_memory(data: st.DataObject) -> None:
     """What nodes draw is divided among jobs that are on them in several windows."""
-    cluster = data.draw(shared_clusters(outages=data.draw(st.booleans())))
+    cluster = data.draw(shared_clusters(outages=data.draw(st.booleans())).flatmap(racked))
     machine = joined(data.draw(powers_of(cluster)), cluster)
-    several = data.draw(st.booleans())
-    workload = data.draw(shared_workloads(cluster, max_jobs=20, several=several))
+    what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
+    workload = data.draw(shared_workloads(cluster, max_jobs=20, **what))
     policy = make_policy(
         None,
         data.draw(st.sampled_from(("easy", "conservative", "none"))),

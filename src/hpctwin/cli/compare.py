@@ -255,7 +255,7 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.driven import planned_s, rewarded_jobs
-        from hpctwin.cli.output import need_jobs, note_idle_limits, note_reading, note_rejected
+        from hpctwin.cli.output import need_jobs, note_reading, note_rejected, note_without_effect
         from hpctwin.cli.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
         from hpctwin.simulation import Simulation
@@ -269,7 +269,7 @@ class _Asked:
         if self.reward is not None:
             workload = rewarded_jobs(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace))
-        note_idle_limits(workload, cluster)
+        note_without_effect(workload, cluster)
         series, notes = self.energy.series(workload, cluster)
         begins = self.energy.begins(workload, series)
         more = {**notes, **self.energy.savings(workload, series, begins)}

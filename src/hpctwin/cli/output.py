@@ -19,9 +19,9 @@ __all__ = [
     "check_outputs",
     "need_jobs",
     "note_doomed",
-    "note_idle_limits",
     "note_reading",
     "note_rejected",
+    "note_without_effect",
     "print_json",
     "print_lines",
     "screen",
@@ -124,13 +124,18 @@ def need_jobs(workload: Workload) -> None:
         raise WorkloadError(f"{workload.name} has no jobs, so there is nothing to simulate")
 
 
-def note_idle_limits(workload: Workload, cluster: Cluster) -> None:
-    """Say on standard error which limits hold nobody back, as no job is of what they are of."""
+def note_without_effect(workload: Workload, cluster: Cluster) -> None:
+    """Say on standard error which limits hold nobody back, and by what no nodes are grouped."""
+    from hpctwin.model.features import without_groups
     from hpctwin.model.limits import idle_limits
 
     labels = {kind: getattr(workload, kind).labels for kind in ("qos", "account", "user")}
     listed = {*cluster.qos, *(one.qos for one in cluster.partitions if one.qos is not None)}
-    for sentence in idle_limits(cluster.limits, labels, listed):
+    features = {feature for group in cluster.nodes for feature in group.features}
+    for sentence in (
+        *idle_limits(cluster.limits, labels, listed),
+        *without_groups(workload.group_by, features),
+    ):
         print(f"{workload.name}: {sentence}", file=sys.stderr)
 
 

@@ -140,9 +140,9 @@ def simulate_command(
         check_outputs,
         need_jobs,
         note_doomed,
-        note_idle_limits,
         note_reading,
         note_rejected,
+        note_without_effect,
     )
     from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
@@ -227,7 +227,7 @@ def simulate_command(
         **options,
     )
     note_doomed(simulation)
-    note_idle_limits(workload, cluster)
+    note_without_effect(workload, cluster)
     if explain:
         _explain(simulation, explain, json)
         return 0

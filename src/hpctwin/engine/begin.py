@@ -136,7 +136,8 @@ def _begin_parts(
     # A kind of its own for whatever is held: what a job asked for need not be what it got.
     found, kind = np.unique(np.column_stack([own, held]), axis=0, return_inverse=True)
     kinds, base = len(sim["shape"]), found[:, 0]
-    shape = records("shape", len(found), tasks=1, nodes=1, most=1, more=-1, parts=1)
+    shape = records("shape", len(found), tasks=1, nodes=1, most=1, more=-1, among=-1, parts=1)
+    shape["of"] = kinds + np.arange(len(found))
     for name in ("charge", "shared_with", "user", "account"):
         shape[name] = sim["shape"][name][base]
     sim.know(

@@ -202,17 +202,20 @@ def _parts_and_promises(
 
 def _kinds_now(old: Sim, new: Sim, of: npt.NDArray[np.void]) -> IntArray:
     """The kinds of parts, or promises, whose jobs have their new rows already."""
-    now: IntArray = new["job"]["kind"][of["job"]].astype(np.int64)
-    more = old["shape"]["more"]
-    # Of a job with tasks of several kinds, as far from its first as it was.
-    behind = np.zeros(len(more), np.int64)
-    reached = np.setdiff1d(np.arange(len(more)), more)
-    while len(reached := more[reached][more[reached] >= 0]):
-        behind[reached] = behind.max() + 1
-    for step in range(int(behind.max(initial=0))):
-        goes_on = behind[of["kind"]] > step
-        now[goes_on] = new["shape"]["more"][now[goes_on]]
+    place, _, _ = _places_of_kinds(old)
+    _, order, first = _places_of_kinds(new)
+    now: IntArray = order[first[new["job"]["kind"][of["job"]]] + place[of["kind"]]]
     return now
+
+
+def _places_of_kinds(sim: Sim) -> tuple[IntArray, IntArray, IntArray]:
+    """The place of each kind among those for one kind of job; all in this order, and where each begins."""
+    owner = sim["shape"]["of"].astype(np.int64)
+    order = np.argsort(owner, kind="stable")
+    first = np.searchsorted(owner[order], np.arange(len(owner)))
+    place = np.empty(len(owner), np.int64)
+    place[order] = np.arange(len(owner)) - first[owner[order]]
+    return place, order, first
 
 
 def _carry_shared(old: Sim, new: Sim, row: IntArray, to: IntArray) -> None:

@@ -124,6 +124,8 @@ class Shape:
     charge: Real  # for fair share it counts as so many nodes
     popularity: Int  # so many jobs are of this kind
     more: Int  # of a job with tasks of several kinds: the kind of those that come next, -1
+    among: Int  # if its nodes are of one set: its kind on the first; that one's on the next, -1
+    of: Int  # the kind of job that it is made for, or itself
     parts: Int  # so many parts of nodes, at most, its tasks of all kinds lie on
 
 

@@ -49,12 +49,14 @@ RECORD: dict[str, pl.DataType] = {
     "kinds": pl.String(),
     "tasks_per_node": pl.Float64(),
     "request": pl.String(),
+    "group_by": pl.String(),
     "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
 where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once. ``kinds`` are those
 of its tasks, where it has several, as `read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie
-on a node. ``row`` is for who wants to find a job's record again."""
+on a node. ``group_by`` names what all of its nodes have one value of. ``row`` is for who wants to find a
+job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
 """What became of a job's run, in one word for all managers."""
@@ -257,6 +259,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 "kinds",
                 "tasks_per_node",
                 "request",
+                "group_by",
                 "row",
             ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
@@ -360,6 +363,14 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
     ]
     if each == "task":
         columns.append(pl.col("nodes").cast(pl.Int64).alias("tasks"))
+        if frame["group_by"].count():
+            columns.append(pl.col("group_by"))
+    else:
+        tally.add(
+            "job that asks for nodes of one group, which is read where nodes are shared, taken for one that "
+            "may have any",
+            frame["group_by"].count(),
+        )
     if frame["start"].count():
         columns.append(pl.col("start").alias("recorded_start_s"))
     if _count(frame, failed):

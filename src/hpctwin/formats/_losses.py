@@ -39,6 +39,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "per_node": any(values.any() for values in workload.per_node.values()),
         "tasks": workload.shares_nodes,
         "more_tasks": bool(workload.more_tasks.labels),
+        "group_by": bool(workload.group_by.labels),
         "resources": any(values.any() for values in workload.resources.values()),
         "dependencies": len(workload.dependencies) > 0,
         "recorded_start": bool((workload.recorded_start_ms >= 0).any()),

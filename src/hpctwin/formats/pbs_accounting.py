@@ -22,7 +22,7 @@ from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
 from hpctwin.model import Workload
-from hpctwin.model.chunks import Tasks, more_tasks_text
+from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request
 
 __all__ = ["is_pbs_accounting", "pbs_jobs", "pbs_records", "read_pbs_accounting"]
@@ -132,6 +132,7 @@ def _values() -> list[pl.Expr]:
         return pl.when(~text.is_in(_UNKNOWN)).then(text).cast(pl.Float64, strict=False)
 
     project = value("project")
+    group = value("Resource_List.place").str.extract(rf"(?:^|:)group=({GROUP})(?::|$)")
     vnodes = (
         value("exec_vnode")
         .str.extract_all(r"[(+][^():+]+")
@@ -169,6 +170,7 @@ def _values() -> list[pl.Expr]:
         _got(value("exec_vnode"), value("Resource_List.place")).alias("request"),
         value("Resource_List.select").alias("select"),
         value("Resource_List.place").alias("place"),
+        pl.when(~group.is_in(["host", "vnode"])).then(group).alias("group_by"),
     ]  # fmt: skip
 
 
@@ -185,6 +187,7 @@ def _got(exec_vnode: pl.Expr, place: pl.Expr) -> pl.Expr:
     whole = (chunks.list.len() > 0) & ~select.list.eval(pl.element().is_null()).list.any()
     # Where each vnode is a node, these are one.
     words = place.fill_null("free").str.replace("vscatter", "scatter", literal=True)
+    words = words.str.replace(r"^group=[^:]*:?|:group=[^:]*", "").replace("", "free")
     return pl.when(whole).then(pl.lit("select=") + select.list.join("+") + " place=" + words)
 
 

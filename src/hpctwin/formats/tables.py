@@ -41,7 +41,7 @@ __all__ = [
 
 _REQUIRED = ("submit_s", "runtime_s", "nodes")
 _TEXTS = (
-    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "speedup",
+    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
 )  # fmt: skip
 _LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _PARQUET_MAGIC = b"PAR1"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from hpctwin.model.columns import Category
 
 __all__ = [
-    "CHUNKS", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_more_tasks", "checked_chunks", "more_tasks_text",
-    "read_more_tasks",
+    "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
+    "checked_chunks", "more_tasks_text", "read_more_tasks",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,6 +49,8 @@ PER_TASK = {
 }
 """Amounts, and the columns that say what each task asks of them."""
 
+GROUP = r"[A-Za-z][\w-]*"
+"""Names of what all nodes of a job may have one value of, as a pattern."""
 
 _MORE = re.compile(
     r"(?P<tasks>\d{1,9})(?::cores=(?P<cores>[\d.e+-]+?))?(?::memory_gb=(?P<memory_gb>[\d.e+-]+?))?"
@@ -144,6 +146,39 @@ def check_more_tasks(
         lambda row: (
             f"its tasks are of several kinds, and it asks for {nodes[row]:g} nodes at least: with "
             "several kinds that is not modelled; leave nodes out, or say tasks_per_node"
+        ),
+    )
+
+
+def check_group_by(
+    group_by: Category, chunks: Mapping[str, FloatArray], ids: npt.NDArray[Any]
+) -> None:
+    """Whether jobs that ask for nodes of one group have tasks, and name what the groups are by.
+
+    Args:
+        group_by: what each job asks for [jobs].
+        chunks: what jobs ask otherwise; see `checked_chunks`.
+        ids: of the jobs, for messages.
+
+    Raises:
+        WorkloadError: one has none, or asks for what is no name.
+    """
+    no_name = [re.fullmatch(GROUP, label) is None for label in group_by.labels]
+    _refuse(
+        np.array([*no_name, False])[group_by.codes],
+        ids,
+        lambda row: (
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}; it must be a name alone, such as rack "
+            "where features of node groups are rack=r1 and rack=r2"
+        ),
+    )
+    tasks = chunks["tasks"] if chunks else np.zeros(len(ids))
+    _refuse(
+        (group_by.codes >= 0) & (tasks == 0),
+        ids,
+        lambda row: (
+            f"group_by is {group_by.labels[group_by.codes[row]]!r}, and it asks for whole nodes; that is "
+            "modelled where it asks for tasks, such as exclusive ones of all cores of a node"
         ),
     )
 

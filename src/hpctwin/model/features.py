@@ -1,12 +1,18 @@
-"""What nodes must have that is not an amount: features, as Slurm's ``--constraint`` asks for them."""
+"""What nodes must have that is not an amount: features, as Slurm's ``--constraint`` asks for them.
+
+And what groups of nodes are by, such as ``rack`` of features ``rack=r1`` and ``rack=r2``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
-from hpctwin.errors import WorkloadError
+import numpy as np
 
-__all__ = ["check_features", "has_features"]
+from hpctwin.errors import WorkloadError, near
+from hpctwin.model.columns import Category
+
+__all__ = ["check_features", "has_features", "without_groups"]
 
 
 def _asked(text: str) -> tuple[list[str], bool]:
@@ -40,3 +46,20 @@ def has_features(text: str, features: Collection[str]) -> bool:
     """Whether a node with some features has what a text asks for."""
     names, some = _asked(text)
     return (any if some else all)(name in features for name in names)
+
+
+def without_groups(group_by: Category, features: Collection[str]) -> Iterator[str]:
+    """Sentences on jobs that ask for nodes of one group, where no node has a value of what it is by.
+
+    Args:
+        group_by: what each job asks for [jobs].
+        features: those that any nodes have.
+    """
+    known = {name for name, equals, _ in (one.partition("=") for one in features) if equals}
+    for code, name in enumerate(group_by.labels):
+        jobs = int(np.count_nonzero(group_by.codes == code))
+        if jobs and name not in known:
+            yield (
+                f"{jobs:,} jobs ask for nodes of one {name} (group_by), and no node group has a feature such "
+                f"as {name}=1: they may have any nodes.{near(name, known)}"
+            )

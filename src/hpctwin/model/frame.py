@@ -19,6 +19,7 @@ column                  meaning
                         ``account``'s (2) only
 ``user`` … ``qos``      labels: ``user``, ``account``, ``partition``, ``qos``
 ``more_tasks``          further kinds of its tasks: ``1:cores=32:gpus=4`` (`model.chunks.read_more_tasks`)
+``group_by``            all of its nodes have one value of this: ``rack``, of features such as ``rack=r1``
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner
 ``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
@@ -73,7 +74,7 @@ __all__ = ["USE_STEP", "columns_of", "is_usage", "named_edges", "to_frame", "wit
 USE_STEP = "_step_s"
 """How the head of a column of steps ends, after that of the column of usage."""
 
-_LABELS = ("user", "account", "partition", "qos", "features", "more_tasks")
+_LABELS = ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
 _EDGE = re.compile(r"(after(?:any|ok)?):([^+;]+)(?:\+(\d+(?:\.\d+)?))?")
 
 
@@ -302,6 +303,7 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "shared_with": request.shared_with,
         "features": request.features,
         "more_tasks": more_tasks_text(request.more) or None,
+        "group_by": request.group_by,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.chunks import Tasks
+from hpctwin.model.chunks import GROUP, Tasks
 from hpctwin.model.pods import is_pods, parse_pods
 
 __all__ = ["Request", "parse_request"]
@@ -20,6 +20,7 @@ _KNOWN = (
 )  # fmt: skip
 _UNITS = {"": 1 / 1024, "k": 1 / 1024**2, "m": 1 / 1024, "g": 1.0, "t": 1024.0}
 _PLACES = {"free", "pack", "scatter", "excl", "exclhost", "shared"}
+_GROUP = re.compile(rf"group=(?!(?:host|vnode)$)({GROUP})")
 _PBS_UNITS = {"b": 1 / 1024**3, "kb": 1 / 1024**2, "mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 
 
@@ -36,6 +37,7 @@ class Request:
         shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
         more: further kinds of tasks, besides those of which the fields above tell.
         features: of its nodes; None for any.
+        group_by: all of its nodes have one value of this; None for any nodes.
     """
 
     nodes: int = 1
@@ -48,6 +50,7 @@ class Request:
     features: str | None = None
     shared_with: int = 0
     more: tuple[Tasks, ...] = ()
+    group_by: str | None = None
 
 
 def parse_request(text: str) -> Request:
@@ -141,19 +144,24 @@ def _pbs(words: list[str]) -> Request:
     if unknown := set(said) - {"select", "place"}:
         raise ValueError(f"{sorted(unknown)[0]!r} is not read; known are select and place")
     place = set(said.get("place", "free").split(":"))
+    groups = [match for word in sorted(place) if (match := _GROUP.fullmatch(word))][:1]
+    place -= {match[0] for match in groups}
     if unknown := place - _PLACES:
         raise ValueError(
-            f"place={sorted(unknown)[0]} is not modelled; known are {', '.join(sorted(_PLACES))}"
+            f"place={sorted(unknown)[0]} is not modelled; known are {', '.join(sorted(_PLACES))} and "
+            "group=RESOURCE, one, and pack for a single host"
         )
+    group_by = groups[0][1] if groups else None
     chunks = [_chunk(text) for text in said["select"].split("+")]
     exclusive = int(bool(place & {"excl", "exclhost"}))
     if "pack" in place:
         cores, memory, gpus = (sum(one[0] * one[i] for one in chunks) for i in (1, 2, 3))
-        return Request(1, 1, cores, memory, gpus, exclusive=exclusive)
+        return Request(1, 1, cores, memory, gpus, exclusive=exclusive, group_by=group_by)
     kinds = [Tasks(*one) for one in chunks]
     count, cores, memory, gpus = chunks[0]
     most = int("scatter" in place)
-    return Request(1, count, cores, memory, gpus, most, exclusive, more=tuple(kinds[1:]))
+    more = tuple(kinds[1:])
+    return Request(1, count, cores, memory, gpus, most, exclusive, more=more, group_by=group_by)
 
 
 def _chunk(text: str) -> tuple[int, float, float, float]:

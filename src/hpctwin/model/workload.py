@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.checks import check_distinct, check_values
-from hpctwin.model.chunks import check_more_tasks, checked_chunks
+from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
@@ -46,6 +46,8 @@ class Workload(Shown):
         features: what nodes must have, such as ``a100|v100``; see `hpctwin.model.features`.
         more_tasks: the further kinds of tasks of jobs that have several, such as ``1:cores=32:gpus=4``; see
             `hpctwin.model.chunks.read_more_tasks`.
+        group_by: of jobs with tasks, what all of its nodes have one value of, such as ``rack``, where
+            features of node groups are such as ``rack=r1``.
         priority: the trace's own priority, larger is sooner; 0 where unknown.
         per_node: what each node must have, by name (`PER_NODE`); 0 where nothing is asked.
         chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
@@ -84,6 +86,7 @@ class Workload(Shown):
     qos: Category
     features: Category
     more_tasks: Category
+    group_by: Category
     priority: FloatArray
     per_node: Mapping[str, FloatArray]
     resources: Mapping[str, IntArray]
@@ -119,6 +122,7 @@ class Workload(Shown):
         qos: Category | None = None,
         features: Category | None = None,
         more_tasks: Category | None = None,
+        group_by: Category | None = None,
         priority: npt.ArrayLike | None = None,
         per_node: Mapping[str, npt.ArrayLike] | None = None,
         resources: Mapping[str, npt.ArrayLike] | None = None,
@@ -187,6 +191,7 @@ class Workload(Shown):
             "qos": qos,
             "features": features,
             "more_tasks": more_tasks,
+            "group_by": group_by,
         }
         labels = {k: v or Category.unknown(size) for k, v in categories.items()}
         columns: dict[str, npt.NDArray[Any]] = {
@@ -214,6 +219,7 @@ class Workload(Shown):
             found.check(kind, ids)
         asked = checked_chunks(chunks, ids, nodes_f)
         check_more_tasks(labels["more_tasks"], asked, nodes_f, ids)
+        check_group_by(labels["group_by"], asked, ids)
         sizes = checked_malleable(malleable, ids, nodes_f.astype(np.int64))
         depends = dependencies or Dependencies.none()
         check_acyclic(depends, ids)
@@ -367,7 +373,7 @@ class Workload(Shown):
             },
             **{
                 name: getattr(self, name).take(index)
-                for name in ("user", "account", "partition", "qos", "features", "more_tasks")
+                for name in ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
             },
             per_node={k: v[index] for k, v in self.per_node.items()},
             resources={k: v[index] for k, v in self.resources.items()},

@@ -60,8 +60,19 @@ class _Nodes:
         self.since = np.zeros(len(self.left), np.int64)
         self.busy = np.zeros(len(self.left), np.int64)
 
-    def choose(self, first: int, recorded: IntArray | None) -> list[_Part]:
-        """Where a job's tasks lie, one kind after the other: on the recorded nodes, else the lowest."""
+    def choose(self, kind: int, recorded: IntArray | None) -> list[_Part]:
+        """Where tasks lie: on the recorded nodes, else on the lowest, of the first set where all can."""
+        among = self.known["shape"]["among"]
+        first = int(among[kind])
+        while recorded is None and first >= 0:
+            found = self._along(first, recorded)
+            if sum(part.tasks.sum() for part in found) == tasks_asked_by(self.known)[kind]:
+                return found
+            first = int(among[first])
+        return self._along(kind, recorded)
+
+    def _along(self, first: int, recorded: IntArray | None) -> list[_Part]:
+        """One kind of tasks after the other."""
         shape = self.known["shape"]
         left, seated = self.left, np.zeros(len(self.left), np.int64)
         kinds = [first]
@@ -170,14 +181,19 @@ def held_parts(
 
 def tasks_asked(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
     """How many tasks each job has, of all kinds [jobs]."""
+    found: IntArray = tasks_asked_by(known)[known["job"]["kind"]]
+    return found
+
+
+def tasks_asked_by(known: Mapping[str, npt.NDArray[Any]]) -> IntArray:
+    """The same of kinds of jobs [kinds]."""
     shape = known["shape"]
-    every = shape["tasks"].astype(np.int64)
+    every: IntArray = shape["tasks"].astype(np.int64)
     more = shape["more"].astype(np.int64)
     while (more >= 0).any():
         every += np.where(more >= 0, shape["tasks"][more], 0)
         more = np.where(more >= 0, shape["more"][more], -1)
-    found: IntArray = every[known["job"]["kind"]]
-    return found
+    return every
 
 
 def _chosen(

@@ -26,7 +26,7 @@ from hpctwin.simulation.powered import Outside
 
 __all__ = ["load", "save"]
 
-_FORMAT = 8
+_FORMAT = 9
 
 S = TypeVar("S", bound=SimulationBase)
 

@@ -1,8 +1,12 @@
-"""Jobs whose tasks are of several kinds, in the engine's form; see docs/engine.md, "Shared nodes"."""
+"""Jobs whose tasks are of several kinds, or on one of some sets of nodes, in the engine's form.
+
+See docs/engine.md, "Shared nodes".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +14,12 @@ import numpy.typing as npt
 
 from hpctwin.model.chunks import read_more_tasks
 
-__all__ = ["Further", "kinds_fit", "tasks_in", "with_more"]
+__all__ = ["Further", "Nodes", "sets_of", "tasks_in", "with_more"]
 
 IntArray = npt.NDArray[np.int64]
+
+Pools = npt.NDArray[np.int8]
+"""Which pools of nodes a kind of job may use [pools]."""
 
 Further = Sequence[tuple[int, list[int]]]
 """Of each further kind of a job's tasks how many there are, and what each asks in the engine's units."""
@@ -31,67 +38,169 @@ def tasks_in(text: str, units: Mapping[str, int]) -> Further:
     ]
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """A machine, empty.
+
+    Args:
+        whole: what each node has [nodes, 4].
+        pool_of: the pool of each node [nodes].
+    """
+
+    whole: IntArray
+    pool_of: IntArray
+
+
+class _Kinds:
+    """Kinds of jobs, and after them those that they are made of, a list of each column.
+
+    Args:
+        shape: of kinds of jobs [kinds].
+        needs: what a task of each asks [kinds, 4].
+        eligible: which pools of nodes each may use [kinds, pools].
+    """
+
+    def __init__(self, shape: npt.NDArray[Any], needs: IntArray, eligible: Pools) -> None:
+        self.of = list(range(len(shape)))
+        self.tasks: list[int] = shape["tasks"].tolist()
+        self.most: list[int] = shape["most"].tolist()
+        self.nodes: list[int] = shape["nodes"].tolist()
+        self.needs = list(needs)
+        self.pools = list(eligible)
+        self.more = [-1] * len(shape)
+        self.among = [-1] * len(shape)
+
+    def add(self, of: int, tasks: int, needs: IntArray, pools: Pools) -> int:
+        """One more, for a kind of job; its row."""
+        self.of.append(of)
+        self.tasks.append(tasks)
+        self.needs.append(needs)
+        self.pools.append(pools)
+        self.more.append(-1)
+        self.among.append(-1)
+        return len(self.of) - 1
+
+    def add_further(self, first: int, further: Further) -> None:
+        """The other kinds of tasks behind the first."""
+        before = first
+        for count, amounts in further:
+            asked = np.array([*amounts, 1])
+            last = self.add(self.of[first], count, asked, self.pools[first])
+            self.more[before] = before = last
+
+    def fits(self, kind: int, machine: Nodes) -> bool:
+        """Whether a job's tasks fit a machine, empty: one kind after the other, nodes by number.
+
+        Args:
+            kind: of the first of them.
+            machine: all of its nodes.
+        """
+        least, most = self.nodes[self.of[kind]], self.most[self.of[kind]]
+        left = machine.whole[self.pools[kind][machine.pool_of] != 0]
+        seated = np.zeros(len(left), np.int64)
+        while kind >= 0:
+            needs = self.needs[kind]
+            room = most - seated
+            for c in np.flatnonzero(needs[:-1] > 0).tolist():
+                room = np.minimum(room, left[:, c] // needs[c])
+            room = np.maximum(room, 0)
+            given = np.clip(self.tasks[kind] - (np.cumsum(room) - room), 0, room)
+            if given.sum() < self.tasks[kind] or np.count_nonzero(room) < least:
+                return False
+            left = left - given[:, None] * needs
+            seated += given
+            kind = self.more[kind]
+        return True
+
+
 def with_more(
     shape: npt.NDArray[Any],
     needs: IntArray,
+    eligible: Pools,
     several: IntArray,
     further: Sequence[Further],
-    nodes: int,
-) -> tuple[npt.NDArray[Any], IntArray, IntArray]:
-    """Kinds of jobs, and after them those of their further tasks, each of which the one before it names.
+    grouped: IntArray,
+    sets: Sequence[Sequence[npt.NDArray[np.bool_]]],
+    machine: Nodes,
+) -> tuple[npt.NDArray[Any], IntArray, Pools, IntArray]:
+    """Kinds of jobs, and after them those of their further tasks, and on each of the sets they may lie on.
+
+    Each names the next of a job's tasks (``more``), and the first on each set that of the next (``among``).
+    Of the sets those are named that hold the job when they are empty.
 
     Args:
         shape: of kinds of jobs, with what the first of their tasks are [kinds].
-        needs: what one of these asks [kinds, 4].
+        needs: what each of these asks [kinds, 4].
+        eligible: which pools of nodes it may use [kinds, pools].
         several: row of ``further``; -1 where all tasks are of one kind [kinds].
         further: the other kinds of tasks.
-        nodes: of the machine.
+        grouped: row of ``sets``; -1 where a job may have any nodes [kinds].
+        sets: pools of nodes, of which a job has those of one only.
+        machine: its nodes.
 
     Returns:
-        Shapes and needs of all, and the kind of job that each belongs to.
+        The first three, of all kinds, and the kinds of jobs with several kinds of tasks that fit nowhere.
     """
-    kinds = len(shape)
-    each = [0 if row < 0 else len(further[row]) for row in several.tolist()]
-    of = np.repeat(np.arange(kinds), each)
-    shape = np.concatenate([shape, shape[of]])
-    shape["popularity"][kinds:] = 0
-    asked = [amounts for row in several.tolist() if row >= 0 for _, amounts in further[row]]
-    last = kinds
-    for row in np.flatnonzero(several >= 0).tolist():
-        before = row
-        for count, _ in further[several[row]]:
-            shape["more"][before] = before = last
-            shape["tasks"][last] = count
-            shape["parts"][row] += min(count, nodes)
-            last += 1
-    more = np.ones((len(of), needs.shape[1]), np.int64)
-    more[:, :-1] = np.array(asked, np.int64).reshape(len(of), needs.shape[1] - 1)
-    return shape, np.concatenate([needs, more]), np.concatenate([np.arange(kinds), of])
+    kinds = _Kinds(shape, needs, eligible)
+    ordered: dict[tuple[int, bytes], list[npt.NDArray[np.bool_]]] = {}
+    too_much = []
+    for row in np.flatnonzero((several >= 0) | (grouped >= 0)).tolist():
+        others = further[several[row]] if several[row] >= 0 else ()
+        kinds.add_further(row, others)
+        if others and not kinds.fits(row, machine):
+            too_much.append(row)
+        if grouped[row] < 0:
+            continue
+        may, last = eligible[row], row
+        key = int(grouped[row]), may.tobytes()
+        if key not in ordered:
+            ordered[key] = _by_size(sets[grouped[row]], may, machine)
+        for pools in ordered[key]:
+            first = kinds.add(row, kinds.tasks[row], kinds.needs[row], may * pools)
+            kinds.add_further(first, others)
+            if kinds.fits(first, machine):
+                kinds.among[last] = last = first
+    return (
+        _shapes(kinds, shape, len(machine.whole)),
+        np.array(kinds.needs, np.int64).reshape(-1, needs.shape[1]),
+        np.array(kinds.pools, np.int8).reshape(-1, eligible.shape[1]),
+        np.array(too_much, np.int64),
+    )
 
 
-def kinds_fit(
-    kind: int, shape: npt.NDArray[Any], needs: IntArray, whole: IntArray, eligible: IntArray
-) -> bool:
-    """Whether tasks of several kinds fit a machine, empty: one kind after the other, nodes by number.
+def _shapes(kinds: _Kinds, shape: npt.NDArray[Any], nodes: int) -> npt.NDArray[Any]:
+    """Those of all kinds; that of a job tells on how many parts of nodes all of its tasks may lie."""
+    found = shape[kinds.of]
+    found["popularity"][len(shape) :] = 0
+    for name in ("of", "tasks", "more", "among"):
+        found[name] = getattr(kinds, name)
+    for row in range(len(shape)):
+        kind = kinds.more[row]
+        while kind >= 0:
+            found["parts"][row] += min(kinds.tasks[kind], nodes)
+            kind = kinds.more[kind]
+    return found
+
+
+def _by_size(
+    sets: Sequence[npt.NDArray[np.bool_]], may: Pools, machine: Nodes
+) -> list[npt.NDArray[np.bool_]]:
+    """Sets of pools by the cores of the nodes that a job may use, then by memory, then by number."""
+
+    def size(pools: npt.NDArray[np.bool_]) -> tuple[int, int, int]:
+        nodes = np.flatnonzero((pools & (may != 0))[machine.pool_of])
+        cores, memory = machine.whole[nodes, :2].sum(axis=0).tolist()
+        return cores, memory, int(nodes[0])
+
+    return sorted((pools for pools in sets if (pools & (may != 0)).any()), key=size)
+
+
+def sets_of(name: str, features: Sequence[Sequence[str]]) -> list[npt.NDArray[np.bool_]]:
+    """Which pools have one value of something, and which have none of it.
 
     Args:
-        kind: that of the job.
-        shape: as of `with_more`.
-        needs: as of `with_more`.
-        whole: what each node has [nodes, 4].
-        eligible: which nodes it may use [nodes].
+        name: of it; features are such as ``rack=r1``.
+        features: of the nodes of each pool.
     """
-    left, seated = whole.copy(), np.zeros(len(whole), np.int64)
-    while kind >= 0:
-        room = shape["most"][kind] - seated
-        for c in range(needs.shape[1] - 1):
-            if needs[kind, c] > 0:
-                room = np.minimum(room, left[:, c] // needs[kind, c])
-        room = np.where(eligible != 0, np.maximum(room, 0), 0)
-        given = np.clip(shape["tasks"][kind] - (np.cumsum(room) - room), 0, room)
-        if given.sum() < shape["tasks"][kind]:
-            return False
-        left -= given[:, None] * needs[kind]
-        seated += given
-        kind = int(shape["more"][kind])
-    return True
+    values = [next((one for one in has if one.startswith(f"{name}=")), "") for has in features]
+    return [np.array([value == other for other in values]) for value in dict.fromkeys(values)]

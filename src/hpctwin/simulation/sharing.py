@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from hpctwin.model.switches import switch_tree
 from hpctwin.model.totals import totals_asked
 from hpctwin.policies import Policy
 from hpctwin.simulation.lower import MB_PER_GB, facts_of
-from hpctwin.simulation.several_kinds import kinds_fit, tasks_in, with_more
+from hpctwin.simulation.several_kinds import Nodes, sets_of, tasks_in, with_more
 
 __all__ = [
     "amounts_asked",
@@ -64,34 +65,45 @@ def shared_known(
     asks, needs = _requests(workload)
     whole = _whole(cluster)
     several = workload.more_tasks.codes.astype(np.int64)
-    kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T, several)
+    grouped = workload.group_by.codes.astype(np.int64)
+    kind, first = _kinds(known["job"]["kind"], *asks.values(), *needs.T, several, grouped)
     shape = records("shape", len(first), **{name: values[first] for name, values in asks.items()})
     shape["popularity"] = np.bincount(kind, minlength=len(first))
     shape["charge"] = counted_nodes(workload, cluster)[first]
-    shape["more"] = -1
+    shape["more"] = shape["among"] = -1
+    shape["of"] = np.arange(len(first))
     shape["parts"] = np.minimum(shape["tasks"], cluster.node_count)
     eligible = known["eligible"][known["job"]["kind"][first]]
     job = known["job"].copy()
     job["kind"] = kind
     fits = _fit(shape, needs[first], whole, known["pool_of"], eligible)
-    needs, of = needs[first], np.arange(len(first))
-    if workload.more_tasks.labels:
+    needs = needs[first]
+    typical = _typical(shape, first)
+    if workload.more_tasks.labels or workload.group_by.labels:
         further = [tasks_in(text, _UNITS) for text in workload.more_tasks.labels]
-        shape, needs, of = with_more(shape, needs, several[first], further, cluster.node_count)
-        for row in np.flatnonzero(several[first] >= 0).tolist():
-            fits[row] = kinds_fit(row, shape, needs, whole, eligible[row][known["pool_of"]])
+        features = _features_of_pools(cluster, known["pool_of"])
+        sets = [sets_of(name, features) for name in workload.group_by.labels]
+        about = (several[first], further, grouped[first], sets, Nodes(whole, known["pool_of"]))
+        shape, needs, eligible, too_much = with_more(shape, needs, eligible, *about)
+        fits[too_much] = False
     job["rejected"] |= ~fits[kind]
     return {
         **known,
         "job": job,
-        "eligible": eligible[of],
-        "partition": known["partition"][known["job"]["kind"][first]][of],
+        "eligible": eligible,
+        "partition": known["partition"][known["job"]["kind"][first]][shape["of"]],
         "shape": shape,
         "needs": needs,
         "whole": whole,
-        "typical": _typical(shape[: len(first)], first),
+        "typical": typical,
         **_switches(cluster),
     }
+
+
+def _features_of_pools(cluster: Cluster, pool_of: IntArray) -> list[tuple[str, ...]]:
+    group = np.repeat(np.arange(len(cluster.nodes)), [one.count for one in cluster.nodes])
+    first = np.unique(pool_of, return_index=True)[1]
+    return [cluster.nodes[number].features for number in group[first].tolist()]
 
 
 def _typical(shape: npt.NDArray[Any], first: IntArray) -> IntArray:
@@ -274,15 +286,21 @@ def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray
 
 def taken_by(sim: Sim, row: int) -> list[tuple[int, tuple[int, ...]]]:
     """The nodes that a job got when it started, and how many of its tasks of each kind are on each."""
-    kinds = [int(sim["job"]["kind"][row])]
-    while (more := int(sim["shape"]["more"][kinds[-1]])) >= 0:
-        kinds.append(more)
+    place: dict[int, int] = {}
+    first = int(sim["job"]["kind"][row])
+    while first >= 0:
+        kind = first
+        for number in itertools.count():
+            place[kind] = number
+            if (kind := int(sim["shape"]["more"][kind])) < 0:
+                break
+        first = int(sim["shape"]["among"][first])
     found: dict[int, list[int]] = {}
     part = int(sim["state"]["first_node"][row])
     while part >= 0:
         one = sim["part"][part]
-        tasks = found.setdefault(int(one["node"]), [0] * len(kinds))
-        tasks[kinds.index(int(one["kind"]))] = int(one["tasks"])
+        tasks = found.setdefault(int(one["node"]), [0] * (max(place.values()) + 1))
+        tasks[place[int(one["kind"])]] = int(one["tasks"])
         part = int(one["next"])
     return [(node, tuple(tasks)) for node, tasks in found.items()]
 

@@ -127,6 +127,7 @@ def workload_of(
         qos=labels["qos"],
         features=labels["features"],
         more_tasks=labels["more_tasks"],
+        group_by=nobody,
         priority=jobs.of("priority"),
         per_node={n: jobs.of(n) for n in PER_NODE} if jobs.of("needs").any() else {},
         resources={name: np.array(column, np.int64) for name, column in amounts.items()},

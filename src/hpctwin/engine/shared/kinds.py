@@ -1,5 +1,7 @@
 """Where a job lies whose tasks are of several kinds: these are placed one after the other, in their order.
 
+And one whose nodes are of one of some sets: the first of them that it fits, whatever kinds of tasks it has.
+
 Each kind is placed as a job of its own would be, on what those before it have left. If one does not fit, all
 are placed once more, by node number. So that it fits is known only when its nodes are chosen.
 """
@@ -11,6 +13,7 @@ from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.records import Grid
 from hpctwin.engine.shared.placing import choose_for, give
 from hpctwin.engine.shared.room import (
+    first_among,
     is_there,
     keeps_off,
     mark_pools,
@@ -25,7 +28,7 @@ __all__ = ["fits_beside", "fits_by_kind"]
 
 @jit
 def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
-    """Whether a job with tasks of several kinds fits nodes over a span; its nodes are chosen then.
+    """Whether a job that `goes_by_kind` fits nodes over a span; its nodes are chosen then.
 
     As `room.fits_over`.
     """
@@ -51,13 +54,24 @@ def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
     for node in range(len(sim.share)):
         for c in range(4):
             sim.stays[node, c] = sim.least[node, c]
+    first = first_among(sim.job[j].kind, sim)
+    while first >= 0:
+        if _place_on(j, first, begin, end, promised, sim):
+            return True
+        first = sim.shape[first].among
+    return False
+
+
+@jit
+def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
+    """Choose nodes of one set, given what is least free of each (``sim.stays``)."""
     for by_number in range(2):
         sim.sharing.chosen = 0
         for node in range(len(sim.share)):
             sim.seated[node] = 0
             for c in range(4):
                 sim.remains[node, c] = sim.stays[node, c]
-        kind = sim.job[j].kind
+        kind = first
         while kind >= 0 and _find_room(kind, begin, end, promised, sim):
             if by_number == 1:
                 _choose_by_number(kind, sim)
@@ -66,6 +80,8 @@ def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
             for n in range(sim.sharing.before, sim.sharing.chosen):
                 seat(kind, sim.chosen[n], sim.given[n], sim)
             kind = sim.shape[kind].more
+        if kind == first:
+            return False  # nor would it by number
         if kind < 0:
             if sim.shape[sim.job[j].kind].exclusive == 1:
                 _one_part_a_node(sim)

@@ -11,7 +11,7 @@ from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import start_shared, take_from_promises
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import forget_all
-from hpctwin.engine.shared.room import begin_pass, fits_over, may_fit, resources_fit
+from hpctwin.engine.shared.room import begin_pass, fits_over, goes_by_kind, may_fit, resources_fit
 
 MANY_KINDS = 512
 """Of more kinds of jobs than this it is not asked first whether one of any might start."""
@@ -76,10 +76,10 @@ def begin_anew(sim: Arrays) -> None:
 def is_longer(j: int, sim: Arrays) -> bool:
     """Whether a job is expected to run as long, at least, as one of its kind that was found not to fit.
 
-    With tasks of several kinds that says nothing: with less room, the first may come to lie elsewhere.
+    Of one that `goes_by_kind` that says nothing: with less room, its first tasks may come to lie elsewhere.
     """
     kind = sim.job[j].kind
-    if sim.shape[kind].more >= 0:
+    if goes_by_kind(kind, sim):
         return False
     tried = sim.tried[kind]
     return tried.look == sim.sharing.looks and sim.job[j].expected >= tried.length
@@ -88,7 +88,7 @@ def is_longer(j: int, sim: Arrays) -> bool:
 @jit
 def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     """Whether a job fits nodes over a span that begins at a time; see `fits_over`, `fits_by_kind`."""
-    if sim.shape[sim.job[j].kind].more >= 0:
+    if goes_by_kind(sim.job[j].kind, sim):
         return fits_by_kind(j, begin, base, sim)
     return fits_over(j, begin, base, sim)
 

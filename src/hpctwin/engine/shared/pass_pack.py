@@ -18,6 +18,7 @@ from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import reserve_shared
 from hpctwin.engine.shared.room import (
+    goes_by_kind,
     held,
     is_skipped_shared,
     is_there,
@@ -76,7 +77,7 @@ def finds_room(j: int, sim: Arrays) -> bool:
     """Whether nodes have room for a job at this moment, whatever is promised; leaves what `choose` needs."""
     kind = sim.job[j].kind
     shape = sim.shape[kind]
-    if shape.more >= 0:
+    if goes_by_kind(kind, sim):
         return fits_beside(j, sim)
     now = sim.clock.now
     mark_pools(kind, now, now + 1, sim)

@@ -6,7 +6,7 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import SOONEST, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import call_with_job
-from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
+from hpctwin.engine.shared.room import CORES, GPUS, MEMORY, goes_by_kind
 
 __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 
@@ -15,10 +15,10 @@ __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 def choose(j: int, sim: Arrays) -> None:
     """Choose nodes of those in ``sim.fits``, where the job fits, into ``sim.chosen`` and ``sim.given``.
 
-    Of a job with tasks of several kinds they are chosen already; see `kinds`.
+    Of a job that `goes_by_kind` they are chosen already; see `kinds`.
     """
     kind = sim.job[j].kind
-    if sim.shape[kind].more < 0:
+    if not goes_by_kind(kind, sim):
         sim.sharing.chosen = 0
         choose_for(j, kind, sim)
 

@@ -11,6 +11,7 @@ from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import (
     fits_over,
+    goes_by_kind,
     held,
     is_there,
     keeps_off,
@@ -199,7 +200,7 @@ def _fits_from(j: int, time: int, not_before: int, sim: Arrays) -> bool:
         return False
     if not resources_fit(j, time, sim):
         return False
-    if sim.shape[sim.job[j].kind].more >= 0:
+    if goes_by_kind(sim.job[j].kind, sim):
         return fits_by_kind(j, time, sim.base, sim)
     if fits_over(j, time, sim.base, sim):
         return True

@@ -214,8 +214,30 @@ def room_beside(kind: int, node: int, sim: Arrays) -> int:
 
 
 @jit
-def kinds_fit_empty(first: int, sim: Arrays) -> bool:
-    """As `fits_empty`, of a job with tasks of several kinds: one after the other, nodes by number."""
+def goes_by_kind(kind: int, sim: Arrays) -> bool:
+    """Whether `kinds` chooses a job's nodes: its tasks are of several, or on one of some sets of nodes."""
+    return sim.shape[kind].more >= 0 or sim.shape[kind].among >= 0
+
+
+@jit
+def first_among(kind: int, sim: Arrays) -> int:
+    """The kind of a job on the first set of nodes that it may have, or itself if it may have any."""
+    return sim.shape[kind].among if sim.shape[kind].among >= 0 else kind
+
+
+@jit
+def kinds_fit_empty(kind: int, sim: Arrays) -> bool:
+    """As `fits_empty`, of a job that `goes_by_kind`: nodes by number."""
+    first = first_among(kind, sim)
+    while first >= 0:
+        if _all_fit_empty(first, sim):
+            return True
+        first = sim.shape[first].among
+    return False
+
+
+@jit
+def _all_fit_empty(first: int, sim: Arrays) -> bool:
     for node in range(len(sim.share)):
         sim.seated[node] = 0
         for c in range(4):
@@ -223,13 +245,15 @@ def kinds_fit_empty(first: int, sim: Arrays) -> bool:
     kind = first
     while kind >= 0:
         left = sim.shape[kind].tasks
+        nodes = 0
         for node in range(len(sim.share)):
-            if left > 0 and is_up(kind, node, sim):
-                tasks = min(room_beside(kind, node, sim), sim.shape[kind].most, left)
-                if tasks > 0:
-                    seat(kind, node, tasks, sim)
-                    left -= tasks
-        if left > 0:
+            if is_up(kind, node, sim):
+                room = min(room_beside(kind, node, sim), sim.shape[kind].most)
+                if room > 0:
+                    nodes += 1
+                    seat(kind, node, min(room, left), sim)
+                    left -= min(room, left)
+        if left > 0 or nodes < sim.shape[kind].nodes:
             return False
         kind = sim.shape[kind].more
     return True
@@ -239,7 +263,7 @@ def kinds_fit_empty(first: int, sim: Arrays) -> bool:
 def fits_empty(kind: int, sim: Arrays) -> bool:
     """Whether a kind of job would fit the nodes that are up if they were empty."""
     shape = sim.shape[kind]
-    if shape.more >= 0:
+    if goes_by_kind(kind, sim):
         return kinds_fit_empty(kind, sim)
     total = 0
     nodes = 0

@@ -10,7 +10,14 @@ from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
 from hpctwin.engine.shared.leaving import list_leaving
-from hpctwin.engine.shared.room import held, is_there, mark_pools, stops_early, tasks_on
+from hpctwin.engine.shared.room import (
+    goes_by_kind,
+    held,
+    is_there,
+    mark_pools,
+    stops_early,
+    tasks_on,
+)
 
 KINDS = 1 << 24
 """More than there are kinds of jobs."""
@@ -23,8 +30,8 @@ AGAIN = 8
 def is_plain(j: int, not_before: int, sim: Arrays) -> bool:
     """Whether a job of one task waits, for long, for nothing but what runs on nodes, and gets the first."""
     clock = sim.clock
-    shape = sim.shape[sim.job[j].kind]
-    if shape.tasks != 1 or shape.more >= 0 or not stops_early(sim):
+    kind = sim.job[j].kind
+    if sim.shape[kind].tasks != 1 or goes_by_kind(kind, sim) or not stops_early(sim):
         return False
     if sim.sharing.owners > 0 or sim.sharing.promises > 0:
         return False

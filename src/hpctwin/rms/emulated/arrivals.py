@@ -43,9 +43,10 @@ def arrivals(workload: Workload, start_s: float) -> Iterator[Arrival]:
 
     Raises:
         WorkloadError: an id or label is not one that a resource manager takes, or a job shares its nodes
-            with those of its user or account only.
+            with those of its user or account only, or asks for nodes of one group.
     """
     _check_company(workload)
+    _check_groups(workload)
     ids = [str(job_id) for job_id in workload.job_id]
     _check(ids, list[JobId], "job id")
     for name in _LABELS:
@@ -64,6 +65,16 @@ def _check_company(workload: Workload) -> None:
         raise WorkloadError(
             f"job {workload.job_id[row]}: it shares its nodes with jobs of its user or account only, which "
             "an emulated cluster does not; leave 'shared_with' out, or make it 'exclusive'"
+        )
+
+
+def _check_groups(workload: Workload) -> None:
+    if workload.group_by.labels:
+        row = int(np.argmax(workload.group_by.codes >= 0))
+        name = workload.group_by.labels[workload.group_by.codes[row]]
+        raise WorkloadError(
+            f"job {workload.job_id[row]}: all of its nodes are to be of one {name}, which an emulated "
+            "cluster does not see to; leave 'group_by' out"
         )
 
 
