@@ -93,12 +93,18 @@ def pieces(jobs: int, steps: int) -> Iterator[pl.DataFrame]:
                 )
             )
             .otherwise("n" + pl.col("host").cast(pl.String).str.zfill(4)),
+            MaxRSS=pl.lit(None, pl.String),
+            NTasks=pl.lit(None, pl.Int64),
         )
         for step in range(steps):
             word = ("batch", "extern")[step] if step < 2 else str(step - 2)
             of = made.filter(~pl.col("JobID").str.contains(".", literal=True))
-            made = pl.concat([made, of.with_columns(JobID=pl.col("JobID") + f".{word}")])
-        yield made
+            used = pl.format("{}K", pl.col("Priority") * (step + 1))
+            of = of.with_columns(pl.col("JobID") + f".{word}", MaxRSS=used, NTasks=pl.col("NNodes"))
+            made = pl.concat([made, of])
+        # As sacct writes them: each job before its steps.
+        row = pl.int_range(pl.len()) % count
+        yield made.sort(row, maintain_order=True)
 
 
 def imported(folder: Path) -> dict[str, float]:

@@ -355,6 +355,19 @@ def test_memory_is_foretold_from_what_logs_say_was_used_and_gaps_stay_out(tmp_pa
     assert errors_gb["mean_absolute_error"].max() < 0.3  # type: ignore[operator]
 
 
+def test_memory_of_a_node_is_foretold_from_what_accounting_says_was_used() -> None:
+    jobs = users_jobs()
+    rng = np.random.default_rng(2)
+    used = (1 + jobs.user.codes) * rng.uniform(0.95, 1.05, len(jobs))
+    used[::5] = np.nan
+    known = Known.of(jobs.replace(used_memory_gb=used, carried={"used memory": 7 + used}))
+    assert np.array_equal(known.truth["memory_gb"], used, equal_nan=True)
+    found = predict(known, "memory_gb", training=OFTEN)
+    assert scores(known, "memory_gb", found)["mean_absolute_error"].max() < 0.3  # type: ignore[operator]
+    told = with_predictions(known.workload, {"memory_gb": found["ensemble"]})
+    assert ranked(told, {"memory_gb": 1.0}).priority.std() > 0
+
+
 MACHINE = {
     "nodes": [
         {

@@ -42,6 +42,7 @@ RECORD: dict[str, pl.DataType] = {
     "cores": pl.Float64(),
     "gpus": pl.Float64(),
     "memory_gb": pl.Float64(),
+    "used_memory_gb": pl.Float64(),
     "priority": pl.Float64(),
     "state": pl.Categorical(),
     **{name: pl.Categorical() for name in (*LABELS, "features")},
@@ -52,11 +53,11 @@ RECORD: dict[str, pl.DataType] = {
     "group_by": pl.String(),
     "row": pl.Int64(),
 }
-"""A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job; null
-where nothing is known. ``state`` is one of `STATES`. ``job_id`` may come more than once. ``kinds`` are those
-of its tasks, where it has several, as `read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie
-on a node. ``group_by`` names what all of its nodes have one value of. ``row`` is for who wants to find a
-job's record again."""
+"""A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job, but
+``used_memory_gb`` on one of its nodes at most; null where nothing is known. ``state`` is one of `STATES`.
+``job_id`` may come more than once. ``kinds`` are those of its tasks, where it has several, as
+`read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie on a node. ``group_by`` names what all
+of its nodes have one value of. ``row`` is for who wants to find a job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
 """What became of a job's run, in one word for all managers."""
@@ -245,7 +246,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         .sort("_number")
         .group_by("job_id", "submit", maintain_order=True)
         .agg(
-            pl.col("start", "end", "runtime", "suspended", "walltime").max(),
+            pl.col("start", "end", "runtime", "suspended", "walltime", "used_memory_gb").max(),
             # A sum of nothing known is not known.
             *(
                 pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
@@ -373,6 +374,9 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         )
     if frame["start"].count():
         columns.append(pl.col("start").alias("recorded_start_s"))
+    if measured := frame["used_memory_gb"].count():
+        tally.add("job of which it is known how much memory it used", measured)
+        columns.append(pl.col("used_memory_gb"))
     if _count(frame, failed):
         columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))
     if frame["recorded_nodes"].count():

@@ -51,6 +51,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "header": bool(workload.header),
         "start_epoch_s": workload.start_epoch_s is not None,
         "nodes_hint": workload.nodes_hint is not None,
+        "used_memory_gb": workload.used_memory_gb is not None,
         "usage": bool(workload.usage),
         "predicted": bool(workload.predicted),
     }

@@ -43,6 +43,7 @@ class Columns(Settings):
         walltime: what was requested, as ``wait``; the run time if left out or unlimited.
         nodes, cores, gpus: of the whole job; a node if left out.
         memory_gb: of the whole job, GiB, or with a unit: ``4000M``.
+        used_memory_gb: what it used on one of its nodes at most, as ``memory_gb``.
         state: of Slurm's words (``COMPLETED``, ``CANCELLED by 0``) or `STATES`, in any case.
         job_id, user, account, partition, qos, priority: as in `hpctwin.model.frame`.
         recorded_nodes: numbers of the nodes that it ran on, ``3,4,5``.
@@ -61,6 +62,7 @@ class Columns(Settings):
     cores: Value | None = None
     gpus: Value | None = None
     memory_gb: Value | None = None
+    used_memory_gb: Value | None = None
     priority: Value | None = None
     job_id: Value | None = None
     state: Value | None = None
@@ -275,7 +277,7 @@ _KINDS: dict[str, Callable[[pl.Series, str | None, Tally], pl.Series]] = {
     **dict.fromkeys(("submit", "start", "end"), _moment),
     **dict.fromkeys(("interval", "wait", "runtime", "walltime"), _span),
     **dict.fromkeys(("nodes", "cores", "gpus", "priority"), _amount),
-    "memory_gb": _memory,
+    **dict.fromkeys(("memory_gb", "used_memory_gb"), _memory),
     "state": _state,
     **dict.fromkeys(("job_id", "user", "account", "partition", "qos", "recorded_nodes"), _label),
 }
@@ -284,7 +286,9 @@ _EXPECTED = {
     **dict.fromkeys(("submit", "start", "end"), "a date such as 2024-03-01T12:00:00 or seconds"),
     **dict.fromkeys(("interval", "wait", "runtime", "walltime"), "seconds or 1-02:03:04"),
     **dict.fromkeys(("nodes", "cores", "gpus", "priority"), "a number"),
-    "memory_gb": "a number of GiB, or one with its unit, such as 4000M",
+    **dict.fromkeys(
+        ("memory_gb", "used_memory_gb"), "a number of GiB, or one with its unit, such as 4000M"
+    ),
 }
 
 

@@ -160,6 +160,7 @@ def _values() -> list[pl.Expr]:
         value("Resource_List.ncpus").cast(pl.Float64, strict=False).alias("cores"),
         value("Resource_List.ngpus").cast(pl.Float64, strict=False).alias("gpus"),
         value("Resource_List.mem").map_batches(_bytes, pl.Float64).alias("memory_gb"),
+        value("resources_used.mem").map_batches(_bytes, pl.Float64).alias("used_memory_gb"),
         value("user").alias("user"),
         pl.coalesce(
             value("account"), pl.when(project != _DEFAULT_PROJECT).then(project)
@@ -232,13 +233,15 @@ def _runs(events: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     tally.add("job of which the nodes are not recorded, taken for one a chunk", unknown)
     nodes = pl.when(pl.col("used") >= 1).then("used").otherwise("chunks")
     runs = _with_kinds(runs, tally)
+    used = pl.col("used_memory_gb") / nodes  # of all nodes together
+    measured = pl.when(used > 0).then(used).alias("used_memory_gb")
     # Of jobs that came in the same second, the lower number came first.
     number, subjob = (
         pl.col("job_id").str.extract(part).cast(pl.Int64, strict=False)
         for part in (r"^(\d+)", r"\[(\d+)\]")
     )
     return (
-        runs.with_columns(submit=pl.coalesce(earlier, "submit"), nodes=nodes)
+        runs.with_columns(measured, submit=pl.coalesce(earlier, "submit"), nodes=nodes)
         .sort(number, subjob, nulls_last=True, maintain_order=True)
         .drop("kind", "used", "chunks", "exit", "select", "place")
     )

@@ -30,6 +30,7 @@ from hpctwin.formats._delimited import Table, lines_in, tables_in
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
 from hpctwin.formats._files import first_bytes, read_json, stem
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._steps import jobs_with_steps
 from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
 
@@ -39,6 +40,7 @@ COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
     "Timelimit", "NNodes", "AllocNodes", "ReqNodes", "AllocCPUS", "NCPUS", "ReqCPUS", "AllocTRES", "ReqTRES",
     "AllocGRES", "ReqGRES", "ReqMem", "User", "Account", "Partition", "QOS", "Priority", "State", "NodeList",
+    "MaxRSS", "NTasks",
 )  # fmt: skip
 """The columns that are read; more of them tell more, and the order does not matter."""
 
@@ -70,6 +72,7 @@ _FORMS = {
     "ExitCode": r"\d+:\d+|",
     "DerivedExitCode": r"\d+:\d+|",
     "ReqMem": r"[\d.]*[KMGTPE]?[nc]?\??|",
+    "MaxRSS": r"[\d.]*[KMGTPE]?",
     **dict.fromkeys(("AllocTRES", "ReqTRES"), r"(?:[\w/:.\-]+=[\d.]+[KMGTPE]?,?)*"),
     **dict.fromkeys(("Partition", "Cluster", "QOS"), r"[^\s|]*"),
 }  # fmt: skip
@@ -163,7 +166,8 @@ def sacct_table(
 
     def records() -> Iterator[pl.DataFrame]:
         for path in paths:
-            for text in _texts(path, tally, strict=not skip_invalid):
+            lines = map(_with_ids, _texts(path, tally, strict=not skip_invalid))
+            for text in jobs_with_steps(lines, tally):
                 yield _records(text, zone, tally)
 
     return job_table(records(), tally, machine)
@@ -269,29 +273,29 @@ def _fits(name: str, cell: str) -> bool:
     return form is None or form.fullmatch(cell) is not None
 
 
-def _records(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
-    """Records of one block of lines."""
-    there = set(text.columns)
-    job_id = pl.coalesce(
+def _with_ids(text: pl.DataFrame) -> pl.DataFrame:
+    """Lines with the id of the job or step, by whichever column tells it."""
+    found = (
         pl.when(pl.col(name).str.len_chars() > 0).then(name)
         for name in ("JobID", "JobIDRaw")
-        if name in there
+        if name in text.columns
     )
-    text = text.with_columns(job_id.alias("job_id"))
-    step = pl.col("job_id").str.contains(".", literal=True)
-    steps = int(text.select(step.fill_null(False).sum()).item())
-    tally.add("step, a part of its job", steps)
-    if steps:
-        text = text.filter(~step.fill_null(False))
+    return text.with_columns(pl.coalesce(found).alias("job_id"))
+
+
+def _records(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
+    """Records of the lines of some jobs."""
     if not len(text):
         return empty_records()
-    text = text.with_columns(_nothing(name) for name in text.columns)
+    there = set(text.columns)
+    used = text["used_memory_gb"]
+    text = text.select(_nothing(name) for name in text.columns if name != used.name)
     times = [
         moments(text[name], zone, tally) for name in ("Submit", "Start", "End") if name in there
     ]
     times = [pl.select(pl.when(time > 0).then(time).alias(time.name))[time.name] for time in times]
     text = text.with_columns(times)
-    frame = _fields(text).with_columns(_state(text, tally))
+    frame = _fields(text).with_columns(_state(text, tally), used)
     odd = ~frame["job_id"].str.contains(r"^\d+(?:_\d+|_\[.*\]|\+\d+)?$").fill_null(False)
     if odd.any():
         tally.add("record left out: its id is none of a job", int(odd.sum()))

@@ -11,6 +11,7 @@ import polars as pl
 
 from hpctwin.errors import TraceError
 from hpctwin.formats._accounting import Tally
+from hpctwin.formats._steps import STEP_COLUMNS
 from hpctwin.formats.slurm_values import number
 
 __all__ = ["is_sacct_document", "json_rows"]
@@ -37,11 +38,29 @@ def json_rows(path: Path, document: Any, tally: Tally) -> Iterator[pl.DataFrame]
     fine = [job for job in jobs if isinstance(job, dict)]
     tally.add("record left out: it is no object", len(jobs) - len(fine))
     tally.add("record read", len(fine))
-    tally.add("step, a part of its job", sum(len(_list(job, "steps")) for job in fine))
     for begin in range(0, len(fine), _ROWS):
-        rows = [_row(job) for job in fine[begin : begin + _ROWS]]
-        columns = dict.fromkeys(rows[0], pl.String)
+        rows = [row for job in fine[begin : begin + _ROWS] for row in _rows(job)]
+        columns = dict.fromkeys((*rows[0], *STEP_COLUMNS), pl.String)
         yield pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _rows(job: Mapping[str, Any]) -> Iterator[dict[str, str | None]]:
+    """A job, and each of its steps."""
+    row = _row(job)
+    yield row
+    for count, step in enumerate(_list(job, "steps")):
+        told = step if isinstance(step, dict) else {}
+        most = {
+            one.get("type"): one.get("count")
+            for one in _list(_at(_at(told, "tres"), "requested"), "max")
+            if isinstance(one, dict)
+        }
+        yield {
+            "JobID": f"{row['JobID']}.{count}",
+            "MaxRSS": _text(most.get("mem")),
+            "NTasks": _text(_at(told, "tasks").get("count")),
+            "NNodes": _text(_at(told, "nodes").get("count")),
+        }
 
 
 def _row(job: Mapping[str, Any]) -> dict[str, str | None]:

@@ -27,12 +27,13 @@ _MIB = 2.0**20
 _AS_WRITTEN = (
     "Submit", "Start", "End", "NNodes", "AllocNodes", "ReqNodes", "AllocCPUS", "NCPUS", "ReqCPUS",
     "AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES", "User", "Account", "Partition", "QOS", "Priority",
-    "State", "NodeList",
+    "State", "NodeList", "NTasks",
 )  # fmt: skip
 _MADE = {
     "JobID": ("JobIDSlurm", '"JobIDSlurm"'),
     "ElapsedRaw": ("Elapsed", '"Elapsed"'),
     "TimelimitRaw": ("Timelimit", '"Timelimit" / 60'),
+    "MaxRSS": ("MaxRSS", 'CAST("MaxRSS" AS INTEGER)'),
     "ReqMem": (
         "ReqMem",
         f'CASE typeof("ReqMem") WHEN \'text\' THEN "ReqMem" ELSE "ReqMem" / {_MIB} || \'M\' END',

@@ -87,6 +87,7 @@ _NUMBERS = {
     "max_nodes": _Rule(1, whole=True),
     "suspendable": _Rule(0, whole=True, words=("false", "true")),
     "resize_s": _Rule(0),
+    "used_memory_gb": _Rule(0),
     **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
 }
 

@@ -41,7 +41,7 @@ def check_values(ids: npt.NDArray[Any], columns: Mapping[str, npt.NDArray[Any]])
             continue
         must = "must be a finite number"
         bad = ~np.isfinite(values)
-        if name.startswith("predicted "):
+        if name.startswith("predicted ") or name == "used_memory_gb":
             bad = ~((values > 0) & (values < np.inf) | np.isnan(values))
             must = "must be above 0, or empty"
         elif name == "nodes":

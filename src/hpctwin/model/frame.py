@@ -38,6 +38,7 @@ column                  meaning
 ``resize_s``            seconds that it does nothing whenever it goes on or changes its nodes
 ``use_NAME``            how much of the component NAME of its nodes was used, 0 to 1: the mean, or a list
 ``node_w``              measured power of one of its nodes, W: the mean, or a list
+``used_memory_gb``      memory that it used on one of its nodes at most, GiB
 ``predicted_NAME``      predicted ``runtime_s``, ``node_w`` or ``memory_gb`` (of a node)
 ``use_NAME_step_s`` …   seconds from one sample of such a list to the next, also ``node_w_step_s``
 ======================  =========================================================================
@@ -109,6 +110,8 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
     if workload["checkpoint_ms"] is not None:
         every = workload["checkpoint_ms"]
         columns["checkpoint_s"] = known_seconds(every, every >= 0)
+    if workload["used_memory_gb"] is not None:
+        columns["used_memory_gb"] = pl.Series(workload["used_memory_gb"], nan_to_null=True)
     columns |= _usage_columns(workload["usage"])
     columns |= {
         f"predicted_{name}": pl.Series(values, nan_to_null=True)
@@ -173,6 +176,7 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         "cancel_s": _optional(frame, "cancel_s", row_ids),
         "fails": _numbers(frame, "fails", row_ids, 0) != 0 if "fails" in frame.columns else None,
         "checkpoint_s": _optional(frame, "checkpoint_s", row_ids),
+        "used_memory_gb": _optional(frame, "used_memory_gb", row_ids, float("nan")),
         "usage": _usage(frame, row_ids),
         "malleable": {
             name: Category.of(frame[name].cast(pl.String))
@@ -325,9 +329,9 @@ def _numbers(
 
 
 def _optional(
-    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any]
+    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any], unknown: float = -1
 ) -> npt.NDArray[np.float64] | None:
-    return _numbers(frame, name, ids, -1) if name in frame.columns else None
+    return _numbers(frame, name, ids, unknown) if name in frame.columns else None
 
 
 def _decimal(ms: int) -> str:

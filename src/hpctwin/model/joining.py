@@ -37,6 +37,7 @@ def plain(workload: Workload) -> Workload:
         header=(),
         carried={},
         usage={},
+        used_memory_gb=None,
     )
 
 

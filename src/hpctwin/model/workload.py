@@ -60,6 +60,8 @@ class Workload(Shown):
         fails: whether it ends with an error when its runtime is over; None if no job does.
         checkpoint_ms: it writes a checkpoint whenever it has run for so long again; 0: never; -1 where that
             is not known; None if it is of no job.
+        used_memory_gb: how much memory it used on one of its nodes at most, GiB; NaN where that is not
+            known, None if it is of no job. Nothing that a scheduler sees.
         name: for titles.
         start_epoch_s: Unix time of time zero, where known.
         header: comment lines of the file it came from.
@@ -96,6 +98,7 @@ class Workload(Shown):
     cancel_ms: IntArray
     fails: npt.NDArray[np.bool_] | None = None
     checkpoint_ms: IntArray | None = None
+    used_memory_gb: FloatArray | None = None
     name: str = "workload"
     start_epoch_s: float | None = None
     header: tuple[str, ...] = ()
@@ -132,6 +135,7 @@ class Workload(Shown):
         cancel_s: npt.ArrayLike | None = None,
         fails: npt.ArrayLike | None = None,
         checkpoint_s: npt.ArrayLike | None = None,
+        used_memory_gb: npt.ArrayLike | None = None,
         name: str = "workload",
         start_epoch_s: float | None = None,
         header: Sequence[str] = (),
@@ -205,6 +209,7 @@ class Workload(Shown):
             **{f"predicted {k}": v for k, v in foretold.items()},
             **{k: v.codes for k, v in labels.items()},
             "fails": np.zeros(size, bool) if fails is None else np.array(fails, bool),
+            "used_memory_gb": _or_unknown(used_memory_gb, size, np.nan).copy(),
         }
         for column, values in columns.items():
             if values.shape != (size,):
@@ -238,6 +243,7 @@ class Workload(Shown):
             cancel_ms=_ms(times["cancel_s"]),
             fails=columns["fails"] if columns["fails"].any() else None,
             checkpoint_ms=None if checkpoint_s is None else _ms(times["checkpoint_s"]),
+            used_memory_gb=None if used_memory_gb is None else columns["used_memory_gb"],
             name=name,
             start_epoch_s=start_epoch_s,
             header=tuple(header),
@@ -381,6 +387,7 @@ class Workload(Shown):
             recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
             fails=None if self.fails is None else self.fails[index],
             checkpoint_ms=None if self.checkpoint_ms is None else self.checkpoint_ms[index],
+            used_memory_gb=None if self.used_memory_gb is None else self.used_memory_gb[index],
             carried={k: v[index] for k, v in self.carried.items()},
             usage={k: v.take(index) for k, v in self.usage.items()},
             chunks={k: v[index] for k, v in self.chunks.items()},
@@ -434,8 +441,8 @@ def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:
     return bool((later | ((submit_s[1:] == submit_s[:-1]) & (ids[1:] > ids[:-1]))).all())
 
 
-def _or_unknown(values: npt.ArrayLike | None, size: int) -> FloatArray:
-    return np.full(size, -1.0) if values is None else np.asarray(values, np.float64)
+def _or_unknown(values: npt.ArrayLike | None, size: int, unknown: float = -1.0) -> FloatArray:
+    return np.full(size, unknown) if values is None else np.asarray(values, np.float64)
 
 
 def _ms(seconds: FloatArray) -> IntArray:

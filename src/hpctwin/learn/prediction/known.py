@@ -102,7 +102,8 @@ class Known:
         """What is predicted, as it came to be; NaN where it is not known [jobs].
 
         ``runtime_s``, at most the walltime, at least 1 s; ``node_w`` where power was measured; ``memory_gb``
-        of a processor where an SWF log says what was used.
+        of a node where accounting says what was used (`Workload.used_memory_gb`), of a processor where an
+        SWF log does.
         """
         jobs = self.workload
         ran = np.clip(jobs.runtime_ms / MS_PER_S, 1.0, self.walltime_s)
@@ -110,9 +111,11 @@ class Known:
         found = {"runtime_s": np.where(ended, ran, np.nan)}
         if NODE_W in jobs.usage:
             found["node_w"] = np.where(ended, self._means(NODE_W), np.nan)
-        used = jobs.carried.get("used memory")
+        used = jobs.used_memory_gb
+        if used is None and "used memory" in jobs.carried:
+            used = jobs.carried["used memory"] / _KB_PER_GB
         if used is not None and len(np.unique(used[used > 0])) > 1:  # a constant was not measured
-            found["memory_gb"] = np.where(ended & (used > 0), used / _KB_PER_GB, np.nan)
+            found["memory_gb"] = np.where(ended, used, np.nan)
         return {name: np.where(values > 0, values, np.nan) for name, values in found.items()}
 
     @cached_property

@@ -40,7 +40,7 @@ LIVE: dict[str, tuple[str, ...]] = {
         "MaxSubmit,MaxWall,MaxTRESMins",
     ),
     "qos.txt": ("sacctmgr", "-P", "show", "qos"),
-    "sacct.txt": ("sacct", "-a", "-D", "-X", "-P", "-o", _COLUMNS),
+    "sacct.txt": ("sacct", "-a", "-D", "-P", "-o", _COLUMNS),
 }  # fmt: skip
 """What a running Slurm is asked, by the file that an answer would be in; sacct takes ``-S`` besides."""
 
@@ -191,7 +191,7 @@ class SlurmFiles:
             f"accounts with shares and limits: what sacctmgr -P show assoc {columns} "
             "prints": found.associations,
             "QOS with priorities and limits: what sacctmgr -P show qos prints": found.qos,
-            f"jobs: what sacct -a -D -X -P -o {_COLUMNS} prints": self._dumps,
+            f"jobs: what sacct -a -D -P -o {_COLUMNS} prints": self._dumps,
         }
         return [what for what, is_there in there.items() if not is_there]
 
