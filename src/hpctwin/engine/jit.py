@@ -22,7 +22,7 @@ import numba
 
 from hpctwin.engine.failed import why_not_compiled
 from hpctwin.engine.interrupts import interrupts_noted
-from hpctwin.engine.linking import KernelCompiler, PartCompiler
+from hpctwin.engine.linking import KernelCompiler, PartCompiler, ShortKernelCompiler
 from hpctwin.errors import PolicyError
 
 __all__ = [
@@ -119,11 +119,15 @@ class Kernel:
     Args:
         function: it, a part or not, and what it calls is compiled as one.
         signature: of what it takes and gives.
+        unrolled: whether its loops are made into longer ones, which pays where they are gone through often.
     """
 
-    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, *, unrolled: bool = True
+    ) -> None:
         self._function = getattr(function, "py_func", function)
         self._signature = signature
+        self._pipeline = KernelCompiler if unrolled else ShortKernelCompiler
         self._lock = threading.Lock()
         self._dispatcher: Any = None
 
@@ -172,7 +176,7 @@ class Kernel:
             keep=True,
             _nrt=False,
             no_cfunc_wrapper=True,
-            pipeline_class=KernelCompiler,
+            pipeline_class=self._pipeline,
         )
 
     @property

@@ -8,12 +8,14 @@ from typing import Any
 import numpy.typing as npt
 from numba import int64, types
 
-from hpctwin.engine import counting, loop, placement, plan, power_passes, transitions
+from hpctwin.engine import counting, loop, plan, power_passes, transitions
+from hpctwin.engine.claiming import PLACING
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
 from hpctwin.engine.passes import PASSES, Pass, SharedPass
 from hpctwin.engine.powers import POWER_PASSES, PowerPass
 from hpctwin.engine.preempting import PREEMPTING_PASSES, find_preempting_pass
+from hpctwin.engine.ranking import PLACE_BY_SCORE
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 from hpctwin.engine.sim import single
@@ -41,8 +43,8 @@ def hooks(
     power: PowerPass | None = None,
     *,
     shared: Kernel | None = None,
+    placing: Kernel | None = None,
     races: bool = False,
-    tracked: bool = False,
     planned: bool = True,
     counted: bool = True,
 ) -> npt.NDArray[Any]:
@@ -55,20 +57,16 @@ def hooks(
         found: the scheduling pass.
         power: what switches nodes; None where they have no power states.
         shared: what chooses nodes for a job where nodes are shared; else None.
+        placing: what claims a job's nodes where they have identity and are not shared; else None.
         races: whether a tournament of those that wait is needed; False where it cannot be, or as long as
             the loop does not say `layout.NEED_RACE`.
-        tracked: whether nodes have identity.
         planned: whether the pass is needed; False where counting may decide in its place as long as the loop
             does not say `layout.NEED_PASS`.
         counted: whether counting may decide, where the pass is of that kind.
     """
-    tracked = tracked and shared is None
-    optional = {
-        race: races,
-        placement.PLACE_NODES: tracked,
-        placement.PLACE_BY_SCORE: place is not None,
-    }
-    needed = [kernel for kernel, so in optional.items() if so]
+    needed = [race] if races else []
+    needed += [PLACE_BY_SCORE] if place is not None else []
+    needed += [placing] if placing is not None else []
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
     leaving = _leaving(found)
@@ -86,8 +84,8 @@ def hooks(
             ("run_race", race.address if races else 0),
             ("run_counted", 0 if by_counting is None else by_counting.address),
             ("start", 0 if leaving is not None else transitions.START.address),
-            ("place_nodes", placement.PLACE_NODES.address if tracked else 0),
-            ("place_by_score", 0 if place is None else placement.PLACE_BY_SCORE.address),
+            ("place_nodes", 0 if placing is None else placing.address),
+            ("place_by_score", 0 if place is None else PLACE_BY_SCORE.address),
             ("build_plan", plan.BUILD_PLAN.address if _plans(power, planned) else 0),
             ("entered", 0 if found.entered is None else found.entered.address),
             ("left", 0 if found.left is None else found.left.address),
@@ -106,7 +104,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.agents import features, jobs, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
-    found = [race, placement.PLACE_NODES, placement.PLACE_BY_SCORE]
+    found = [race, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
     found.append(resizing.STOP)
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]

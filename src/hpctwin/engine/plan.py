@@ -159,7 +159,7 @@ def build_plan(sim: Arrays) -> None:
         plan_window(m, sim)
 
 
-BUILD_PLAN = Kernel(build_plan, types.void(SIM))
+BUILD_PLAN = Kernel(build_plan, types.void(SIM), unrolled=False)
 
 
 @jit

@@ -23,18 +23,27 @@ __all__ = ["BEFORE", "MANAGED", "UNAWARE", "give_orders"]
 
 
 @jit
-def switch_and_look_again(managed: bool, sim: Arrays) -> None:
-    """Switch off whose time has come, and have the engine come back when there is more to do."""
+def open_all(sim: Arrays) -> int:
+    """Every node may be switched off; when the first one's time has come."""
     first = note_use(sim)
     sim.clock.wake_at = NEVER
     for p in range(sim.rules.pools):
         sim.spare[p].allowed = NEVER
-    if managed:
-        manage(sim)
+    return first
+
+
+@jit
+def switch_and_look_again(first: int, deeper: bool, sim: Arrays) -> None:
+    """Switch off whose time has come, and have the engine come back when there is more to do.
+
+    Args:
+        first: when the first one's time has come.
+        deeper: whether sleeping nodes may go deeper.
+        sim: the simulation.
+    """
     at_once = False
     if first <= sim.clock.now:
-        # Who waits could need a sleeping node sooner than it would be back from deeper.
-        at_once = switch_off_due(not managed or sim.clock.queued == 0, sim)
+        at_once = switch_off_due(deeper, sim)
     # Transitions that take no time are over at once.
     end_transitions(sim)
     note_use(sim)
@@ -48,17 +57,20 @@ def before_pass(sim: Arrays) -> None:
 
 def after_pass_unaware(sim: Arrays) -> None:
     """Nodes that have been idle for their timeout are switched off; those that jobs were given, on."""
-    switch_and_look_again(False, sim)
+    switch_and_look_again(open_all(sim), True, sim)
 
 
 def after_pass_managed(sim: Arrays) -> None:
     """Nodes are woken in time for the plan, and left on if it needs them soon."""
-    switch_and_look_again(True, sim)
+    first = open_all(sim)
+    manage(sim)
+    # Who waits could need a sleeping node sooner than it would be back from deeper.
+    switch_and_look_again(first, sim.clock.queued == 0, sim)
 
 
-BEFORE = Kernel(before_pass, types.void(SIM))
-UNAWARE = Kernel(after_pass_unaware, types.void(SIM))
-MANAGED = Kernel(after_pass_managed, types.void(SIM))
+BEFORE = Kernel(before_pass, types.void(SIM), unrolled=False)
+UNAWARE = Kernel(after_pass_unaware, types.void(SIM), unrolled=False)
+MANAGED = Kernel(after_pass_managed, types.void(SIM), unrolled=False)
 
 
 def _give_orders(address: int, nodes: Any, on: int) -> None:

@@ -67,14 +67,18 @@ class Policy:
         Raises:
             PolicyError: something cannot be compiled.
         """
+        from hpctwin.engine.claiming import placing
         from hpctwin.engine.compiling import prepare
         from hpctwin.engine.kernel import kernels_of, race
-        from hpctwin.engine.placement import PLACE_BY_SCORE, PLACE_NODES
+        from hpctwin.engine.ranking import PLACE_BY_SCORE
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         self.compile()
         power = self.power.power_pass
-        needed = [race, PLACE_NODES, *kernels_of(self.scheduling, power)]
+        claims = placing(self.placement.number, power.preferred)
+        needed = [race, *kernels_of(self.scheduling, power)]
+        if claims is not None:
+            needed.append(claims)
         if self.placement.score is not None:
             needed.append(PLACE_BY_SCORE)
         shared = PASSES.find(self.backfill).on_shared_nodes()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from hpctwin.engine import layout
+from hpctwin.engine.jit import Kernel
 from hpctwin.engine.passes import Pass, SharedPass, settings_of
 from hpctwin.engine.powers import PowerPass
 from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
@@ -128,7 +129,7 @@ class Deciding:
                 self.power,
                 shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
                 races=self._has_race(),
-                tracked=self.tracked,
+                placing=self._placing(),
                 planned=self.planned or self._others < 0,
                 counted=self._others >= 0,
             ),
@@ -137,6 +138,17 @@ class Deciding:
                 None if self.power is None else self.power.numbers, policy.power.numbers()
             ),
         }
+
+    def _placing(self) -> Kernel | None:
+        """What claims a job's nodes; None where that is not asked, or done by what switches nodes."""
+        from hpctwin.engine.claiming import placing
+
+        if not self.tracked or isinstance(self.found, SharedPass):
+            return None
+        preferred = (
+            self.policy.power.power_pass.preferred if self.cluster.has_power else layout.LOWEST
+        )
+        return placing(self.policy.placement.number, int(preferred))
 
     def _rules(self) -> dict[str, Any]:
         """The fields of `engine.layout.Rules`."""

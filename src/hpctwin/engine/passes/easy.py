@@ -152,7 +152,7 @@ def pass_easy(sim: Arrays) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_easy, types.void(SIM)),
+    Kernel(pass_easy, types.void(SIM), unrolled=False),
     numbers=Numbers,
     others=HEAD_IS_PROTECTED,
     keeps="it would delay the reservation of a job before it",

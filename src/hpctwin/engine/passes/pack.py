@@ -172,7 +172,7 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 ENTERED = Kernel(note_eligible, types.void(int64, SIM))
 PASS = Pass(
-    Kernel(pass_pack, types.void(SIM)),
+    Kernel(pass_pack, types.void(SIM), unrolled=False),
     numbers=Numbers,
     own=Own,
     begin=begin,

@@ -323,7 +323,7 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_pushdown, types.void(SIM)),
+    Kernel(pass_pushdown, types.void(SIM), unrolled=False),
     numbers=Numbers,
     own=Own,
     kept=Push,

@@ -339,7 +339,7 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
 
 
 PASS = Pass(
-    Kernel(pass_slurm, types.void(SIM)),
+    Kernel(pass_slurm, types.void(SIM), unrolled=False),
     numbers=Numbers,
     own=Own,
     begin=begin,
