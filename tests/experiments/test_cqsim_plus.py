@@ -10,7 +10,7 @@ import pytest
 
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments.cqsim_plus import bins, run_case_by_rule, ways
+from hpctwin.experiments.cqsim_plus import bins, run_by_their_rule, ways
 from hpctwin.experiments.cqsim_plus_cases import CASES, PUBLISHED_WAYS, SIZE_EDGES
 from hpctwin.experiments.cqsim_rule import RuleCluster, RuleJob, simulate_rule
 from hpctwin.facility import Facility
@@ -27,7 +27,7 @@ def data(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_twelve_waits_of_tables_3_and_4_come_out_exactly() -> None:
     case = CASES["heterogeneous"]
     workload, _ = case.workload()
-    (row,) = [r for r in run_case_by_rule("heterogeneous", workload) if r.strategy == "sgs-t"]
+    row, _ = run_by_their_rule("heterogeneous", workload, "sgs-t")
     published = case.published["sgs-t"]
     assert row.jobs == 21_722
     assert round(row.mean_wait_min, 1) == published.overall == 681.7

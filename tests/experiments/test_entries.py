@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hpctwin.cli import main
 from hpctwin.errors import WorkloadError
-from hpctwin.experiments.entries import Entry, Finding, Made, make
+from hpctwin.experiments.entries import Entry, make
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Finding, Made
 from hpctwin.experiments.papers import ENTRIES, find_entry
 
 PAGE = Path(__file__).parents[2] / "docs/published/report.md"
@@ -24,14 +28,32 @@ def run(*arguments: object) -> int:
     return code
 
 
-def entry(made: Made | None, because: str = "") -> Entry:
-    return Entry(
-        "x", paper="A", shows="y", because=because, make=None if made is None else lambda: made
-    )
+@dataclass(frozen=True, eq=False)
+class Given(Experiment[None, None]):
+    """Gives what was made before, or fails."""
+
+    result: Made | WorkloadError
+    title = "nothing"
+
+    def points(self) -> Sequence[None]:
+        return [None]
+
+    def run(self, point: None, tell: Tell) -> None:
+        if isinstance(self.result, WorkloadError):
+            raise self.result
+
+    def made(self, found: Sequence[None]) -> Made:
+        assert isinstance(self.result, Made)
+        return self.result
+
+
+def entry(made: Made | WorkloadError | None, because: str = "") -> Entry:
+    experiment = None if made is None else Given(made)
+    return Entry("x", paper="A", shows="y", because=because, experiment=experiment)
 
 
 def test_a_verdict_follows_from_the_numbers() -> None:
-    near, far = Finding("n", 100, 104, 0.05), Finding("n", 100, 106, 0.05)
+    near, far = (Finding("n", 100, here, 0.05, entries=("x",)) for here in (104, 106))
     assert make(entry(Made([near]), "some reason")).verdict == "agrees"
     assert make(entry(Made([near]), "some reason")).because == ""
     assert make(entry(Made([near, far]), "some reason")).verdict == "differs"
@@ -43,17 +65,14 @@ def test_a_verdict_follows_from_the_numbers() -> None:
 
 
 def test_what_lacks_its_trace_says_which() -> None:
-    def lacking() -> Made:
-        raise WorkloadError("put nasa.swf there")
-
-    outcome = make(Entry("x", paper="A", shows="y", make=lacking))
+    outcome = make(entry(WorkloadError("put nasa.swf there")))
     assert (outcome.verdict, outcome.because) == ("cannot be made", "put nasa.swf there")
 
 
 def test_who_differs_for_no_known_reason_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    far = Made([Finding("n", 100, 106, 0.05)])
+    far = Made([Finding("n", 100, 106, 0.05, entries=("x",))])
     monkeypatch.setitem(ENTRIES, "x", entry(far))
     assert run("run", "x") == 1
     monkeypatch.setitem(ENTRIES, "x", entry(far, "another machine"))
@@ -74,7 +93,7 @@ def test_the_papers_have_their_tables_and_figures() -> None:
         "CarbonFlex",
     }
     for one in ENTRIES.values():
-        assert one.make is not None or one.because, one.name
+        assert one.experiment is not None or one.because, one.name
 
 
 def test_two_ends_at_one_instant_are_one_pass(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,15 @@ import pytest
 from hpctwin import read_cluster, read_workload
 from hpctwin.cli import main
 from hpctwin.errors import ConfigError
-from hpctwin.experiments.s_raps import POLICIES, run
+from hpctwin.experiments.s_raps import POLICIES, Run, SRaps
 from hpctwin.formats.datasets import DATASETS, write_sample
 from hpctwin.model import Cluster
-from hpctwin.simulation import window
+from hpctwin.simulation import Window, window
+
+
+def run(part: Window, cluster: Cluster, **options: Any) -> list[Run]:
+    experiment = SRaps(part, cluster, **options)
+    return [experiment.run(policy, lambda share: None) for policy in experiment.points()]
 
 
 @pytest.fixture(scope="module")

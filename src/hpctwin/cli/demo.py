@@ -34,7 +34,7 @@ def demo_command(
     import tempfile
     from pathlib import Path
 
-    from hpctwin.cli.objective_table import objective_table
+    from hpctwin.cli.made import print_table
     from hpctwin.cli.output import print_json, screen
     from hpctwin.experiments import schedtwin
     from hpctwin.generate.four_phase import four_phase
@@ -60,7 +60,7 @@ def demo_command(
     console.print("[bold]The last decision in which one policy was better than the others:[/]")
     console.print("\n".join(last))
     console.print()
-    console.print(objective_table(schedtwin.means(rows), published=False))
+    print_table(schedtwin.objective_table(schedtwin.means(rows)))
     shares = ", ".join(f"{name} {share:.0%}" for name, share in row.share_by_policy.items())
     console.print(f"Jobs started by the twin under: {shares}.")
     console.print("`hpctwin experiment schedtwin` repeats this over ten workloads.")

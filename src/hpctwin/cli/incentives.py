@@ -1,9 +1,9 @@
-"""``hpctwin incentives`` and ``hpctwin experiment s-raps-incentives``."""
+"""``hpctwin incentives``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -12,9 +12,7 @@ from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
 if TYPE_CHECKING:
     import polars as pl
 
-    from hpctwin.sweep.incentives import Redeemed
-
-__all__ = ["incentives_command", "s_raps_incentives"]
+__all__ = ["incentives_command"]
 
 Json = Annotated[bool, Parameter(group="Output")]
 Plot = Annotated[Path | None, Parameter(group="Output")]
@@ -53,8 +51,10 @@ def incentives_command(
         plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
         json: print it as JSON: a row for each account, and one for each incentive.
     """
+    from hpctwin.cli.made import show
     from hpctwin.cli.output import check_outputs, need_jobs, note_reading
     from hpctwin.errors import ConfigError
+    from hpctwin.experiments.incentives import made_of
     from hpctwin.metrics import INCENTIVES
     from hpctwin.model.progress import progress_bar
     from hpctwin.sweep.incentives import redeem, try_tricks
@@ -85,122 +85,7 @@ def incentives_command(
             workload, cluster, names, by=accounts_by, collect=collect, backfill=backfill, same=same,
             budgets=budget, progress=one_more, log=plot is not None,
         )  # fmt: skip
-    return _show(found, plot, json)
-
-
-def s_raps_incentives(
-    *, same: bool = False, seed: int = 0, plot: Plot = None, json: Json = False
-) -> int:
-    """S-RAPS (SC25-W), figure 8: accounts are collected, and redeemed under each incentive.
-
-    The paper's day with measured power cannot be had; jobs and users are four weeks of Theta's of 2023 (a
-    generated year without the trace), how much each account uses its nodes is drawn.
-
-    Args:
-        same: the same jobs collect and redeem, as in the paper; else two weeks collect and two redeem.
-        seed: of what is drawn.
-        plot: figure (.png, .svg, .pdf) of the power drawn under each incentive.
-        json: print it as JSON.
-    """
-    import sys
-
-    from hpctwin.cli.output import check_outputs
-    from hpctwin.experiments import incentives as experiment
-    from hpctwin.model.progress import progress_bar
-
-    check_outputs(figures=[plot])
-    jobs, origin = experiment.workload(seed)
-    print(f"{origin}: {len(jobs):,} jobs in {experiment.DAYS:g} days", file=sys.stderr)
-    done: list[str] = []
-    with progress_bar("collecting and redeeming") as progress:
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            progress(len(done) / (len(experiment.NAMES) + 2))
-
-        found = experiment.run(jobs, same=same, progress=one_more)
-    return _show(found, plot, json)
-
-
-def _show(found: Redeemed, plot: Path | None, json: bool) -> int:
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
-    from hpctwin.model.units import format_duration
-    from hpctwin.sweep.incentives import PLAIN
-
-    gains = found.gains()
-    runs = {name: result.summary() for name, result in found.results.items()}
-    if plot is not None:
-        from hpctwin.errors import ConfigError
-        from hpctwin.report.energy import plot_power
-        from hpctwin.report.saving import save_figure
-
-        energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
-        if not energies:
-            raise ConfigError(
-                "--plot draws power, and it is not known what the machine's nodes draw"
-            )
-        save_figure(plot_power(energies, title="Power drawn under each incentive"), plot)
-    rows: list[dict[str, Any]] = [{"incentive": name, **_told(found, name)} for name in runs]
-    if json:
-        print_json({"incentives": rows, "accounts": gains.to_dicts()})
-        return 0
-    table = Table(box=None, pad_edge=False)
-    for head in (
-        "incentive",
-        "mean wait",
-        "low half",
-        "high half",
-        "energy MWh",
-        "accounts sooner",
-    ):
-        table.add_column(head, justify="left" if head == "incentive" else "right", overflow="fold")
-    for row in rows:
-        waits = (row["mean_wait_s"], row["low_power_wait_s"], row["high_power_wait_s"])
-        table.add_row(
-            row["incentive"],
-            *("" if wait is None else format_duration(round(wait)) for wait in waits),
-            "" if row["energy_j"] is None else f"{row['energy_j'] / 3.6e9:,.1f}",
-            "" if row["incentive"] == PLAIN else f"{row['sooner']} of {len(gains)}",
-        )
-    screen().print(table)
-    print(
-        "low half, high half: mean wait of jobs whose accounts drew less, or more, per node than the\n"
-        "median account when accounts were collected; --json tells of each account"
-    )
-    return 0
-
-
-def _told(found: Redeemed, name: str) -> dict[str, Any]:
-    """Figures of one incentive."""
-    import polars as pl
-
-    from hpctwin.sweep.incentives import PLAIN
-
-    result = found.results[name]
-    jobs = result.jobs.join(
-        found.accounts.table.select("name", "mean_node_w"),
-        left_on=found.accounts.by, right_on="name", how="left",
-    )  # fmt: skip
-    middle = found.accounts.table["mean_node_w"].median()
-    gains = found.gains()
-    sooner = gains.filter(pl.col(f"{name}_wait_s") < pl.col(f"{PLAIN}_wait_s"))
-    low, high = (
-        (None, None)
-        if middle is None
-        else tuple(
-            jobs.filter(side)["wait_s"].mean()
-            for side in (pl.col("mean_node_w") <= middle, pl.col("mean_node_w") > middle)
-        )
-    )
-    return {
-        "mean_wait_s": result.jobs["wait_s"].mean(),
-        "low_power_wait_s": low,
-        "high_power_wait_s": high,
-        "energy_j": None if result.energy is None else result.energy.total_j,
-        "sooner": len(sooner),
-    }
+    return show(made_of(found), plot=plot, json=json)
 
 
 def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:

@@ -1,4 +1,4 @@
-"""``hpctwin experiment schedtwin --on slurm|pbs`` and ``--stored``: the experiment on a real cluster."""
+"""``hpctwin experiment schedtwin --on slurm|pbs``: the experiment on a real cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hpctwin.experiments.schedtwin import Row
     from hpctwin.experiments.schedtwin_live import LiveRun
 
-__all__ = ["collect", "on_cluster"]
+__all__ = ["on_cluster"]
 
 
 def on_cluster(
@@ -62,62 +62,6 @@ def on_cluster(
     return 0
 
 
-def collect(folder: Path, *, late_s: float, plot: Path | None, json: bool) -> int:
-    """Print the table of each manager beside the emulated one, and draw the figure.
-
-    A run in which a submission came later than `late_s` (of the experiment's time) is left out.
-    """
-    from hpctwin.cli.objective_table import objective_table
-    from hpctwin.cli.output import print_json, screen
-    from hpctwin.experiments import schedtwin as experiment
-    from hpctwin.experiments.schedtwin_live import collected, costs, stored
-
-    everything = stored(folder)
-    runs = [run for run in everything if run.late_s <= late_s]
-    found = {on: part for on, part in collected(runs).items() if part.rows}
-    seeds = sorted({row.seed for part in found.values() for row in part.rows})
-    rows = {
-        "emulated": [row for one in experiment.run_seeds(seeds) for row in one],
-        **{on: part.rows for on, part in found.items()},
-    }
-    if plot is not None:
-        _figure({on: experiment.means(mine) for on, mine in rows.items()}, plot)
-    if json:
-        print_json([{"on": on, **row.plain()} for on, mine in rows.items() for row in mine])
-        return 0
-    console = screen()
-    spent = costs(runs)
-    for on, mine in rows.items():
-        title = f"{on}: mean over {len({row.seed for row in mine})} workloads"
-        console.print(objective_table(experiment.means(mine), published=False, title=title))
-        best = _wins(mine)
-        console.print("best of all on: " + ", ".join(f"{m} {n}" for m, n in best.items()))
-        if on in spent:
-            cost = spent[on]
-            console.print(
-                f"first jobs started after {cost['start_s']:.1f} s; jobs held their nodes "
-                f"{cost['run_s']:.1f} s longer than they ran; limits {cost['limit_s']:.1f} s longer "
-                f"than asked; load {cost['load']:.1f}"
-            )
-        for seed in found[on].missing if on in found else ():
-            console.print(f"seed {seed} left out: not all methods ran it")
-    for run in everything:
-        if run.late_s > late_s:
-            console.print(
-                f"{run.on}, {run.under}, seed {run.seed} left out: a submission was {run.late_s:.0f} s "
-                "late, and that is another workload"
-            )
-    return 0
-
-
-def _wins(rows: Sequence[Row]) -> dict[str, int]:
-    """On how many seeds each method has the lowest objective."""
-    won = dict.fromkeys((row.method for row in rows), 0)
-    for seed in {row.seed for row in rows}:
-        won[min((r for r in rows if r.seed == seed), key=lambda r: r.objective).method] += 1
-    return won
-
-
 def _told(run: LiveRun) -> str:
     row, cost = run.row(), run.costs()
     states = run.jobs["state"].value_counts(sort=True).rows()
@@ -134,17 +78,3 @@ def _told(run: LiveRun) -> str:
             f"{run.twin.not_done} actions not done"
         )
     return said
-
-
-def _figure(means: dict[str, list[Row]], path: Path) -> None:
-    from hpctwin.experiments.schedtwin import TWIN
-    from hpctwin.report import plot_radars
-    from hpctwin.report.saving import save_figure
-
-    # The twin first, so that it has the same colour in each chart.
-    charts = {
-        on: {row.method: row.plain() for row in sorted(rows, key=lambda row: row.method != TWIN)}
-        for on, rows in means.items()
-    }
-    title = "SchedTwin's experiment, emulated and real (outer is better)"
-    save_figure(plot_radars(charts, title=title), path)

@@ -8,14 +8,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import polars as pl
 
-from hpctwin.errors import UnknownNameError
 from hpctwin.experiments.cqsim_plus_cases import (
     CASES,
     PUBLISHED_WAYS,
@@ -24,11 +23,12 @@ from hpctwin.experiments.cqsim_plus_cases import (
     Case,
 )
 from hpctwin.experiments.cqsim_rule import simulate_rule
+from hpctwin.experiments.experiment import Tell
 from hpctwin.facility import FacilityResult, FacilitySimulation, Strategy
 from hpctwin.metrics import served
 from hpctwin.model import Workload
 
-__all__ = ["Row", "Way", "bins", "make_row", "run_case", "run_case_by_rule", "ways"]
+__all__ = ["Row", "Way", "bins", "make_row", "run_by_our_rule", "run_by_their_rule", "ways"]
 
 
 @dataclass(frozen=True)
@@ -89,106 +89,43 @@ class Row:
         return dataclasses.asdict(self)
 
 
-def run_case(
-    name: str,
-    workload: Workload,
-    strategies: Sequence[Strategy],
-    *,
-    seeds: int = 1,
-    progress: Callable[[str, float], None] | None = None,
-) -> tuple[list[Row], dict[str, FacilityResult]]:
-    """Simulate a case.
+def run_by_our_rule(
+    name: str, workload: Workload, strategy: Strategy, seed: int = 0, tell: Tell | None = None
+) -> tuple[Row, FacilityResult]:
+    """Simulate a case under one strategy.
 
     Args:
         name: one of `CASES`.
         workload: its jobs.
-        strategies: what to compare. Those that draw clusters are run once for each seed.
-        seeds: how many, from 0.
-        progress: called with a strategy's name and the share that is done.
-
-    Returns:
-        Rows, and the result of each strategy with seed 0 by its name and knowledge.
-
-    Raises:
-        UnknownNameError: there is no such case.
+        strategy: where jobs go.
+        seed: of what is drawn.
+        tell: told the share that is done.
     """
-    if name not in CASES:
-        raise UnknownNameError("case", name, CASES)
+    begin = time.perf_counter()
+    simulation = FacilitySimulation(CASES[name].facility, workload, strategy, seed=seed)
+    result = simulation.run(tell)
+    return make_row(name, CASES[name], result, time.perf_counter() - begin), result
+
+
+def run_by_their_rule(
+    name: str, workload: Workload, strategy: str, seed: int = 0, tell: Tell | None = None
+) -> tuple[Row, pl.DataFrame]:
+    """The same by CQSim+'s own rule, of a strategy that it has; and the jobs."""
+    begin = time.perf_counter()
     case = CASES[name]
-    rows = []
-    results: dict[str, FacilityResult] = {}
-    for strategy in strategies:
-        draws = strategy.name.startswith(("random", "user"))
-        for seed in range(seeds if draws else 1):
-            begin = time.perf_counter()
-            simulation = FacilitySimulation(case.facility, workload, strategy, seed=seed)
-
-            def share(done: float, of: Strategy = strategy) -> None:
-                if progress is not None:
-                    progress(of.name, done)
-
-            result = simulation.run(share)
-            run_s = time.perf_counter() - begin
-            if seed == 0:
-                results[f"{strategy.name} {result.knowledge}".strip()] = result
-            row = make_row(name, case, result, run_s)
-            if case.ways and strategy.name.startswith("sgs-t"):
-                siloed = results.get("siloed")
-                row = dataclasses.replace(
-                    row, ways=ways(result.jobs, None if siloed is None else siloed.jobs)
-                )
-            rows.append(row)
-    return rows, results
-
-
-def run_case_by_rule(
-    name: str,
-    workload: Workload,
-    *,
-    seeds: int = 1,
-    progress: Callable[[str, float], None] | None = None,
-) -> list[Row]:
-    """Simulate a case's published strategies by CQSim+'s own rule; otherwise as `run_case`.
-
-    Raises:
-        UnknownNameError: there is no such case.
-    """
-    if name not in CASES:
-        raise UnknownNameError("case", name, CASES)
-    case = CASES[name]
-    rows = []
-    siloed: pl.DataFrame | None = None
-    for strategy in case.by_rule:
-        for seed in range(seeds if strategy.startswith(("random", "user")) else 1):
-            begin = time.perf_counter()
-
-            def share(done: float, of: str = strategy) -> None:
-                if progress is not None:
-                    progress(of, done)
-
-            jobs = simulate_rule(case.facility, workload, strategy, seed=seed, progress=share)
-            run_s = time.perf_counter() - begin
-            if strategy == "siloed":
-                siloed = jobs
-            rows.append(
-                _row(
-                    jobs,
-                    case,
-                    {
-                        "case": name,
-                        "rule": "cqsim+",
-                        "strategy": strategy,
-                        "knowledge": "oracle" if strategy == "sgs-t" else "",
-                        "seed": seed,
-                        "decision_ms_mean": None,
-                        "run_s": run_s,
-                        "utilization_spread": None,
-                        "summary": {},
-                        "ways": ways(jobs, siloed) if case.ways and strategy == "sgs-t" else (),
-                    },
-                )
-            )
-    return rows
+    jobs = simulate_rule(case.facility, workload, strategy, seed=seed, progress=tell)
+    about: dict[str, Any] = {
+        "case": name,
+        "rule": "cqsim+",
+        "strategy": strategy,
+        "knowledge": "oracle" if strategy == "sgs-t" else "",
+        "seed": seed,
+        "decision_ms_mean": None,
+        "run_s": time.perf_counter() - begin,
+        "utilization_spread": None,
+        "summary": {},
+    }
+    return _row(jobs, case, about), jobs
 
 
 def make_row(name: str, case: Case, result: FacilityResult, run_s: float) -> Row:

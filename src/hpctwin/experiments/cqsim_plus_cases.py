@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.errors import WorkloadError
 from hpctwin.experiments import theta_year
-from hpctwin.experiments.traces import find_trace
+from hpctwin.experiments.traces import need_trace
 from hpctwin.facility import Facility, Strategy, parse_strategy
 from hpctwin.formats import SwfRules, read_workload
 from hpctwin.model import Workload
@@ -110,12 +109,7 @@ class Case:
 
 
 def _theta_polaris() -> tuple[Workload, str]:
-    path = find_trace("polaris_theta_23.swf")
-    if path is None:
-        raise WorkloadError(
-            "the study of Theta and Polaris needs the trace polaris_theta_23.swf: put it into the folder "
-            "that HPCTWIN_TRACES names"
-        )
+    path = need_trace("polaris_theta_23.swf")
     rules = SwfRules(partition_field="queue")
     return read_workload(path, rules=rules), "Polaris and Theta, September to December 2023"
 

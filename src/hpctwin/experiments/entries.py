@@ -5,68 +5,23 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hpctwin.errors import HpctwinError
+from hpctwin.experiments.experiment import Experiment, run_once
+from hpctwin.experiments.made import Made, Table, beside
+from hpctwin.experiments.traces import find_trace
 from hpctwin.model import write_atomically, write_folder
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["NO_NUMBERS", "SEEDS", "Entry", "Finding", "Made", "Outcome", "make", "write_report"]
-
-SEEDS = 10
-"""So many of them where a paper names none."""
+__all__ = ["NO_NUMBERS", "Entry", "Outcome", "make", "write_report"]
 
 NO_NUMBERS = "the paper prints no numbers of it"
 """Why a figure is drawn and not compared."""
 
 Verdict = Literal["agrees", "differs", "drawn", "cannot be made"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A number of a published table or figure.
-
-    Args:
-        what: it is, with its unit.
-        expected: as published.
-        obtained: as it came out here.
-        within: the share by which it may be off and still agree.
-        form: how both are written.
-    """
-
-    what: str
-    expected: float
-    obtained: float
-    within: float
-    form: str = ",.1f"
-
-    @property
-    def off(self) -> float | None:
-        """By which share of the published number it is off; None if that is 0."""
-        return self.obtained / self.expected - 1 if self.expected else None
-
-    @property
-    def agrees(self) -> bool:
-        """Whether it is as published, to the digits that were printed or the share allowed."""
-        return abs(self.obtained - self.expected) <= self.within * abs(self.expected) + 1e-12
-
-
-@dataclass(frozen=True)
-class Made:
-    """What making one gives.
-
-    Args:
-        findings: its numbers.
-        figures: by name; drawn when they are asked for.
-    """
-
-    findings: Sequence[Finding] = ()
-    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,7 +34,7 @@ class Entry:
         shows: what.
         config: what is simulated for it, with seeds.
         because: why numbers differ, or why it cannot be made.
-        make: makes it; None where it cannot be made.
+        experiment: gives its numbers and drawing; None where it cannot be made.
         more: the command that shows more of it.
     """
 
@@ -89,8 +44,26 @@ class Entry:
     shows: str
     config: str = ""
     because: str = ""
-    make: Callable[[], Made] | None = None
+    experiment: Experiment[Any, Any] | None = None
     more: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """Why it cannot be made here; empty if it can."""
+        if self.experiment is None:
+            return self.because
+        absent = [name for name in self.experiment.data if find_trace(name) is None]
+        return f"{', '.join(absent)} not in the folder that HPCTWIN_TRACES names" if absent else ""
+
+    def listed(self) -> dict[str, Any]:
+        """What a list says of it, as JSON can hold it."""
+        return {
+            "name": self.name,
+            "paper": self.paper,
+            "shows": self.shows,
+            "makes": self.experiment is not None,
+            "lacks": self.lacks,
+        }
 
 
 @dataclass(frozen=True)
@@ -130,11 +103,11 @@ class Outcome:
 
 def make(entry: Entry) -> Outcome:
     """Make one again; what cannot be made, since its data are not here, is told so."""
-    if entry.make is None:
+    if entry.experiment is None:
         return Outcome(entry, "cannot be made", entry.because, Made(), 0.0)
     begin = time.process_time()
     try:
-        made = entry.make()
+        made = run_once(entry.experiment).part(entry.name)
     except HpctwinError as error:
         return Outcome(entry, "cannot be made", str(error), Made(), 0.0)
     verdict: Verdict = "drawn"
@@ -201,14 +174,16 @@ def _part(one: Outcome) -> str:
     because = f": {one.because}" if one.because else ""
     lines += ["", f"**{verdict}**{because}."]
     if one.made.findings:
-        lines += ["", "| | published | here | off | |", "|---|---|---|---|---|"]
-        for found in one.made.findings:
-            off = "" if found.off is None else f"{found.off * 100:+.1f} %".replace("-", "−")
-            lines.append(
-                f"| {found.what} | {found.expected:{found.form}} | {found.obtained:{found.form}} | {off} | "
-                f"{'agrees' if found.agrees else 'differs'} |"
-            )
+        lines += ["", *_markdown(beside(one.made.findings))]
     for name in one.made.figures:
         words = re.sub(r"-", " ", name)
         lines += ["", f"![{words}]({name}.png)"]
     return "\n".join([*lines, ""])
+
+
+def _markdown(table: Table) -> list[str]:
+    head, *rows = (
+        f"| {' | '.join(map(str, cells))} |".replace("|  |", "| |")
+        for cells in (table.heads, *table.rows)
+    )
+    return [head, "|" + "---|" * len(table.heads), *rows]

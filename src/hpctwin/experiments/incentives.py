@@ -7,20 +7,30 @@ shows, who is sooner under which incentive, depends on that only by who draws ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
+from hpctwin.errors import ConfigError
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Made, Table
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
 from hpctwin.metrics import INCENTIVES
-from hpctwin.model import Category, Cluster, Workload
+from hpctwin.model import Category, Cluster, Workload, format_duration
 from hpctwin.model.usage import Usage
-from hpctwin.sweep.incentives import Redeemed, from_its_first_job, redeem
+from hpctwin.sweep.incentives import PLAIN, Redeemed, from_its_first_job, redeem
 
-__all__ = ["DAYS", "NAMES", "NODES", "machine", "run", "workload"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["DAYS", "NAMES", "NODES", "Incentives", "machine", "made_of", "workload"]
 
 NODES = 4392
 DAYS = 28.0
@@ -63,12 +73,101 @@ def machine() -> Cluster:
     )
 
 
-def run(
-    jobs: Workload,
-    names: Iterable[str] = NAMES,
-    *,
-    same: bool = False,
-    progress: Callable[[str], None] | None = None,
-) -> Redeemed:
-    """Collect in the first two weeks and redeem in the others; ``same`` as the paper did."""
-    return redeem(jobs, machine(), names, same=same, progress=progress, log=True)
+def made_of(found: Redeemed) -> Made:
+    """What is told of accounts that were collected and redeemed.
+
+    Args:
+        found: under each incentive.
+    """
+    gains = found.gains()
+    rows = [{"incentive": name, **_told(found, name, gains)} for name in found.results]
+    lines = []
+    for row in rows:
+        waits = (row["mean_wait_s"], row["low_power_wait_s"], row["high_power_wait_s"])
+        lines.append(
+            [
+                row["incentive"],
+                *("" if wait is None else format_duration(round(wait)) for wait in waits),
+                "" if row["energy_j"] is None else f"{row['energy_j'] / 3.6e9:,.1f}",
+                "" if row["incentive"] == PLAIN else f"{row['sooner']} of {len(gains)}",
+            ]
+        )
+    heads = ["incentive", "mean wait", "low half", "high half", "energy MWh", "accounts sooner"]
+    caption = (
+        "low half, high half: mean wait of jobs whose accounts drew less, or more, per node than the\n"
+        "median account when accounts were collected; --json tells of each account"
+    )
+    return Made(
+        figures={"incentives": partial(_drawn, found)},
+        tables=[Table(heads, lines, caption=caption)],
+        rows={"incentives": rows, "accounts": gains.to_dicts()},
+    )
+
+
+def _drawn(found: Redeemed) -> Figure:
+    from hpctwin.report.energy import plot_power
+
+    energies = {n: r.energy for n, r in found.results.items() if r.energy is not None}
+    if not energies:
+        raise ConfigError("--plot draws power, and it is not known what the machine's nodes draw")
+    return plot_power(energies, title="Power drawn under each incentive")
+
+
+def _told(found: Redeemed, name: str, gains: pl.DataFrame) -> dict[str, Any]:
+    """Figures of one incentive."""
+    result = found.results[name]
+    jobs = result.jobs.join(
+        found.accounts.table.select("name", "mean_node_w"),
+        left_on=found.accounts.by, right_on="name", how="left",
+    )  # fmt: skip
+    middle = found.accounts.table["mean_node_w"].median()
+    sooner = gains.filter(pl.col(f"{name}_wait_s") < pl.col(f"{PLAIN}_wait_s"))
+    low, high = (
+        (None, None)
+        if middle is None
+        else tuple(
+            jobs.filter(side)["wait_s"].mean()
+            for side in (pl.col("mean_node_w") <= middle, pl.col("mean_node_w") > middle)
+        )
+    )
+    return {
+        "mean_wait_s": result.jobs["wait_s"].mean(),
+        "low_power_wait_s": low,
+        "high_power_wait_s": high,
+        "energy_j": None if result.energy is None else result.energy.total_j,
+        "sooner": len(sooner),
+    }
+
+
+@dataclass(frozen=True)
+class Incentives(Experiment[Workload, Redeemed]):
+    """Accounts are collected, and redeemed under each incentive.
+
+    Args:
+        names: of incentives.
+        same: the same jobs collect and redeem, as in the paper; else two weeks collect and two redeem.
+        seed: of what is drawn.
+    """
+
+    names: tuple[str, ...] = NAMES
+    same: bool = False
+    seed: int = 0
+    title = "collecting and redeeming"
+
+    def points(self) -> Sequence[Workload]:
+        """See `Experiment`; one, since all redeem what was collected once."""
+        return [workload(self.seed)[0]]
+
+    def run(self, point: Workload, tell: Tell) -> Redeemed:
+        """See `Experiment`."""
+        done: list[str] = []
+
+        def one_more(name: str) -> None:
+            done.append(name)
+            tell(len(done) / (len(self.names) + 2))
+
+        return redeem(point, machine(), self.names, same=self.same, progress=one_more, log=True)
+
+    def made(self, found: Sequence[Redeemed]) -> Made:
+        """See `Experiment`."""
+        return made_of(found[0])

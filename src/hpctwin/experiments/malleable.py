@@ -9,7 +9,6 @@ servers, and only nodes that compute draw power.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,12 @@ from hpctwin.energy import CarbonScaler, Series, Slots
 from hpctwin.energy.carbon_flex import CarbonFlex, CarbonOracle, learnt, oracle_plan
 from hpctwin.energy.forecast import parse_forecast
 from hpctwin.energy.sizing import Sizing
-from hpctwin.errors import WorkloadError
-from hpctwin.experiments.traces import find_trace
+from hpctwin.experiments.traces import need_trace
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.speedup import parse_speedup
 from hpctwin.simulation import simulate
 
-__all__ = ["CAPTURED_S", "PROFILE", "Run", "alone", "shared", "trace_jobs"]
+__all__ = ["CALIFORNIA", "CAPTURED_S", "JOBS", "PROFILE", "Run", "alone", "shared", "trace_jobs"]
 
 PROFILE = "1/1.989/2.904/3.790/4.593/5.374/6.114"
 """Throughput on 1 to 7 servers (CarbonScaler's repository, nbody100k)."""
@@ -60,7 +58,7 @@ def intensity(begin_s: float = 0.0, name: str = CALIFORNIA) -> Series:
     Raises:
         WorkloadError: it is not there.
     """
-    whole = Series.read(_found(name))
+    whole = Series.read(need_trace(name))
     return Series.hourly(whole.per_kwh[int(begin_s // 3600) :], whole.unit)
 
 
@@ -124,7 +122,7 @@ def trace_jobs(week: int, weeks: int = 1, *, seed: int, most: int = 1000) -> Wor
     Raises:
         WorkloadError: the trace is not there.
     """
-    table, begin = pl.read_csv(_found(JOBS)), week * WEEK_S
+    table, begin = pl.read_csv(need_trace(JOBS)), week * WEEK_S
     submit = 3600 * pl.col("arrival_time")
     there = submit.is_between(begin, begin + weeks * WEEK_S, closed="left")
     some = table.filter(pl.col("length").is_between(1, 24), there)
@@ -187,10 +185,3 @@ def _run(
     took = result.jobs["turnaround_s"].to_numpy()
     late = int((took > ends_s + 0.01).sum())
     return Run(name, result.energy.cost(series) / 1000, float(took.mean()) / 3600, late)
-
-
-def _found(name: str) -> Path:
-    path = find_trace(name)
-    if path is None:
-        raise WorkloadError(f"put {name} into the folder that HPCTWIN_TRACES names")
-    return path

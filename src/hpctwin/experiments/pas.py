@@ -7,35 +7,31 @@ there. What the paper leaves open, and the choice made for each point, is in doc
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpctwin.errors import UnknownNameError
+from hpctwin.experiments.experiment import SEEDS, Experiment, Tell
+from hpctwin.experiments.made import Finding, Made, Table
 from hpctwin.generate.draws import within
 from hpctwin.generate.failures import failure_risk, with_failures
 from hpctwin.generate.pas import RESOURCES, pas, pas_cluster
-from hpctwin.metrics import dependency_violations, resource_utilization
+from hpctwin.metrics import dependency_violations, resource_use, resource_utilization
 from hpctwin.model import MS_PER_S, Dependencies, Workload
 from hpctwin.policies import parse_policy
 from hpctwin.simulation import Result, Simulation
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
-    "JOBS",
-    "METHODS",
-    "OURS",
-    "PUBLISHED",
-    "THEIRS",
-    "Published",
-    "Row",
-    "compared",
-    "means",
-    "run_seed",
-    "run_seeds",
-    "wins",
-]
+    "JOBS", "METHODS", "OURS", "PUBLISHED", "THEIRS", "Pas", "Published", "Row", "compared", "means",
+    "run_seed", "wins",
+]  # fmt: skip
 
 METHODS = {
     "fcfs": "fcfs+none",
@@ -116,20 +112,6 @@ class Row:
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
         return dataclasses.asdict(self)
-
-
-def run_seeds(
-    seeds: Sequence[int], *, methods: Sequence[str] = tuple(METHODS), **options: Any
-) -> Iterator[tuple[list[Row], dict[str, Result]]]:
-    """Rows and results by method, seed by seed, as they get ready.
-
-    Args:
-        seeds: of the workloads.
-        methods: some of `METHODS`.
-        options: see `run_seed`.
-    """
-    for seed in seeds:
-        yield run_seed(seed, methods=methods, **options)
 
 
 def run_seed(
@@ -225,35 +207,176 @@ def wins(rows: Sequence[Row], better: str, worse: str) -> int:
     )
 
 
-def compared(rows: Sequence[Row]) -> list[str]:
-    """In plain words, which figures of Table I come out here and which do not; for 5,000 jobs."""
-    overall = {row.method: row for row in means(rows)}
-    lines = []
-    for method, paper in PUBLISHED.items():
-        if method not in overall:
-            continue
-        row = overall[method]
-        said = []
-        for name, here, there in (
-            ("makespan", row.makespan, paper.makespan),
-            ("mean wait", row.mean_wait, paper.mean_wait),
-        ):
-            off = here / there - 1
-            said.append(f"{name} {'comes out' if abs(off) <= NEAR else 'does not'} ({off:+.1%})")
-        lines.append(f"{method}: {', '.join(said)}")
-    lines.append(
+@dataclass(frozen=True)
+class Pas(Experiment[int, tuple[list[Row], dict[str, Result]]]):
+    """Its jobs under each method, seed by seed.
+
+    Args:
+        seeds: how many workloads, with seeds 0, 1, ….
+        methods: some of `METHODS`.
+        jobs: of each workload.
+        failures: share of the jobs that fail.
+    """
+
+    seeds: int = SEEDS
+    methods: tuple[str, ...] = tuple(METHODS)
+    jobs: int = JOBS
+    failures: float = 0.0
+    title = "PAS's jobs under each method"
+
+    def points(self) -> Sequence[int]:
+        """See `Experiment`; seeds."""
+        for method in self.methods:
+            if method not in METHODS:
+                raise UnknownNameError("method", method, METHODS)
+        return range(self.seeds)
+
+    def run(self, point: int, tell: Tell) -> tuple[list[Row], dict[str, Result]]:
+        """See `Experiment`."""
+        rows, results = run_seed(
+            point, methods=self.methods, jobs=self.jobs, failures=self.failures
+        )
+        return rows, results if point == 0 else {}
+
+    def made(self, found: Sequence[tuple[list[Row], dict[str, Result]]]) -> Made:
+        """See `Experiment`."""
+        rows = [row for own, _ in found for row in own]
+        overall = means(rows)
+        tables = [_means_table(overall), _use_table(overall)]
+        findings: list[Finding] = []
+        notes: list[str] = []
+        if self.failures:
+            tables.append(_failures_table(overall))
+        elif self.jobs == JOBS:
+            findings = compared(overall)
+            notes = _told_of_violations(overall)
+        for other in (THEIRS, "easy"):
+            if {OURS, other} <= set(self.methods):
+                won = wins(rows, OURS, other)
+                notes.append(
+                    f"{OURS} beats {other} on makespan and mean wait on {won} of {self.seeds} workloads"
+                )
+        figures = {"pas": partial(_heat_map, found[0][1]), "pas-figure-2": partial(_bars, overall)}
+        return Made(findings, figures, tables, notes, rows=[row.plain() for row in rows])
+
+
+def compared(overall: Sequence[Row]) -> list[Finding]:
+    """Table I beside the means over seeds, of 5,000 jobs."""
+    both = ("pas-table-1", "pas-figure-2")
+    findings = []
+    for row in overall:
+        paper = PUBLISHED.get(row.method)
+        if paper is not None:
+            findings += [
+                Finding(f"{row.method}, makespan, ms", paper.makespan, row.makespan, NEAR, ",.0f", both),
+                Finding(f"{row.method}, mean wait, ms", paper.mean_wait, row.mean_wait, NEAR, entries=both),
+                Finding(
+                    f"{row.method}, jobs that violate a dependency", paper.dependency_violations,
+                    row.dependency_violations, NEAR, ",.0f", both,
+                ),
+            ]  # fmt: skip
+    return findings
+
+
+def _told_of_violations(overall: Sequence[Row]) -> list[str]:
+    lines = [
         "violations: none here, since dependencies hold. FCFS's published "
         f"{PUBLISHED['fcfs'].dependency_violations:,} are more than all jobs that depend on any, about "
         f"{0.2 * JOBS:,.0f}"
-    )
-    if THEIRS in overall:
-        ignored, theirs = overall[THEIRS].violations_if_ignored, PUBLISHED[THEIRS]
-        lines.append(
-            f"{THEIRS} would violate {ignored:,.0f} if it ignored dependencies; published "
-            f"{theirs.dependency_violations}"
-        )
+    ]
+    lines += [
+        f"{THEIRS} would violate {row.violations_if_ignored:,.0f} if it ignored dependencies; published "
+        f"{PUBLISHED[THEIRS].dependency_violations}"
+        for row in overall
+        if row.method == THEIRS
+    ]
     lines.append(
         "the paper gives no distributions, runtimes or seed; runtimes of 1 and 2 ms and uniform demands were "
         "chosen so that FCFS comes out, and nothing else was fitted"
     )
     return lines
+
+
+def _means_table(rows: Sequence[Row]) -> Table:
+    many = "" if rows[0].seed == 1 else "s"
+    return Table(
+        [
+            "method", "makespan\nms", "mean wait\nms", "max wait\nms", "viola-\ntions", "if\nignored",
+            "delayed",
+        ],
+        [
+            [
+                row.method,
+                f"{row.makespan:,.0f}",
+                f"{row.mean_wait:,.1f}",
+                f"{row.max_wait:,.0f}",
+                f"{row.dependency_violations:,.0f}",
+                f"{row.violations_if_ignored:,.0f}",
+                f"{row.delayed:,.0f}",
+            ]
+            for row in rows
+        ],
+        f"Mean over {rows[0].seed} workload{many} of {rows[0].jobs:,} jobs",
+    )  # fmt: skip
+
+
+def _use_table(rows: Sequence[Row]) -> Table:
+    names = list(rows[0].utilization)
+    return Table(
+        ["method", *names],
+        [[row.method, *(f"{row.utilization[name]:.1%}" for name in names)] for row in rows],
+        "Share of each resource in use until the makespan",
+    )
+
+
+def _failures_table(rows: Sequence[Row]) -> Table:
+    return Table(
+        ["method", "completed", "failed", "cancelled for a\nfailed job", "mean wait of\ncompleted, ms"],
+        [
+            [
+                row.method,
+                f"{row.completed:,.0f}",
+                f"{row.failed:,.0f}",
+                f"{row.cancelled:,.0f}",
+                f"{row.mean_wait_completed:,.1f}",
+            ]
+            for row in rows
+        ],
+        "Jobs that fail",
+    )  # fmt: skip
+
+
+def _heat_map(results: Mapping[str, Result]) -> Figure:
+    """Resources in use over time, of seed 0."""
+    from hpctwin.report.resources import plot_resource_use
+
+    ends = {name: float(result.jobs["end_s"].to_numpy().max()) for name, result in results.items()}
+    last = max(ends.values())
+    use = {
+        name: resource_use(result.jobs, result.workload.resources, RESOURCES, until_s=last)
+        for name, result in results.items()
+    }
+    return plot_resource_use(
+        use, ends, title="Resources in use, seed 0", unit_s=1 / MS_PER_S, unit="ms"
+    )
+
+
+def _bars(overall: Sequence[Row]) -> Figure:
+    """The paper's figure 2: published and here."""
+    from hpctwin.report import plot_compare_bars
+    from hpctwin.report.columns import Column
+
+    bars: dict[str, dict[str, Any]] = {}
+    for row in overall:
+        if row.method in PUBLISHED:
+            paper = PUBLISHED[row.method]
+            for label, makespan, wait in (
+                (f"{row.method} (paper)", paper.makespan, paper.mean_wait),
+                (f"{row.method} (here)", row.makespan, row.mean_wait),
+            ):
+                bars[label] = {"makespan_ms": makespan, "mean_wait_ms": wait}
+    shown = [
+        Column("makespan_ms", "makespan, ms", "low"),
+        Column("mean_wait_ms", "mean wait, ms", "low"),
+    ]
+    return plot_compare_bars(bars, shown, title="PAS, figure 2: published and here")

@@ -8,18 +8,16 @@ comes that would be selected before it; others that pass it end, by their wallti
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.errors import WorkloadError
-from hpctwin.experiments.entries import Entry, Finding, Made
-from hpctwin.experiments.traces import find_trace
+from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.metrics import MeanInterval, mean_interval
 from hpctwin.model import MS_PER_S, Workload
@@ -29,8 +27,8 @@ if TYPE_CHECKING:
     from hpctwin.policies.network import Network
 
 __all__ = [
-    "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "entries", "heuristic", "row",
-    "sequences", "served",
+    "HEURISTICS", "OTHERS", "ROWS", "Case", "Row", "agent", "case", "heuristic", "row", "sequences",
+    "served",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
@@ -120,10 +118,7 @@ def case(trace: str) -> Case:
         WorkloadError: its file is not there.
     """
     name, nodes, processors, first_s = _FILES[trace]
-    path = find_trace(name)
-    if path is None:
-        raise WorkloadError(f"{name} is not in the folder that HPCTWIN_TRACES names")
-    read = read_workload(path)
+    read = read_workload(need_trace(name))
     return Case(replace(read, nodes=-(-read.nodes // processors)), nodes, first_s)
 
 
@@ -279,46 +274,4 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
         {name: heuristic(trace, passing, name) for name in HEURISTICS},
         {name: heuristic(trace, passing, name) for name in OTHERS},
         tuple(of(Network.load(path)) for path in agents),
-    )
-
-
-def _bounded_slowdowns(rows: tuple[tuple[str, bool], ...]) -> Made:
-    findings = []
-    for trace, passing in rows:
-        for name in HEURISTICS:
-            here = float(heuristic(trace, passing, name).mean())
-            theirs = dict(zip(HEURISTICS, ROWS[trace, passing], strict=False))
-            what = f"{trace}, {name}{', with backfilling' if passing else ''}"
-            # They are published with two digits after the point.
-            findings.append(Finding(what, theirs[name], here, 0.005 / theirs[name], ",.2f"))
-    return Made(findings)
-
-
-def entries(entry: partial[Entry]) -> Iterator[Entry]:
-    """Those of its table, for `papers`."""
-    config = "Ten sequences of 1,024 jobs, drawn by its seed; what is selected is waited for"
-    more = "hpctwin experiment rlscheduler --seeds 5"
-    lublin = (("Lublin-1", False), ("Lublin-2", False))
-    yield entry(
-        "rlscheduler-table-5",
-        shows="mean bounded slowdown without backfilling, Lublin's model",
-        config=f"{config}. WFP3 and UNICEP as they are there: waits are taken from a start of -1",
-        make=partial(_bounded_slowdowns, lublin),
-        more=more,
-    )
-    yield entry(
-        "rlscheduler-table-5-backfilling",
-        shows="the same with backfilling",
-        config=config,
-        because="here all that happens at one time comes before a pass, there each event by itself",
-        make=partial(_bounded_slowdowns, tuple((name, True) for name, _ in lublin)),
-        more=more,
-    )
-    yield entry(
-        "rlscheduler-table-5-hpc2n",
-        shows="the same, HPC2N",
-        config=config,
-        because="our copy of the log has only jobs that were completed, so the sequences are of other jobs",
-        make=partial(_bounded_slowdowns, (("HPC2N", False), ("HPC2N", True))),
-        more=more,
     )

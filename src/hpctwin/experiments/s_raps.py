@@ -8,10 +8,11 @@ and the trace's priorities with first-fit backfill. The traces of its figures ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,15 @@ import polars as pl
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.energy.cooling import cooling_figures
 from hpctwin.errors import ConfigError
-from hpctwin.model import Cluster
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Made, Table
+from hpctwin.model import Cluster, write_atomically
 from hpctwin.simulation import Result, Simulation, Window, replay
 
-__all__ = ["POLICIES", "REPLAY", "Run", "run"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["POLICIES", "REPLAY", "Run", "SRaps"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,16 +61,9 @@ class Run:
     figures: dict[str, Any]
 
 
-def run(
-    part: Window,
-    cluster: Cluster,
-    *,
-    policies: Sequence[str] = tuple(POLICIES),
-    wet_bulb: float | str | Path | None = None,
-    step_s: float = 60.0,
-    progress: Callable[[str], None] = lambda name: None,
-) -> list[Run]:
-    """Run a part of a trace under each policy.
+@dataclass(frozen=True, eq=False)
+class SRaps(Experiment[str, Run]):
+    """A part of a trace under each policy.
 
     Args:
         part: of the trace.
@@ -72,27 +71,85 @@ def run(
         policies: names of `POLICIES`, or policies.
         wet_bulb: for cooling, where the machine has one: °C, or a file of weather.
         step_s: of what is told over time.
-        progress: called with the name of each policy that is done.
-
-    Raises:
-        ConfigError: nothing is known of the components of the machine's nodes.
     """
-    if not all(group.components for group in cluster.nodes):
-        raise ConfigError(
-            f"nothing is known of the components of cluster {cluster.name!r}; `hpctwin system "
-            "list` names machines "
-            "of which it is"
-        )
-    runs = []
-    for name in policies:
-        text = POLICIES.get(name, name)
+
+    part: Window
+    cluster: Cluster
+    policies: tuple[str, ...] = tuple(POLICIES)
+    wet_bulb: float | str | Path | None = None
+    step_s: float = 60.0
+    title = "a part of a trace under each policy"
+
+    def points(self) -> Sequence[str]:
+        """See `Experiment`; policies.
+
+        Raises:
+            ConfigError: nothing is known of the components of the machine's nodes.
+        """
+        if not all(group.components for group in self.cluster.nodes):
+            raise ConfigError(
+                f"nothing is known of the components of cluster {self.cluster.name!r}; `hpctwin system "
+                "list` names machines "
+                "of which it is"
+            )
+        return self.policies
+
+    def run(self, point: str, tell: Tell) -> Run:
+        """See `Experiment`."""
+        part, text = self.part, POLICIES.get(point, point)
         if text == REPLAY:
-            result = replay(part.workload, cluster, until_s=part.end_s).result
+            result = replay(part.workload, self.cluster, until_s=part.end_s).result
         else:
-            result = part.run(Simulation(part.workload, cluster, text, begin_s=part.not_before_s))
-        runs.append(_told(name, result, part, wet_bulb, step_s))
-        progress(name)
-    return runs
+            simulation = Simulation(part.workload, self.cluster, text, begin_s=part.not_before_s)
+            result = part.run(simulation)
+        return _told(point, result, part, self.wet_bulb, self.step_s)
+
+    def made(self, found: Sequence[Run]) -> Made:
+        """See `Experiment`."""
+        return Made(
+            figures={"s-raps": partial(_drawn, found)},
+            tables=[Table.turned({run.name: run.figures for run in found}, _LINES)],
+            rows=[run.figures for run in found],
+            files={
+                f"{run.name.replace('/', '-')}.parquet": partial(_write, run.over_time)
+                for run in found
+            },
+        )
+
+
+_LINES = (
+    ("jobs completed", "completed", 1.0, ",.0f"),
+    ("utilization, %", "window_utilization", 100.0, ".1f"),
+    ("mean power, MW", "window_mean_power_w", 1e-6, ".3f"),
+    ("highest power, MW", "max_power_w", 1e-6, ".3f"),
+    ("deviation of power, MW", "sd_power_w", 1e-6, ".3f"),
+    ("energy, MWh", "window_energy_j", 1 / 3.6e9, ",.1f"),
+    ("lost in conversion, %", "loss_share", 100.0, ".2f"),
+    ("mean wait, h", "mean_wait_s", 1 / 3600, ".2f"),
+    ("mean turnaround, h", "mean_turnaround_s", 1 / 3600, ".2f"),
+    ("mean nodes of a job", "mean_job_nodes", 1.0, ",.1f"),
+    ("mean power of a job, kW", "mean_job_power_w", 1e-3, ",.1f"),
+    ("mean energy of a job, MWh", "mean_job_energy_j", 1 / 3.6e9, ".3f"),
+    ("PUE", "pue", 1.0, ".4f"),
+    ("water to the towers, °C", "return_mean_c", 1.0, ".2f"),
+    ("water used, t", "cooling_water_kg", 1e-3, ",.1f"),
+)
+
+
+def _write(table: pl.DataFrame, path: Path) -> None:
+    with write_atomically(path) as file:
+        table.write_parquet(file)
+
+
+def _drawn(runs: Sequence[Run]) -> Figure:
+    from hpctwin.report.machine import plot_machine
+
+    workload, cluster = runs[0].result.workload, runs[0].result.cluster
+    return plot_machine(
+        {run.name: run.over_time for run in runs},
+        title=f"{workload.name} on {cluster.name}",
+        start_epoch_s=workload.start_epoch_s,
+    )
 
 
 def _told(

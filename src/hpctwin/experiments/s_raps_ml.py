@@ -7,16 +7,23 @@ method, and scheduled by what was foretold; the same schedules by walltime and b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Made, Table
 from hpctwin.learn.prediction import Known, Training, predict, ranked, with_predictions
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.simulation import simulate
 
-__all__ = ["METHODS", "Schedule", "run"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["METHODS", "SRapsMl", "Schedule", "run"]
 
 METHODS = ("recent", "like", "boosting", "clusters", "ensemble")
 """Whose predictions jobs are scheduled by; walltime and truth are beside them in any case."""
@@ -108,3 +115,90 @@ def _part(
     if progress is None:
         return None
     return lambda done: progress(begin + share * done)
+
+
+@dataclass(frozen=True, eq=False)
+class SRapsMl(Experiment[None, list[Schedule]]):
+    """A trace scheduled by each method's predictions; see `run`.
+
+    Args:
+        workload, cluster: the trace and its machine.
+        methods: of `hpctwin.learn.prediction.METHODS`.
+        training: of models.
+    """
+
+    workload: Workload
+    cluster: Cluster
+    methods: tuple[str, ...] = METHODS
+    training: Training = _OFTEN
+    title = "a trace foretold and scheduled"
+
+    def points(self) -> Sequence[None]:
+        """See `Experiment`; one, since all methods are trained on the same past at once."""
+        return [None]
+
+    def run(self, point: None, tell: Tell) -> list[Schedule]:
+        """See `Experiment`."""
+        return run(
+            self.workload,
+            self.cluster,
+            methods=self.methods,
+            training=self.training,
+            progress=tell,
+        )
+
+    def made(self, found: Sequence[list[Schedule]]) -> Made:
+        """See `Experiment`."""
+        schedules = found[0]
+        title = f"{self.workload.name} on {self.cluster.node_count:,} nodes"
+        return Made(
+            figures={"s-raps-ml": partial(_drawn, schedules, title)},
+            tables=[_table(schedules)],
+            rows=[asdict(one) for one in schedules],
+        )
+
+
+def _table(schedules: Sequence[Schedule]) -> Table:
+    heads = [
+        "first",
+        "by",
+        "EASY plans by",
+        "mean wait, h",
+        "median, min",
+        "p95, h",
+        "turnaround, h",
+    ]
+    rows = [
+        [
+            one.order,
+            one.by,
+            "walltime" if one.plan == "walltime" else one.by,
+            f"{one.mean_wait_s / 3600:.2f}",
+            f"{one.median_wait_s / 60:.1f}",
+            f"{one.p95_wait_s / 3600:.2f}",
+            f"{one.mean_turnaround_s / 3600:.2f}",
+            f"{one.mean_bounded_slowdown:.2f}",
+        ]
+        for one in schedules
+    ]
+    return Table([*heads, "slowdown"], rows, words=3)
+
+
+def _drawn(found: Sequence[Schedule], title: str) -> Figure:
+    """Mean waits and slowdowns as bars, by what runtimes are expected."""
+    from matplotlib.figure import Figure
+
+    names = [
+        f"{one.order} by {one.by}" + ("" if one.plan == "walltime" else ", planned by it")
+        for one in found
+    ]
+    figure = Figure(figsize=(9.0, 1.2 + 0.24 * len(found)), layout="constrained")
+    waits, slowdowns = figure.subplots(1, 2, sharey=True)
+    colours = ["tab:gray" if one.by in ("walltime", "truth") else "tab:blue" for one in found]
+    waits.barh(names, [one.mean_wait_s / 3600 for one in found], color=colours)
+    waits.set_xlabel("mean wait, h")
+    waits.invert_yaxis()
+    slowdowns.barh(names, [one.mean_bounded_slowdown for one in found], color=colours)
+    slowdowns.set_xlabel("mean bounded slowdown")
+    figure.suptitle(title)
+    return figure

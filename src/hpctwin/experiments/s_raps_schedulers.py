@@ -7,12 +7,15 @@ generated in as much time on as many nodes.
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import polars as pl
 
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Made, Table
 from hpctwin.generate import generate
 from hpctwin.model import Cluster, Workload
 from hpctwin.simulation import Simulation
@@ -25,9 +28,11 @@ from hpctwin.simulation.schedulers import (
     drive,
 )
 
-__all__ = ["JOBS", "NODES", "Coupling", "first_come", "run", "workload"]
+__all__ = ["JOBS", "NODES", "Coupling", "SRapsSchedulers", "first_come", "workload"]
 
 JOBS, DAYS, NODES = 5324, 15.0, 9408
+MACHINE = Cluster.uniform(NODES)
+WITHIN = ("fcfs+none", "fcfs+easy")
 PUBLISHED_S = 31 * 60 + 24.0
 """What the paper's simulation with FastSim took: 688 times as fast as the clock."""
 
@@ -83,64 +88,102 @@ def first_come() -> OutsideScheduler:
     return decide
 
 
-def run(
-    jobs: Workload, *, programs: tuple[str, ...] = (), progress: Callable[[str], None] | None = None
-) -> Iterator[Coupling]:
-    """Run the jobs under schedulers within and outside.
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A scheduler that is tried.
 
     Args:
-        jobs: the jobs.
-        programs: commands of further schedulers, which speak JSON lines; they are beside FCFS with EASY.
-        progress: told what begins.
-
-    Raises:
-        SimulationError: a program is not there, or does not answer as it should.
+        name: of it.
+        beside: the policy whose rule it follows, as far as known.
+        made: makes it; None for the policy itself within.
     """
-    cluster = Cluster.uniform(NODES)
-    own = {
-        policy: _timed("within", policy, jobs, cluster, None)
-        for policy in ("fcfs+none", "fcfs+easy")
-    }
-    yield from (coupling for coupling, _ in own.values())
-    couplings: list[tuple[str, str, AbstractContextManager[OutsideScheduler]]] = [
-        ("a function in Python", "fcfs+none", nullcontext(first_come())),
-        (
-            "our own policy from outside",
-            "fcfs+easy",
-            nullcontext(PolicyScheduler("fcfs+easy", NODES)),
-        ),
-    ]
-    couplings += [(text, "fcfs+easy", JsonLinesScheduler(text, cluster)) for text in programs]
-    for name, beside, scheduler in couplings:
-        if progress is not None:
-            progress(name)
-        yield _timed(name, beside, jobs, cluster, scheduler, own[beside][1])[0]
+
+    name: str
+    beside: str
+    made: Callable[[], AbstractContextManager[OutsideScheduler]] | None
 
 
-def _timed(
-    name: str,
-    beside: str,
-    jobs: Workload,
-    cluster: Cluster,
-    outside: AbstractContextManager[OutsideScheduler] | None,
-    starts: pl.Series | None = None,
-) -> tuple[Coupling, pl.Series]:
+def _timed(tried: Tried, jobs: Workload) -> tuple[Coupling, pl.Series]:
+    """What it gave and cost, and when jobs started."""
     begin = _spent_s()
-    if outside is None:
-        result = Simulation(jobs, cluster, beside).run()
+    if tried.made is None:
+        result = Simulation(jobs, MACHINE, tried.beside).run()
     else:
-        simulation = Simulation(jobs, cluster, "fcfs", "outside")
-        with outside as scheduler:
+        simulation = Simulation(jobs, MACHINE, "fcfs", "outside")
+        with tried.made() as scheduler:
             result = drive(simulation, scheduler)
     cpu_s = max(_spent_s() - begin, 1e-6)
-    found = result.jobs["start_s"]
-    same = 1.0 if starts is None else int((found == starts).sum()) / len(found)
     figures = result.summary()
     rate = figures["makespan_s"] / cpu_s
-    return Coupling(name, beside, same, figures["mean_wait_s"], cpu_s, rate), found
+    found = Coupling(tried.name, tried.beside, 1.0, figures["mean_wait_s"], cpu_s, rate)
+    return found, result.jobs["start_s"]
 
 
 def _spent_s() -> float:
     """Processor time of this process and of those that it has waited for."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+@dataclass(frozen=True)
+class SRapsSchedulers(Experiment[Tried, tuple[Tried, Coupling, pl.Series]]):
+    """Jobs under schedulers within and outside, which are to decide alike.
+
+    Args:
+        jobs: how many.
+        programs: commands of further schedulers, which speak JSON lines; they are beside FCFS with EASY.
+        seed: of what is drawn.
+    """
+
+    jobs: int = JOBS
+    programs: tuple[str, ...] = ()
+    seed: int = 0
+    title = "schedulers from outside"
+    serial = True
+
+    def points(self) -> Sequence[Tried]:
+        """See `Experiment`."""
+        easy = "fcfs+easy"
+        return [
+            *(Tried("within", policy, None) for policy in WITHIN),
+            Tried("a function in Python", "fcfs+none", lambda: nullcontext(first_come())),
+            Tried(
+                "our own policy from outside",
+                easy,
+                lambda: nullcontext(PolicyScheduler(easy, NODES)),
+            ),
+            *(
+                Tried(text, easy, partial(JsonLinesScheduler, text, MACHINE))
+                for text in self.programs
+            ),
+        ]
+
+    def run(self, point: Tried, tell: Tell) -> tuple[Tried, Coupling, pl.Series]:
+        """See `Experiment`.
+
+        Raises:
+            SimulationError: a program is not there, or does not answer as it should.
+        """
+        return (point, *_timed(point, workload(self.jobs, self.seed)))
+
+    def made(self, found: Sequence[tuple[Tried, Coupling, pl.Series]]) -> Made:
+        """See `Experiment`."""
+        own = {tried.beside: starts for tried, _, starts in found if tried.made is None}
+        told = [
+            replace(one, same_starts=int((starts == own[tried.beside]).sum()) / len(starts))
+            for tried, one, starts in found
+        ]
+        rows = [
+            [
+                one.scheduler,
+                one.beside,
+                f"{one.same_starts:.1%}",
+                f"{one.mean_wait_s / 3600:.2f}",
+                f"{one.cpu_s:,.2f}",
+                f"{one.times_real:,.0f}",
+            ]
+            for one in told
+        ]
+        rows.append(["FastSim, as published", "", "", "", f"{PUBLISHED_S:,.0f}", "688"])
+        heads = ["scheduler", "beside", "same starts", "mean wait, h", "CPU, s", "times real time"]
+        return Made(tables=[Table(heads, rows, words=2)], rows=[asdict(one) for one in told])

@@ -6,23 +6,33 @@ the twin choosing among them. One row per method and seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from hpctwin.errors import UnknownNameError
+from hpctwin.experiments.experiment import SEEDS, Experiment, Tell
+from hpctwin.experiments.made import Finding, Made, Table
+from hpctwin.experiments.traces import need_trace
+from hpctwin.formats import read_workload
 from hpctwin.generate.four_phase import four_phase
 from hpctwin.metrics import kiviat_area, kiviat_scores
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import Cluster, Workload, format_duration
 from hpctwin.policies import parse_policy
 from hpctwin.rms import events as ev
 from hpctwin.simulation import Simulation
-from hpctwin.twin.config import CoreSettings
+from hpctwin.twin.config import PAPER_POOL, CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.drive import drive
 from hpctwin.twin.emulated import emulated_cluster
-from hpctwin.twin.objective import METRICS, Objective
+from hpctwin.twin.objective import METRICS, Normalise, Objective
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "METRIC_ORDER",
@@ -30,8 +40,10 @@ __all__ = [
     "PUBLISHED_AREA",
     "PUBLISHED_SHARE",
     "Row",
+    "SchedTwin",
     "judge",
     "means",
+    "objective_table",
     "row_of",
     "run_seeds",
     "static_row",
@@ -83,30 +95,25 @@ class Row:
         return asdict(self)
 
 
-def run_seeds(
-    seeds: Sequence[int],
-    *,
-    settings: CoreSettings | None = None,
-    static: Sequence[str] = STATIC,
-    workload: Callable[[int], Workload] = lambda seed: four_phase(seed=seed),
-    nodes: int = NODES,
-) -> Iterator[list[Row]]:
-    """The rows of each seed, as they get ready.
+def run_seeds(seeds: Sequence[int]) -> Iterator[list[Row]]:
+    """The rows of each seed with the paper's settings, as they get ready."""
+    for seed in seeds:
+        yield run_seed(four_phase(seed=seed), NODES, CoreSettings(), seed)
+
+
+def run_seed(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> list[Row]:
+    """The rows of a workload under the static policies and the twin.
 
     Args:
-        seeds: of the workloads.
-        settings: the twin's; the paper's if left out.
-        static: policies to compare with.
-        workload: makes the jobs of a seed.
+        jobs: the workload.
         nodes: of the cluster.
+        settings: the twin's.
+        seed: for the rows.
     """
-    settings = settings or CoreSettings()
-    for seed in seeds:
-        jobs = workload(seed)
-        rows = [static_row(jobs, nodes, text, seed) for text in static]
-        rows.append(twin_row(jobs, nodes, settings, seed))
-        judge(rows, settings)
-        yield rows
+    rows = [static_row(jobs, nodes, text, seed) for text in STATIC]
+    rows.append(twin_row(jobs, nodes, settings, seed))
+    judge(rows, settings)
+    return rows
 
 
 def twin_row(jobs: Workload, nodes: int, settings: CoreSettings, seed: int = 0) -> Row:
@@ -197,3 +204,170 @@ def row_of(method: str, seed: int, jobs: Sequence[Sequence[float]], nodes: int) 
         mean_slowdown=float(slowdown.mean()),
         utilization=float((width * runtime).sum() / (span * nodes)),
     )
+
+
+@dataclass(frozen=True)
+class SchedTwin(Experiment[tuple[int, Workload, int], list[Row]]):
+    """The static policies and the twin on each workload.
+
+    Args:
+        seeds: how many workloads, with seeds 0, 1, ….
+        pool: policies that the twin chooses among.
+        normalise: how metrics are made comparable.
+        trace: a real trace instead, once.
+        jobs: only its first so many jobs.
+        nodes: of the cluster; 32, or what the trace says.
+    """
+
+    seeds: int = SEEDS
+    pool: tuple[str, ...] = PAPER_POOL
+    normalise: Normalise = "mean"
+    trace: Path | None = None
+    jobs: int | None = None
+    nodes: int | None = None
+    title = "the twin on each workload"
+    serial = True
+
+    @property
+    def settings(self) -> CoreSettings:
+        """Of the twin."""
+        given = {"pool": self.pool, "objective": {"normalise": self.normalise}}
+        return CoreSettings.checked(given, "--policy, --normalise")
+
+    def points(self) -> Sequence[tuple[int, Workload, int]]:
+        """See `Experiment`; seeds, jobs, and nodes of the cluster."""
+        if self.normalise not in get_args(Normalise):
+            raise UnknownNameError("normalisation", self.normalise, get_args(Normalise))
+        if self.trace is None:
+            nodes = self.nodes or NODES
+            return [(seed, four_phase(seed=seed), nodes) for seed in range(self.seeds)]
+        real = read_workload(self.trace)
+        real = real.take(np.arange(min(self.jobs or len(real), len(real))))
+        return [(0, real, self.nodes or real.nodes_hint or int(real.nodes.max()))]
+
+    def run(self, point: tuple[int, Workload, int], tell: Tell) -> list[Row]:
+        """See `Experiment`."""
+        seed, jobs, nodes = point
+        return run_seed(jobs, nodes, self.settings, seed)
+
+    def made(self, found: Sequence[list[Row]]) -> Made:
+        """See `Experiment`."""
+        rows = [row for own in found for row in own]
+        overall = means(rows)
+        ours = next(row for row in overall if row.method == TWIN)
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in ours.share_by_policy.items())
+        best = min((row for row in overall if row.method != TWIN), key=lambda row: row.objective)
+        won = sum(min(own, key=lambda row: row.objective).method == TWIN for own in found)
+        published = self.trace is None and self.pool == PAPER_POOL
+        return Made(
+            compared(overall) if published else [],
+            {"schedtwin-figure-3": partial(_radar, overall)},
+            [objective_table(overall, normalise=self.normalise)],
+            [
+                f"jobs started by the twin under: {shares}",
+                f"objective of the twin {ours.objective:.4f}, of the best static policy ({best.method}) "
+                f"{best.objective:.4f}; the twin is the best of all on {won} of {len(found)} workloads",
+            ],
+            rows=[row.plain() for row in rows],
+        )
+
+
+def compared(overall: Sequence[Row]) -> list[Finding]:
+    """Figure 3 and table 1 beside the means over seeds."""
+    findings = [
+        Finding(
+            f"area of {row.method}", PUBLISHED_AREA[row.method], row.area, 0.05, ".2f",
+            ("schedtwin-figure-3",),
+        )
+        for row in overall
+    ]  # fmt: skip
+    twin = next(row for row in overall if row.method == TWIN)
+    for name, share in PUBLISHED_SHARE.items():
+        what, here = f"jobs started under {name}, %", 100 * twin.share_by_policy[name]
+        findings.append(Finding(what, 100 * share, here, 0.05, entries=("schedtwin-table-1",)))
+    return findings
+
+
+_HOW = {
+    "mean": "each over its mean",
+    "best": "each over its best",
+    "range": "0 for the best to 1 for the worst",
+    "none": "as they are",
+}
+
+
+def objective_table(
+    overall: Sequence[Row], *, normalise: Normalise = "mean", title: str = "", caption: str = ""
+) -> Table:
+    """Means over seeds, a row for each method.
+
+    Args:
+        overall: the means.
+        normalise: how metrics were made comparable.
+        title: above it; how many workloads, if left out.
+        caption: further sentences below it.
+    """
+    count = overall[0].seed
+    heads = [
+        "max\nwait",
+        "mean\nwait",
+        "max\nslowdown",
+        "mean\nslowdown",
+        "util.",
+        "objective",
+        "area",
+    ]
+    rows = [
+        [
+            row.method,
+            format_duration(round(row.max_wait_s)),
+            format_duration(round(row.mean_wait_s)),
+            f"{row.max_slowdown:.1f}",
+            f"{row.mean_slowdown:.2f}",
+            f"{row.utilization:.1%}",
+            f"{row.objective:.4f}",
+            f"{row.area:.2f}",
+            f"{row.cycle_ms_mean:.2f}" if row.cycle_ms_mean else "–",
+        ]
+        for row in overall
+    ]
+    told = f"objective: weighted sum of the four costs ({_HOW[normalise]}); lower is better"
+    return Table(
+        ["method", *heads, "ms a\ncycle"],
+        rows,
+        title or f"Mean over {count} workload{'s' if count > 1 else ''}",
+        f"{told}\n{caption}".strip(),
+    )
+
+
+def _radar(overall: Sequence[Row]) -> Figure:
+    from hpctwin.report import plot_radar
+
+    title = "SchedTwin beside static policies (outer is better)"
+    return plot_radar({row.method: row.plain() for row in overall}, title=title)
+
+
+@dataclass(frozen=True)
+class Polaris(Experiment[Workload, Workload]):
+    """The jobs of Polaris by size and time, as the paper's figure 1 has them of other months."""
+
+    title = "jobs of Polaris"
+    data = ("Polaris-2023-schedulus.swf",)
+
+    def points(self) -> Sequence[Workload]:
+        """See `Experiment`."""
+        return [read_workload(need_trace(self.data[0]))]
+
+    def run(self, point: Workload, tell: Tell) -> Workload:
+        """See `Experiment`; nothing is simulated."""
+        return point
+
+    def made(self, found: Sequence[Workload]) -> Made:
+        """See `Experiment`."""
+        return Made(figures={"schedtwin-figure-1": partial(_jobs_drawn, found[0])})
+
+
+def _jobs_drawn(jobs: Workload) -> Figure:
+    from hpctwin.report import plot_workload
+
+    return plot_workload(jobs, title=f"Jobs of Polaris, 2023: {len(jobs):,}")

@@ -5,18 +5,17 @@ Source: Amrizal et al., SoftwareX 34, 102693, 2026.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
 from hpctwin.energy import Energy
-from hpctwin.errors import UnknownNameError, WorkloadError
+from hpctwin.errors import UnknownNameError
 from hpctwin.experiments.spars_config import PUBLISHED
-from hpctwin.experiments.spars_published import TIMEOUTS_S, Cell, published
-from hpctwin.experiments.traces import find_trace
+from hpctwin.experiments.spars_published import Cell, published
+from hpctwin.experiments.traces import need_trace
 from hpctwin.formats import read_workload
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import PowerPolicy
@@ -27,13 +26,11 @@ __all__ = [
     "FAULTS",
     "MACHINE",
     "SCHEDULERS",
-    "Effect",
+    "TRACE",
     "Row",
-    "effects",
-    "knowledge",
+    "Rule",
     "make_row",
     "overestimated",
-    "run",
     "simulate_cell",
     "workload",
 ]
@@ -75,9 +72,10 @@ _ROUND_S = tuple(60 * m for m in (5, 10, 15, 20, 30, 45)) + tuple(
     3600 * h for h in (1, 2, 3, 4, 6, 8, 12, 18, 24, 36, 48, 72, 96, 120)
 )
 
-_TRACE = "NASA-iPSC-1993-3.1-cln.swf"
+TRACE = "NASA-iPSC-1993-3.1-cln.swf"
 
 
+@cache
 def workload() -> Workload:
     """The last fifth of the cleaned NASA iPSC/860 log, as SPARS has it (``nasa-20-back``).
 
@@ -87,13 +85,7 @@ def workload() -> Workload:
     Raises:
         WorkloadError: the log is not in the trace folder.
     """
-    path = find_trace(_TRACE)
-    if path is None:
-        raise WorkloadError(
-            f"SPARS's experiment needs the log {_TRACE} of the Parallel Workloads Archive: put it into "
-            "the folder that HPCTWIN_TRACES names"
-        )
-    log = read_workload(path)
+    log = read_workload(need_trace(TRACE))
     log = log.take(np.flatnonzero(log.runtime_ms > 0))
     last = log.take(np.arange(len(log) - len(log) // 5 - 1, len(log)))
     first_ms = int(last.submit_ms[0])
@@ -175,35 +167,6 @@ def simulate_cell(
     return energy
 
 
-def run(
-    jobs: Workload,
-    *,
-    schedulers: Sequence[str] = tuple(SCHEDULERS),
-    timeouts_s: Sequence[float] = TIMEOUTS_S,
-    progress: Callable[[float], None] | None = None,
-) -> Iterator[Row]:
-    """All cells; the FCFS forms by the published rule too.
-
-    Args:
-        jobs: the workload.
-        schedulers: some of `SCHEDULERS`.
-        timeouts_s: seconds.
-        progress: called with the share done.
-    """
-    cells: list[tuple[str, Rule, float]] = [
-        (scheduler, rule, timeout_s)
-        for scheduler in schedulers
-        for rule in (("as-published", "sound") if scheduler.startswith("fcfs") else ("sound",))
-        for timeout_s in timeouts_s
-    ]
-    for number, (scheduler, rule, timeout_s) in enumerate(cells):
-        begin = time.perf_counter()
-        energy = simulate_cell(jobs, scheduler, timeout_s, rule)
-        yield make_row(scheduler, timeout_s, rule, energy, time.perf_counter() - begin)
-        if progress is not None:
-            progress((number + 1) / len(cells))
-
-
 def make_row(scheduler: str, timeout_s: float, rule: str, energy: Energy, run_s: float) -> Row:
     """The figures of one run."""
     waits = energy.jobs["wait_s"].to_numpy()
@@ -219,66 +182,6 @@ def make_row(scheduler: str, timeout_s: float, rule: str, energy: Energy, run_s:
         run_s=run_s,
         published=published(scheduler, timeout_s),
     )
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What one published fault alone moves, on top of the sound rule; means over the timeouts.
-
-    Args:
-        scheduler, fault: which.
-        energy_j, mean_wait_s: with the fault less without.
-        max_wait_s: the most that the longest wait grows by, at any timeout.
-        least_wait_s, most_wait_s: the change of the mean wait at the timeouts where it is least and most.
-    """
-
-    scheduler: str
-    fault: str
-    energy_j: float
-    mean_wait_s: float
-    max_wait_s: float
-    least_wait_s: float
-    most_wait_s: float
-
-
-def effects(
-    jobs: Workload,
-    *,
-    timeouts_s: Sequence[float] = TIMEOUTS_S,
-    progress: Callable[[float], None] | None = None,
-) -> Iterator[Effect]:
-    """What each of `FAULTS` alone moves.
-
-    Args:
-        jobs: the workload.
-        timeouts_s: seconds.
-        progress: called with the share done.
-    """
-    for number, (scheduler, fault) in enumerate(FAULTS):
-        found = []
-        for timeout_s in timeouts_s:
-            sound = simulate_cell(jobs, scheduler, timeout_s)
-            faulty = simulate_cell(jobs, scheduler, timeout_s, fault=fault)
-            more = faulty.jobs["wait_s"].to_numpy(), sound.jobs["wait_s"].to_numpy()
-            found.append(
-                (
-                    faulty.total_j - sound.total_j,
-                    more[0].mean() - more[1].mean(),
-                    more[0].max() - more[1].max(),
-                )
-            )
-        energy, mean, longest = np.array(found).T
-        yield Effect(
-            scheduler,
-            fault,
-            float(energy.mean()),
-            float(mean.mean()),
-            float(longest.max()),
-            float(mean.min()),
-            float(mean.max()),
-        )
-        if progress is not None:
-            progress((number + 1) / len(FAULTS))
 
 
 def overestimated(jobs: Workload, *, factor: float = 5.0, seed: int = 0) -> Workload:
@@ -299,27 +202,3 @@ def overestimated(jobs: Workload, *, factor: float = 5.0, seed: int = 0) -> Work
     choices = np.array((*_ROUND_S, longest))
     walltime_s = choices[np.searchsorted(choices, asked_s)]
     return jobs.replace(walltime_ms=walltime_s * 1000, name=f"{jobs.name}, walltimes overestimated")
-
-
-def knowledge(jobs: Workload, timeout_s: float) -> Iterator[tuple[str, str, Row]]:
-    """Schedulers by what they know of runtimes: honest or overestimated walltimes, or the runtimes.
-
-    Args:
-        jobs: the workload; its walltimes are its runtimes.
-        timeout_s: of the power policies.
-
-    Yields:
-        Scheduler, ``honest``, ``overestimated`` or ``clairvoyant``, and the run. Clairvoyant schedulers
-        are given the runtimes as what they expect, as PSUS and Auto On do in SPARS.
-    """
-    asked = overestimated(jobs)
-    for scheduler in (*SCHEDULERS, BEST):
-        for knows, given, expected_s in (
-            ("honest", jobs, None),
-            ("overestimated", asked, None),
-            ("clairvoyant", asked, asked.runtime_ms / 1000),
-        ):
-            begin = time.perf_counter()
-            energy = simulate_cell(given, scheduler, timeout_s, expected_s=expected_s)
-            run_s = time.perf_counter() - begin
-            yield scheduler, knows, make_row(scheduler, timeout_s, "sound", energy, run_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,10 @@ import polars as pl
 
 from hpctwin.energy import calibration as fitting
 from hpctwin.errors import TraceError
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Made, Table
 
-__all__ = ["Week", "read_week", "run"]
+__all__ = ["Surf", "Week", "read_week"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -157,27 +159,6 @@ class Row:
         return dict(vars(self))
 
 
-def run(week: Week) -> list[Row]:
-    """Forecast the power of each sample by each method; see `Row`."""
-    rows = []
-    for method, (knowledge, forecast) in METHODS.items():
-        began = time.process_time()
-        found = forecast(week, AHEAD)
-        seconds = time.process_time() - began
-        within = [fitting.mape_pct(forecast(week, ahead), week.power_w, FIRST) for ahead in WITHIN]
-        rows.append(
-            Row(
-                method,
-                knowledge,
-                fitting.mape_pct(found, week.power_w, FIRST),
-                float(np.mean(within)),
-                seconds,
-                fitting.rolling_mape_pct({"": found}, week.power_w, FIRST, DAY)[""],
-            )
-        )
-    return rows
-
-
 def _fit(week: Week, use: FloatArray) -> fitting.Fit:
     return fitting.fit_line(use, week.power_w, window=WINDOW, every=EVERY)
 
@@ -234,3 +215,59 @@ METHODS: dict[str, tuple[str, Callable[[Week, int], FloatArray]]] = {
     "ensemble, use as it was": ("submissions", _unknown),
 }
 """By name, what each knows, and its forecast of each sample so many samples ahead."""
+
+
+@dataclass(frozen=True)
+class Surf(Experiment[tuple[Week, str], Row]):
+    """The power of each sample forecast by each method; see `Row`.
+
+    Args:
+        data_folder: with the week's files; see `read_week`.
+    """
+
+    data_folder: Path | None = None
+    title = "power an hour ahead"
+    serial = True
+
+    def points(self) -> Sequence[tuple[Week, str]]:
+        """See `Experiment`; methods."""
+        week = read_week(self.data_folder)
+        return [(week, method) for method in METHODS]
+
+    def run(self, point: tuple[Week, str], tell: Tell) -> Row:
+        """See `Experiment`."""
+        week, method = point
+        knowledge, forecast = METHODS[method]
+        began = time.process_time()
+        found = forecast(week, AHEAD)
+        seconds = time.process_time() - began
+        within = [fitting.mape_pct(forecast(week, ahead), week.power_w, FIRST) for ahead in WITHIN]
+        return Row(
+            method,
+            knowledge,
+            fitting.mape_pct(found, week.power_w, FIRST),
+            float(np.mean(within)),
+            seconds,
+            fitting.rolling_mape_pct({"": found}, week.power_w, FIRST, DAY)[""],
+        )
+
+    def made(self, found: Sequence[Row]) -> Made:
+        """See `Experiment`."""
+        heads = ["method", "knows", "1 h ahead %", "within 1 h %", "CPU s", "1 h ahead by day %"]
+        rows = [
+            [
+                row.method,
+                row.knowledge,
+                f"{row.mape_pct:.2f}",
+                f"{row.within_hour_pct:.2f}",
+                f"{row.seconds:.2f}",
+                " ".join(f"{error:.1f}" for error in row.by_day_pct),
+            ]
+            for row in found
+        ]
+        published = ", ".join(f"{name} {error:g}" for name, error in PUBLISHED.items())
+        return Made(
+            tables=[Table(heads, rows, words=2)],
+            notes=[f"published errors of power on this week: {published}"],
+            rows=[row.plain() for row in found],
+        )

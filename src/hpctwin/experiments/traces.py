@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["find_trace"]
+from hpctwin.errors import WorkloadError
+
+__all__ = ["find_trace", "need_trace"]
 
 
 def find_trace(name: str) -> Path | None:
@@ -23,3 +25,17 @@ def find_trace(name: str) -> Path | None:
             if path.is_file():
                 return path
     return None
+
+
+def need_trace(name: str) -> Path:
+    """The same, of one that an experiment cannot do without.
+
+    Raises:
+        WorkloadError: it is not there.
+    """
+    path = find_trace(name)
+    if path is None:
+        raise WorkloadError(
+            f"{name} is not in the folder that HPCTWIN_TRACES names; put it there, gzipped or not"
+        )
+    return path

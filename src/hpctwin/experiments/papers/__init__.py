@@ -9,9 +9,16 @@ from __future__ import annotations
 from functools import partial
 
 from hpctwin.errors import UnknownNameError
-from hpctwin.experiments import rlscheduler
 from hpctwin.experiments.entries import Entry
-from hpctwin.experiments.papers import cqsim_plus, malleable, pas, s_raps, schedtwin, spars
+from hpctwin.experiments.papers import (
+    cqsim_plus,
+    malleable,
+    pas,
+    rlscheduler,
+    s_raps,
+    schedtwin,
+    spars,
+)
 
 __all__ = ["ENTRIES", "find_entry"]
 

@@ -2,54 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 
 from hpctwin.experiments import malleable
-from hpctwin.experiments.entries import Entry, Finding, Made
+from hpctwin.experiments.entries import Entry
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Finding, Made
 
 __all__ = ["carbonflex", "carbonscaler"]
 
 
-def _carbonscaler() -> Made:
-    by_name = {run.name: run for run in malleable.alone(malleable.intensity())}
-    scaled = by_name["carbonscaler"].emitted_kg
-    return Made(
-        [
-            Finding(
-                f"emissions below {what}, %",
-                published,
-                100 * (1 - scaled / by_name[name].emitted_kg),
-                0.05,
-            )
+@dataclass(frozen=True)
+class Alone(Experiment[None, list[malleable.Run]]):
+    """Long jobs, each with as many nodes as it likes; see `hpctwin.experiments.malleable.alone`."""
+
+    title = "jobs by the carbon intensity"
+    data = (malleable.CALIFORNIA,)
+
+    def points(self) -> Sequence[None]:
+        """See `Experiment`; one, since the best fixed size is known when all are."""
+        return [None]
+
+    def run(self, point: None, tell: Tell) -> list[malleable.Run]:
+        """See `Experiment`."""
+        return malleable.alone(malleable.intensity())
+
+    def made(self, found: Sequence[list[malleable.Run]]) -> Made:
+        """See `Experiment`."""
+        by_name = {run.name: run.emitted_kg for run in found[0]}
+        findings = [
+            _less(f"emissions below {what}, %", published, by_name["carbonscaler"], by_name[name],
+                  "carbonscaler-savings")
             for what, name, published in (
                 ("those of running at once", "at once", 51),
                 ("those of suspending and resuming", "suspend and resume", 37),
                 ("those of the best fixed size", "static", 8),
             )
-        ]
-    )
+        ]  # fmt: skip
+        return Made(findings, rows=[asdict(run) for run in found[0]])
 
 
-def _carbonflex() -> Made:
-    by_name = {run.name: run for run in malleable.shared()}
-    flex = by_name["carbonflex"].emitted_kg
-    return Made(
-        [
-            Finding(
-                "emissions below those of FCFS with EASY, %",
-                57,
-                100 * (1 - flex / by_name["fcfs+easy"].emitted_kg),
-                0.05,
-            ),
-            Finding(
-                "emissions above the oracle's, %",
-                2.1,
-                100 * (flex / by_name["oracle"].emitted_kg - 1),
-                0.05,
-            ),
-        ]
-    )
+@dataclass(frozen=True)
+class Shared(Experiment[None, list[malleable.Run]]):
+    """A week of jobs on one machine; see `hpctwin.experiments.malleable.shared`."""
+
+    title = "a week by the carbon intensity"
+    data = (malleable.CALIFORNIA, malleable.JOBS)
+
+    def points(self) -> Sequence[None]:
+        """See `Experiment`; one, since all are of the same week."""
+        return [None]
+
+    def run(self, point: None, tell: Tell) -> list[malleable.Run]:
+        """See `Experiment`."""
+        return malleable.shared()
+
+    def made(self, found: Sequence[list[malleable.Run]]) -> Made:
+        """See `Experiment`."""
+        by_name = {run.name: run.emitted_kg for run in found[0]}
+        flex, name = by_name["carbonflex"], "carbonflex-savings"
+        above = Finding(
+            "emissions above the oracle's, %", 2.1, 100 * (flex / by_name["oracle"] - 1), 0.05,
+            entries=(name,),
+        )  # fmt: skip
+        what = "emissions below those of FCFS with EASY, %"
+        less = _less(what, 57, flex, by_name["fcfs+easy"], name)
+        return Made([less, above], rows=[asdict(run) for run in found[0]])
+
+
+def _less(what: str, published: float, here: float, than: float, entry: str) -> Finding:
+    return Finding(what, published, 100 * (1 - here / than), 0.05, entries=(entry,))
 
 
 def carbonscaler(entry: partial[Entry]) -> Iterator[Entry]:
@@ -61,7 +85,7 @@ def carbonscaler(entry: partial[Entry]) -> Iterator[Entry]:
         "California 2022, all known; `hpctwin.experiments.malleable.alone`",
         because="the region, the start times, the deadline and the mix of jobs behind the abstract's numbers "
         "are not given with them",
-        make=_carbonscaler,
+        experiment=Alone(),
     )
 
 
@@ -75,5 +99,5 @@ def carbonflex(entry: partial[Entry]) -> Iterator[Entry]:
         "`hpctwin.experiments.malleable.shared`",
         because="the workloads, the region and the slack behind the abstract's numbers are not given with "
         "them; what the oracle saves here (27.6 %) sets the limit",
-        make=_carbonflex,
+        experiment=Shared(),
     )

@@ -1,0 +1,137 @@
+"""RLScheduler's experiment: its table's rows, with our agents beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpctwin.errors import UnknownNameError
+from hpctwin.experiments import rlscheduler
+from hpctwin.experiments.experiment import Experiment, Tell
+from hpctwin.experiments.made import Cell, Finding, Made, Table
+from hpctwin.learn.plan import Plan
+from hpctwin.model import check_folder
+from hpctwin.policies.network import Network
+
+__all__ = ["RLScheduler"]
+
+NOTE = (
+    "mean bounded slowdown of ten sequences of 1,024 jobs; below each what was published. Agents: mean of "
+    "seeds, and of each, and by how much that is above the best heuristic, with the 95 % interval, paired by "
+    "sequence; they are better where it ends below 0"
+)
+
+
+@dataclass(frozen=True)
+class RLScheduler(Experiment[tuple[str, bool, tuple[Path, ...]], rlscheduler.Row]):
+    """Heuristics and agents on ten sequences of each trace, without and with backfilling.
+
+    Args:
+        traces: some of those of the table; all if there are none.
+        passing: without, with backfilling, or both.
+        seeds: agents of each row; 0 for heuristics alone.
+        steps: decisions that each is trained on.
+        out: folder for agents; those that it holds already are not trained again.
+    """
+
+    traces: tuple[str, ...] = ()
+    passing: tuple[bool, ...] = (False, True)
+    seeds: int = 0
+    steps: int = 200_000
+    out: Path = Path("out/rlscheduler")
+    title = "heuristics and agents"
+    serial = True
+
+    def points(self) -> Sequence[tuple[str, bool, tuple[Path, ...]]]:
+        """See `Experiment`; trace, whether others may pass, and files of agents."""
+        known = list(dict.fromkeys(name for name, _ in rlscheduler.ROWS))
+        for name in self.traces:
+            if name not in known:
+                raise UnknownNameError("trace", name, known)
+        if self.seeds:
+            check_folder(self.out)
+        wanted = [
+            (name, passing, tuple(self._file(name, passing, seed) for seed in range(self.seeds)))
+            for name, passing in rlscheduler.ROWS
+            if name in (self.traces or known) and passing in self.passing
+        ]
+        # What is not right with these is told before the work.
+        for name, _, agents in wanted:
+            for path in filter(Path.is_file, agents):
+                Network.load(path)
+            rlscheduler.case(name)
+        return wanted
+
+    def _file(self, trace: str, passing: bool, seed: int) -> Path:
+        with_backfilling = "-backfilling" if passing else ""
+        return self.out / f"{trace.lower()}{with_backfilling}-{self.steps}-{seed}.safetensors"
+
+    def run(self, point: tuple[str, bool, tuple[Path, ...]], tell: Tell) -> rlscheduler.Row:
+        """See `Experiment`; agents that are not there yet are trained."""
+        name, passing, agents = point
+        for seed, path in enumerate(agents):
+            if not path.is_file():
+                plan = Plan(
+                    self.steps, seed, environments=64, horizon=64, rate=3e-4, threads=1,
+                    imitate=rlscheduler.IMITATED,
+                )  # fmt: skip
+                made = rlscheduler.agent(name, passing, plan)
+                self.out.mkdir(parents=True, exist_ok=True)
+                made.save(path)
+            tell((seed + 1) / (len(agents) + 1))
+        return rlscheduler.row(name, passing, agents)
+
+    def made(self, found: Sequence[rlscheduler.Row]) -> Made:
+        """See `Experiment`."""
+        rules = {False: "without backfilling", True: "with backfilling"}
+        tables = [
+            _table([row for row in found if row.passing == passing], title)
+            for passing, title in rules.items()
+            if any(row.passing == passing for row in found)
+        ]
+        findings = [one for row in found for one in compared(row)]
+        return Made(findings, {}, tables, [NOTE], rows=[row.plain() for row in found])
+
+
+def compared(row: rlscheduler.Row) -> list[Finding]:
+    """A row of the table beside what comes out here."""
+    entry = "rlscheduler-table-5"
+    if row.trace == "HPC2N":
+        entry += "-hpc2n"
+    elif row.passing:
+        entry += "-backfilling"
+    more = ", with backfilling" if row.passing else ""
+    return [
+        # They are published with two digits after the point.
+        Finding(
+            f"{row.trace}, {name}{more}", row.published[name], float(here.mean()),
+            0.005 / row.published[name], ",.2f", (entry,),
+        )
+        for name, here in row.heuristics.items()
+    ]  # fmt: skip
+
+
+def _table(rows: Sequence[rlscheduler.Row], title: str) -> Table:
+    heads = [*rlscheduler.HEURISTICS, *rlscheduler.OTHERS]
+    lines: list[list[Cell]] = []
+    trained = any(row.agents for row in rows)
+    for row in rows:
+        line: list[Cell] = [row.trace]
+        for name, here in row.heuristics.items():
+            line.append((f"{here.mean():,.2f}", f"{row.published[name]:,.2f}"))
+        line += [f"{here.mean():,.2f}" for here in row.others.values()]
+        if trained:
+            mean = sum(float(one.mean()) for one in row.agents) / len(row.agents)
+            more = row.more
+            line.append((f"{mean:,.2f}", f"{row.published['RL']:,.2f}"))
+            line += [f"{more.mean:,.1f}", *_ends(more.low, more.high)]
+        lines.append(line)
+        for seed, (mean, more) in enumerate(row.each):
+            own = [f"{mean:,.2f}", f"{more.mean:,.1f}", *_ends(more.low, more.high)]
+            lines.append([f"  seed {seed}", *[""] * len(heads), *own])
+    return Table(["", *heads, *(("agents", "more", "from", "to") if trained else ())], lines, title)
+
+
+def _ends(low: float | None, high: float | None) -> list[str]:
+    return ["" if end is None else f"{end:,.1f}" for end in (low, high)]
