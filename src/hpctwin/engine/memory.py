@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
@@ -24,7 +25,8 @@ from hpctwin.engine.layout import (
 )
 
 __all__ = [
-    "COUNTED", "NUMBER", "Piece", "Shapes", "address_of", "copied", "in_bytes", "piece_of", "scratch_piece",
+    "COUNTED", "NUMBER", "Piece", "Shapes", "address_of", "address_of_own", "copied", "in_bytes", "piece_of",
+    "scratch_piece",
 ]  # fmt: skip
 
 IntArray = npt.NDArray[np.int64]
@@ -45,6 +47,11 @@ def address_of(array: npt.NDArray[Any]) -> int:
     """Where an array lies; nowhere if it has no elements."""
     # To ask takes as long as to make a small array.
     return array.ctypes.data if array.size else 0
+
+
+def address_of_own(array: npt.NDArray[Any]) -> int:
+    """As `address_of`, in a third of the time; of an array of numbers that may be written and has some."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))
 
 
 def in_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -98,7 +105,7 @@ class Piece:
         self, before: npt.NDArray[np.uint8], after: npt.NDArray[np.uint8], table: IntArray
     ) -> None:
         """Write the descriptors of all arrays, which lie as before in another piece of memory."""
-        table[self.numbers, 0] += address_of(after) - address_of(before)
+        table[self.numbers, 0] += address_of_own(after) - address_of_own(before)
 
 
 @lru_cache(maxsize=64)

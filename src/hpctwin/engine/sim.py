@@ -16,6 +16,7 @@ from hpctwin.engine.memory import (
     Piece,
     Shapes,
     address_of,
+    address_of_own,
     copied,
     in_bytes,
     piece_of,
@@ -141,7 +142,7 @@ class Sim:
         twin._views = {}
         twin._scratch = None
         twin._table = self._table.copy()
-        twin._found_at = address_of(twin._table)
+        twin._found_at = address_of_own(twin._table)
         twin._piece.moved(self._memory, twin._memory, twin._table)
         if self._owned:
             twin._known = dict(self._known)
