@@ -228,8 +228,9 @@ def s_raps_schedulers(
 ) -> int:
     """S-RAPS (SC25-W), §4.2: what it costs that a scheduler is outside, and whether it decides as within.
 
-    The paper's trace is not published; as many jobs in as much time on as many nodes are generated. FastSim
-    is not public; ScheduleFlow goes as a --program (docs/schedulers.md).
+    The paper's trace is not published; as many jobs in as much time on as many nodes are generated.
+    ScheduleFlow and Fluxion go as a --program; FastSim and Maui go by clocks of their own, and
+    docs/schedulers.md holds their starts against ours.
 
     Args:
         jobs: how many; 5,324, as the paper's, if left out.

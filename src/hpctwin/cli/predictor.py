@@ -78,6 +78,56 @@ def score(
 
 
 @predictor_app.command
+def intervals(
+    trace: Trace,
+    /,
+    *,
+    target: str = "runtime_s",
+    coverage: float = 0.8,
+    by: Literal["user", "size", "week"] | None = None,
+    every: Every = 2000,
+    seed: int = 0,
+    under: str | None = None,
+    reading: TraceOptions = TraceOptions(),  # noqa: B008
+    machine: ClusterOptions = ClusterOptions(),  # noqa: B008
+    json: bool = False,
+) -> int:
+    """Say of each job between which bounds it will lie, by what was known at its submission; show what held.
+
+    Beside intervals that are kept honest (conformal) stand the quantiles that gradient boosting foretells,
+    and those of the user's last 20 jobs. The first fifth of the jobs is not counted.
+
+    Args:
+        trace: the trace, with users and starts.
+        target: runtime_s, node_w or memory_gb, as far as the trace tells.
+        coverage: the share of jobs that should lie within.
+        by: also by user, size or week.
+        every: models are trained again after so many submissions.
+        seed: of what models draw.
+        under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
+        json: print it as JSON.
+    """
+    from hpctwin.cli.output import print_json, screen
+    from hpctwin.learn.prediction import Training, interval_scores
+    from hpctwin.learn.prediction import intervals as say
+    from hpctwin.model.progress import progress_bar
+
+    known = _known(trace, reading, machine, under)
+    with progress_bar(f"learning from {known.workload.name}") as progress:
+        found = say(known, target, coverage, Training(every=every, seed=seed), progress)
+    overall = interval_scores(known, target, found).drop("bin")
+    classes = None if by is None else interval_scores(known, target, found, by)
+    if json:
+        more = {} if classes is None else {"by": classes.to_dicts()}
+        print_json({"target": target, "coverage": coverage, "ways": overall.to_dicts(), **more})
+        return 0
+    screen().print(_held(overall))
+    if classes is not None:
+        screen().print(_held(classes.rename({"bin": str(by)})))
+    return 0
+
+
+@predictor_app.command
 def apply(
     source: Trace,
     target: Path,
@@ -285,6 +335,29 @@ def _table(rows: pl.DataFrame, target: str) -> object:
         for name, (_, form, factor) in _HEADS.items():
             value = row[name] * (scale if name == "mean_absolute_error" else factor)
             cells.append(format(value, form))
+        table.add_row(*(str(row[name]) for name in names), *cells)
+    return table
+
+
+def _held(rows: pl.DataFrame) -> object:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    figures = {
+        "jobs": ("jobs", ",.0f", 1.0),
+        "held": ("held, %", ".1f", 100.0),
+        "below": ("below, %", ".1f", 100.0),
+        "above": ("above, %", ".1f", 100.0),
+        "median_factor": ("median factor", ",.2f", 1.0),
+        "mean_log2_width": ("mean width, log2", ".2f", 1.0),
+    }
+    names = [name for name in rows.columns if name not in figures]
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for head, _, _ in figures.values():
+        table.add_column(head, justify="right")
+    for row in rows.iter_rows(named=True):
+        cells = (format(row[name] * scale, form) for name, (_, form, scale) in figures.items())
         table.add_row(*(str(row[name]) for name in names), *cells)
     return table
 

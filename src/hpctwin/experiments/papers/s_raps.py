@@ -27,8 +27,18 @@ def entries(entry: partial[Entry]) -> Iterator[Entry]:
             "Frontier's telemetry is not public",
             f"{ours} FOLDER",
         ),
-        (7, "a trace scheduled by FastSim", "FastSim is not public", f"{ours}-schedulers"),
-        (8, "incentives by accounts", "PM100 is not here", f"{ours}-incentives FILE"),
+        (
+            7,
+            "a trace scheduled by FastSim",
+            "the paper's trace is not public",
+            f"{ours}-schedulers",
+        ),
+        (
+            8,
+            "incentives by accounts",
+            "Frontier's telemetry is not public; with drawn use of nodes it can be made",
+            f"{ours}-incentives",
+        ),
         (
             10,
             "scheduling guided by learned prediction",

@@ -1,5 +1,6 @@
 """Learned prediction of runtimes, power and memory, by what was known at each job's submission."""
 
+from hpctwin.learn.prediction.intervals import WAYS, interval_scores, intervals
 from hpctwin.learn.prediction.known import FEATURES, Known
 from hpctwin.learn.prediction.online import (
     METHODS,
@@ -17,10 +18,13 @@ __all__ = [
     "FEATURES",
     "METHODS",
     "RIVALS",
+    "WAYS",
     "Known",
     "Predictor",
     "Training",
     "drawing_as_predicted",
+    "interval_scores",
+    "intervals",
     "load_predictor",
     "predict",
     "ranked",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["MODELS", "Boosting", "Clusters", "Model"]
+__all__ = ["MODELS", "Boosting", "Clusters", "Model", "QuantileBoosting"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -53,12 +53,7 @@ class Boosting:
 
     def fit(self, features: FloatArray, behaviour: FloatArray, target: FloatArray) -> Self:
         """See `Model.fit`."""
-        ensemble = _sklearn().HistGradientBoostingRegressor(
-            loss="absolute_error",
-            max_iter=self.rounds,
-            early_stopping=False,
-            random_state=self.seed,
-        )
+        ensemble = self._untrained()
         # scikit-learn stumbles over a column in which nothing is known; a constant is never split.
         unknown = np.isnan(features).all(axis=0)
         with _one_thread():
@@ -70,6 +65,28 @@ class Boosting:
         with _one_thread():
             found: FloatArray = self.trees.predict(features)
         return found
+
+    def _untrained(self, **loss: Any) -> Any:
+        return _sklearn().HistGradientBoostingRegressor(
+            **(loss or {"loss": "absolute_error"}),
+            max_iter=self.rounds,
+            early_stopping=False,
+            random_state=self.seed,
+        )
+
+
+@dataclass
+class QuantileBoosting(Boosting):
+    """The same for a quantile of the logarithm.
+
+    Args:
+        quantile: which, 0 to 1.
+    """
+
+    quantile: float = 0.5
+
+    def _untrained(self, **loss: Any) -> Any:
+        return super()._untrained(loss="quantile", quantile=self.quantile)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.learn.prediction.known import Known
-from hpctwin.learn.prediction.models import MODELS
+from hpctwin.learn.prediction.models import MODELS, Model
 from hpctwin.model import Workload
 from hpctwin.model.usage import NODE_W, Usage
 
@@ -26,6 +27,7 @@ __all__ = [
     "Training",
     "drawing_as_predicted",
     "inaccuracy",
+    "learned",
     "predict",
     "with_predictions",
 ]
@@ -121,9 +123,10 @@ def predict(
         found["recent"] = known.recent(target)
     if "like" in wanted:
         found["like"] = known.like(target)
-    names = [name for name in MODELS if name in wanted]
-    if names:
-        found |= _learned(known, target, names, training, progress)
+    makers = {name: partial(model, seed=training.seed) for name, model in MODELS.items()}
+    makers = {name: maker for name, maker in makers.items() if name in wanted}
+    if makers:
+        found |= learned(known, target, makers, training, progress)
     if ENSEMBLE in methods:
         found[ENSEMBLE] = _ensemble(known, target, found)
     return {name: found[name] for name in methods if name in found}
@@ -164,17 +167,26 @@ def inaccuracy(predicted: FloatArray, truth: FloatArray) -> FloatArray:
     return 1.0 - np.minimum(predicted, truth) / np.maximum(predicted, truth)
 
 
-def _learned(
+def learned(
     known: Known,
     target: str,
-    names: Sequence[str],
+    makers: Mapping[str, Callable[[], Model]],
     training: Training,
     progress: Callable[[float], None] | None,
 ) -> dict[str, FloatArray]:
+    """What models foretell that are trained as jobs end, and as `like` until the first training.
+
+    Args:
+        known: see `predict`.
+        target: see `predict`.
+        makers: of each model by its name.
+        training: see `predict`.
+        progress: see `predict`.
+    """
     jobs = known.workload
     truth = np.log2(known.truth[target])
     features, behaviour = known.features(target), known.behaviour
-    found = {name: known.like(target) for name in names}
+    found = {name: known.like(target) for name in makers}
     usable = np.flatnonzero(~np.isnan(truth))
     by_end = usable[np.argsort(known.end_ms[usable], kind="stable")]
     ends = known.end_ms[by_end]
@@ -183,9 +195,8 @@ def _learned(
         rows = by_end[max(0, upto - training.window) : upto]
         if len(rows) < _LEAST:
             continue
-        for name in names:
-            model = MODELS[name](seed=training.seed)
-            model.fit(features[rows], behaviour[rows], truth[rows])
+        for name, make in makers.items():
+            model = make().fit(features[rows], behaviour[rows], truth[rows])
             foretold = np.exp2(model.predict(features[first:last]))
             found[name][first:last] = bounded(foretold, target, known.walltime_s[first:last])
         if progress is not None:

@@ -13,12 +13,13 @@ from hpctwin.learn.prediction.known import Known
 from hpctwin.learn.prediction.online import inaccuracy
 from hpctwin.metrics.breakdown import classed
 
-__all__ = ["HELD_OUT", "scores", "scores_by"]
+__all__ = ["HELD_OUT", "classes_by", "held_out", "scores", "scores_by"]
 
 FloatArray = npt.NDArray[np.float64]
 
 HELD_OUT = 0.8
 """Each job is foretold before it is learnt from; the first fifth is not counted, when least is known."""
+_WEEK_MS = 7 * 86_400_000
 
 
 def scores(known: Known, target: str, predicted: Mapping[str, FloatArray]) -> pl.DataFrame:
@@ -51,9 +52,7 @@ def scores_by(
         predicted: by each method [jobs].
         by: what tells classes apart, the column ``bin``.
     """
-    jobs = known.workload
-    frame = pl.DataFrame({"nodes": jobs.nodes, "user": jobs.user.to_series("user")})
-    classes = classed(frame, by)
+    classes = classes_by(known, by)
     table = _scored(known, target, predicted, classes["bin"])
     if by == "user":
         return table.sort("jobs", "bin", "method", descending=[True, False, False])
@@ -65,9 +64,7 @@ def _scored(
     known: Known, target: str, predicted: Mapping[str, FloatArray], classes: pl.Series
 ) -> pl.DataFrame:
     truth = known.truth[target]
-    counted = np.arange(len(truth)) >= round((1 - HELD_OUT) * len(truth))
-    # All methods are compared on the same jobs.
-    counted &= ~np.isnan(np.array([truth, *predicted.values()])).any(axis=0)
+    counted = held_out(truth, *predicted.values())
     parts = []
     for name, foretold in predicted.items():
         factor = 1.0 / (1.0 - inaccuracy(foretold, truth))
@@ -91,3 +88,21 @@ def _scored(
             )
         )
     return pl.concat(parts)
+
+
+def held_out(truth: FloatArray, *predicted: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which jobs count: of the last four fifths those of which all is known, alike for all [jobs]."""
+    counted: npt.NDArray[np.bool_] = np.arange(len(truth)) >= round((1 - HELD_OUT) * len(truth))
+    counted &= ~np.isnan(np.array([truth, *predicted])).any(axis=0)
+    return counted
+
+
+def classes_by(known: Known, by: Literal["all", "user", "size", "week"]) -> pl.DataFrame:
+    """The class of each job, ``bin``, and its place among classes, ``_order`` [jobs]."""
+    jobs = known.workload
+    if by == "all":
+        return pl.DataFrame({"bin": ["all"] * len(jobs)}).with_columns(_order=pl.lit(0))
+    if by == "week":
+        week = pl.Series((jobs.submit_ms - jobs.submit_ms[0]) // _WEEK_MS)
+        return pl.DataFrame({"bin": week.cast(pl.String), "_order": week})
+    return classed(pl.DataFrame({"nodes": jobs.nodes, "user": jobs.user.to_series("user")}), by)

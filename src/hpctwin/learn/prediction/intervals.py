@@ -1,0 +1,182 @@
+"""Between which bounds a job's runtime, power or memory will lie, as would have been said at its submission.
+
+Quantiles are foretold by gradient boosting. What they miss is made up for: each end is moved by a quantile of
+how far it was off in earlier jobs of like size, at a level that follows the misses.
+
+Source:
+    Romano, Patterson, Candès 2019, *Conformalized Quantile Regression*; Gibbs, Candès 2021, *Adaptive
+    Conformal Inference Under Distribution Shift*, eq. 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.learn.prediction.history import History
+from hpctwin.learn.prediction.known import Known
+from hpctwin.learn.prediction.models import QuantileBoosting
+from hpctwin.learn.prediction.online import Training, bounded, learned
+from hpctwin.learn.prediction.scores import classes_by, held_out
+from hpctwin.twin.conformal import Conformal
+
+__all__ = ["WAYS", "interval_scores", "intervals"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+Bounds = tuple[FloatArray, FloatArray]
+
+_USUAL = Training()
+WAYS = ("last", "quantiles", "conformal")
+"""All ways to say an interval; see `intervals`."""
+
+_LAST = 20
+"""Of so many of the user's last jobs the plain rival takes quantiles."""
+_WINDOW, _STEP, _FEWEST = 1000, 0.005, 20
+"""So many errors are remembered of each class, so far a level moves after a miss, and from so many errors on
+bounds are moved."""
+
+
+def intervals(
+    known: Known,
+    target: str = "runtime_s",
+    coverage: float = 0.8,
+    training: Training = _USUAL,
+    progress: Callable[[float], None] | None = None,
+) -> dict[str, Bounds]:
+    """Say of each job between which bounds its target will lie, by nothing but what was known at submission.
+
+    ``last``: quantiles of the user's last 20 jobs. ``quantiles``: as gradient boosting foretells them.
+    ``conformal``: these, moved by how far they were off in jobs of the same class of sizes that had ended.
+
+    Args:
+        known: the jobs, and when they end.
+        target: of `Known.truth`.
+        coverage: the share that should lie within, above 0 and below 1; as many lie below as above.
+        training: of models.
+        progress: told the share of the work that is done.
+
+    Returns:
+        Of each of `WAYS` the lower and the upper bounds; NaN where nothing is known [jobs].
+
+    Raises:
+        ConfigError: the coverage is out of bounds, or scikit-learn is not installed.
+        UnknownNameError: there is no such target.
+    """
+    if not 0.0 < coverage < 1.0:
+        raise ConfigError(f"coverage is {coverage:g}, it must be above 0 and below 1")
+    if target not in known.truth:
+        raise UnknownNameError(
+            f"target that {known.workload.name} tells of", target, list(known.truth)
+        )
+    tail = (1.0 - coverage) / 2.0
+    makers = {
+        end: partial(QuantileBoosting, seed=training.seed, quantile=level)
+        for end, level in (("low", tail), ("high", 1.0 - tail))
+    }
+    told = learned(known, target, makers, training, progress)
+    plain = np.minimum(told["low"], told["high"]), np.maximum(told["low"], told["high"])
+    return {
+        "last": _of_last(known.by_user, known.truth[target], tail),
+        "quantiles": plain,
+        "conformal": _conformal(known, target, plain, coverage),
+    }
+
+
+def interval_scores(
+    known: Known,
+    target: str,
+    found: Mapping[str, Bounds],
+    by: Literal["all", "user", "size", "week"] = "all",
+) -> pl.DataFrame:
+    """How often intervals held, and how wide they were, over the last four fifths of the jobs.
+
+    Args:
+        known: the jobs.
+        target: what was foretold.
+        found: by each way, of `intervals`.
+        by: what tells classes apart, the column ``bin``.
+
+    Returns:
+        A row for each class and way: ``bin``, ``way``, ``jobs``, ``held``, ``below`` and ``above`` (shares of
+        jobs in the interval, and on either side of it), ``median_factor`` (the median of the upper over the
+        lower bound), ``mean_log2_width``.
+    """
+    truth = known.truth[target]
+    ends = [bound for bounds in found.values() for bound in bounds]
+    counted = held_out(truth, *ends)
+    classes = classes_by(known, by)
+    parts = []
+    for way, (low, high) in found.items():
+        factor = high / low
+        jobs = pl.DataFrame(
+            {
+                **classes.select("bin", "_order").to_dict(),
+                "below": (truth < low).astype(np.float64),
+                "above": (truth > high).astype(np.float64),
+                "factor": factor,
+            }
+        ).filter(pl.Series(counted))
+        parts.append(
+            jobs.group_by("bin", "_order").agg(
+                pl.lit(way).alias("way"),
+                pl.len().cast(pl.Int64).alias("jobs"),
+                (1.0 - pl.col("below").mean() - pl.col("above").mean()).alias("held"),
+                pl.col("below", "above").mean(),
+                pl.col("factor").median().alias("median_factor"),
+                pl.col("factor").log(2.0).mean().alias("mean_log2_width"),
+            )
+        )
+    order = pl.col("way").replace_strict({way: n for n, way in enumerate(found)})
+    return pl.concat(parts).sort("_order", "bin", order).drop("_order")
+
+
+def _of_last(user: History, truth: FloatArray, tail: float) -> Bounds:
+    """Quantiles of the user's last jobs."""
+    last = np.column_stack([user.last(truth, back) for back in range(1, _LAST + 1)])
+    known = ~np.isnan(last).all(axis=1)
+    low, high = (np.full(len(truth), np.nan) for _ in range(2))
+    low[known], high[known] = np.nanquantile(last[known], [tail, 1.0 - tail], axis=1)
+    return low, high
+
+
+def _conformal(known: Known, target: str, plain: Bounds, coverage: float) -> Bounds:
+    """The bounds, each moved by how far it was off in jobs of like size that had ended."""
+    jobs = known.workload
+    truth = np.log2(known.truth[target])
+    bounds = np.log2(np.column_stack(plain))
+    size = np.log2(jobs.nodes).astype(np.int64).tolist()
+    ends = known.end_ms
+    by_end = np.flatnonzero(~np.isnan(truth) & ~np.isnan(bounds).any(axis=1))
+    by_end = by_end[np.argsort(ends[by_end], kind="stable")]
+    upto = np.searchsorted(ends[by_end], jobs.submit_ms, "right").tolist()
+    lower: dict[int, Conformal] = {}
+    upper: dict[int, Conformal] = {}
+    said, moved = bounds.copy(), np.zeros(len(jobs), np.bool_)
+    done = 0
+    for row, now in enumerate(upto):
+        for ended in by_end[done:now].tolist():
+            one = size[ended]
+            below = lower.setdefault(one, Conformal(coverage, _WINDOW, _STEP))
+            above = upper.setdefault(one, Conformal(coverage, _WINDOW, _STEP))
+            value = truth[ended]
+            if moved[ended]:
+                side = int(value > said[ended, 1]) - int(value < said[ended, 0])
+                below.missed(side)
+                above.missed(side)
+            below.learn(value - bounds[ended, 0])
+            above.learn(value - bounds[ended, 1])
+        done = max(done, now)
+        one = size[row]
+        if one in lower and len(lower[one]) >= _FEWEST:
+            low = bounds[row, 0] + lower[one].quantiles([lower[one].below])[0]
+            high = bounds[row, 1] + upper[one].quantiles([1.0 - upper[one].above])[0]
+            said[row], moved[row] = sorted((low, high)), True
+    low, high = (bounded(np.exp2(said[:, end]), target, known.walltime_s) for end in (0, 1))
+    return low, high
