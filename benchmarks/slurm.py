@@ -49,7 +49,7 @@ SETTINGS = {
     "backfill, as shipped": ("backfill", ""),
 }
 """Scheduler and its parameters, by what they are called."""
-CLEARING_MS = 1000
+CLEANUP_S = 1
 
 
 def quantiles(errors: np.ndarray) -> str:
@@ -159,16 +159,10 @@ def fidelity() -> None:
         print(f"  the same submissions again: {quantiles(starts(again) - real)}")
         others = () if scheduler == "builtin" else ("fcfs+conservative", "fcfs+easy")
         # Slurm takes about a second to clear a job's nodes, which adds up along a queue.
-        cleared = workload.replace(
-            runtime_ms=workload.runtime_ms + CLEARING_MS,
-            walltime_ms=workload.walltime_ms + CLEARING_MS,
-        )
-        for policy, jobs_as, which in (
-            (own, workload, ""),
-            (own, cleared, f", nodes held {CLEARING_MS / 1000:g} s longer"),
-            *((other, workload, "") for other in others),
-        ):
-            result = simulate(jobs_as, Cluster.uniform(32), *policy.split("+"))
+        for policy, cleanup_s in ((own, 0), (own, CLEANUP_S), *((other, 0) for other in others)):
+            cluster = Cluster.uniform(32, cleanup=cleanup_s)
+            which = f", cleanup {cleanup_s} s" if cleanup_s else ""
+            result = simulate(workload, cluster, *policy.split("+"))
             start = result.jobs["start_s"].to_numpy()
             print(f"  {policy}{which}: start times differ by {quantiles(start - real)}", flush=True)
         if said:

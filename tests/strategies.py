@@ -93,8 +93,9 @@ def clusters(
     resources: bool = True,
     maintenance: bool = True,
     outages: bool = True,
+    cleanup: bool = False,
 ) -> Cluster:
-    """Clusters with any of several groups, partitions, resources, maintenance, outages.
+    """Clusters with any of several groups, partitions, resources, maintenance, outages, cleaning up.
 
     What is given as False is left out. ``then`` of the failures is drawn if there are outages.
     """
@@ -128,6 +129,8 @@ def clusters(
             "outages": draw(st.lists(_outage(total), max_size=3)),
             "then": draw(st.sampled_from(("requeue", "fail"))),
         }
+    if cleanup:
+        content["cleanup"] = draw(st.sampled_from((0, 0.4, 3, 20)))
     content["qos"] = {"high": 2}
     content["fairshare"] = {
         "by": draw(st.sampled_from(("user", "account"))),

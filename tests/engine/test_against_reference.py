@@ -203,7 +203,7 @@ def cases(
 @settings(max_examples=examples(100))
 @given(
     case=cases(
-        strategies.clusters(),
+        strategies.clusters(cleanup=True),
         strategies.workloads,
         ("fcfs", "sjf", "wfp", "largest", "fairshare", "multifactor", "chain", "adaptive"),
     )

@@ -33,7 +33,7 @@ POLICIES: list[dict[str, Any]] = [
 @settings(max_examples=examples(120))
 @given(
     case=cases(
-        limited(strategies.clusters()),
+        limited(strategies.clusters(cleanup=True)),
         strategies.workloads,
         ("fcfs", "sjf", "wfp", "largest", "multifactor"),
     )

@@ -125,7 +125,7 @@ def test_who_is_under_the_threshold_of_the_formula_is_not_run():
 @pytest.mark.parametrize("policy", PBS, ids=name_of)
 @settings(max_examples=examples(60))
 @given(
-    case=cases(strategies.clusters(outages=False), strategies.workloads, ("fcfs",)),
+    case=cases(strategies.clusters(outages=False, cleanup=True), strategies.workloads, ("fcfs",)),
     least=st.integers(0, 9),
 )
 def test_who_is_under_a_threshold_is_left_out_until_time_lifts_it(

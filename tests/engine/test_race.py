@@ -176,7 +176,7 @@ def test_a_tournament_of_few_is_what_the_reference_does(
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.DataObject) -> None:
-    clusters = strategies.clusters()
+    clusters = strategies.clusters(cleanup=True)
     cluster = data.draw(clusters if data.draw(st.booleans()) else limited(clusters))
     workload = data.draw(strategies.workloads(cluster))
     rules = data.draw(strategies.rules(cluster))

@@ -52,7 +52,7 @@ SLURM: dict[str, Any] = {
 @settings(max_examples=examples(100))
 @given(
     case=cases(
-        strategies.shared_clusters(),
+        strategies.shared_clusters(cleanup=True),
         partial(strategies.shared_workloads, max_jobs=20),
         ("fcfs", "sjf", "wfp", "largest", "fairshare", "adaptive"),
         # Here `spread` is written down to the single node, and goes with outages.
@@ -72,7 +72,7 @@ def test_jobs_start_when_and_where_the_rules_say(
 @settings(max_examples=examples(60))
 @given(
     case=cases(
-        strategies.shared_clusters(),
+        strategies.shared_clusters(cleanup=True),
         partial(strategies.shared_workloads, max_jobs=20, owners=True),
         ("fcfs", "sjf"),
         lambda cluster: strategies.rules(),
@@ -91,7 +91,7 @@ def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
 @settings(max_examples=examples(60))
 @given(
     case=cases(
-        strategies.shared_clusters(),
+        strategies.shared_clusters(cleanup=True),
         partial(strategies.shared_workloads, max_jobs=15, several=True),
         ("fcfs", "sjf", "wfp", "fairshare"),
         lambda cluster: strategies.rules(),
@@ -112,7 +112,7 @@ def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
 def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
     policy: dict[str, Any], data: st.DataObject
 ) -> None:
-    cluster = data.draw(strategies.shared_clusters().flatmap(strategies.racked))
+    cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.racked))
     several = data.draw(st.booleans())
     jobs = strategies.shared_workloads(cluster, max_jobs=15, several=several, grouped=True)
     placement = data.draw(st.sampled_from(("first-fit", "best-fit", "spread", "round-robin")))
@@ -138,7 +138,7 @@ PLACED = [
 def test_each_placement_goes_through_nodes_as_the_rules_say(
     placement: str, policy: dict[str, Any], data: st.DataObject, several: bool
 ) -> None:
-    cluster = data.draw(strategies.shared_clusters().flatmap(strategies.connected))
+    cluster = data.draw(strategies.shared_clusters(cleanup=True).flatmap(strategies.connected))
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15, several=several))
     simulation, reference = compared(
         workload, cluster, ORDERINGS["fcfs"], policy, placement=placement
@@ -186,7 +186,7 @@ def leaves_most_memory(now: float, job: Any, node: Any) -> float:
 def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
     data: st.DataObject, backfill: str
 ) -> None:
-    cluster = data.draw(strategies.shared_clusters())
+    cluster = data.draw(strategies.shared_clusters(cleanup=True))
     workload = data.draw(strategies.shared_workloads(cluster, max_jobs=15))
     policy = make_policy("fcfs", backfill, placement=leaves_most_memory)
     simulation = Simulation(workload, cluster, policy)

@@ -58,6 +58,7 @@ class Events:
         self.maintenance = [time for span in self.machine.maintenance_ms for time in span]
         self.maintenance += [time for span in self.machine.raises for time in span[:2]]
         self.unsubmitted = list(self.jobs)
+        self.cleanup = to_ms(self.machine.cluster.cleanup)
         self.cancellations = [job for job in self.jobs if job.cancel is not None]
 
     def run(self, until: int | None) -> None:
@@ -129,6 +130,10 @@ class Events:
         for job in [job for job in self.cancellations if job.cancel <= now]:
             if job.state in ENDED:
                 continue
+            if job.state == State.RUNNING and self.cleanup:
+                if job.over > now:  # else it has ended, and its nodes are being cleaned up
+                    job.over, job.due, job.due_state = now, now + self.cleanup, State.CANCELLED
+                continue
             if job.state == State.RUNNING:
                 self.vacate(job)
                 self.undo_if_not_begun(job)
@@ -146,10 +151,12 @@ class Events:
         """A running job comes to its end."""
         self.vacate(job)
         self.end(job, job.due_state)
+        if self.cleanup:
+            job.ended = job.over
 
     def end(self, job: Job, state: State) -> None:
         job.state = state
-        job.ended = self.now
+        job.ended = job.told = self.now
         if state != State.COMPLETED:
             for other, kind in job.waited_for_by:
                 if kind == DependencyKind.AFTEROK:
@@ -188,6 +195,9 @@ class Events:
 
     def lose(self, job: Job) -> None:
         """A node under a running job has failed."""
+        if self.cleanup and job.over <= self.now:
+            self.finish(job)
+            return
         self.vacate(job)
         self.undo_if_not_begun(job)
         if job.start is not None and self.machine.cluster.failures.then == "requeue":

@@ -14,6 +14,7 @@ from hpctwin.model import (
     Partition,
     State,
     Workload,
+    to_ms,
 )
 from tests.reference.machine import Machine
 
@@ -86,7 +87,7 @@ class Job:
     submit: int
     runtime: int
     walltime: int
-    expected: int
+    expected: int  # to have its nodes for so long
     width: int
     needs: dict[str, int]  # of cluster-wide resources, above 0
     pools: list[int]  # eligible ones, in order
@@ -106,11 +107,13 @@ class Job:
     start: int | None = None
     first_start: int | None = None  # stays when the job is requeued
     ended: int | None = None
+    told: int | None = None  # when others are told that it has ended: its nodes are clean
     requeues: int = 0
     nodes: list[int] = field(default_factory=list)
     attempts: list[tuple[int, int, list[int]]] = field(default_factory=list)  # start, end, nodes
     split: dict[int, int] = field(default_factory=dict)  # nodes it holds of each pool
-    due: int = 0  # when it will end, which policies do not know
+    over: int = 0  # when it will end, which policies do not know
+    due: int = 0  # when its nodes will be free
     due_state: State = State.COMPLETED
     planned_end: int = 0  # as the latest plan had it
     reserved: int | None = None  # conservative: start of its reservation, …
@@ -133,9 +136,9 @@ class Job:
             event: int | None
             if kind == DependencyKind.AFTER:
                 # Read: a start stays a start when the job is requeued later.
-                event = on.ended if on.first_start is None else on.first_start
+                event = on.told if on.first_start is None else on.first_start
             elif kind == DependencyKind.AFTERANY or on.state == State.COMPLETED:
-                event = on.ended
+                event = on.told
             else:
                 event = None
             if event is None:
@@ -168,6 +171,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
         expected = walltime if expected_ms is None else int(expected_ms[row])
         # Read: a prediction below one millisecond counts as one; jobs are planned somewhere.
         expected = max(1, min(expected, walltime))
+        held = expected + to_ms(cluster.cleanup)
         submit = int(workload.submit_ms[row])
         cancel = int(workload.cancel_ms[row])
         index = machine.partition_of(label_of(workload.partition, row))
@@ -183,7 +187,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                 runtime=int(workload.runtime_ms[row]),
                 fails=workload.fails is not None and bool(workload.fails[row]),
                 walltime=walltime,
-                expected=expected,
+                expected=held,
                 width=int(workload.nodes[row]),
                 needs={
                     name: int(amounts[row])

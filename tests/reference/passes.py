@@ -86,7 +86,8 @@ class Simulation(Events):
         end = job.start + job.expected
         while end <= self.now:  # overdue
             end += OVERDUE_STEP_MS
-        return min(end, job.start + job.walltime) if self.terminate else end
+        latest = job.start + job.walltime + self.cleanup
+        return min(end, latest) if self.terminate else end
 
     def skipped(self, job: Job) -> bool:
         # Read: up are nodes that have not failed, of those that the job could use; nodes away for
@@ -155,9 +156,10 @@ class Simulation(Events):
         end = since + math.ceil(work / self.speed_of(job))
         limit = job.start + job.walltime
         if self.terminate and end > limit:
-            job.due, job.due_state = limit, State.WALLTIME
+            job.over, job.due_state = limit, State.WALLTIME
         else:
-            job.due, job.due_state = end, State.FAILED if job.fails else State.COMPLETED
+            job.over, job.due_state = end, State.FAILED if job.fails else State.COMPLETED
+        job.due = job.over + self.cleanup
 
     def start_if_it_fits(self, job: Job, plan: Plan) -> bool:
         least = plan.least(job, self.now)

@@ -133,7 +133,7 @@ def faults(draw: st.DrawFn, **about: Any) -> Faults:
 
 def live(data: Any, wrong: Faults) -> tuple[EmulatedCluster, Snapshot, list[Event]]:
     """A cluster after many things happened, its first snapshot, and its events since."""
-    machine = data.draw(strategies.clusters(maintenance=True))
+    machine = data.draw(strategies.clusters(maintenance=True, cleanup=True))
     jobs = data.draw(strategies.workloads(machine))
     events: list[Event] = []
     cluster = emulated_cluster(
@@ -225,7 +225,7 @@ def test_a_bus_that_duplicates_reorders_and_delays_ends_in_the_same_state(data) 
 @settings(max_examples=examples(30))
 @given(st.data())
 def test_the_same_seed_gives_the_same_events(data) -> None:
-    machine = data.draw(strategies.clusters())
+    machine = data.draw(strategies.clusters(cleanup=True))
     jobs = data.draw(strategies.workloads(machine))
     wrong = data.draw(faults(duplicated=0.2, dropped=0.1, reordered=0.2, late=0.2, late_s=9))
     actions = data.draw(st.lists(ACTIONS, max_size=15))

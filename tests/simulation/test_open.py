@@ -51,7 +51,7 @@ def drawn(
             cluster, dependencies=False, max_jobs=20, **what, **left_out
         )
         return cluster, data.draw(jobs), data.draw(st.sampled_from(SHARED))
-    cluster = data.draw(strategies.clusters(outages=outages))
+    cluster = data.draw(strategies.clusters(outages=outages, cleanup=True))
     workload = data.draw(strategies.workloads(cluster, dependencies=False, **left_out))
     return cluster, workload, data.draw(st.sampled_from(POLICIES))
 

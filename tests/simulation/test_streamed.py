@@ -86,7 +86,7 @@ def compared(workload: Workload, *parts: Any, batch: int, **options: Any) -> Non
 @given(data=st.data())
 def test_a_stream_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
     """Partitions, resources, dependencies across batches, failures, maintenance, cancellations."""
-    cluster = data.draw(clusters())
+    cluster = data.draw(clusters(cleanup=True))
     workload = data.draw(workloads(cluster))
     options = data.draw(rules(cluster))
     order: Any = data.draw(st.sampled_from([*ORDERS.values(), "multifactor", "-chain"]))
@@ -107,7 +107,7 @@ def test_a_stream_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
 @given(data=st.data())
 def test_a_stream_under_limits_is_job_by_job_as_in_memory(data: st.DataObject) -> None:
     """What users, accounts and QOS have is counted anew from batch to batch."""
-    cluster = data.draw(limited(clusters()))
+    cluster = data.draw(limited(clusters(cleanup=True)))
     workload = data.draw(workloads(cluster))
     policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
     compared(workload, cluster, policy, batch=data.draw(st.sampled_from(BATCHES)))
@@ -135,7 +135,7 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
     data: st.DataObject,
 ) -> None:
     """Tasks, exclusive and whole-node jobs, and all that other streams have; every placement but one."""
-    cluster = data.draw(shared_clusters().flatmap(connected).flatmap(racked))
+    cluster = data.draw(shared_clusters(cleanup=True).flatmap(connected).flatmap(racked))
     what = {name: data.draw(st.booleans()) for name in ("owners", "several", "grouped")}
     workload = data.draw(shared_workloads(cluster, max_jobs=25, **what))
     options = data.draw(rules(cluster))
@@ -157,7 +157,7 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
 @given(data=st.data())
 def test_a_stream_on_shared_nodes_under_limits_is_as_in_memory(data: st.DataObject) -> None:
     """What is in use under a limit is of parts of nodes, too."""
-    cluster = data.draw(limited(shared_clusters()))
+    cluster = data.draw(limited(shared_clusters(cleanup=True)))
     several = data.draw(st.booleans())
     workload = data.draw(shared_workloads(cluster, max_jobs=25, several=several))
     policy = data.draw(st.sampled_from(("fcfs+easy", "sjf+conservative", "wfp+none")))
@@ -211,9 +211,9 @@ PBS: dict[str, Any] = {"strict_ordering": True, "backfill_depth": 2, "scheduler_
 
 def drawn(data: st.DataObject, shared: bool) -> tuple[Workload, Cluster]:
     if shared:
-        cluster = data.draw(shared_clusters())
+        cluster = data.draw(shared_clusters(cleanup=True))
         return data.draw(shared_workloads(cluster, several=data.draw(st.booleans()))), cluster
-    cluster = data.draw(clusters())
+    cluster = data.draw(clusters(cleanup=True))
     return data.draw(workloads(cluster)), cluster
 
 

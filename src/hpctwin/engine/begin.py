@@ -57,6 +57,7 @@ def begin_at(
     away: IntArray,
     leaving: IntArray,
     powers: NodePowers | None = None,
+    cleanup_ms: int = 0,
 ) -> None:
     """Put a new simulation, in which nothing has happened yet, into the middle of things.
 
@@ -73,6 +74,7 @@ def begin_at(
         leaving: numbers of the drained nodes that are still in use; they do not come back
             when their jobs end.
         powers: the power states of the nodes, where they have any.
+        cleanup_ms: their nodes are free so long after jobs have ended.
     """
     rows, clock = running.rows, sim["clock"]
     clock["now"] = now_ms
@@ -88,7 +90,7 @@ def begin_at(
     else:
         taken = _begin_nodes(running, pool, away, leaving, sim)
         charged = taken.sum(axis=1)
-    _begin_running(running, taken, sim)
+    _begin_running(running, taken, cleanup_ms, sim)
     if sim["asks"].shape[1]:
         sim["stock"]["free"][sim.pools :] -= sim["asks"][rows].sum(axis=0)
     job = sim["job"]
@@ -177,7 +179,12 @@ def _begin_parts(
 
 
 def another_future(
-    sim: Sim, runtime_ms: IntArray, running: IntArray, end_ms: IntArray, arrivals: IntArray
+    sim: Sim,
+    runtime_ms: IntArray,
+    running: IntArray,
+    end_ms: IntArray,
+    arrivals: IntArray,
+    cleanup_ms: int = 0,
 ) -> None:
     """Let jobs run otherwise, and others arrive, in a fork of a simulation put into the middle of things.
 
@@ -187,11 +194,12 @@ def another_future(
         running: rows of the jobs that run [running].
         end_ms: when these end, after the beginning [running].
         arrivals: rows of the jobs that arrive after the beginning, rising; the others never do.
+        cleanup_ms: their nodes are free so long after jobs have ended.
     """
     sim.own("job", "by_submit")
     sim["job"]["runtime"] = runtime_ms
     sim["state"]["end"][running] = end_ms
-    fill_heap(sim["ends"], end_ms, running)
+    fill_heap(sim["ends"], end_ms + cleanup_ms, running)
     clock = sim["clock"]
     arrived, last = int(clock["arrived"][0]), int(clock["arrival_end"][0])
     clock["arrival_end"] = arrived + len(arrivals)
@@ -218,7 +226,7 @@ def _begin_maintenance(now_ms: int, sim: Sim) -> None:
     np.add.at(sim["stock"]["free"], done["pool"], done["sign"] * sim["amount"][done["pool"]])
 
 
-def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
+def _begin_running(running: Running, take: IntArray, cleanup_ms: int, sim: Sim) -> None:
     rows, job, state = running.rows, sim["job"], sim["state"]
     state["phase"][rows] = RUNNING
     state["outcome"][rows] = COMPLETED
@@ -229,7 +237,7 @@ def _begin_running(running: Running, take: IntArray, sim: Sim) -> None:
     if len(sim["taken"]):
         sim["taken"][rows] = take
     size = len(rows)
-    fill_heap(sim["ends"], running.end_ms, rows)
+    fill_heap(sim["ends"], running.end_ms + cleanup_ms, rows)
     planned = running.start_ms + job["expected"][rows]
     by_plan = np.lexsort((rows, planned))
     sim["run"]["planned"][:size] = planned[by_plan]

@@ -27,10 +27,11 @@ from hpctwin.engine.nodes import touch
 from hpctwin.engine.order import dequeue, enqueue, leave
 from hpctwin.engine.transitions import (
     close,
-    end_job,
+    finish,
     forget_begin,
     forget_end,
     give_back,
+    has_ended,
     hold_for_ever,
     note_begun,
     send_back,
@@ -161,10 +162,26 @@ def apply_submissions(sim: Arrays) -> None:
 
 
 @jit
+def clean_up_from_now(j: int, outcome: int, sim: Arrays) -> None:
+    """A running job ends now in some way, if it has not; its nodes are free when they are clean."""
+    if has_ended(j, sim):
+        return
+    forget_end(j, sim)
+    state = sim.state[j]
+    state.outcome = outcome
+    state.end = sim.clock.now
+    time = sim.clock.now + sim.rules.cleanup
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, time, j)
+
+
+@jit
 def cancel_job(j: int, sim: Arrays) -> None:
     """A user cancels a job that has not come to its end."""
     phase = sim.state[j].phase
     if phase == RUNNING:
+        if sim.rules.cleanup > 0:
+            clean_up_from_now(j, CANCELLED, sim)
+            return
         forget_end(j, sim)
         give_back(j, sim)
         forget_begin(j, sim)
@@ -202,7 +219,9 @@ def node_event(node: int, sign: int, sim: Arrays) -> None:
     while own.job >= 0:
         j = own.job
         forget_end(j, sim)
-        if sim.rules.requeue == 1:
+        if has_ended(j, sim):
+            finish(j, sim)
+        elif sim.rules.requeue == 1:
             throw_back(j, sim)
         else:
             give_back(j, sim)
@@ -257,11 +276,10 @@ def apply_events(sim: Arrays) -> None:
     while clock.ends > 0 and sim.ends[0].time == clock.now:
         j = heap_pop(sim.ends, clock.ends)
         clock.ends -= 1
-        outcome = sim.state[j].outcome
-        if outcome == SENT_BACK:
+        if sim.state[j].outcome == SENT_BACK:
             send_back(j, sim)
         else:
-            end_job(j, outcome, sim)
+            finish(j, sim)
     maintenance(TAKE, sim)
     outages(TAKE, sim)
     maintenance(RETURN, sim)

@@ -277,6 +277,7 @@ class Rules:
     chains: Int  # 1: the ordering asks for the chain
     in_order: Int  # 1: nobody passes
     outage_horizon: Int  # outages are known up to here
+    cleanup: Int  # a job's nodes are free so long after it has ended, ms
     machine_nodes: Int
     decay: Real  # of fair-share usage, per ms
     fair_every: Int  # the tree of fair shares is reckoned once in so long, ms

@@ -31,6 +31,7 @@ from hpctwin.engine.limits import count_submitted
 from hpctwin.engine.loop import records_have_room
 from hpctwin.engine.order import enqueue, leave
 from hpctwin.engine.rows import copy_row, copy_table, go_on, sim_at
+from hpctwin.engine.transitions import has_ended
 
 __all__ = ["arrive", "enter", "look_ahead", "withdraw"]
 
@@ -196,8 +197,9 @@ def forget_ends(sim: Arrays) -> None:
         j = sim.run[i].job
         if j < 0:
             continue
-        sim.state[j].end = expected_end(j, sim)
-        n = heap_push(sim.ends, n, sim.state[j].end, j)
+        if not has_ended(j, sim):
+            sim.state[j].end = expected_end(j, sim)
+        n = heap_push(sim.ends, n, sim.state[j].end + sim.rules.cleanup, j)
     sim.clock.ends = n
 
 

@@ -65,7 +65,7 @@ def seen(j: int, now: int, factor: float, current: float, sim: Arrays) -> JobVie
         state.eligible / 1000.0,
         (now - job.submit) / 1000.0,
         job.limit / 1000.0,
-        job.expected / 1000.0,
+        (job.expected - sim.rules.cleanup) / 1000.0,
         float(job.nodes),
         fact.cores,
         fact.gpus,

@@ -34,7 +34,7 @@ def planned_end(j: int, sim: Arrays) -> int:
         return planned
     planned += ((now - planned) // OVERDUE_STEP + 1) * OVERDUE_STEP
     if sim.rules.terminate == 1:
-        limit = start + sim.job[j].limit
+        limit = start + sim.job[j].limit + sim.rules.cleanup
         if planned > limit and limit > now:
             planned = limit
     return planned

@@ -120,7 +120,7 @@ def start_taken(j: int, sim: Arrays) -> None:
     account(j, job.nodes, sim)
     if len(sim.node) > 0:
         note_segments(j, sim)
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
     run_insert(j, begin + job.expected, sim)
     note_given(j, sim)
 
@@ -231,6 +231,20 @@ def end_job(j: int, phase: int, sim: Arrays) -> None:
     """A running job ends; its entry is off the heap of ends already."""
     give_back(j, sim)
     settle(j, phase, sim)
+
+
+@jit
+def has_ended(j: int, sim: Arrays) -> bool:
+    """Whether a job that has its nodes has ended, and they are being cleaned up."""
+    return sim.rules.cleanup > 0 and sim.state[j].end <= sim.clock.now
+
+
+@jit
+def finish(j: int, sim: Arrays) -> None:
+    """A running job ends as it will, or its nodes are clean; its entry is off the heap of ends already."""
+    ended = sim.state[j].end
+    end_job(j, sim.state[j].outcome, sim)
+    sim.state[j].end = ended
 
 
 @jit

@@ -171,6 +171,7 @@ class Cluster(Shown, Settings):
         resources: cluster-wide amounts that jobs share: licences, I/O bandwidth, burst buffer.
         reservations: maintenance.
         failures: node failures.
+        cleanup: so long after a job has ended its nodes are still taken: epilogs, health checks.
         qos: weight of each quality of service for orderings; 0 for those not named.
         fairshare: how past use counts.
         accounts: the tree of accounts, with shares.
@@ -193,6 +194,7 @@ class Cluster(Shown, Settings):
     resources: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     failures: Failures = Failures()
+    cleanup: Duration = Field(default=0, ge=0)
     qos: dict[str, float] = Field(default_factory=dict)
     fairshare: FairShare = FairShare()
     accounts: tuple[Account, ...] = ()

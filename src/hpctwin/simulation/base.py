@@ -24,7 +24,7 @@ from hpctwin.engine.sim import Decided, Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, format_duration
+from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, format_duration, to_ms
 from hpctwin.model.shown import Shown
 from hpctwin.policies import (
     Ordering,
@@ -292,7 +292,7 @@ class SimulationBase(Shown):
 
     def expected_ms(self) -> npt.NDArray[np.int64]:
         """What the scheduler expects each job to run, ms [jobs]."""
-        expected: npt.NDArray[np.int64] = self._sim["job"]["expected"].copy()
+        expected: npt.NDArray[np.int64] = self._sim["job"]["expected"] - to_ms(self.cluster.cleanup)
         return expected
 
     def restore(

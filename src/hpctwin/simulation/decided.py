@@ -171,6 +171,7 @@ class Deciding:
             "in_order": self.found.in_order,
             "outage_horizon": self.horizon,
             "machine_nodes": cluster.node_count,
+            "cleanup": to_ms(cluster.cleanup),
             "decay": math.log(2) / (cluster.fairshare.half_life * MS_PER_S),
             "fair_every": to_ms(cluster.fairshare.every),
         }

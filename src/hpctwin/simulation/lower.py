@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hpctwin.engine.layout import NEVER
 from hpctwin.engine.sim import records
 from hpctwin.errors import ConfigError, WorkloadError
-from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload
+from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
 from hpctwin.simulation.claims import claims_of
@@ -42,6 +42,8 @@ def lower(
     tracked: bool = False,
 ) -> dict[str, npt.NDArray[Any]]:
     """Make the engine's arrays of what is known; see `engine.layout.Known`; facts are `facts_of` them.
+
+    A job is expected to have its nodes for as long as it runs, and as they are cleaned up.
 
     Args:
         workload: the jobs.
@@ -83,7 +85,7 @@ def lower(
             submit=workload.submit_ms,
             runtime=workload.runtime_ms,
             limit=workload.walltime_ms,
-            expected=np.clip(expected, 1, workload.walltime_ms),
+            expected=np.clip(expected, 1, workload.walltime_ms) + to_ms(cluster.cleanup),
             nodes=workload.nodes,
             rank=_places(workload.job_id),
             kind=kind,

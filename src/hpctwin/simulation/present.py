@@ -12,7 +12,7 @@ from hpctwin.energy.states import node_watts
 from hpctwin.engine import begin, layout
 from hpctwin.engine.begin import NodePowers, Running
 from hpctwin.engine.powered import node_powers, nodes_of_job, spent_ms
-from hpctwin.model import MS_PER_S, NEVER_MS
+from hpctwin.model import MS_PER_S, NEVER_MS, to_ms
 from hpctwin.simulation.machine import pool_of_nodes
 from hpctwin.simulation.refusals import check_present
 from hpctwin.simulation.sharing import held_amounts
@@ -76,7 +76,8 @@ def begin_at(
         )
         running = replace(running, amounts=amounts)
     pool = pool_of_nodes(simulation.cluster)
-    begin.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers)
+    cleanup_ms = to_ms(simulation.cluster.cleanup)
+    begin.begin_at(simulation.state, now_ms, running, pool, away, leaving, powers, cleanup_ms)
 
 
 def go_otherwise(
@@ -87,7 +88,8 @@ def go_otherwise(
     arrivals: IntArray,
 ) -> None:
     """As `engine.begin.another_future`, of a fork of what `begin_at` began."""
-    begin.another_future(simulation.state, runtime_ms, running, end_ms, arrivals)
+    cleanup_ms = to_ms(simulation.cluster.cleanup)
+    begin.another_future(simulation.state, runtime_ms, running, end_ms, arrivals, cleanup_ms)
 
 
 def starts_of(simulation: Simulation, rows: IntArray) -> IntArray:

@@ -88,6 +88,22 @@ REFUSALS = (
         ),
     ),
     Refusal(
+        "cleaning up with power states",
+        lambda c, p: c.cleanup > 0 and c.has_power,
+        lambda c, p: (
+            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), which is not simulated "
+            "together with what nodes draw; leave out 'cleanup', or 'modes' of the node groups"
+        ),
+    ),
+    Refusal(
+        "cleaning up with a scheduler outside",
+        lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
+        lambda c, p: (
+            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), of which a scheduler outside "
+            "is not told; leave 'cleanup' out"
+        ),
+    ),
+    Refusal(
         "lowered modes with a control function",
         lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
         lambda c, p: "a cap that lowers modes does not go with a control function",
@@ -176,6 +192,15 @@ INTERRUPTED = (
         ),
     ),
     Refusal(
+        "preemption with cleaning up",
+        lambda c, p: c.cleanup > 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
+            "together with nodes that are cleaned up after jobs; leave 'cleanup' out, or preemption and "
+            "checkpoints"
+        ),
+    ),
+    Refusal(
         "preemption with power states",
         lambda c, p: c.has_power,
         lambda c, p: (
@@ -250,6 +275,14 @@ SIZED = (
         lambda c, p: p.power.switches,
         lambda c, p: (
             f"power policy {p.power.kind!r}: the sizes of jobs are decided where all nodes are on; take none"
+        ),
+    ),
+    Refusal(
+        "sizes with cleaning up",
+        lambda c, p: c.cleanup > 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are not decided where nodes are cleaned up after them; "
+            "leave 'cleanup' out"
         ),
     ),
     Refusal(

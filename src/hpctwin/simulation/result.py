@@ -13,7 +13,7 @@ import polars as pl
 from hpctwin.attached import Attached
 from hpctwin.energy.accounting import Energy
 from hpctwin.engine import layout
-from hpctwin.engine.carry import begun_ms
+from hpctwin.engine.carry import begun_ms, phases
 from hpctwin.engine.sim import Sim
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, Category, Cluster, State, Workload, format_duration
@@ -308,7 +308,7 @@ def make_result(simulation: SimulationBase) -> Result:
 def jobs_so_far(workload: Workload, sim: Sim) -> pl.DataFrame:
     """The table of jobs, as of `Result`."""
     jobs = sim["state"]
-    state = jobs["phase"].copy()
+    state = phases(sim)
     state[state == layout.UNSUBMITTED] = layout.PENDING
     frame = job_frame(
         workload,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.engine.carry import phases
 from hpctwin.engine.layout import AMOUNTS, RUNNING
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.sim import Sim, records
@@ -344,7 +345,7 @@ def placements(
         runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
         part = part[runs & (own["start"] == part["start"])]
     state, job, start = sim["state"], part["job"].copy(), part["start"]
-    end = np.where(state["phase"][job] == RUNNING, -1, state["end"][job])
+    end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
     # What began before its job's last start was cut off by a failure.
     lost = sim["lost"][: sim.clock.lost]
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}

@@ -14,7 +14,7 @@ import polars as pl
 
 from hpctwin.errors import HpctwinError
 from hpctwin.metrics.fidelity import Fidelity, fidelity
-from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import simulate
 from hpctwin.sweep.fitting import fitted_on_the_past
@@ -122,12 +122,10 @@ def _trials(
         if fewer.node_count != cluster.node_count:
             before, after = (f"{machine.node_count:,}" for machine in (cluster, fewer))
             yield _Trial("nodes up", before, after, run(workload, fewer, policy))
-    for held_s in _HELD_S:
-        longer = workload.replace(
-            runtime_ms=workload.runtime_ms + held_s * MS_PER_S,
-            walltime_ms=workload.walltime_ms + held_s * MS_PER_S,
-        )
-        yield _Trial("nodes held longer", "0 s", f"{held_s} s", run(longer, cluster, policy))
+    for held_s in _HELD_S if cluster.preemption is None and not cluster.has_power else ():
+        longer = cluster.model_copy(update={"cleanup": cluster.cleanup + held_s})
+        before, after = (f"{machine.cleanup:g} s" for machine in (cluster, longer))
+        yield _Trial("cleanup", before, after, run(workload, longer, policy))
     delay = taken.jobs["error_s"].median()
     if isinstance(delay, float) and delay < 0:
         yield _Trial("starts take", "0 s", f"{-delay:,.0f} s", lambda: _shifted(taken, -delay))

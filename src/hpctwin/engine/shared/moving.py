@@ -121,7 +121,7 @@ def start_shared(j: int, sim: Arrays) -> None:
     if len(sim.held) > 0:
         hold(j, ONE, sim)
     account(j, sim.shape[job.kind].charge, sim)
-    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, begin + length, j)
+    sim.clock.ends = heap_push(sim.ends, sim.clock.ends, state.end + sim.rules.cleanup, j)
     run_insert(j, begin + job.expected, sim)
     note_given(j, sim)
 

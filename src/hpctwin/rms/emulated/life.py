@@ -157,12 +157,13 @@ class JobLife:
 
     def _finish(self, job: EmulatedJob, reason: str) -> None:
         """A job is over; its nodes are free when they are cleaned up."""
-        if self.faults.cleanup_s == 0:
+        if self.machine.cleanup == self.faults.cleanup_s == 0:
             self._end(job, reason)
             return
         self.agenda.drop(job.end)
         job.ending = reason
-        clean_s = self.now_s + self._cleanups.random() * self.faults.cleanup_s
+        longer_s = self._cleanups.random() * self.faults.cleanup_s
+        clean_s = self.now_s + self.machine.cleanup + longer_s
         job.end = self.agenda.put(END, clean_s, partial(self._end, job, reason))
 
     def _end(self, job: EmulatedJob, reason: str) -> None:
