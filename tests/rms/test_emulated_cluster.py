@@ -133,7 +133,7 @@ def faults(draw: st.DrawFn, **about: Any) -> Faults:
 
 def live(data: Any, wrong: Faults) -> tuple[EmulatedCluster, Snapshot, list[Event]]:
     """A cluster after many things happened, its first snapshot, and its events since."""
-    machine = data.draw(strategies.clusters(maintenance=True, cleanup=True))
+    machine = data.draw(strategies.clusters(maintenance=True))
     jobs = data.draw(strategies.workloads(machine))
     events: list[Event] = []
     cluster = emulated_cluster(
