@@ -133,7 +133,7 @@ def faults(draw: st.DrawFn, **about: Any) -> Faults:
 
 def live(data: Any, wrong: Faults) -> tuple[EmulatedCluster, Snapshot, list[Event]]:
     """A cluster after many things happened, its first snapshot, and its events since."""
-    machine = data.draw(strategies.clusters(maintenance=True))
+    machine = data.draw(strategies.clusters(maintenance=True, cleanup=True))
     jobs = data.draw(strategies.workloads(machine))
     events: list[Event] = []
     cluster = emulated_cluster(
@@ -211,9 +211,10 @@ def test_a_bus_that_duplicates_reorders_and_delays_ends_in_the_same_state(data) 
         duplicated=0.3, reordered=0.3, late=0.2, late_s=20, seed=data.draw(st.integers(0, 9))
     )
     cluster, first, events = live(data, wrong)
+    run_out(cluster)
+    # What began anew may tell of it only when the next job ends.
     if any(event.run != "1" for event in events):
         return
-    run_out(cluster)
     snapshot = cluster.snapshot()
     mirror = Mirror(first)
     for event in events:
