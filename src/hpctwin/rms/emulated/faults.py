@@ -23,8 +23,8 @@ class Faults(Settings):
     Args:
         shortest_run, longest_run: jobs submitted without a runtime run for a share of their
             walltime that is uniform between these.
-        cleanup_s: nodes are free, and the end is told, at most so long after a job has ended (uniform), besides
-            the machine's own cleanup.
+        cleanup_s: nodes are free, and the end is told, at most so long after a job has ended (uniform),
+            besides the machine's own cleanup.
         late_s: an event is sent at most so long after what it tells (uniform).
         late, duplicated, dropped, reordered: shares of the events to which that happens; reordered
             ones change places with the next, or are sent a second late if none comes.
