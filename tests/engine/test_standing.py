@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hpctwin import Cluster, Simulation, Workload
+from hpctwin.engine import memory
 from tests import strategies
 from tests.engine.test_against_reference import ORDERINGS, compared
 from tests.examples import examples
@@ -44,6 +45,21 @@ def test_a_plan_that_is_kept_gives_what_one_made_anew_gives(order: str, seed: in
     kept = Simulation(workload, cluster, policy=policy)
     anew = Simulation(workload, cluster, policy=policy)
     assert starts(kept, anew=False) == starts(anew, anew=True)
+
+
+@pytest.mark.parametrize("holes", [1, 3])
+def test_starts_are_the_same_however_many_holes_of_the_plan_are_known(
+    holes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload, cluster = crowded(7, 500), Cluster.uniform(nodes=64)
+    found = starts(Simulation(workload, cluster, policy="fcfs+conservative"), anew=False)
+    monkeypatch.setattr(memory, "HOLES", holes)
+    memory.scratch_piece.cache_clear()
+    try:
+        few = starts(Simulation(workload, cluster, policy="fcfs+conservative"), anew=False)
+    finally:
+        memory.scratch_piece.cache_clear()
+    assert found == few
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,22 +1,33 @@
 """Which jobs may have an earlier place in a plan that stands, when nodes come free in it.
 
-Before, there was no place for anybody earlier than its own. Nodes that come free on a row of the plan help
-a job only if it asks for more than were free there, at most as many as are free now, and if the hole around
-the row is then as long as the job is expected to run. So the hole is widened from the row on, to the side
-where more is free, until less is free than anybody needs, and its length is compared with that of the
-shortest job that may want it: of all that begin later, by their number of nodes in half octaves and by when
-they begin. Where one may be short enough all jobs are gone through, and those that fit are told from when
-to when to look.
+Before, there was no place for anybody earlier than its own. Nodes that come free on some rows of the plan
+help a job only if it asks for more than were free there, at most as many as are free now, and if the stretch
+around those rows on which as many are free is as long as the job is expected to run. So the stretch is
+widened, for jobs of each size (half octave of their nodes), and compared with the shortest job of the size
+that begins later. In one of forty cases it is long enough: that is a **hole**. (The stretches are the
+largest rectangles in a histogram that hold some of its columns; Vandevoorde, Dr. Dobb's Journal, April 1998.)
 
-To widen a hole so is to find the largest rectangles in a histogram (Vandevoorde, Dr. Dobb's Journal, April
-1998) that hold one of its columns. It takes some ten rows for each reservation that moves; for one in
-thirty rows all jobs are gone through, and of a hundred that are told to look one finds a place.
+A hole is looked into by a job whose turn comes, if holes that begin early enough are long enough for its size
+(`Scratch.reach`). If it does not fit, as others have taken the nodes by then, the hole is measured anew and
+is as long only as it still is. It is forgotten when each job has had its turn since: at the end of the next
+pass in which jobs may move.
+
+It takes some seven rows for each reservation that moves; of a hundred jobs that look into a hole one
+moves there.
 """
 
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import BUCKETS, NEVER, ONE, SIZES, ZERO, Arrays
+from hpctwin.engine.profile import (
+    first_of_stretch,
+    first_span,
+    last_of_stretch,
+    longest_span,
+    place_at,
+    time_after,
+)
 from hpctwin.engine.rows import leading_zeros
 
 JOBS_OF_BUCKET = 16
@@ -40,39 +51,42 @@ def fewest_of(size: int) -> int:
 
 
 @jit
-def forget_mark(slot: int, sim: Arrays) -> None:
-    """A job knows of no hole."""
-    sim.stay[slot].low = NEVER
-    sim.stay[slot].high = 0
-
-
-@jit
 def bucket_of(time: int, sim: Arrays) -> int:
-    """The bucket of jobs that begin at a time."""
+    """The bucket of jobs, or holes, that begin at a time."""
     standing = sim.standing
-    return min((time - standing.since) // standing.width, standing.buckets - 1)
+    return min(max(time - standing.since, ZERO) >> standing.shift, standing.buckets - 1)
 
 
 @jit
 def note_lengths(sim: Arrays) -> None:
     """How long the shortest jobs are, by when they begin at the earliest and by size."""
     standing = sim.standing
-    last = sim.clock.now
+    now = sim.clock.now
+    last = now
     for slot in range(standing.slots):
         last = max(last, sim.stay[slot].start)
     buckets = min(BUCKETS, 1 + standing.slots // JOBS_OF_BUCKET)
-    standing.since = sim.clock.now
-    standing.width = (last - sim.clock.now) // buckets + 1
+    shift = ZERO
+    while (last - now) >> shift >= buckets:
+        shift += 1
+    buckets = ((last - now) >> shift) + 1
+    standing.since = now
+    standing.shift = shift
     standing.buckets = buckets
-    for i in range(buckets * SIZES):
-        sim.shortest[i] = NEVER
+    for bucket in range(buckets):
+        for size in range(SIZES):
+            sim.shortest[bucket, size] = NEVER
     for slot in range(standing.slots):
         stay = sim.stay[slot]
-        if stay.start >= sim.clock.now:
-            i = bucket_of(stay.start, sim) * SIZES + stay.size
-            sim.shortest[i] = min(sim.shortest[i], stay.expected)
-    for i in range((buckets - 1) * SIZES - 1, -1, -1):
-        sim.shortest[i] = min(sim.shortest[i], sim.shortest[i + SIZES])
+        if stay.start >= now:
+            bucket = bucket_of(stay.start, sim)
+            shortest = sim.shortest[bucket, stay.size]
+            sim.shortest[bucket, stay.size] = min(shortest, stay.expected)
+    for bucket in range(buckets - 2, -1, -1):
+        for size in range(SIZES):
+            later = sim.shortest[bucket + 1, size]
+            sim.shortest[bucket, size] = min(sim.shortest[bucket, size], later)
+    note_holes(ZERO, standing.sizes, sim)
 
 
 @jit
@@ -81,116 +95,148 @@ def note_new(slot: int, sim: Arrays) -> None:
     stay = sim.stay[slot]
     if sim.standing.buckets > 0:
         for bucket in range(bucket_of(stay.start, sim) + 1):
-            i = bucket * SIZES + stay.size
-            sim.shortest[i] = min(sim.shortest[i], stay.expected)
+            shortest = sim.shortest[bucket, stay.size]
+            sim.shortest[bucket, stay.size] = min(shortest, stay.expected)
 
 
 @jit
-def shortest_of(bucket: int, first: int, last: int, sim: Arrays) -> int:
-    """How long the shortest job is that begins in a bucket or later, of some sizes."""
-    found = NEVER
-    for size in range(bucket * SIZES + first, bucket * SIZES + last + 1):
-        found = min(found, sim.shortest[size])
-    return found
+def note_holes(first: int, last: int, sim: Arrays) -> None:
+    """How long holes are, by when they begin at the latest, for some sizes."""
+    for size in range(first, last):
+        for bucket in range(sim.standing.buckets):
+            sim.reach[size, bucket] = 0
+        for hole in range(sim.standing.holes):
+            note_hole(hole, size, sim)
 
 
 @jit
-def wake(row: int, nodes: int, sim: Arrays) -> None:
-    """Tell those that may fall into the hole that nodes left on a row which just came free there."""
-    after = sim.chain[row].after
-    start = sim.chain[row].time
-    end = NEVER if after < 0 else sim.chain[after].time
-    if end <= start:
+def note_hole(hole: int, size: int, sim: Arrays) -> None:
+    """The same when there is one more hole."""
+    room = sim.room[size, hole]
+    if room == 0:
         return
-    most = sim.chain[row].free
-    bucket = bucket_of(start, sim)
-    size = size_of(most)
-    smallest = size_of(max(most - nodes, ZERO) + 1)
-    while smallest <= size and sim.shortest[bucket * SIZES + smallest] == NEVER:
-        smallest += 1
-    if smallest > size:
-        return
-    enough = max(max(most - nodes, ZERO) + 1, fewest_of(smallest))
-    steps = widen(row, enough, size, smallest, bucket, sim)
-    if steps > 0:
-        tell(start, enough, most, steps, sim)
+    bucket = bucket_of(sim.hole[hole].start, sim)
+    while bucket < sim.standing.buckets and sim.reach[size, bucket] < room:
+        sim.reach[size, bucket] = room
+        bucket += 1
 
 
 @jit
-def widen(row: int, enough: int, size: int, smallest: int, bucket: int, sim: Arrays) -> int:
-    """Find how long the hole about a row is, for each number of nodes; `Scratch.openings`.
+def widen_hole(hole: int, size: int, start: int, end: int, sim: Arrays) -> int:
+    """Let a hole, or if it is -1 a new one, hold a span in which jobs of a size have room; which it is."""
+    if hole < 0:
+        # The last one holds all for which there is no row.
+        hole = min(sim.standing.holes, len(sim.hole) - 1)
+        if hole == sim.standing.holes:
+            sim.standing.holes += 1
+            sim.hole[hole].start = NEVER
+            sim.hole[hole].end = 0
+            for other in range(sim.standing.sizes):
+                sim.room[other, hole] = 0
+    one = sim.hole[hole]
+    one.start = min(one.start, start)
+    one.end = max(one.end, end)
+    one.fresh = 1
+    sim.room[size, hole] = max(sim.room[size, hole], end - start)
+    return hole
 
-    Args:
-        row: where it is widest.
-        enough: at least so many nodes.
-        size: half octave of what is free on the row,
-        smallest: … and of the fewest nodes.
-        bucket: that of the row's time.
-        sim: the simulation.
 
-    Returns:
-        How many steps the hole has; 0 if no job that waits is short enough for it.
-    """
-    nodes = sim.chain[row].free
-    least = fewest_of(size)
-    left = sim.chain[row].before
-    right = sim.chain[row].after
-    start = sim.chain[row].time
-    end = sim.chain[right].time if right >= 0 else NEVER
-    free_left = sim.chain[left].free if left >= 0 else -1
-    free_right = sim.chain[right].free if right >= 0 else -1
-    needed = shortest_of(bucket, smallest, size, sim)
-    fits = False
-    steps = 0
-    while True:
-        fits = fits or needed <= end - start
-        wider = max(free_left, free_right)
-        if wider < nodes:
-            opening = sim.openings[steps]
-            opening.nodes = nodes
-            opening.start = start
-            opening.end = end
-            steps += 1
-            nodes = wider
-            if nodes < enough:
-                return steps if fits else 0
-            if nodes < least:
-                while nodes < least:
-                    size -= 1
-                    least = fewest_of(size)
-                needed = shortest_of(bucket, smallest, size, sim)
-        if free_left >= free_right:
-            start = sim.chain[left].time
-            left = sim.chain[left].before
-            free_left = sim.chain[left].free if left >= 0 else -1
+@jit
+def wake(first: int, last: int, nodes: int, sim: Arrays) -> None:
+    """Look for a hole around rows on which so many nodes just came free."""
+    fewest = NEVER
+    most = ZERO
+    for place in range(first, last + 1):
+        if time_after(place, sim) > sim.profile[place].time:
+            fewest = min(fewest, sim.profile[place].free)
+            most = max(most, sim.profile[place].free)
+    if most == 0:
+        return
+    bucket = bucket_of(sim.profile[first].time, sim)
+    enough = max(fewest - nodes, ZERO) + 1
+    smallest = size_of(enough)
+    largest = size_of(most)
+    hole = -ONE
+    left = first
+    right = last
+    for size in range(largest, smallest - 1, -1):
+        shortest = sim.shortest[bucket, size]
+        if shortest == NEVER:
+            continue
+        wanted = max(enough, fewest_of(size))
+        left = first_of_stretch(left, wanted, sim)
+        right = last_of_stretch(right, wanted, sim)
+        start = sim.profile[left].time
+        end = time_after(right, sim)
+        if end - start >= shortest:
+            hole = widen_hole(hole, size, start, end, sim)
+    if hole >= 0:
+        for size in range(smallest, largest + 1):
+            note_hole(hole, size, sim)
+
+
+@jit
+def find_holes(sim: Arrays) -> None:
+    """Take each stretch of the plan that is long enough for a hole: nobody knows where nodes came free."""
+    last = sim.standing.last
+    for size in range(sim.standing.sizes):
+        wanted = fewest_of(size)
+        place = sim.standing.first
+        while place < last:
+            if sim.profile[place].free >= wanted:
+                start = sim.profile[place].time
+                place = last_of_stretch(place, wanted, sim)
+                # Nobody begins later than the last one ends.
+                end = min(time_after(place, sim), sim.profile[last].time)
+                if end - start >= sim.shortest[bucket_of(start, sim), size]:
+                    widen_hole(-ONE, size, start, end, sim)
+            place += 1
+    note_holes(ZERO, sim.standing.sizes, sim)
+
+
+@jit
+def leap(slot: int, to: int, sim: Arrays) -> int:
+    """The earliest start of a job in a hole; ``to`` if there is none that early."""
+    stay = sim.stay[slot]
+    size = stay.size
+    missed = False
+    for hole in range(sim.standing.holes):
+        if sim.room[size, hole] < stay.expected:
+            continue
+        start = sim.hole[hole].start
+        if start >= to or start + stay.expected > stay.start:
+            continue
+        place = place_at(start, sim)
+        end = sim.hole[hole].end
+        found = first_span(place, stay.nodes, stay.expected, min(end, stay.start), sim)
+        if found >= 0:
+            to = min(to, sim.profile[found].time)
         else:
-            right = sim.chain[right].after
-            end = sim.chain[right].time if right >= 0 else NEVER
-            free_right = sim.chain[right].free if right >= 0 else -1
+            room = longest_span(place, fewest_of(size), start, end, sim)
+            for larger in range(size, sim.standing.sizes):
+                sim.room[larger, hole] = min(sim.room[larger, hole], room)
+            missed = True
+    if missed:
+        note_holes(size, size + 1, sim)
+    return to
 
 
 @jit
-def tell(start: int, fewest: int, most: int, steps: int, sim: Arrays) -> None:
-    """Tell all jobs for which a hole is long enough.
-
-    Args:
-        start: those that begin later.
-        fewest: nodes, at least,
-        most: … and at most.
-        steps: rows of `Scratch.openings`: the hole for each number of nodes.
-        sim: the simulation.
-    """
-    longest = sim.openings[steps - 1].end - sim.openings[steps - 1].start
-    for slot in range(sim.standing.slots):
-        stay = sim.stay[slot]
-        if stay.expected > longest or stay.start < start:
+def forget_holes(sim: Arrays) -> None:
+    """All jobs had their turn: holes of the pass before, and those that are filled, are none any more."""
+    standing = sim.standing
+    kept = ZERO
+    for hole in range(standing.holes):
+        if sim.hole[hole].fresh == 0:
             continue
-        if stay.nodes < fewest or stay.nodes > most:
-            continue
-        i = steps - 1
-        while sim.openings[i].nodes < stay.nodes:
-            i -= 1
-        hole = sim.openings[i]
-        if stay.expected <= min(hole.end, stay.start) - hole.start:
-            stay.low = min(stay.low, hole.start)
-            stay.high = max(stay.high, hole.end)
+        longest = ZERO
+        for size in range(standing.sizes):
+            room = sim.room[size, hole]
+            sim.room[size, kept] = room
+            longest = max(longest, room)
+        if longest > 0:
+            sim.hole[kept].start = sim.hole[hole].start
+            sim.hole[kept].end = sim.hole[hole].end
+            sim.hole[kept].fresh = 0
+            kept += 1
+    standing.holes = kept

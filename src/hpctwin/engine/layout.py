@@ -126,7 +126,10 @@ RACE_SORTED, RACE_CHANGING, RACE_SHARED, RACE_LIMITED = 400, 60, 600, 15_000
 with fair share, and in an order that stays where `limits` keep jobs back."""
 
 SIZES, BUCKETS = 64, 64
-"""Shortest jobs that wait are known by so many sizes and, at most, times of their start; see `holes`."""
+"""Shortest jobs that wait, and holes, are known by so many sizes and, at most, times; see `holes`."""
+
+HOLES = 16_384
+"""So many, at most, are known."""
 
 
 class Racer:
@@ -159,12 +162,12 @@ class Lightest:
     each: Int  # … for each of their nodes
 
 
-class Opening:
-    """A span of the plan, and how many nodes are free in it at least; see `standing` and `holes`."""
+class Returned:
+    """A job whose nodes came free for a span, other than planned."""
 
+    job: Int
     start: Int
     end: Int
-    nodes: Int
 
 
 class Row:
@@ -172,8 +175,15 @@ class Row:
 
     time: Int
     free: Int
-    before: Small  # row, -1
-    after: Small
+    row: Int  # whose, see `Stay`; 0: of the present
+
+
+class Hole:
+    """A span of a plan that stands, in which nodes came free; see `holes`."""
+
+    start: Int
+    end: Int
+    fresh: Int  # 1: since the last pass in which jobs may have moved
 
 
 class Stay:
@@ -184,8 +194,6 @@ class Stay:
     expected: Int
     size: Int  # half octave of the nodes
     start: Int  # of its reservation; -1 if it runs
-    low: Int  # holes between these times may be for it
-    high: Int  # 0: none
 
 
 class Standing:
@@ -195,8 +203,12 @@ class Standing:
     returned: Int  # jobs that gave nodes back since the last pass, other than planned
     slots: Int  # places of jobs in use
     spare: Int  # the first that is free again, plus 1; 0: none
-    since: Int  # buckets of jobs by start: from when,
-    width: Int  # … how long each,
+    first: Int  # of the rows of `Scratch.profile` that are used
+    last: Int
+    sizes: Int  # of jobs that may be
+    holes: Int  # how many there are
+    since: Int  # buckets of jobs and holes by start: from when,
+    shift: Int  # … how long each, as a power of two,
     buckets: Int  # … how many
 
 
@@ -452,12 +464,15 @@ class Scratch:
     walk: Walk
     ahead: Table[Ahead]
     standing: Standing
-    chain: Table[Row]  # see `standing`; empty where reservations do not outlive a pass
+    profile: Table[Row]  # see `profile`; empty where reservations do not outlive a pass
+    where: Table[Small]  # [2 * stay + 1] place of each row in `profile`
     stay: Table[Stay]
     slot: Table[Small]  # [jobs] row of `stay`
-    shortest: Table[Int]  # see `holes`
-    returned: Table[Opening]  # from when to when, and by which job
-    openings: Table[Opening]
+    hole: Table[Hole]
+    room: Grid[Int]  # [sizes, holes] how long a hole is for jobs of a size; 0: none fits
+    shortest: Grid[Int]  # [buckets, sizes] see `holes`
+    reach: Grid[Int]  # [sizes, buckets]
+    returned: Table[Returned]
     victim: Table[
         Victim
     ]  # [jobs] heap, and behind it those that came off; see `preempting.choosing`

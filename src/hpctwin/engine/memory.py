@@ -16,6 +16,7 @@ from hpctwin.engine.layout import (
     BITS,
     BLOCK,
     BUCKETS,
+    HOLES,
     LAYOUT,
     LISTED,
     SCRATCH,
@@ -156,6 +157,7 @@ def scratch_piece(
     listed = min(LISTED, largest + 8)
     words = min(-(-shape // BITS), WORDS)
     kept = rows if stands else 0
+    holes = min(kept // 4, HOLES)
     shapes = {
         "plan_time": (rows,),
         "plan_amount": (rows, places),
@@ -200,12 +202,15 @@ def scratch_piece(
         "walk": (1,),
         "ahead": (jobs + tells,),
         "standing": (1,),
-        "chain": (kept // 2 + 1,),
+        "profile": (kept,),
+        "where": (kept // 2 + 1,),
         "stay": (kept // 4,),
         "slot": (jobs if stands else 0,),
-        "shortest": (BUCKETS * SIZES if stands else 0,),
+        "hole": (holes,),
+        "room": (SIZES, holes),
+        "shortest": (BUCKETS if stands else 0, SIZES),
+        "reach": (SIZES if stands else 0, BUCKETS),
         "returned": (64 if stands else 0,),
-        "openings": (kept,),
         "victim": (claims,),
     }
     assert tuple(shapes) == SCRATCH

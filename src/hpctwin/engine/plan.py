@@ -95,7 +95,7 @@ def note_freed(j: int, start: int, end: int, sim: Arrays) -> None:
         standing.valid = 0
         return
     span = sim.returned[standing.returned]
-    span.nodes = j
+    span.job = j
     span.start = start
     span.end = end
     standing.returned += 1

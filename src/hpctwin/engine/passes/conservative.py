@@ -6,10 +6,10 @@ from typing import Any
 
 from numba import int64, types
 
-from hpctwin.engine.holes import note_lengths
+from hpctwin.engine.holes import find_holes, forget_holes, note_lengths
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ALL_RESERVE, RETURN, Arrays
-from hpctwin.engine.order import order_queue, pop_order, reckon_fairshare
+from hpctwin.engine.layout import ALL_RESERVE, RETURN, ZERO, Arrays
+from hpctwin.engine.order import order_candidates, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.plan import (
     fits_plan,
@@ -21,17 +21,18 @@ from hpctwin.engine.plan import (
     plan_take,
     reserve,
 )
+from hpctwin.engine.profile import is_sound
 from hpctwin.engine.records import Int
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped
 from hpctwin.engine.standing import (
     begin_anew,
-    depart,
+    drop_past,
     earlier,
     go_on,
-    is_sound,
+    new_slot,
     reserve_first,
-    stay_at,
+    take_span,
 )
 from hpctwin.engine.transitions import divide_now, start_job, take_started
 
@@ -143,7 +144,7 @@ def put_reservations(sim: Arrays) -> bool:
             continue
         if start < sim.clock.now:
             return False
-        stay_at(sim.queue[i], start, sim)
+        take_span(new_slot(sim.queue[i], sim), start, sim)
     return is_sound(sim)
 
 
@@ -154,8 +155,23 @@ def stand_anew(sim: Arrays) -> None:
     if not put_reservations(sim):
         give_all_up(sim)
         begin_anew(sim)
-    if sim.clock.came_back == 1:
-        note_lengths(sim)
+    note_lengths(sim)
+    find_holes(sim)
+
+
+@jit
+def may_move(compress: bool, sim: Arrays) -> int:
+    """Put those who may move, start or get a reservation into ``sim.later``; how many they are."""
+    moving = ZERO
+    for i in range(sim.clock.queued):
+        j = sim.queue[i]
+        start = held(sim.kept)[j].start
+        if compress or start <= sim.clock.now:
+            sim.later[moving] = j
+            moving += 1
+        else:
+            sim.clock.timer = min(sim.clock.timer, start)
+    return moving
 
 
 def pass_standing(sim: Arrays) -> None:
@@ -168,14 +184,14 @@ def pass_standing(sim: Arrays) -> None:
     compress = sim.clock.came_back == 1
     sim.clock.came_back = 0
     changes = sim.rules.order_changes == 1
-    n = sim.clock.queued
+    moving = may_move(compress, sim)
     if changes:
-        order_queue(sim)
-    for i in range(n):
+        order_candidates(moving, sim)
+    for n in range(moving, 0, -1):
         if changes:
-            j = pop_order(n - i, sim)
+            j = pop_order(n, sim)
         else:
-            j = sim.queue[i]
+            j = sim.later[moving - n]
         start = held(sim.kept)[j].start
         if start < 0:
             start = reserve_first(j, sim)
@@ -186,9 +202,12 @@ def pass_standing(sim: Arrays) -> None:
             sim.clock.timer = min(sim.clock.timer, start)
         else:
             held(sim.kept)[j].start = -1
-            depart(j, sim)
+            sim.stay[sim.slot[j]].start = -1
+            drop_past(sim)
             sim.take[0] = sim.job[j].nodes
             start_job(j, sim)
+    if compress:
+        forget_holes(sim)
 
 
 def pass_conservative(sim: Arrays) -> None:
