@@ -1,9 +1,11 @@
 """What a sweep costs beside its simulations, how well two workers share them, and what a thousand would do.
 
-    python benchmarks/sweep.py [--json] [--trace theta_2022.swf.gz] [--points 400]
+    python benchmarks/sweep.py [--json] [--trace theta_2022.swf.gz] [--points 400] [--years 400]
 
 ``overhead_ms``: processor time a point, of a sweep in one thread less the same simulations in a plain loop.
-``efficiency``: how many times as fast two workers are as one, by the clock; the machine must do nothing else.
+``efficiency_…``: how many times as fast two workers are as one thread with so many years of the trace, by the
+clock; the machine must do nothing else. ``cpu_s_per_point…``: processor time of each, that of starting
+processes included.
 ``model``: a million simulations of the trace on 100 cores and on 1,000 workers, reckoned with what was
 measured: each worker is handed the trace once, and one scheduler hands out chunks.
 """
@@ -14,6 +16,7 @@ import argparse
 import json
 import math
 import pickle
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,14 +76,19 @@ def overhead_ms(points: int) -> dict[str, float]:
     }
 
 
-def efficiency(trace: Path, points: int) -> dict[str, float]:
+def spent_s() -> float:
+    """Processor time of this process, and of those that it has waited for."""
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
+def efficiency(trace: Path, years: int) -> dict[str, float]:
     jobs = read_workload(trace)
-    seeds = tuple(range(points // 4))
     policies = ["fcfs+easy", "sjf+easy", "wfp+easy", "smallest+easy"]
     nodes = jobs.nodes_hint or int(jobs.nodes.max())
-    found: dict[str, float] = {"trace_bytes": float(len(pickle.dumps(jobs)))}
 
-    def run(workers: int, where: Any) -> Callable[[], Any]:
+    def run(points: int, workers: int, where: Any) -> Callable[[], Any]:
+        seeds = tuple(range(points // len(policies)))
         return lambda: sweep(
             workloads=[jobs],
             clusters=[nodes],
@@ -90,13 +98,21 @@ def efficiency(trace: Path, points: int) -> dict[str, float]:
             where=where,
         )
 
-    run(1, "threads")()
-    begin = time.process_time()
-    run(1, "threads")()
-    found["cpu_s_per_point"] = (time.process_time() - begin) / (4 * len(seeds))
-    for where in ("threads", "processes"):
-        one, two = (least(run(workers, where), time.perf_counter, 3) for workers in (1, 2))
-        found[f"efficiency_{where}"] = one / two
+    run(8, 2, "threads")()
+    points = years // len(policies) * len(policies)
+    found = {"trace_bytes": float(len(pickle.dumps(jobs))), "years": float(points)}
+    alone_s = None
+    for name, workers, where in (
+        ("", 1, "threads"), ("_2_threads", 2, "threads"), ("_2_processes", 2, "processes")
+    ):  # fmt: skip
+        work = run(points, workers, where)
+        begin = spent_s()
+        seconds = least(work, time.perf_counter, 2)
+        found[f"cpu_s_per_point{name}"] = (spent_s() - begin) / (2 * points)
+        if alone_s is None:
+            alone_s = seconds
+        else:
+            found[f"efficiency{name}"] = alone_s / seconds
     return found
 
 
@@ -133,11 +149,12 @@ def main() -> None:
     )
     parser.add_argument("--trace", type=Path, default=find_trace("theta_2022.swf"))
     parser.add_argument("--points", type=int, default=400)
+    parser.add_argument("--years", type=int, default=400)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     found = overhead_ms(given.points)
     if given.trace is not None:
-        found |= efficiency(given.trace, max(8, given.points // 10))
+        found |= efficiency(given.trace, given.years)
         found["chunk_ms"] = 1000 * per_chunk_s()
         for cores in (100, 1000):
             found[f"million_on_{cores}_s"] = modelled(

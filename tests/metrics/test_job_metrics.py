@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError
 from hpctwin.metrics import served, with_job_metrics
-from tests.metrics.metric_frames import frame, job
+from hpctwin.metrics.jobs import served_metrics
+from tests.metrics.metric_frames import frame, job, results
 
 
 def test_metrics_of_a_job_that_waited_60_s_and_ran_20_s_on_2_nodes() -> None:
@@ -78,3 +82,18 @@ def test_served_jobs_are_those_that_started_and_ended() -> None:
 def test_integer_times_are_accepted() -> None:
     jobs = frame(job(0, 5, 9)).with_columns(pl.col("submit_s", "start_s", "end_s").cast(pl.Int64))
     assert with_job_metrics(jobs)["wait_s"].to_list() == [5.0]
+
+
+@pytest.mark.filterwarnings("error")
+@given(results(), st.sampled_from([1, 0.5, 0]))
+def test_the_metrics_of_those_served_are_the_same_as_arrays_to_the_last_bit(
+    result: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame], share: float
+) -> None:
+    jobs = result[0].with_columns(pl.col("nodes") * share)
+    table, arrays = with_job_metrics(served(jobs)), served_metrics(jobs)
+    assert jobs.filter(pl.Series(arrays.which, dtype=pl.Boolean))["job_id"].to_list() == (
+        table["job_id"].to_list()
+    )
+    assert arrays.area.tolist() == (table["nodes"] * table["run_s"]).to_list()
+    for name in arrays._fields[2:]:
+        np.testing.assert_array_equal(getattr(arrays, name), table[name].drop_nulls().to_numpy())

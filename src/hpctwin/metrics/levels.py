@@ -121,8 +121,9 @@ def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
     Args:
         capacity: nodes that are up, as a step function; its first row also holds before.
     """
-    steps = capacity.sort("time_s", maintain_order=True)
-    begins, nodes = _times(steps, "time_s")[1:], _times(steps, "nodes")
+    times, nodes = _times(capacity, "time_s"), _times(capacity, "nodes")
+    order = np.argsort(times, kind="stable")
+    begins, nodes = times[order][1:], nodes[order]
     return lambda time_s: nodes[np.searchsorted(begins, time_s, side="right")]
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.metrics.fairness import jain
-from hpctwin.metrics.jobs import served, with_job_metrics
+from hpctwin.metrics.jobs import served_metrics
 from hpctwin.metrics.levels import steps, up_nodes
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
 
@@ -157,20 +157,24 @@ class RunningSummary:
     def ended(self, jobs: pl.DataFrame) -> None:
         """Some jobs that are done with, each told once; at the end all that are left."""
         self._states.update(_count(jobs["state"]))
-        ran = with_job_metrics(served(jobs.select("submit_s", "start_s", "end_s", "nodes", "user")))
-        self._ran += len(ran)
+        ran = served_metrics(jobs)
+        self._ran += len(ran.area)
         for name, distribution in self._of.items():
-            distribution.add(ran[name].drop_nulls().to_numpy())
-        area = (ran["nodes"] * ran["run_s"]).to_numpy()
-        self._response.append(_sum_of_products(ran["turnaround_s"].to_numpy(), area))
-        self._area.append(float(area.sum()))
-        if ran["user"].null_count() < len(ran):
-            by_user = ran.drop_nulls("user").group_by("user")
-            for user, total, count in by_user.agg(
-                pl.col("bounded_slowdown").sum(), pl.len().alias("count")
-            ).iter_rows():
-                before = self._users.get(user, (0.0, 0))
-                self._users[user] = before[0] + total, before[1] + count
+            distribution.add(getattr(ran, name))
+        self._response.append(_sum_of_products(ran.turnaround_s, ran.area))
+        self._area.append(float(ran.area.sum()))
+        users = jobs["user"]
+        if users.null_count() < len(users):
+            self._add_users(users.filter(pl.Series(ran.which)), ran.bounded_slowdown)
+
+    def _add_users(self, users: pl.Series, slowdowns: FloatArray) -> None:
+        told = pl.DataFrame({"user": users, "bounded_slowdown": pl.Series(slowdowns)})
+        by_user = told.drop_nulls("user").group_by("user")
+        for user, total, count in by_user.agg(
+            pl.col("bounded_slowdown").sum(), pl.len().alias("count")
+        ).iter_rows():
+            before = self._users.get(user, (0.0, 0))
+            self._users[user] = before[0] + total, before[1] + count
 
     def resized(self, eligible_s: FloatArray, by: FloatArray) -> None:
         """Jobs that have been in the queue count as more nodes than `passed` was told, or as fewer.
@@ -258,7 +262,8 @@ class RunningSummary:
     def _last_end(jobs: pl.DataFrame, after_s: float, until_s: float) -> float | None:
         """The last end of a job that ran, within a span."""
         end = jobs["end_s"].cast(pl.Float64).to_numpy()
-        ran = jobs["start_s"].is_not_null().to_numpy() & (end > after_s) & (end <= until_s)
+        start = jobs["start_s"].cast(pl.Float64).to_numpy()
+        ran = ~np.isnan(start) & (end > after_s) & (end <= until_s)
         return float(end[ran].max()) if ran.any() else None
 
     def figures(self) -> Summary:

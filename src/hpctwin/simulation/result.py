@@ -390,9 +390,10 @@ def job_frame(
         "requeues": requeues.astype(np.int64) if requeues.any() else pl.lit(0, pl.Int64),
     }
     # What is the same for all jobs takes no room as a literal.
-    same = {name: column for name, column in columns.items() if isinstance(column, pl.Expr)}
-    given = {name: column for name, column in columns.items() if name not in same}
-    return pl.DataFrame(given).with_columns(**same).select(*columns)
+    given = {name: one for name, one in columns.items() if not isinstance(one, pl.Expr)}
+    told = (pl.col(name) if name in given else columns[name].alias(name) for name in columns)
+    # Column after column: otherwise Polars hands them to its threads, for which this one would have to wait.
+    return pl.DataFrame(given).select_seq(*told)
 
 
 def _labels(column: Category) -> pl.Series | pl.Expr:
