@@ -303,6 +303,16 @@ def racked(draw: st.DrawFn, cluster: Cluster) -> Cluster:
     return cluster.model_copy(update={"nodes": tuple(groups)})
 
 
+@st.composite
+def stocked(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """A cluster of whose node groups some have consumables."""
+    has = st.sampled_from(({}, {"fpga": 2}, {"scratch_gb": 10.5}, {"fpga": 1, "scratch_gb": 40}))
+    groups = [group.model_copy(update={"consumables": draw(has)}) for group in cluster.nodes]
+    if not any(group.consumables for group in groups):
+        groups[0] = groups[0].model_copy(update={"consumables": {"fpga": 3}})
+    return cluster.model_copy(update={"nodes": tuple(groups)})
+
+
 MORE_TASKS = (
     None,
     None,
@@ -329,8 +339,9 @@ def shared_workloads(
 ) -> Workload:
     """Workloads of which most jobs ask for tasks; see `workloads`. Amounts are exact in binary.
 
-    With ``owners`` some share nodes with jobs of their user or account only; with ``several`` tasks of many
-    are of several kinds, with ``grouped`` those of many lie on nodes of one rack.
+    Where nodes have consumables, jobs ask for them. With ``owners`` some share nodes with jobs of their
+    user or account only; with ``several`` tasks of many are of several kinds, with ``grouped`` those of
+    many lie on nodes of one rack.
     """
     whole = draw(workloads(cluster, **left_out))
     size = len(whole)
@@ -342,7 +353,9 @@ def shared_workloads(
     tasks[0] = max(tasks[0], 1)
     more = Category.unknown(size)
     if several:
-        texts = [draw(st.sampled_from(MORE_TASKS)) if count else None for count in tasks]
+        uses = {"fpga": "1:cores=1:fpga=1", "scratch_gb": "2:cores=0:scratch_gb=2.5+1:cores=2"}
+        kinds = (*MORE_TASKS, *(uses[name] for name in cluster.consumables))
+        texts = [draw(st.sampled_from(kinds)) if count else None for count in tasks]
         more = Category.of(texts)
     nodes = np.where(more.codes >= 0, 1, np.minimum(column(1, 1, 1, 2, 3), np.maximum(tasks, 1)))
     return whole.replace(
@@ -351,6 +364,10 @@ def shared_workloads(
         group_by=Category.of(
             [draw(st.sampled_from((None, "rack"))) if grouped and count else None for count in tasks]
         ),
+        consumables={
+            name: column(0, 0, 0, 1, 0.5, 4) if name == "scratch_gb" else column(0, 0, 1, 1, 2)
+            for name in cluster.consumables
+        },
         chunks={
             "tasks": tasks,
             "cores_per_task": column(1, 2, 1, 4, 3, 0.5, 8),

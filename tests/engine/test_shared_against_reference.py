@@ -124,6 +124,25 @@ def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
     }
 
 
+@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@settings(max_examples=examples(100))
+@given(data=st.data())
+def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
+    policy: dict[str, Any], data: st.DataObject
+) -> None:
+    cluster = data.draw(strategies.shared_clusters().flatmap(strategies.stocked))
+    what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
+    jobs = strategies.shared_workloads(cluster, max_jobs=15, **what)
+    order = ORDERINGS[data.draw(st.sampled_from(("fcfs", "wfp", "fairshare")))]
+    placement = data.draw(
+        st.sampled_from(("first-fit", "best-fit", "spread", "round-robin", "fragmentation"))
+    )
+    simulation, reference = compared(data.draw(jobs), cluster, order, policy, placement=placement)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }
+
+
 PLACEMENTS = ("weight", "round-robin", "contiguous", "fewest-switches", "fragmentation")
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")

@@ -46,6 +46,36 @@ from hpctwin.model.requests import Request, parse_request
         ("--requests=cpu=2 --limits=cpu=4,nvidia.com/gpu=1", Request(1, 1, 2, 0, 1)),
         ("--limits=cpu=0.1,memory=1G", Request(1, 1, 0.1, 1e9 / 2**30)),
         ("--requests=memory=1048576", Request(1, 1, 0, 1 / 1024)),
+        (
+            "-N 2 -n 8 --gres=fpga:xilinx:1,tmp:100G",
+            Request(
+                2, 2, 4, 0, 0, 1, features="xilinx", consumables=(("fpga", 1), ("tmp", 100 * 2**30))
+            ),
+        ),
+        (
+            "-N 1 --gres=gpu:a100,nic",
+            Request(1, 1, 1, 0, 1, 1, features="a100", consumables=(("nic", 1),)),
+        ),
+        ("-N 1 --gres=none", Request(1, 1)),
+        (
+            "select=2:ncpus=2:scratch=100gb+1:fpga=1",
+            Request(
+                1,
+                2,
+                2,
+                consumables=(("scratch", 100),),
+                more=(Tasks(1, 1, consumables=(("fpga", 1),)),),
+            ),
+        ),
+        (
+            "select=2:ncpus=2:scratch=512mb+1:ncpus=1:fpga=2 place=pack",
+            Request(1, 1, 5, consumables=(("scratch", 1), ("fpga", 2))),
+        ),
+        (
+            "--limits=xilinx.com/fpga=2 --requests=cpu=1,ephemeral-storage=10Gi",
+            Request(1, 1, 1, consumables=(("xilinx.com/fpga", 2), ("ephemeral-storage", 10))),
+        ),
+        ("--limits=xilinx.com/fpga=1", Request(1, 1, 0, consumables=(("xilinx.com/fpga", 1),))),
     ],
 )
 def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
@@ -72,7 +102,24 @@ def test_what_users_write_is_brought_to_tasks(text: str, asks: Request) -> None:
         ("--requests=cpu=half", "cpu=half is no number of cores, such as 2, 0.5 or 500m"),
         ("--requests=memory=2GiB", "memory=2GiB is no amount of memory, such as 512Mi"),
         ("--limits=nvidia.com/gpu=0.5", "nvidia.com/gpu=0.5: Kubernetes gives whole GPUs only"),
-        ("--requests=cpu=1,ephemeral-storage=1Gi", "resource 'ephemeral-storage' of a pod is not"),
+        (
+            "--requests=cpu=1,pods=2",
+            "resource 'pods' of a pod is not modelled; known are cpu, memory, eph",
+        ),
+        (
+            "--requests=ephemeral-storage=2GB",
+            "ephemeral-storage=2GB is no amount of storage, such as",
+        ),
+        (
+            "--limits=xilinx.com/fpga=500m",
+            "xilinx.com/fpga=500m: Kubernetes gives whole devices only",
+        ),
+        ("-N 1 --gres=fpga:", "--gres=fpga: is no name and number, such as fpga:1"),
+        ("-N 1 --gres=tmp:10X", "'10X' is no amount, such as 2, 100G"),
+        ("-N 1 --gres=4", "consumable '4': that is no name"),
+        ("-n 4 --gres=fpga:1", "needs --nodes"),
+        ("select=1:ncpus=2:Qlist=big", "Qlist=big of a chunk is not read: only amounts are"),
+        ("select=1:ncpus=2:cores=4", "cores=4 of a chunk is not read: .* that is something else"),
         ("--requests cpu=1", "'--requests' is not read beside what pods ask; write --requests,"),
         ("--requests=cpu=1 -n 4", "'-n' is not read beside what pods ask"),
         ("--replicas=0 --requests=cpu=1", "--replicas is '0', it must be a whole number above 0"),

@@ -165,6 +165,13 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
         else [0.0] * len(workload)
         for name in ("cores", "gpus", "memory_gb")
     }
+    for name, amounts in workload.consumables.items():
+        whole = [
+            not workload.chunks or not tasks for tasks in workload.chunks.get("tasks", amounts)
+        ]
+        asked[name] = [
+            float(v) if all_of_it else 0.0 for v, all_of_it in zip(amounts, whole, strict=True)
+        ]
     jobs = []
     for row in range(len(workload)):
         walltime = int(workload.walltime_ms[row])
@@ -268,7 +275,7 @@ def _suits(cluster: Cluster, partition: Partition, group: int, asked: dict[str, 
         return False
     has = {"cores": of.cores, "gpus": of.gpus, "memory_gb": of.memory_gb}
     for name, amount in asked.items():
-        there = has[name]
+        there = has[name] if name in has else of.consumables.get(name, 0)
         if there is not None and there < amount:
             return False
     return True

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from hpctwin.model import Cluster, Workload
 from tests.reference.jobs import Job
 from tests.reference.passes import Simulation, exact
@@ -15,6 +17,7 @@ from tests.reference.shared_places import ORDERS, fragmentation_rise
 
 ENOUGH = Fraction(10**12)
 NAMES = ("cores", "memory_gb", "gpus")
+"""After these come the consumables."""
 Amounts = tuple[Fraction, ...]
 Tasks = tuple[int, ...]
 """On a node, of each kind of a job's tasks."""
@@ -82,7 +85,13 @@ def has(cluster: Cluster, group: int) -> Amounts:
         stated = any(getattr(other, name) is not None for other in cluster.nodes)
         amount = getattr(cluster.nodes[group], name)
         found.append(Fraction(amount or 0) if stated else ENOUGH)
-    return tuple(found)
+    of_group = cluster.nodes[group].consumables
+    return (*found, *(Fraction(of_group.get(name, 0)) for name in consumables(cluster)))
+
+
+def consumables(cluster: Cluster) -> list[str]:
+    """Of all node groups, each once."""
+    return list(dict.fromkeys(name for group in cluster.nodes for name in group.consumables))
 
 
 def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job, Request]:
@@ -90,17 +99,21 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
     chunks = workload.chunks
     there = [
         sum(has(cluster, g)[c] * group.count for g, group in enumerate(cluster.nodes))
-        for c in range(3)
+        for c in range(3 + len(consumables(cluster)))
     ]
     result = {}
     for job in jobs:
         tasks = int(chunks["tasks"][job.row])
         owner = int(workload.user.codes[job.row]), int(workload.account.codes[job.row])
         if not tasks:
-            result[job] = Request(job.width, job.width, 1, True, (Fraction(0),) * 3, job.width)
+            nothing = (Fraction(0),) * len(there)
+            result[job] = Request(job.width, job.width, 1, True, nothing, job.width)
             continue
-        each = tuple(Fraction(float(chunks[f"{name}_per_task"][job.row])) for name in NAMES)
-        more = further_kinds(workload, job.row)
+        columns = [chunks[f"{name}_per_task"] for name in NAMES]
+        none = np.zeros(len(workload))
+        columns += [workload.consumables.get(name, none) for name in consumables(cluster)]
+        each = tuple(Fraction(float(column[job.row])) for column in columns)
+        more = further_kinds(workload, job.row, consumables(cluster))
         every = tasks + sum(kind.tasks for kind in more)
         totals = [
             amount * tasks + sum(kind.tasks * kind.each[c] for kind in more)
@@ -127,7 +140,7 @@ def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job,
             job.needs.get(name, 0) / max(amount, 1) for name, amount in cluster.resources.items()
         ]
         view.dominant, view.load = max(shares + wide), sum(shares + wide)
-        view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each)
+        view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each[:3])
         view.cpu, view.memory_mb = float(totals[0]), float(totals[1]) * 1024
     return result
 
@@ -137,7 +150,7 @@ def _label(workload: Workload, row: int) -> str:
     return workload.group_by.labels[code] if code >= 0 else ""
 
 
-def further_kinds(workload: Workload, row: int) -> tuple[Kind, ...]:
+def further_kinds(workload: Workload, row: int, others: list[str]) -> tuple[Kind, ...]:
     """The kinds of a job's tasks but the first."""
     code = workload.more_tasks.codes[row]
     if code < 0:
@@ -146,7 +159,7 @@ def further_kinds(workload: Workload, row: int) -> tuple[Kind, ...]:
     for part in workload.more_tasks.labels[code].split("+"):
         count, *said = part.split(":")
         asked = {"cores": "1"} | dict(pair.split("=") for pair in said)
-        each = tuple(Fraction(float(asked.get(name, "0"))) for name in NAMES)
+        each = tuple(Fraction(float(asked.get(name, "0"))) for name in (*NAMES, *others))
         found.append(Kind(int(count), each))
     return tuple(found)
 
@@ -184,7 +197,7 @@ class Room:
         return sum(self.f.values()) >= self.request.tasks and nodes >= self.request.nodes
 
     def left(self, node: int) -> tuple[Fraction, Fraction, Fraction]:
-        cores, memory, gpus = self.least[node]
+        cores, memory, gpus, *_ = self.least[node]
         return gpus, cores, memory
 
     def place(self, placement: str) -> dict[int, int]:
@@ -226,7 +239,7 @@ class Room:
         return given
 
     def after(self, node: int, tasks: int) -> tuple[Fraction, ...]:
-        cores, memory, gpus = (
+        cores, memory, gpus, *_ = (
             x - tasks * ask for x, ask in zip(self.least[node], self.request.each, strict=True)
         )
         return gpus, cores, memory
@@ -321,7 +334,7 @@ class SharedPlan:
                 lefts = [self.left(job, node, time) for time in times]
                 known = [left for left in lefts if left is not None]
                 if len(known) == len(lefts):
-                    least[node] = tuple(min(left[c] for left in known) for c in range(3))
+                    least[node] = tuple(min(column) for column in zip(*known, strict=True))
         return self.simulation.placed(job, least)
 
     def least(self, job: Job, start: int) -> dict[int, Tasks] | None:
@@ -487,7 +500,9 @@ class SharedSimulation(Simulation):
         for node in sorted(given):
             whole = has(self.machine.cluster, self.machine.pools[self.pool_of[node]].group)
             for c, there in enumerate(whole):
-                if 0 < there < ENOUGH:
+                if 0 < there < ENOUGH or c >= len(NAMES):
+                    if not there:
+                        continue
                     takes = there if asked.exclusive else asked.held(given[node])[c]
                     total += float(takes / there) * float(least[node][c] / there)
         free = self.free_resources()

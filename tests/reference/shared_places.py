@@ -74,7 +74,7 @@ def scored(room: Any, nodes: list[int]) -> list[int]:
     simulation = room.simulation
 
     def score(node: int) -> float:
-        cores, memory, gpus = (float(x) if x < 10**9 else 0.0 for x in room.least[node])
+        cores, memory, gpus = (float(x) if x < 10**9 else 0.0 for x in room.least[node][:3])
         group = group_of(room, node)
         pool = simulation.pool_of[node]
         seen = NodeView(
@@ -124,18 +124,16 @@ def fragmentation_rise(room: Any, node: int, has: int) -> Fraction:
 
 
 def useless(room: Any, node: int, left: list[Fraction]) -> Fraction:
-    cores, memory, gpus = left
+    gpus = left[2]
     total = Fraction(0)
     for job, count in typical(room.simulation):
         request = room.simulation.asked[job]
-        asks_cores, asks_memory, asks_gpus = request.each
+        asks_gpus = request.each[2]
         lost = gpus
         if (
             asks_gpus > 0
             and room.simulation.pool_of[node] in job.pools
-            and cores >= asks_cores
-            and memory >= asks_memory
-            and gpus >= asks_gpus
+            and all(x >= ask for x, ask in zip(left, request.each, strict=True))
         ):
             part = gpus % 1
             lost = part if asks_gpus >= 1 or part < asks_gpus else Fraction(0)

@@ -75,15 +75,17 @@ class SlurmCluster:
         select: str = "CR_Core",
         memory: int | None = None,
         gpus: int = 0,
+        gres: tuple[str, ...] = (),
         node: str = "",
         parameters: str = QUICK,
         partition: str = "",
         more: tuple[str, ...] = (),
     ) -> None:
         """`rule`, `events`: the site's submit rule and event script; `cpus`: with more than one, jobs
-        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices; `node`:
-        further settings of all nodes; `parameters`: of the scheduler, empty for those of Slurm as shipped;
-        `partition`, `more`: further settings of the partition and of slurm.conf.
+        share nodes, by `select`; `memory`: MB of a node; `gpus`: of each node, files as devices; `gres`: what
+        each has besides, such as ``fpga:x:2``; `node`: further settings of all nodes; `parameters`: of the
+        scheduler, empty for those of Slurm as shipped; `partition`, `more`: further settings of the partition
+        and of slurm.conf.
         """
         self.folder = folder
         self.nodes = nodes
@@ -93,17 +95,22 @@ class SlurmCluster:
         host = socket.gethostname().partition(".")[0]
         first = _free_ports(nodes + 1)
         more = list(more)
+        lines = []
         if gpus:
             devices = [folder / f"gpu{number}" for number in range(gpus)]
             for device in devices:
                 # Slurm takes only what is a device: this one is another /dev/null.
                 os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
             files = ",".join(map(str, devices))
-            (folder / "gres.conf").write_text(
-                f"NodeName=n[1-{nodes}] Name=gpu Type=a File={files}\n"
-            )
-            more.append("GresTypes=gpu")
-            node += f" Gres=gpu:a:{gpus}"
+            lines.append(f"NodeName=n[1-{nodes}] Name=gpu Type=a File={files}")
+            gres = (f"gpu:a:{gpus}", *gres)
+        for name, *kind, count in (one.split(":") for one in gres if not one.startswith("gpu:")):
+            about = "".join(f" Type={one}" for one in kind)
+            lines.append(f"NodeName=n[1-{nodes}] Name={name}{about} Count={count}")
+        if gres:
+            (folder / "gres.conf").write_text("\n".join(lines) + "\n")
+            more.append(f"GresTypes={','.join(one.partition(':')[0] for one in gres)}")
+            node += f" Gres={','.join(gres)}"
         if rule is not None:
             shutil.copy(rule, folder / "job_submit.lua")
             more.append("JobSubmitPlugins=lua")

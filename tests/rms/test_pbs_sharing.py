@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
 from hpctwin.rms.doubts import Doubts
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot
+from hpctwin.rms.pbs.parse import Found, cluster_snapshot, used_up_of
 from hpctwin.rms.pbs.request import parse_select
 from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
 from hpctwin.rms.records import NodeRecord, Snapshot
@@ -265,3 +266,48 @@ def test_where_a_real_pbs_put_chunks_of_several_kinds_is_where_we_do() -> None:
         ours[now.ids[row]] = dict(zip(names, parts, strict=True))
     assert len(ours) == 16
     assert ours == theirs
+
+
+CONSUMABLES = {
+    name: (Path(__file__).parent / f"recorded/openpbs-23.06-consumables-{name}").read_bytes()
+    for name in ("qstat.json", "pbsnodes.json", "queues.json", "resources.txt")
+}
+
+
+def with_consumables(used_up: Collection[str]) -> Found:
+    names = ("qstat.json", "pbsnodes.json", "queues.json")
+    return cluster_snapshot(*(CONSUMABLES[n] for n in names), b"", 0.0, used_up=used_up)
+
+
+def test_what_jobs_use_up_of_the_site_s_resources_adds_up_to_what_pbs_says() -> None:
+    used_up = used_up_of(CONSUMABLES["resources.txt"])
+    assert used_up == {"scratch": True, "fpga": True, "rank": False}
+    found = with_consumables([name for name, is_so in used_up.items() if is_so])
+    assert found.asked == {"scratch", "fpga", "rank"}
+    assert found.unequal == {}
+    snapshot = found.snapshot
+    assert [(g.count, g.consumables) for g in snapshot.machine.nodes] == [
+        (3, {"fpga": 2, "scratch": 800}),
+        (3, {"scratch": 800}),
+    ]
+    jobs = {job.spec.id: job for job in snapshot.jobs}
+    assert jobs["1.head"].spec.consumables == {"fpga": 1, "scratch": 100}
+    assert jobs["2.head"].spec.more_tasks == "1:cores=4.0:scratch=600.0"
+    assert jobs["2.head"].parts[0].consumables == {"fpga": 2, "scratch": 600}
+    assert jobs["3.head"].spec.constraints == "rank=3"
+    core = Core(CoreSettings(pool=("fcfs+first-fit@first-fit",)))
+    core.take_snapshot(snapshot)
+    present = core.present(snapshot.time_s, parse_policy("fcfs+first-fit@first-fit"))
+    assert present.starts() == []  # four FPGAs are taken
+
+
+def test_a_resource_that_pbs_counts_otherwise_puts_its_vnodes_in_doubt() -> None:
+    found = with_consumables(("scratch", "fpga", "rank"))
+    assert found.unequal == {"n03": "jobs hold 3 rank, PBS says 0"}
+
+
+def test_where_no_resource_is_used_up_what_chunks_ask_of_it_is_told() -> None:
+    found = with_consumables(())
+    assert all(not group.consumables for group in found.snapshot.machine.nodes)
+    told = {job.spec.id: job.spec.constraints for job in found.snapshot.jobs}
+    assert told["0.head"] == "scratch=500gb"

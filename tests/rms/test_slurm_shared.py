@@ -16,6 +16,10 @@ SITES: dict[str, dict[str, Any]] = {
     "cores, memory and GPUs": {
         "select": "CR_Core_Memory", "gpus": 2, "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
     },
+    "consumables": {
+        "select": "CR_Core_Memory", "gpus": 2, "gres": ("fpga:x:2", "tmp:800G", "nic:3"),
+        "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
+    },
     "cores of two threads": {
         "select": "CR_Core_Memory", "gpus": 2, "node": "Sockets=2 CoresPerSocket=2 ThreadsPerCore=2",
     },
@@ -34,11 +38,20 @@ ASKED = (
 )  # fmt: skip
 
 
+OF_CONSUMABLES = (
+    ("-N1", "--gres=fpga:1", "--mem=100"), ("-N2", "-n4", "--gres=fpga:x:2,tmp:100G", "--mem=100"),
+    ("-n2", "--gres=nic:2,gpu:1", "--mem=100"), ("-n4", "--gres=tmp:700G", "--mem-per-cpu=10"),
+    ("-n2", "--gres=fpga", "--mem=10"), ("-N2", "--gres=nic,tmp:500G", "--mem=10"),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("site", SITES)
 def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, tmp_path: Any) -> None:
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}
     with running(tmp_path, **options) as slurm:
         asked = [way for way in ASKED if options.get("gpus") or not any("g" in w for w in way[1:2])]
+        if "gres" in options:
+            asked = [*OF_CONSUMABLES, *asked]
         for way in asked:
             slurm.submit_tasks(5, 300, *way)
         # In order of submission: it has looked at all before the first for which there is no room.
@@ -56,6 +69,9 @@ def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, tmp_path: 
                 for name in ("cores", "gpus"):
                     held = sum(getattr(part, name) for part in job.parts)
                     assert held == spec.tasks * getattr(spec, f"{name}_per_task"), spec
+                for name, amount in spec.consumables.items():
+                    held = sum(part.consumables[name] for part in job.parts)
+                    assert held == spec.tasks * amount, spec
         core = Core(CoreSettings(pool=("fcfs+none",)))
         core.take_snapshot(snapshot)
         present = core.present(snapshot.time_s, parse_policy("fcfs+none"))

@@ -46,6 +46,8 @@ def drawn(
     """A machine, jobs and a policy; nodes are shared or not."""
     if data.draw(st.booleans()):
         cluster = data.draw(strategies.shared_clusters(outages=outages).flatmap(strategies.racked))
+        if data.draw(st.booleans()):
+            cluster = data.draw(strategies.stocked(cluster))
         what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
         jobs = strategies.shared_workloads(
             cluster, dependencies=False, max_jobs=20, **what, **left_out

@@ -33,6 +33,7 @@ from tests.strategies import (
     rules,
     shared_clusters,
     shared_workloads,
+    stocked,
     workloads,
 )
 
@@ -135,7 +136,9 @@ def test_a_stream_on_shared_nodes_is_job_by_job_and_node_by_node_as_in_memory(
     data: st.DataObject,
 ) -> None:
     """Tasks, exclusive and whole-node jobs, and all that other streams have; every placement but one."""
-    cluster = data.draw(shared_clusters(cleanup=True).flatmap(connected).flatmap(racked))
+    cluster = data.draw(
+        shared_clusters(cleanup=True).flatmap(connected).flatmap(racked).flatmap(stocked)
+    )
     what = {name: data.draw(st.booleans()) for name in ("owners", "several", "grouped")}
     workload = data.draw(shared_workloads(cluster, max_jobs=25, **what))
     options = data.draw(rules(cluster))
@@ -181,7 +184,9 @@ def test_a_stream_on_crowded_nodes_is_as_in_memory(
 @given(data=st.data())
 def test_a_stream_on_shared_nodes_with_power_states_is_as_in_memory(data: st.DataObject) -> None:
     """What nodes draw is divided among jobs that are on them in several windows."""
-    cluster = data.draw(shared_clusters(outages=data.draw(st.booleans())).flatmap(racked))
+    cluster = data.draw(
+        shared_clusters(outages=data.draw(st.booleans())).flatmap(racked).flatmap(stocked)
+    )
     machine = joined(data.draw(powers_of(cluster)), cluster)
     what = {name: data.draw(st.booleans()) for name in ("several", "grouped")}
     workload = data.draw(shared_workloads(cluster, max_jobs=20, **what))

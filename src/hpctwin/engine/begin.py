@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.layout import (
-    AMOUNTS,
     ASLEEP,
     COMPLETED,
     COMPUTING,
@@ -39,7 +38,7 @@ class Running:
         start_ms: when each started, or will as soon as all its nodes are on [R].
         end_ms: when each will end in this simulation, after the beginning [R].
         nodes: the node numbers that each holds.
-        amounts: where nodes are shared, what it holds of each of them, in the engine's units [nodes, 4].
+        amounts: where nodes are shared, what it holds of each, in the engine's units [nodes, amounts].
     """
 
     rows: IntArray
@@ -133,7 +132,7 @@ def _begin_parts(
     """Put running jobs on shared nodes, each part as a single task that asks for just what it holds."""
     number = np.repeat(np.arange(len(running.rows)), [len(nodes) for nodes in running.nodes])
     node = np.concatenate([np.zeros(0, np.int64), *running.nodes])
-    held = np.concatenate([np.zeros((0, AMOUNTS), np.int64), *running.amounts])
+    held = np.concatenate([np.zeros((0, sim["whole"].shape[1]), np.int64), *running.amounts])
     own = sim["job"]["kind"][running.rows][number]
     # A kind of its own for whatever is held: what a job asked for need not be what it got.
     found, kind = np.unique(np.column_stack([own, held]), axis=0, return_inverse=True)

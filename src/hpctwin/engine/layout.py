@@ -94,7 +94,7 @@ FREE_NODES, AWAKE_NODES, IDLE_NODES, IDLE_OVER, ASLEEP_OVER, ASLEEP_NODES = _SET
 # Which of the nodes that are not active jobs may be given.
 ALL_NODES, NOT_SWITCHING_OFF, ONLY_ACTIVE = np.arange(3)
 
-# What a node has that jobs share: cores, memory, GPUs, and to be alone on it.
+# What every node has that jobs share: cores, memory, GPUs, and to be alone on it; consumables come after.
 AMOUNTS = 4
 
 BLOCK = 32
@@ -354,8 +354,8 @@ class Known:
     tree: Table[Branch]  # of fair shares, the root first; empty where they are classic
     sleep: Table[Sleep]  # [P * depths]
     shape: Table[Shape]  # [K]; empty where all jobs ask for whole nodes, as all that follows
-    needs: Grid[Int]  # [K, 4] what a task asks: cores, memory, GPUs, 1
-    whole: Grid[Int]  # [nodes, 4] what a node has, and `shared.room.ALL`
+    needs: Grid[Int]  # [K, amounts] what a task asks: cores, memory, GPUs, 1, consumables
+    whole: Grid[Int]  # [nodes, amounts] what a node has, and `shared.amounts.ALL`
     typical: Table[Int]  # the most frequent kinds of jobs
     switch: Table[Switch]
     switch_of: Table[Int]  # [nodes]; empty where it is not known how nodes are connected
@@ -392,12 +392,12 @@ class State:
     log: Table[Span]
     sharing: Sharing
     share: Table[Share]  # [nodes]
-    left: Grid[Int]  # [nodes, 4] what is free
+    left: Grid[Int]  # [nodes, amounts] what is free
     part: Table[Part]
     promise: Table[Promise]
     promise_left: Grid[
         Int
-    ]  # [promises, 4] what is free when each starts, all that are promised then taken
+    ]  # [promises, amounts] what is free when each starts, all that are promised then taken
     tried: Table[Tried]  # [K]
     freed: Table[Int]  # the nodes that got something back last, a ring
     own: Table[Int]  # what the pass keeps: single numbers,
@@ -427,8 +427,8 @@ class Scratch:
     line: Table[Int]  # [branches] those to be ranked,
     merged: Table[Int]  # [branches] … and accounts that are one
     spare: Table[Spare]
-    base: Grid[Int]  # [nodes, 4] what running jobs leave free at a time
-    least: Grid[Int]  # [nodes, 4] least free over a span
+    base: Grid[Int]  # [nodes, amounts] what running jobs leave free at a time
+    least: Grid[Int]  # [nodes, amounts] least free over a span
     fits: Table[Int]  # [nodes] so many tasks have room
     chosen: Table[Int]  # [parts of a job, at most] nodes of a job,
     given: Table[Int]  # … its tasks on each,
@@ -437,8 +437,8 @@ class Scratch:
     seated: Table[
         Int
     ]  # [nodes] tasks of a job whose kinds of tasks are placed one after the other,
-    remains: Grid[Int]  # [nodes, 4] … and what these leave
-    stays: Grid[Int]  # [nodes, 4] … of this
+    remains: Grid[Int]  # [nodes, amounts] … and what these leave
+    stays: Grid[Int]  # [nodes, amounts] … of this
     rooms: Rooms
     open_to: Grid[Int]  # [nodes, words] a bit for each kind of job; see `shared.openings`
     open_block: Grid[Int]  # [blocks of nodes, words]

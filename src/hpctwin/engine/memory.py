@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine.layout import (
-    AMOUNTS,
     BITS,
     BLOCK,
     BUCKETS,
@@ -123,6 +122,7 @@ def scratch_piece(
     largest: int,
     lengths: tuple[int, ...],
     *,
+    amounts: int,
     parts: int,
     ranked: bool,
     stands: bool,
@@ -135,6 +135,7 @@ def scratch_piece(
         users: whose running jobs are counted.
         largest: cores of the largest node that is shared.
         lengths: of the known arrays `COUNTED`.
+        amounts: of shared nodes, consumables too.
         parts: of shared nodes that one job may have at most.
         ranked: whether nodes are ranked.
         stands: whether reservations outlive a pass on whole nodes.
@@ -175,12 +176,12 @@ def scratch_piece(
         "fair": (labels + 1,),
         **dict.fromkeys(("standings", "line", "merged"), (tree,)),
         "spare": (pools,),
-        **dict.fromkeys(("base", "least"), (shared, AMOUNTS)),
+        **dict.fromkeys(("base", "least"), (shared, amounts)),
         "fits": (shared,),
         **dict.fromkeys(("chosen", "given", "of_kind"), (max(parts, shared),)),
         "seats": (shared, 2),
         "seated": (shared,),
-        **dict.fromkeys(("remains", "stays"), (shared, AMOUNTS)),
+        **dict.fromkeys(("remains", "stays"), (shared, amounts)),
         "rooms": (1,),
         "open_to": (shared, words),
         "open_block": (-(-shared // BLOCK), words),

@@ -257,6 +257,7 @@ class Sim:
             self["user_running"].shape[1],
             int(known["whole"][:, 0].max(initial=0)) // 1000,
             tuple([len(known[name]) for name in COUNTED]),
+            amounts=known["whole"].shape[1],
             parts=int(known["shape"]["parts"].max(initial=0)),
             ranked=bool(self["hooks"]["place"][0]),
             stands=_keeps_plan(self._policy),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.engine import layout
-from hpctwin.engine.layout import AMOUNTS, NEVER, UNSUBMITTED, record_type
+from hpctwin.engine.layout import NEVER, UNSUBMITTED, record_type
 from hpctwin.engine.memory import in_bytes
 from hpctwin.engine.passes import Pass
 from hpctwin.engine.powers import PowerPass
@@ -55,7 +55,7 @@ def new_sim(
     job, pools = known["job"], len(known["pool"])
     size = len(job)
     nodes = int(known["amount"][:pools].sum())
-    shared = len(known["whole"])
+    shared, amounts = known["whole"].shape
     limited = bool((known["user_limit"] > 0).any())
     tracked = len(known["by_pool"])
     most = size if shared else min(size, nodes)
@@ -88,10 +88,10 @@ def new_sim(
         "log": (0,),
         "sharing": (1,),
         "share": (shared,),
-        "left": (shared, AMOUNTS),
+        "left": (shared, amounts),
         "part": (0,),
         "promise": (0,),
-        "promise_left": (0, AMOUNTS),
+        "promise_left": (0, amounts),
         "tried": (len(known["shape"]),),
         "freed": (FREED if shared else 0,),
         "own": (_words(found.own),),
@@ -269,7 +269,7 @@ def make_parts(sim: Sim, parts: int, promises: int, likely: int = 0) -> None:
         sim.reshape(part=_grown(sim["part"], max(likely, parts + parts // 4)))
     if promises > len(sim["promise"]):
         table = _grown(sim["promise"], 2 * promises)
-        left = np.zeros((len(table), AMOUNTS), np.int64)
+        left = np.zeros((len(table), sim["left"].shape[1]), np.int64)
         left[: len(sim["promise_left"])] = sim["promise_left"]
         sim.reshape(promise=table, promise_left=left)
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
 from hpctwin.facility.config import Facility, Kind
-from hpctwin.model import Category, Workload, to_ms
-from hpctwin.model.totals import totals_asked
+from hpctwin.model import Category, Cluster, Workload, to_ms
+from hpctwin.model.totals import consumables_asked, totals_asked
 from hpctwin.simulation.sharing import counted_nodes
 
 __all__ = ["FacilityJobs", "facility_jobs"]
@@ -74,6 +74,8 @@ def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
         seen = seen.replace(
             resources={n: a for n, a in workload.resources.items() if n in machine.resources}
         )
+        seen, lacks = _with_consumables(seen, machine)
+        allowed[index] &= ~lacks
         if cluster.partition is not None:
             seen = seen.replace(partition=_all_in(cluster.partition, len(workload)))
         on.append(seen)
@@ -93,6 +95,22 @@ def facility_jobs(facility: Facility, workload: Workload) -> FacilityJobs:
             [[to_ms(facility.staging_s(a, b)) for b in names] for a in names], np.int64
         ),
     )
+
+
+def _with_consumables(
+    workload: Workload, machine: Cluster
+) -> tuple[Workload, npt.NDArray[np.bool_]]:
+    """Jobs without what no node of a machine has, and which of them ask for such."""
+    missing = [n for n in consumables_asked(workload) if n not in machine.consumables]
+    totals = totals_asked(workload)
+    lacks = np.zeros(len(workload), bool)
+    for name in missing:
+        lacks |= totals[name] > 0
+    more = workload.more_tasks
+    return workload.replace(
+        consumables={n: a for n, a in workload.consumables.items() if n not in missing},
+        more_tasks=Category(np.where(lacks, -1, more.codes).astype(np.int32), more.labels),
+    ), lacks
 
 
 def _all_in(label: str, size: int) -> Category:

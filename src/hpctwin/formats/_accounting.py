@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from hpctwin.formats._asked import as_asked
+from hpctwin.formats._asked import as_asked, had_of
 from hpctwin.formats._job_table import AT_ONCE, Collected, JobTable, ranges
 from hpctwin.model import ReadNotes, Workload
 from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
+from hpctwin.model.consumables import COLUMN
 
 __all__ = [
     "LABELS",
@@ -51,13 +52,15 @@ RECORD: dict[str, pl.DataType] = {
     "tasks_per_node": pl.Float64(),
     "request": pl.String(),
     "group_by": pl.String(),
+    "consumables": pl.String(),
     "row": pl.Int64(),
 }
 """A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job, but
 ``used_memory_gb`` on one of its nodes at most; null where nothing is known. ``state`` is one of `STATES`.
 ``job_id`` may come more than once. ``kinds`` are those of its tasks, where it has several, as
 `read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie on a node. ``group_by`` names what all
-of its nodes have one value of. ``row`` is for who wants to find a job's record again."""
+of its nodes have one value of, ``consumables`` what the whole job had of them, such as ``fpga=2,tmp=400``.
+``row`` is for who wants to find a job's record again."""
 
 STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
 """What became of a job's run, in one word for all managers."""
@@ -115,11 +118,13 @@ class Machine:
         shared: whether jobs share nodes: then a job asks, on each of the nodes that it was on, for a task
             of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
         memory: whether memory is shared out too.
+        consumables: names of those that its nodes have.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
     shared: bool = False
     memory: bool = True
+    consumables: tuple[str, ...] = ()
 
 
 def jobs_of(
@@ -261,6 +266,7 @@ def _heterogeneous(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
                 "tasks_per_node",
                 "request",
                 "group_by",
+                "consumables",
                 "row",
             ).first(),
             pl.when(pl.col("recorded_nodes").count() > 0)
@@ -364,6 +370,10 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
     ]
     if each == "task":
         columns.append(pl.col("nodes").cast(pl.Int64).alias("tasks"))
+        had, others = had_of(frame, machine.consumables)
+        columns += had
+        for why, count in others.items():
+            tally.add(why, count)
         if frame["group_by"].count():
             columns.append(pl.col("group_by"))
     else:
@@ -385,21 +395,36 @@ def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.D
         columns.append(pl.col("row"))
     found = frame.select(columns)
     several = machine.shared and frame["kinds"].count() > 0
-    found = _of_several_kinds(found, frame, asked) if several else found
+    if several:
+        found = _of_several_kinds(found, frame, asked, machine.consumables)
+    if not (machine.shared and machine.memory):
+        return found
     alike = frame.select(pl.when(pl.col("kinds").is_null()).then("request"))["request"]
-    return as_asked(found, alike) if machine.shared and machine.memory else found
+    return as_asked(found, alike, machine.consumables)
 
 
 def _of_several_kinds(
-    found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str]
+    found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str], consumables: Collection[str]
 ) -> pl.DataFrame:
     """Our columns, in which jobs with tasks of several kinds ask for these, wherever they were."""
     texts = frame["kinds"].unique().drop_nulls().to_list()
     kinds = [
-        [replace(one, memory_gb=one.memory_gb if "memory_gb" in asked else 0.0) for one in each]
+        [
+            replace(
+                one,
+                memory_gb=one.memory_gb if "memory_gb" in asked else 0.0,
+                consumables=tuple(pair for pair in one.consumables if pair[0] in consumables),
+            )
+            for one in each
+        ]
         for each in map(read_more_tasks, texts)
     ]
-    first = {f"{name}_per_task": [getattr(one[0], name) for one in kinds] for name in PER_TASK}
+    first = {f"{name}_per_task": [one[0].asks(name) for one in kinds] for name in PER_TASK}
+    first |= {
+        f"{COLUMN}{name}": [one[0].asks(name) for one in kinds]
+        for name in consumables
+        if any(dict(one[0].consumables).get(name) for one in kinds)
+    }
     about = pl.DataFrame(
         {
             "kinds": texts,

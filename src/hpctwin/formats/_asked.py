@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 import polars as pl
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.consumables import COLUMN, amount_of
 from hpctwin.model.requests import parse_request
 
-__all__ = ["as_asked"]
+__all__ = ["as_asked", "had_of"]
 
 
-def as_asked(jobs: pl.DataFrame, request: pl.Series) -> pl.DataFrame:
+def had_of(frame: pl.DataFrame, names: Collection[str]) -> tuple[list[pl.Expr], dict[str, int]]:
+    """What jobs had of the consumables of nodes, as columns of what each of their nodes gave.
+
+    Args:
+        frame: with columns ``consumables`` and ``nodes``, as of `RECORD`.
+        names: of those that nodes have.
+
+    Returns:
+        The columns, and how many jobs had others, by what is to be said of them.
+    """
+    texts = frame["consumables"]
+    had = {
+        text: dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair)
+        for text in texts.unique().drop_nulls().to_list()
+    }
+    others = {}
+    for name in sorted({name for one in had.values() for name in one} - set(names)):
+        jobs = int(texts.is_in([text for text, one in had.items() if name in one]).sum())
+        others[f"job that had {name}, of which no node is said to have any, taken without"] = jobs
+    found = []
+    for name in names:
+        of_job = {text: _amount(one[name]) for text, one in had.items() if name in one}
+        if of_job:
+            each = texts.replace_strict(of_job, default=0.0, return_dtype=pl.Float64)
+            found.append(pl.lit(each / frame["nodes"]).alias(f"{COLUMN}{name}"))
+    return found, others
+
+
+def _amount(text: str) -> float:
+    try:
+        return amount_of(text)
+    except ValueError:
+        return 0.0
+
+
+def as_asked(
+    jobs: pl.DataFrame, request: pl.Series, consumables: Collection[str] = ()
+) -> pl.DataFrame:
     """Jobs with a column ``request`` in place of tasks, where one is told that is understood.
 
     Args:
         jobs: in our own columns, each with its share of each of its nodes as a task.
         request: of each, as `hpctwin.model.requests` reads it; null if nothing is told.
+        consumables: names of those that nodes have; what else chunks asked for is not looked at.
     """
-    understood = {text: _is_understood(text) for text in request.unique().drop_nulls()}
+    texts = {text: _known_alone(text, consumables) for text in request.unique().drop_nulls()}
+    request = request.replace_strict(texts, default=None, return_dtype=pl.String)
+    understood = {text: _is_understood(text) for text in set(texts.values())}
     told = request.replace_strict(understood, default=False, return_dtype=pl.Boolean)
     if not told.any():
         return jobs
@@ -26,6 +70,12 @@ def as_asked(jobs: pl.DataFrame, request: pl.Series) -> pl.DataFrame:
         request.zip_with(told, pl.Series([None], dtype=pl.String)).alias("request"),
         *(pl.when(~told).then(pl.col(name)).alias(name) for name in shares),
     )
+
+
+def _known_alone(text: str, consumables: Collection[str]) -> str:
+    """A request without what chunks ask that is neither common nor a consumable of nodes."""
+    known = {"ncpus", "mem", "ngpus", "select", *consumables}
+    return re.sub(r":([\w.-]+)=[^:+\s]*", lambda m: m[0] if m[1] in known else "", text)
 
 
 def _is_understood(text: str) -> bool:

@@ -40,6 +40,7 @@ def lost_by(format_name: str, workload: Workload, carried: Set[str]) -> tuple[st
         "tasks": workload.shares_nodes,
         "more_tasks": bool(workload.more_tasks.labels),
         "group_by": bool(workload.group_by.labels),
+        "consumables": any(values.any() for values in workload.consumables.values()),
         "resources": any(values.any() for values in workload.resources.values()),
         "dependencies": len(workload.dependencies) > 0,
         "recorded_start": bool((workload.recorded_start_ms >= 0).any()),

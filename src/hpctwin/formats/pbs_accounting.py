@@ -258,11 +258,9 @@ def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
         except WorkloadError:
             tally.add("job of which the select is not understood, taken for equal chunks", jobs)
             continue
-        kinds = (
-            Tasks(request.tasks, request.cores, request.memory_gb, request.gpus),
-            *request.more,
-        )
-        if len({kind.each for kind in kinds}) > 1:
+        first = (request.tasks, request.cores, request.memory_gb, request.gpus)
+        kinds = (Tasks(*first, request.consumables), *request.more)
+        if len({(kind.each, kind.consumables) for kind in kinds}) > 1:
             found.append((select, place, more_tasks_text(kinds), request.tasks_per_node))
     schema = {
         "select": pl.String,
@@ -275,11 +273,20 @@ def _with_kinds(runs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _request(select: str, place: str) -> Request:
-    """What chunks ask of cores, memory and GPUs, and how they lie."""
+    """What chunks ask of amounts, and how they lie."""
     chunks = []
     for chunk in select.split("+"):
         count, *_ = parts = chunk.split(":")
-        asked = [part for part in parts if part.partition("=")[0] in ("ncpus", "mem", "ngpus")]
+        asked = [part for part in parts if _is_amount(*part.partition("=")[::2])]
         chunks.append(":".join([count if count.isdigit() else "1", *asked]))
     lie = [word.removeprefix("v") for word in place.split(":") if not word.startswith("group=")]
     return parse_request(f"select={'+'.join(chunks)} place={':'.join(lie) or 'free'}")
+
+
+def _is_amount(name: str, said: str) -> bool:
+    """Whether a chunk asks for so much of something, and not for a host, a word or a number of processes."""
+    if name in ("mpiprocs", "ompthreads", "host", "vnode", "arch"):
+        return False
+    if name in ("ncpus", "mem", "ngpus"):
+        return True
+    return re.fullmatch(r"\d{1,18}([kmgtp]?b)?", said) is not None

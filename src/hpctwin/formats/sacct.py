@@ -33,6 +33,7 @@ from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._steps import jobs_with_steps
 from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
+from hpctwin.model.consumables import NOT_CONSUMED
 
 __all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs", "sacct_table"]
 
@@ -353,6 +354,7 @@ def _fields(text: pl.DataFrame) -> pl.DataFrame:
             ("AllocCPUS", positive), ("NCPUS", positive), ("ReqCPUS", positive), *tres("cpu")
         ),
         "gpus": first(("AllocTRES", _gpus), ("ReqTRES", _gpus)),
+        "consumables": first(("AllocTRES", _consumables), ("ReqTRES", _consumables)),
         "priority": first(("Priority", amount)),
         "user": first(("User", as_written)),
         "account": first(("Account", as_written)),
@@ -409,6 +411,29 @@ def _gpus(said: pl.Series) -> pl.Series:
         .list.sum()
     )
     return every.zip_with(every.is_not_null(), typed)
+
+
+def _consumables(said: pl.Series) -> pl.Series:
+    """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told."""
+    texts = said.filter(said.str.contains("gres/", literal=True).fill_null(False)).unique()
+    found = {text: had for text in texts.to_list() if (had := _consumables_of(text))}
+    if not found:
+        return pl.repeat(None, len(said), dtype=pl.String, eager=True)
+    return said.replace_strict(found, default=None, return_dtype=pl.String)
+
+
+def _consumables_of(said: str) -> str | None:
+    found: dict[str, str] = {}
+    typed: dict[str, int] = {}
+    for name, kind, had in re.findall(r"gres/([\w.-]+)(?::([\w.-]+))?=(\w+)", said):
+        if name in NOT_CONSUMED:
+            continue
+        if not kind:
+            found[name] = had
+        elif had.isdigit():
+            typed[name] = typed.get(name, 0) + int(had)
+    every = {**typed, **found}
+    return ",".join(f"{name}={had}" for name, had in every.items()) or None
 
 
 def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:

@@ -25,6 +25,7 @@ from hpctwin.formats._losses import swf_fields_lost
 from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
 from hpctwin.model.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
 from hpctwin.model.columns import PREDICTED
+from hpctwin.model.consumables import COLUMN, MOST
 from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
 
 __all__ = [
@@ -55,18 +56,15 @@ class _Rule:
     whole: bool = False
     required: bool = False
     words: tuple[str, ...] = ()
-
-    @property
-    def most(self) -> float:
-        return len(self.words) - 1 if self.words else _LIMIT
+    most: float = _LIMIT
 
     @property
     def expected(self) -> str:
         if self.words:
-            return f"{', '.join(self.words[:-1])} or {self.words[-1]} (0 to {self.most})"
+            return f"{', '.join(self.words[:-1])} or {self.words[-1]} (0 to {self.most:g})"
         kind = "a whole number" if self.whole else "a number"
         least = "" if self.least is None else f", {self.least:g} or more"
-        return f"{kind}{least}, up to {_LIMIT:g}"
+        return f"{kind}{least}, up to {self.most:g}"
 
 
 _NUMBERS = {
@@ -77,15 +75,15 @@ _NUMBERS = {
     "priority": _Rule(),
     **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
     **{name: _Rule(0, whole=name in WHOLE_CHUNKS) for name in CHUNKS},
-    "exclusive": _Rule(0, whole=True, words=("false", "true")),
-    "shared_with": _Rule(0, whole=True, words=SHARED_WITH),
+    "exclusive": _Rule(0, whole=True, words=("false", "true"), most=1),
+    "shared_with": _Rule(0, whole=True, words=SHARED_WITH, most=len(SHARED_WITH) - 1),
     "recorded_start_s": _Rule(-1),
     "cancel_s": _Rule(-1),
     "fails": _Rule(0, whole=True),
     "checkpoint_s": _Rule(0),
     "min_nodes": _Rule(1, whole=True),
     "max_nodes": _Rule(1, whole=True),
-    "suspendable": _Rule(0, whole=True, words=("false", "true")),
+    "suspendable": _Rule(0, whole=True, words=("false", "true"), most=1),
     "resize_s": _Rule(0),
     "used_memory_gb": _Rule(0),
     **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
@@ -349,6 +347,8 @@ def _rule(name: str, dtype: pl.DataType) -> _Rule | None:
         return None if dtype.is_nested() else _Rule(0)
     if is_usage(name.removesuffix(USE_STEP)):
         return _Rule(0.001)
+    if name.startswith(COLUMN):
+        return _Rule(0, most=MOST)
     return _Rule(0, whole=True) if name.startswith("res_") else _NUMBERS.get(name)
 
 
@@ -449,7 +449,7 @@ def _is_ours(name: str) -> bool:
     return (
         name in _NUMBERS
         or name in others
-        or name.startswith("res_")
+        or name.startswith(("res_", COLUMN))
         or is_usage(name.removesuffix(USE_STEP))
     )
 

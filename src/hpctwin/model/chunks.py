@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
+from hpctwin.model.consumables import NAME, check_names
 
 if TYPE_CHECKING:
     from hpctwin.model.columns import Category
 
 __all__ = [
     "CHUNKS", "GROUP", "PER_TASK", "WHOLE_CHUNKS", "Tasks", "check_group_by", "check_more_tasks",
-    "checked_chunks", "more_tasks_text", "read_more_tasks",
+    "checked_chunks", "more_tasks_text", "read_more_tasks", "together",
 ]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,7 +55,7 @@ GROUP = r"[A-Za-z][\w-]*"
 
 _MORE = re.compile(
     r"(?P<tasks>\d{1,9})(?::cores=(?P<cores>[\d.e+-]+?))?(?::memory_gb=(?P<memory_gb>[\d.e+-]+?))?"
-    r"(?::gpus=(?P<gpus>[\d.e+-]+?))?"
+    rf"(?::gpus=(?P<gpus>[\d.e+-]+?))?(?P<consumables>(?::{NAME}=[\d.e+-]+?)*)"
 )
 
 
@@ -65,17 +66,34 @@ class Tasks:
     Args:
         tasks: how many.
         cores, memory_gb, gpus: what each asks, on one node.
+        consumables: names of what each asks besides, and how much.
     """
 
     tasks: int
     cores: float = 1.0
     memory_gb: float = 0.0
     gpus: float = 0.0
+    consumables: tuple[tuple[str, float], ...] = ()
 
     @property
     def each(self) -> tuple[float, float, float]:
         """What each asks, in this order."""
         return self.cores, self.memory_gb, self.gpus
+
+    def asks(self, name: str) -> float:
+        """How much each asks of ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+        if name in PER_TASK:
+            found: float = getattr(self, name)
+            return found
+        return dict(self.consumables).get(name, 0.0)
+
+
+def together(kinds: Sequence[Tasks]) -> Tasks:
+    """One task that asks for all that some ask."""
+    consumables = dict.fromkeys(name for kind in kinds for name, _ in kind.consumables)
+    names = ("cores", "memory_gb", "gpus", *consumables)
+    cores, memory, gpus, *others = (sum(k.tasks * k.asks(name) for k in kinds) for name in names)
+    return Tasks(1, cores, memory, gpus, tuple(zip(consumables, others, strict=True)))
 
 
 @lru_cache(maxsize=4096)
@@ -92,14 +110,18 @@ def read_more_tasks(text: str) -> tuple[Tasks, ...]:
         match = _MORE.fullmatch(part.strip())
         try:
             said = {} if match is None else {k: v for k, v in match.groupdict().items() if v}
-            kind = Tasks(int(said.pop("tasks")), **{k: float(v) for k, v in said.items()})
+            others = [pair.split("=") for pair in said.pop("consumables", "").split(":")[1:]]
+            more = tuple((name, float(amount)) for name, amount in others)
+            check_names(name for name, _ in more)
+            count = int(said.pop("tasks"))
+            kind = Tasks(count, **{k: float(v) for k, v in said.items()}, consumables=more)
         except (KeyError, ValueError):
             kind = Tasks(0)
-        asked = np.array([kind.cores, kind.memory_gb, kind.gpus])
+        asked = np.array([*kind.each, *(amount for _, amount in kind.consumables)])
         if not kind.tasks or not asked.any() or not np.isfinite(asked).all() or (asked < 0).any():
             raise WorkloadError(
                 f"more_tasks {text!r}: {part!r} is no kind of tasks; write how many and what each asks, in "
-                "this order, such as 1:cores=32:memory_gb=64:gpus=4, and a plus sign between kinds"
+                "this order, such as 1:cores=32:memory_gb=64:gpus=4:fpga=1, and a plus sign between kinds"
             )
         found.append(kind)
     return tuple(found)
@@ -109,7 +131,7 @@ def more_tasks_text(kinds: Iterable[Tasks]) -> str:
     """Text that `read_more_tasks` reads as these kinds."""
     found = []
     for kind in kinds:
-        amounts = [("memory_gb", kind.memory_gb), ("gpus", kind.gpus)]
+        amounts = [("memory_gb", kind.memory_gb), ("gpus", kind.gpus), *kind.consumables]
         said = "".join(f":{name}={amount!r}" for name, amount in amounts if amount)
         found.append(f"{kind.tasks}:cores={kind.cores!r}{said}")
     return "+".join(found)
@@ -184,7 +206,10 @@ def check_group_by(
 
 
 def checked_chunks(
-    given: Mapping[str, npt.ArrayLike] | None, ids: npt.NDArray[Any], nodes: FloatArray
+    given: Mapping[str, npt.ArrayLike] | None,
+    ids: npt.NDArray[Any],
+    nodes: FloatArray,
+    consumables: Mapping[str, FloatArray],
 ) -> dict[str, FloatArray]:
     """All columns, if any job asks for tasks; none if every job asks for whole nodes.
 
@@ -192,6 +217,7 @@ def checked_chunks(
         given: columns by their names in `CHUNKS` [jobs]; NaN where a job leaves it open.
         ids: of the jobs, for messages.
         nodes: so many nodes at least has each job [jobs].
+        consumables: what jobs ask of each [jobs].
 
     Raises:
         WorkloadError: a column is none of these or has another length, or what a job asks is impossible.
@@ -217,7 +243,8 @@ def checked_chunks(
         _check_column(name, column, ids)
         # A job of whole nodes has no tasks, whatever else its row says.
         column[~asks] = 0.0
-    nothing = asks & np.all([columns[name] == 0 for name in PER_TASK.values()], axis=0)
+    amounts = [*(columns[name] for name in PER_TASK.values()), *consumables.values()]
+    nothing = asks & np.all([amount == 0 for amount in amounts], axis=0)
     _refuse(nothing, ids, lambda row: "its tasks ask for no cores, memory or GPUs")
     _refuse(
         asks & (nodes > tasks),

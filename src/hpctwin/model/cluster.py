@@ -295,6 +295,11 @@ class Cluster(Shown, Settings):
         return {name: text for name, text in more.items() if text}
 
     @property
+    def consumables(self) -> tuple[str, ...]:
+        """What nodes of any group have that jobs use up, besides cores, memory and GPUs."""
+        return tuple(dict.fromkeys(name for group in self.nodes for name in group.consumables))
+
+    @property
     def has_power(self) -> bool:
         """Whether it is known what nodes draw."""
         return bool(self.nodes[0].modes)

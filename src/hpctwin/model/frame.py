@@ -23,6 +23,8 @@ column                  meaning
 ``features``            what its nodes must have: ``a100``, ``a100|v100`` (any), ``avx512&ib`` (all)
 ``priority``            larger is sooner
 ``cores_per_node`` …    what each node must have: ``cores``, ``gpus``, ``memory_gb``
+``consumable_NAME``     what each task asks of what nodes have besides, such as ``consumable_fpga``; of a job
+                        of whole nodes, what each of them must have
 ``res_NAME``            amount of the cluster-wide resource NAME
 ``depends``             ``afterok:12;afterany:13+600``: kind, id, seconds after it
 ``recorded_start_s``    when it started in reality
@@ -59,6 +61,7 @@ import polars as pl
 from hpctwin.errors import WorkloadError
 from hpctwin.model.chunks import CHUNKS, SHARED_WITH, more_tasks_text
 from hpctwin.model.columns import PER_NODE, PREDICTED, Category, known_seconds
+from hpctwin.model.consumables import COLUMN
 from hpctwin.model.dependencies import (
     Dependencies,
     DependencyKind,
@@ -96,6 +99,7 @@ def to_frame(workload: Mapping[str, Any]) -> pl.DataFrame:
         columns["priority"] = workload["priority"]
     columns |= {f"{name}_per_node": values for name, values in workload["per_node"].items()}
     columns |= workload["chunks"]
+    columns |= {f"{COLUMN}{name}": values for name, values in workload["consumables"].items()}
     columns |= {f"res_{name}": values for name, values in workload["resources"].items()}
     if len(workload["dependencies"]):
         columns["depends"] = _depends_text(workload["dependencies"], workload["job_id"])
@@ -160,6 +164,11 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
             name.removeprefix("res_"): _numbers(frame, name, row_ids, 0)
             for name in frame.columns
             if name.startswith("res_")
+        },
+        "consumables": {
+            name.removeprefix(COLUMN): _numbers(frame, name, row_ids, 0)
+            for name in frame.columns
+            if name.startswith(COLUMN)
         },
         "chunks": {
             name: _numbers(frame, name, row_ids, CHUNKS[name])
@@ -308,6 +317,7 @@ def _columns_asked(request: Request) -> dict[str, Any]:
         "features": request.features,
         "more_tasks": more_tasks_text(request.more) or None,
         "group_by": request.group_by,
+        **{f"{COLUMN}{name}": amount for name, amount in request.consumables},
     }
 
 

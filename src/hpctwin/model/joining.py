@@ -73,6 +73,7 @@ def joined(first: Workload, second: Workload) -> tuple[Workload, IntArray, IntAr
         ("per_node", np.float64, 0.0),
         ("resources", np.int64, 0),
         ("chunks", np.float64, 0.0),
+        ("consumables", np.float64, 0.0),
         ("predicted", np.float64, np.nan),
     ):
         amounts = getattr(first, name), getattr(second, name)

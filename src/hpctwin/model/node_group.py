@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from hpctwin.model.consumables import Amount, check_names
 from hpctwin.model.racks import Component, Racks, Watts, node_w
 from hpctwin.model.settings import Duration, Settings
 
@@ -75,6 +76,7 @@ class NodeGroup(Settings):
         name: the group's name.
         count: how many nodes, at most 10,000,000.
         cores, gpus, memory_gb: what each has; left out, it is not modelled and any job fits.
+        consumables: what else each has that jobs use up, by name: ``{scratch_gb: 800, fpga: 2}``.
         features: what else its nodes have that jobs may ask for, by name: models of GPUs, networks, …
         weight: where nodes are shared and the placement is ``weight``, those with the smallest come first.
         speed: relative to the machine the runtimes were measured on; a job on nodes of
@@ -92,6 +94,7 @@ class NodeGroup(Settings):
     cores: float | None = Field(default=None, ge=0)
     gpus: float | None = Field(default=None, ge=0)
     memory_gb: float | None = Field(default=None, ge=0)
+    consumables: dict[str, Amount] = Field(default_factory=dict)
     features: tuple[str, ...] = ()
     weight: float = Field(default=0.0, allow_inf_nan=False)
     speed: float = Field(default=1.0, gt=0)
@@ -100,6 +103,11 @@ class NodeGroup(Settings):
     sleep: tuple[Sleep, ...] = ()
     components: dict[str, Component] = Field(default_factory=dict)
     racks: Racks | None = None
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        check_names(self.consumables)
+        return self
 
     @model_validator(mode="after")
     def _made_of(self) -> Self:
@@ -147,6 +155,13 @@ class NodeGroup(Settings):
                 "wake from them, the quickest first"
             )
         return self
+
+    def amount(self, name: str) -> float | None:
+        """What each node has of ``cores``, ``memory_gb``, ``gpus``, or a consumable; None if not said."""
+        if name in ("cores", "memory_gb", "gpus"):
+            found: float | None = getattr(self, name)
+            return found
+        return self.consumables.get(name)
 
     @property
     def first_mode(self) -> str:

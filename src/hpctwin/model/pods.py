@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hpctwin.model.chunks import Tasks
+from hpctwin.model.consumables import NAME
+
 __all__ = ["is_pods", "parse_pods"]
 
 _OPTIONS = ("--requests", "--limits", "--replicas")
@@ -23,14 +26,14 @@ def is_pods(words: Sequence[str]) -> bool:
     return any(word.startswith(_OPTIONS) for word in words)
 
 
-def parse_pods(words: Sequence[str]) -> tuple[int, float, float, float]:
+def parse_pods(words: Sequence[str]) -> Tasks:
     """What pods ask, such as ``--requests=cpu=500m,memory=2Gi --limits=nvidia.com/gpu=1 --replicas=4``.
 
     A resource that has a limit and no request asks for its limit, and what a pod may use beyond its request
     keeps nobody else away: as Kubernetes places pods.
 
     Returns:
-        How many pods, and cores, memory (GB) and GPUs of each.
+        As many tasks as pods; extended resources are consumables.
 
     Raises:
         ValueError: they cannot be understood, or ask for what is not modelled.
@@ -53,9 +56,14 @@ def parse_pods(words: Sequence[str]) -> tuple[int, float, float, float]:
     asked = {**limits, **requests}
     gpus = sum(amount for name, amount in asked.items() if name.endswith("/gpu"))
     cores, memory_gb = asked.get("cpu", 0.0), asked.get("memory", 0.0)
-    if not (cores or memory_gb or gpus):
+    others = {name: amount for name, amount in asked.items() if not _is_common(name)}
+    if not (cores or memory_gb or gpus or any(others.values())):
         raise ValueError("a pod asks for no cores, memory or GPUs, so it may lie anywhere")
-    return int(replicas), cores, memory_gb, gpus
+    return Tasks(int(replicas), cores, memory_gb, gpus, tuple(others.items()))
+
+
+def _is_common(name: str) -> bool:
+    return name in ("cpu", "memory") or name.endswith("/gpu")
 
 
 def _amounts(text: str) -> dict[str, float]:
@@ -64,14 +72,14 @@ def _amounts(text: str) -> dict[str, float]:
         name, _, quantity = part.partition("=")
         if name == "cpu":
             found[name] = _cores(quantity)
-        elif name == "memory":
-            found[name] = _memory_gb(quantity)
-        elif re.fullmatch(r"[\w.-]+/gpu", name):
-            found[name] = _gpus(name, quantity)
+        elif name in ("memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            found[name] = _gigabytes(name, quantity)
+        elif re.fullmatch(rf"(?=[^/]+/[^/]+$){NAME}", name):
+            found[name] = _devices(name, quantity)
         else:
             raise ValueError(
-                f"resource {name!r} of a pod is not modelled; known are cpu, memory and the vendors' "
-                "gpu, such as nvidia.com/gpu"
+                f"resource {name!r} of a pod is not modelled; known are cpu, memory, ephemeral-storage, "
+                "hugepages-… and what vendors call domain/name, such as nvidia.com/gpu"
             )
     return found
 
@@ -83,14 +91,16 @@ def _cores(quantity: str) -> float:
     return float(match[1]) / (1000 if match[2] else 1)
 
 
-def _memory_gb(quantity: str) -> float:
+def _gigabytes(name: str, quantity: str) -> float:
     match = re.fullmatch(_NUMBER + "([A-Za-z]*)", quantity)
     if not match or match[2] not in _BYTES:
-        raise ValueError(f"memory={quantity} is no amount of memory, such as 512Mi, 2Gi or 1G")
+        kind = "storage" if "storage" in name else "memory"
+        raise ValueError(f"{name}={quantity} is no amount of {kind}, such as 512Mi, 2Gi or 1G")
     return float(match[1]) * _BYTES[match[2]] / _GB
 
 
-def _gpus(name: str, quantity: str) -> float:
+def _devices(name: str, quantity: str) -> float:
     if not re.fullmatch(r"\d{1,9}", quantity):
-        raise ValueError(f"{name}={quantity}: Kubernetes gives whole GPUs only, such as 1")
+        kind = "GPUs" if name.endswith("/gpu") else "devices"
+        raise ValueError(f"{name}={quantity}: Kubernetes gives whole {kind} only, such as 1")
     return float(quantity)

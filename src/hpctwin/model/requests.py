@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.chunks import GROUP, Tasks
+from hpctwin.model.chunks import GROUP, Tasks, together
+from hpctwin.model.consumables import amount_of, check_names
 from hpctwin.model.pods import is_pods, parse_pods
 
 __all__ = ["Request", "parse_request"]
@@ -37,6 +38,7 @@ class Request:
         shared_with: 1 if it shares them with jobs of its user only, 2 with those of its account.
         more: further kinds of tasks, besides those of which the fields above tell.
         features: of its nodes; None for any.
+        consumables: names of what each task asks besides, and how much.
         group_by: all of its nodes have one value of this; None for any nodes.
     """
 
@@ -51,6 +53,7 @@ class Request:
     shared_with: int = 0
     more: tuple[Tasks, ...] = ()
     group_by: str | None = None
+    consumables: tuple[tuple[str, float], ...] = ()
 
 
 def parse_request(text: str) -> Request:
@@ -64,7 +67,8 @@ def parse_request(text: str) -> Request:
     try:
         words = shlex.split(text.removeprefix("-l ").replace(" -l ", " "))
         if is_pods(words):
-            return Request(1, *parse_pods(words))
+            pods = parse_pods(words)
+            return Request(1, pods.tasks, *pods.each, consumables=pods.consumables)
         return _pbs(words) if "select=" in text else _slurm(_options(words))
     except ValueError as error:
         raise WorkloadError(f"request {text!r}: {error}") from error
@@ -103,12 +107,13 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     gpus_task = _gpus(asked.get("gpus-per-task", "0"))[0]
     if "gpus" in asked:
         gpus_task = _gpus(asked["gpus"])[0] / tasks
-    on_node, model = _gpus(asked.get("gpus-per-node", asked.get("gres", "gpu:0")))
+    generic = _generic(asked.get("gres", ""))
+    on_node, model = _gpus(asked.get("gpus-per-node", f"{generic.gpus:.0f}"))
     model = model or _gpus(asked.get("gpus", asked.get("gpus-per-task", "0")))[1]
     memory = cores * _memory(asked.get("mem-per-cpu", "0"), _UNITS)
     memory += gpus_task * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
-    features = "&".join(filter(None, (asked.get("constraint"), model))) or None
-    if not on_node and "mem" not in asked:
+    features = "&".join(filter(None, (asked.get("constraint"), model, *generic.types))) or None
+    if not on_node and "mem" not in asked and not generic.others:
         return Request(
             nodes, tasks, cores, memory, gpus_task, per_node, alone, features, shared_with
         )
@@ -123,7 +128,36 @@ def _slurm(asked: Mapping[str, str]) -> Request:
     memory = _memory(asked["mem"], _UNITS) if "mem" in asked else here * memory
     memory += on_node * _memory(asked.get("mem-per-gpu", "0"), _UNITS)
     gpus = on_node + here * gpus_task
-    return Request(nodes, nodes, here * cores, memory, gpus, 1, alone, features, shared_with)
+    return Request(
+        nodes, nodes, here * cores, memory, gpus, 1, alone, features, shared_with,
+        consumables=tuple(generic.others.items()),
+    )  # fmt: skip
+
+
+@dataclass
+class _Generic:
+    """What ``--gres`` asks of each node: GPUs, and other things by name; and of which types."""
+
+    gpus: float
+    types: list[str]
+    others: dict[str, float]
+
+
+def _generic(text: str) -> _Generic:
+    found = _Generic(0.0, [], {})
+    for part in filter(None, text.removeprefix("none").split(",")):
+        name, *said = part.removeprefix("gres:").removeprefix("gres/").split(":")
+        counted = bool(said) and said[-1][:1].isdigit()
+        amount = amount_of(said.pop()) if counted else 1.0
+        if len(said) > 1 or not all(re.fullmatch(r"[A-Za-z][\w.-]*", one) for one in said):
+            raise ValueError(f"--gres={part} is no name and number, such as fpga:1 or gpu:a100:2")
+        found.types += said
+        if name == "gpu":
+            found.gpus += amount
+        else:
+            check_names([name])
+            found.others[name] = found.others.get(name, 0.0) + amount
+    return found
 
 
 def _exclusive(asked: Mapping[str, str]) -> tuple[int, int]:
@@ -154,28 +188,29 @@ def _pbs(words: list[str]) -> Request:
     group_by = groups[0][1] if groups else None
     chunks = [_chunk(text) for text in said["select"].split("+")]
     exclusive = int(bool(place & {"excl", "exclhost"}))
-    if "pack" in place:
-        cores, memory, gpus = (sum(one[0] * one[i] for one in chunks) for i in (1, 2, 3))
-        return Request(1, 1, cores, memory, gpus, exclusive=exclusive, group_by=group_by)
-    kinds = [Tasks(*one) for one in chunks]
-    count, cores, memory, gpus = chunks[0]
+    kinds = chunks
     most = int("scatter" in place)
-    more = tuple(kinds[1:])
-    return Request(1, count, cores, memory, gpus, most, exclusive, more=more, group_by=group_by)
+    if "pack" in place:
+        kinds, most = [together(chunks)], 0
+    first, *more = kinds
+    return Request(
+        1, first.tasks, *first.each, most, exclusive, more=tuple(more), group_by=group_by,
+        consumables=first.consumables,
+    )  # fmt: skip
 
 
-def _chunk(text: str) -> tuple[int, float, float, float]:
-    """How many, and cores, memory and GPUs of each."""
+def _chunk(text: str) -> Tasks:
+    """How many, and what each asks."""
     first, *parts = text.split(":")
     if "=" in first:
         first, parts = "1", [first, *parts]
     asked = dict(part.partition("=")[::2] for part in parts)
     asked.pop("mpiprocs", None)
     asked.pop("ompthreads", None)
-    if unknown := set(asked) - {"ncpus", "mem", "ngpus"}:
-        raise ValueError(
-            f"{sorted(unknown)[0]!r} of a chunk is not read; known are ncpus, mem, ngpus"
-        )
+    others = {
+        name: asked.pop(name) for name in list(asked) if name not in ("ncpus", "mem", "ngpus")
+    }
+    consumables = tuple((name, _consumable(name, said)) for name, said in others.items())
     memory = _memory(asked.get("mem", "0b"), _PBS_UNITS)
     each = (asked.get("ncpus", "1"), asked.get("ngpus", "0"))
     known = all(re.fullmatch(r"\d{1,9}(\.\d{1,9})?", number) for number in each)
@@ -184,9 +219,23 @@ def _chunk(text: str) -> tuple[int, float, float, float]:
             f"{text!r} is no chunk; write how many and what each asks, such as 2:ncpus=8:ngpus=1:mem=4gb"
         )
     cores, gpus = map(float, each)
-    if not (cores or memory or gpus):
+    if not (cores or memory or gpus or any(amount for _, amount in consumables)):
         raise ValueError(f"chunk {text!r} asks for no cores, memory or GPUs")
-    return int(first), cores, memory, gpus
+    return Tasks(int(first), cores, memory, gpus, consumables)
+
+
+def _consumable(name: str, said: str) -> float:
+    """How much of a resource of the site's a chunk asks for."""
+    if name in ("host", "vnode", "arch", "mpiprocs"):
+        raise ValueError(f"{name!r} of a chunk is not read: which nodes it names is not modelled")
+    try:
+        check_names([name])
+        return amount_of(said)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}={said} of a chunk is not read: only amounts are, such as ncpus, mem, ngpus, and of the "
+            f"site's own resources those that nodes have so much of, such as scratch=100gb ({error})"
+        ) from error
 
 
 def _whole(asked: Mapping[str, str], name: str, default: int) -> int:

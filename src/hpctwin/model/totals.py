@@ -10,9 +10,23 @@ import numpy.typing as npt
 from hpctwin.model.chunks import PER_TASK, read_more_tasks
 from hpctwin.model.workload import Workload
 
-__all__ = ["totals_asked"]
+__all__ = ["consumables_asked", "totals_asked"]
 
 FloatArray = npt.NDArray[np.float64]
+
+
+def consumables_asked(workload: Workload) -> tuple[str, ...]:
+    """The consumables of which any job asks for some."""
+    own = [name for name, amounts in workload.consumables.items() if amounts.any()]
+    more = [
+        name
+        for code in np.unique(workload.more_tasks.codes).tolist()
+        if code >= 0
+        for kind in read_more_tasks(workload.more_tasks.labels[code])
+        for name, amount in kind.consumables
+        if amount
+    ]
+    return tuple(dict.fromkeys((*own, *more)))
 
 
 def totals_asked(
@@ -25,18 +39,20 @@ def totals_asked(
         per_node: what whole nodes must have; as the workload says if left out.
 
     Returns:
-        ``cores``, ``memory_gb``, ``gpus`` [jobs].
+        ``cores``, ``memory_gb``, ``gpus``, and each consumable that any job asks for [jobs].
     """
     chunks, nodes = workload.chunks, workload.nodes
     needs = workload.per_node if per_node is None else per_node
     found = {}
-    for name, column in PER_TASK.items():
-        whole = np.asarray(needs.get(name, 0.0)) * nodes
+    for name in (*PER_TASK, *consumables_asked(workload)):
+        each = workload.consumables.get(name, np.zeros(1))
+        whole = (each if name not in PER_TASK else np.asarray(needs.get(name, 0.0))) * nodes
         if chunks:
-            whole = np.where(chunks["tasks"] > 0, chunks["tasks"] * chunks[column], whole)
+            each = chunks[PER_TASK[name]] if name in PER_TASK else each
+            whole = np.where(chunks["tasks"] > 0, chunks["tasks"] * each, whole)
         if workload.more_tasks.labels:
             more = [
-                sum(kind.tasks * getattr(kind, name) for kind in read_more_tasks(text))
+                sum(kind.tasks * kind.asks(name) for kind in read_more_tasks(text))
                 for text in workload.more_tasks.labels
             ]
             whole = whole + np.array([*more, 0.0])[workload.more_tasks.codes]

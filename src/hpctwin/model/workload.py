@@ -14,6 +14,7 @@ from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
 from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
+from hpctwin.model.consumables import checked_consumables
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
 from hpctwin.model.malleable import Malleable, checked_malleable
@@ -53,6 +54,8 @@ class Workload(Shown):
         chunks: what jobs ask that share nodes, by the names of `CHUNKS` [jobs]; a job with 0 ``tasks`` asks
             for whole nodes. Empty if all jobs do.
         resources: amounts of cluster-wide resources, by name; integers.
+        consumables: what each task asks of what nodes have besides cores, memory and GPUs, by name; of a job
+            of whole nodes, what each of them must have.
         dependencies: which job waits for which.
         recorded_start_ms: when the job started in reality; -1 where unknown.
         recorded_nodes: the nodes it ran on, as text; None where unknown.
@@ -109,6 +112,7 @@ class Workload(Shown):
     chunks: Mapping[str, FloatArray] = field(default_factory=dict)
     predicted: Mapping[str, FloatArray] = field(default_factory=dict)
     malleable: Malleable | None = None
+    consumables: Mapping[str, FloatArray] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -146,6 +150,7 @@ class Workload(Shown):
         chunks: Mapping[str, npt.ArrayLike] | None = None,
         predicted: Mapping[str, npt.ArrayLike] | None = None,
         malleable: Mapping[str, Any] | None = None,
+        consumables: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Workload:
         """Validate columns (times in seconds), sort them, and make the workload.
 
@@ -222,7 +227,8 @@ class Workload(Shown):
             if len(found) != size:
                 raise WorkloadError(f"usage {kind} is of {len(found)} jobs, expected {size}")
             found.check(kind, ids)
-        asked = checked_chunks(chunks, ids, nodes_f)
+        used_up = checked_consumables(consumables, ids)
+        asked = checked_chunks(chunks, ids, nodes_f, used_up)
         check_more_tasks(labels["more_tasks"], asked, nodes_f, ids)
         check_group_by(labels["group_by"], asked, ids)
         sizes = checked_malleable(malleable, ids, nodes_f.astype(np.int64))
@@ -254,6 +260,7 @@ class Workload(Shown):
             chunks=asked,
             predicted=foretold,
             malleable=sizes,
+            consumables=used_up,
             **labels,
         )
         return (
@@ -391,6 +398,7 @@ class Workload(Shown):
             carried={k: v[index] for k, v in self.carried.items()},
             usage={k: v.take(index) for k, v in self.usage.items()},
             chunks={k: v[index] for k, v in self.chunks.items()},
+            consumables={k: v[index] for k, v in self.consumables.items()},
             predicted={k: v[index] for k, v in self.predicted.items()},
             malleable=None if self.malleable is None else self.malleable.take(index),
         )  # fmt: skip

@@ -29,7 +29,9 @@ _NUMBERS = (
     "submit_s", "start_s", "not_before_s", "walltime_s", "priority", *PER_NODE, "number", "nodes", "tasks",
     "needs", "barred",
 )  # fmt: skip
-_OBJECTS = ("id", *LABELS, "resources", "dependencies", "tasks", "held", "amounts")
+_OBJECTS = (
+    "id", *LABELS, "resources", "consumables", "dependencies", "tasks", "held", "amounts", "uses_up",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ class Jobs:
         """Something that is not a number, of some [rows] or all [jobs].
 
         Args:
-            name: ``id``, one of `LABELS`; ``resources``, ``dependencies``, or by the names of `CHUNKS` what
-                the ``tasks`` ask, None where there are none; ``held``: numbers of the nodes that each holds,
-                and the ``amounts`` that it has of them, None where it has them whole.
+            name: ``id``, one of `LABELS`; ``resources``, ``consumables``, ``dependencies``, or by the names
+                of `CHUNKS` what the ``tasks`` ask, None where there are none; ``held``: numbers of its nodes,
+                the ``amounts`` that it has of them, None where it has them whole, and the record of one that
+                ``uses_up`` consumables besides, else None.
             rows: of whom.
         """
         found: list[Any] = self.objects[rows, _OBJECTS.index(name)].tolist()
@@ -139,7 +142,8 @@ class JobRows:
 
     def _row(self, job: JobRecord) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         held = self.nodes.numbers_of(job.node_names) if job.node_names else _NO_NODES
-        return _row(job.spec, job.start_s, held, job.amounts if len(held) else None)
+        uses_up = job if len(held) and job.uses_up else None
+        return _row(job.spec, job.start_s, held, job.amounts if len(held) else None, uses_up)
 
 
 def jobs_to_come(specs: Sequence[JobSpec]) -> Jobs:
@@ -189,6 +193,7 @@ def _row(
     start_s: float | None = None,
     held: npt.NDArray[np.int64] = _NO_NODES,
     amounts: FloatArray | None = None,
+    uses_up: JobRecord | None = None,
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     needs = (spec.cores, spec.gpus, spec.memory_gb)
     number = -1
@@ -201,8 +206,8 @@ def _row(
     )  # fmt: skip
     objects = (
         spec.id, spec.user, spec.account, spec.partition, spec.qos, spec.features, spec.more_tasks,
-        spec.resources or None, spec.dependencies or None, _tasks(spec) if spec.tasks else None, held,
-        amounts,
+        spec.resources or None, spec.consumables or None, spec.dependencies or None,
+        _tasks(spec) if spec.tasks else None, held, amounts, uses_up,
     )  # fmt: skip
     return numbers, objects
 

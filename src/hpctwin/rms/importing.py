@@ -95,7 +95,7 @@ def _machine(site: Site, shared: bool, memory: bool) -> Machine:
             "jobs share nodes: each asks, on each of the nodes that it was on, for its share of cores, "
             f"{'memory ' if memory else ''}and GPUs; a placement of its own may put it elsewhere"
         )
-    return Machine(limits, shared, memory)
+    return Machine(limits, shared, memory, site.cluster.consumables if shared else ())
 
 
 def _of_unknown_size(manager: str, found: SlurmFiles | PbsFiles, jobs: JobTable) -> Site:

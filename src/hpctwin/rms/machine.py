@@ -35,6 +35,7 @@ class ListedNode(NamedTuple):
         cores, gpus, memory_gb: what it has; None where not told.
         partitions: the partitions that it is in, sorted.
         sleeping: how it is switched off and on, if it is.
+        consumables: what it has besides, by name.
     """
 
     record: NodeRecord
@@ -43,6 +44,7 @@ class ListedNode(NamedTuple):
     memory_gb: float | None
     partitions: tuple[str, ...]
     sleeping: Sleeping | None = None
+    consumables: tuple[tuple[str, float], ...] = ()
 
 
 class Groups(NamedTuple):
@@ -85,6 +87,7 @@ def group_nodes(listed: Sequence[ListedNode]) -> Groups:
                 cores=_size(one.cores),
                 gpus=_size(one.gpus),
                 memory_gb=_size(one.memory_gb),
+                consumables=dict(one.consumables),
                 **_power(one.sleeping),
             )
         )

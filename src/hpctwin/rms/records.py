@@ -82,6 +82,8 @@ class JobSpec(Record):
         features: what its nodes must have besides; see `hpctwin.model.features`.
         tasks: how many parts it has that may share nodes with other jobs; 0 for whole nodes.
         cores_per_task, memory_gb_per_task, gpus_per_task: what each task needs, on one node.
+        consumables: what each task needs besides of what nodes have, by name; of a job with whole nodes, what
+            each of them must have.
         tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
         more_tasks: further kinds of its tasks, as `hpctwin.model.chunks.read_more_tasks` reads them.
         exclusive: whether a job with tasks has its nodes for itself all the same.
@@ -112,6 +114,7 @@ class JobSpec(Record):
     cores_per_task: Amount = 0.0
     memory_gb_per_task: Amount = 0.0
     gpus_per_task: Amount = 0.0
+    consumables: dict[Label, Amount] = Field(default_factory=dict)
     tasks_per_node: int = Field(default=0, ge=0)
     more_tasks: Annotated[str, StringConstraints(max_length=4096)] = ""
     exclusive: bool = False
@@ -124,7 +127,7 @@ class JobSpec(Record):
     @model_validator(mode="after")
     def _tasks_ask_for_something(self) -> Self:
         if self.tasks:
-            if not (self.cores_per_task or self.memory_gb_per_task or self.gpus_per_task):
+            if not any((*self.kinds[0].each, *self.consumables.values())):
                 raise ValueError(f"job {self.id}: its tasks ask for no cores, memory or GPUs")
             if self.nodes > self.tasks:
                 raise ValueError(
@@ -145,7 +148,7 @@ class JobSpec(Record):
             return ()
         each = (self.cores_per_task, self.memory_gb_per_task, self.gpus_per_task)
         more = read_more_tasks(self.more_tasks) if self.more_tasks else ()
-        return (Tasks(self.tasks, *each), *more)
+        return (Tasks(self.tasks, *each, tuple(self.consumables.items())), *more)
 
     @property
     def shares(self) -> bool:
@@ -158,11 +161,13 @@ class NodePart(Record):
 
     Args:
         cores, memory_gb, gpus: amounts.
+        consumables: amounts by name.
     """
 
     cores: Amount = 0.0
     memory_gb: Amount = 0.0
     gpus: Amount = 0.0
+    consumables: dict[Label, Amount] = Field(default_factory=dict)
 
 
 class JobRecord(Record):
@@ -195,21 +200,49 @@ class JobRecord(Record):
 
     @property
     def amounts(self) -> npt.NDArray[np.float64] | None:
-        """Cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; None if it has them whole.
+        """Cores, memory and GPUs that it holds of each of its nodes [nodes, 3]; None if it has them whole."""
+        return self.holds()
+
+    def holds(self, consumables: Sequence[str] = ()) -> npt.NDArray[np.float64] | None:
+        """What it holds of each of its nodes; None if it has them whole.
 
         Where a job that shares nodes does not tell, its tasks are spread evenly.
+
+        Args:
+            consumables: names of those that the machine's nodes have.
+
+        Returns:
+            Cores, memory, GPUs, and these [nodes, 3 + consumables].
         """
         spec, nodes = self.spec, len(self.node_names)
         if not spec.shares:
             return None
         if self.parts:
-            return np.array([(part.cores, part.memory_gb, part.gpus) for part in self.parts])
-        held = np.zeros((nodes, 3))
+            return np.array(
+                [
+                    (
+                        p.cores,
+                        p.memory_gb,
+                        p.gpus,
+                        *(p.consumables.get(n, 0.0) for n in consumables),
+                    )
+                    for p in self.parts
+                ]
+            )
+        held = np.zeros((nodes, 3 + len(consumables)))
         for kind in spec.kinds:
             tasks = np.full(nodes, kind.tasks // max(1, nodes))
             tasks[: kind.tasks - tasks.sum()] += 1
-            held += np.outer(tasks, kind.each)
+            held += np.outer(tasks, (*kind.each, *map(kind.asks, consumables)))
         return held
+
+    @property
+    def uses_up(self) -> bool:
+        """Whether it holds any consumable of shared nodes, or may."""
+        if not self.spec.shares:
+            return False
+        held = any(part.consumables for part in self.parts)
+        return held or any(kind.consumables for kind in self.spec.kinds)
 
 
 class NodePower(Record):

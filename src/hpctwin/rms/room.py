@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.model import PER_NODE, Cluster, Partition
-from hpctwin.model.chunks import Tasks
 from hpctwin.model.features import has_features
 from hpctwin.rms.records import JobRecord, JobSpec, NodePart
 
@@ -37,6 +36,7 @@ class Room:
     """The nodes of a machine, and what jobs hold of them.
 
     An amount that no node group states is never short; if any states it, a group that does not has none.
+    Amounts are cores, memory, GPUs and the consumables of the machine's nodes, by ``names``.
 
     Args:
         machine: node groups and partitions. All nodes are up at first, and empty.
@@ -46,8 +46,9 @@ class Room:
         self.machine = machine
         groups = machine.nodes
         self.group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
+        self.names = (*AMOUNTS, *machine.consumables)
         has = np.array(
-            [[_amount(machine, g, name) for name in AMOUNTS] for g in range(len(groups))]
+            [[_amount(machine, g, name) for name in self.names] for g in range(len(groups))]
         )
         self.whole: FloatArray = has[self.group]
         self.free = self.whole.copy()
@@ -77,15 +78,19 @@ class Room:
         room.up = np.array([state == "up" for state in states], bool)
         for job in jobs:
             if job.node_names:
-                room.hold([names[name] for name in job.node_names], job.amounts)
+                room.hold([names[name] for name in job.node_names], room.held_by(job))
         return room
+
+    def held_by(self, job: JobRecord) -> FloatArray | None:
+        """What a job holds of each of its nodes [nodes, amounts]; None for all."""
+        return job.holds(self.names[len(AMOUNTS) :])
 
     def hold(self, nodes: Sequence[int], parts: FloatArray | None, sign: int = 1) -> None:
         """Let a job have nodes, whole or in part.
 
         Args:
             nodes: their numbers.
-            parts: cores, memory and GPUs that it holds of each [nodes, 3]; None for all.
+            parts: what it holds of each [nodes, amounts]; None for all.
             sign: -1 to give them back.
         """
         rows = np.asarray(nodes, np.int64)
@@ -99,7 +104,8 @@ class Room:
     def eligible(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
         """Which nodes a job may ever be on [nodes]."""
         needs = tuple(getattr(spec, name) for name in PER_NODE)
-        key = (spec.partition, spec.features, *needs)
+        consumables = () if spec.tasks else tuple(sorted(spec.consumables.items()))
+        key = (spec.partition, spec.features, *needs, *map(str, consumables))
         found = self._eligible.get(key)
         if found is None:
             partition = partition_of(self.machine, spec)
@@ -112,6 +118,7 @@ class Room:
                     has is None or has >= asked
                     for asked, has in zip(needs, (getattr(group, n) for n in PER_NODE), strict=True)
                 )
+                and all(group.consumables.get(name, 0.0) >= asked for name, asked in consumables)
                 for group in groups
             ]
             found = self._eligible[key] = np.array(fine, bool)[self.group]
@@ -146,7 +153,10 @@ class Room:
         kinds = spec.kinds
         found: dict[int, list[int]] = {}
         for number, kind in enumerate(kinds):
-            fits = _room_for(kind, free, there)
+            each = [kind.asks(name) for name in self.names]
+            fits = _room_for(kind.tasks, each, free, there)
+            if any(name not in self.names for name, amount in kind.consumables if amount):
+                return None
             if spec.tasks_per_node:
                 most = np.full(len(fits), float(spec.tasks_per_node))
                 most[list(found)] -= [sum(tasks) for tasks in found.values()]
@@ -159,14 +169,14 @@ class Room:
             for node, tasks in given:
                 found.setdefault(node, [0] * len(kinds))[number] = tasks
                 if len(kinds) > 1:
-                    free[node] -= np.multiply(tasks, kind.each)
+                    free[node] -= np.multiply(tasks, each)
         return [(node, tuple(tasks)) for node, tasks in sorted(found.items())]
 
     def fits(self, spec: JobSpec) -> bool:
         """Whether a job finds room now."""
         key = (
             spec.partition, spec.features, spec.nodes, spec.tasks, spec.tasks_per_node, spec.exclusive,
-            spec.more_tasks,
+            spec.more_tasks, str(spec.consumables) if spec.consumables else "",
             *(getattr(spec, name) for name in PER_NODE),
             *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
         )  # fmt: skip
@@ -181,7 +191,8 @@ class Room:
         there = self.up[rows] & ~self.alone[rows]
         if not spec.shares:
             return bool((there & (self.jobs[rows] == 0)).all())
-        return bool(there.all() and (self.free[rows] + SLACK >= amounts_held(spec, taken)).all())
+        held = amounts_held(spec, taken, self.names)
+        return bool(there.all() and (self.free[rows] + SLACK >= held).all())
 
     def set_up(self, node: int, up: bool) -> None:
         """Say whether jobs may start on a node."""
@@ -197,21 +208,32 @@ def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:
     """What a job holds of each node on which it has so many tasks; empty if it has them for itself."""
     if not spec.shares:
         return ()
-    held = amounts_held(spec, taken).tolist()
-    return tuple(NodePart(**dict(zip(AMOUNTS, amounts, strict=True))) for amounts in held)
+    others = tuple(dict.fromkeys(name for kind in spec.kinds for name, _ in kind.consumables))
+    held = amounts_held(spec, taken, (*AMOUNTS, *others)).tolist()
+    return tuple(
+        NodePart(
+            **dict(zip(AMOUNTS, amounts, strict=False)),
+            consumables=dict(zip(others, amounts[len(AMOUNTS) :], strict=True)),
+        )
+        for amounts in held
+    )
 
 
-def amounts_held(spec: JobSpec, taken: Taken) -> FloatArray:
-    """Cores, memory and GPUs that a job's tasks have of each node [nodes, 3]."""
+def amounts_held(spec: JobSpec, taken: Taken, names: Sequence[str] = AMOUNTS) -> FloatArray:
+    """What a job's tasks have of each node [nodes, names]."""
     tasks = np.array([tasks for _, tasks in taken], np.float64)
-    held: FloatArray = tasks @ np.array([kind.each for kind in spec.kinds])
+    held: FloatArray = tasks @ np.array(
+        [[kind.asks(name) for name in names] for kind in spec.kinds]
+    )
     return held
 
 
-def _room_for(kind: Tasks, free: FloatArray, there: npt.NDArray[np.bool_]) -> FloatArray:
-    """For how many tasks of a kind each node has room [nodes]."""
-    fits = np.where(there, np.float64(kind.tasks), 0.0)
-    for column, asked in enumerate(kind.each):
+def _room_for(
+    tasks: int, each: Sequence[float], free: FloatArray, there: npt.NDArray[np.bool_]
+) -> FloatArray:
+    """For how many tasks that ask so much of each amount each node has room [nodes]."""
+    fits = np.where(there, np.float64(tasks), 0.0)
+    for column, asked in enumerate(each):
         if asked > 0:
             np.minimum(fits, np.floor(free[:, column] / asked + SLACK), out=fits)
     return np.maximum(fits, 0.0)
@@ -235,7 +257,7 @@ def _by_number(fits: FloatArray, tasks: int, least: int) -> list[tuple[int, int]
 
 
 def _amount(machine: Cluster, group: int, name: str) -> float:
-    has = getattr(machine.nodes[group], name)
+    has = machine.nodes[group].amount(name)
     if has is not None:
         return float(has)
-    return 0.0 if any(getattr(g, name) is not None for g in machine.nodes) else np.inf
+    return 0.0 if any(g.amount(name) is not None for g in machine.nodes) else np.inf

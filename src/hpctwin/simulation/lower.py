@@ -14,12 +14,13 @@ from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import PER_NODE, Cluster, Dependencies, NodeGroup, Workload, to_ms
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.features import has_features
+from hpctwin.model.totals import consumables_asked
 from hpctwin.simulation.claims import claims_of
 from hpctwin.simulation.limits import Limits, limits_of, no_limits
 from hpctwin.simulation.machine import Machine, machine_of
 from hpctwin.simulation.share_tree import labels_of, share_tree
 
-__all__ = ["facts_of", "limits_in", "lower"]
+__all__ = ["facts_of", "limits_in", "lower", "needs_of_whole_nodes"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -52,9 +53,10 @@ def lower(
         tracked: whether nodes have identity.
 
     Raises:
-        ConfigError: the workload asks for a resource the cluster does not have.
+        ConfigError: the workload asks for a resource or a consumable the cluster does not have.
         WorkloadError: a job names a partition the cluster does not have.
     """
+    check_consumables(workload, cluster)
     for name in workload.resources:
         if name not in cluster.resources:
             raise ConfigError(
@@ -63,7 +65,7 @@ def lower(
             )
     machine = machine_of(cluster)
     partition = _partition_of_jobs(workload, cluster)
-    kinds, kind = _kinds(workload, partition)
+    kinds, kind = _kinds(workload, cluster, partition)
     eligible = _eligible(kinds, workload.features.labels, machine, cluster)
     limits = _limits(workload, cluster, partition, kind, eligible, machine.group_of_pool)
     resources = _resources(workload, cluster)
@@ -117,6 +119,21 @@ def lower(
         **(no_limits() if limits is None else limits.arrays),
         **claims_of(workload, cluster, partition),
     }
+
+
+def check_consumables(workload: Workload, cluster: Cluster) -> None:
+    """Whether nodes have all consumables that jobs ask for.
+
+    Raises:
+        ConfigError: no node group states one of them.
+    """
+    for name in consumables_asked(workload):
+        if name not in cluster.consumables:
+            raise ConfigError(
+                f"jobs ask for consumable {name!r}, which no node of cluster {cluster.name!r} has; add it to "
+                f"a node group, such as consumables: {{{name}: 2}} (they have "
+                f"{', '.join(cluster.consumables) or 'none'})"
+            )
 
 
 def _places(ids: npt.NDArray[Any]) -> IntArray:
@@ -174,20 +191,31 @@ def _partition_of_jobs(workload: Workload, cluster: Cluster) -> IntArray:
     return found
 
 
-def _kinds(workload: Workload, partition: IntArray) -> tuple[npt.NDArray[np.float64], IntArray]:
-    """The distinct (partition, per-node needs, features), and which each job has."""
+def _kinds(
+    workload: Workload, cluster: Cluster, partition: IntArray
+) -> tuple[npt.NDArray[np.float64], IntArray]:
+    """The distinct (partition, needs of whole nodes, features), and which each job has."""
     size = len(workload)
-    if not workload.per_node and not workload.features.labels:
+    names = (*PER_NODE, *cluster.consumables)
+    asked = needs_of_whole_nodes(workload)
+    if not asked and not workload.features.labels:
         used = np.flatnonzero(np.bincount(partition)) if size else np.zeros(1, np.int64)
-        rows = np.zeros((len(used), 2 + len(PER_NODE)))
+        rows = np.zeros((len(used), 2 + len(names)))
         rows[:, 0], rows[:, -1] = used, UNKNOWN
         return rows, np.searchsorted(used, partition)
-    needs = [np.asarray(workload.per_node.get(name, np.zeros(size))) for name in PER_NODE]
+    needs = [np.asarray(asked.get(name, np.zeros(size))) for name in names]
     table = np.stack([partition.astype(np.float64), *needs, workload.features.codes], axis=1)
     if size == 0:
         return np.zeros((1, table.shape[1])), np.zeros(0, np.int64)
     kinds, kind = np.unique(table, axis=0, return_inverse=True)
     return kinds, kind.ravel()
+
+
+def needs_of_whole_nodes(workload: Workload) -> dict[str, npt.NDArray[np.float64]]:
+    """What each node of a job must have: for one with tasks no consumables, of which these tell [jobs]."""
+    whole = workload.chunks["tasks"] == 0 if workload.chunks else np.True_
+    consumables = {name: amounts * whole for name, amounts in workload.consumables.items()}
+    return {**workload.per_node, **{n: a for n, a in consumables.items() if a.any()}}
 
 
 def _eligible(
@@ -220,6 +248,7 @@ def _found_eligible(
         for pool, index in enumerate(group_of_pool):
             group = cluster.nodes[index]
             has = [getattr(group, name) for name in PER_NODE]
+            has += [group.consumables.get(name, 0.0) for name in cluster.consumables]
             enough = all(
                 amount is None or amount >= need
                 for amount, need in zip(has, kind[1:-1], strict=True)
@@ -234,7 +263,7 @@ def limits_in(workload: Workload, cluster: Cluster) -> Limits | None:
     machine = machine_of(cluster)
     group_of_pool = machine.group_of_pool
     partition = _partition_of_jobs(workload, cluster)
-    kinds, kind = _kinds(workload, partition)
+    kinds, kind = _kinds(workload, cluster, partition)
     eligible = _eligible(kinds, workload.features.labels, machine, cluster)
     return _limits(workload, cluster, partition, kind, eligible, group_of_pool)
 

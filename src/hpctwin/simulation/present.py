@@ -61,8 +61,8 @@ def begin_at(
         running: the jobs that run.
         away: numbers of the nodes that are not there.
         leaving: numbers of those that will not be once they are empty.
-        parts: where nodes are shared, the cores, memory (GB) and GPUs that each running job holds of each of
-            its nodes [nodes, 3]; None if it has them for itself.
+        parts: where nodes are shared, the cores, memory (GB), GPUs and consumables that each running job
+            holds of each of its nodes [nodes, 3 + consumables]; None if it has them for itself.
         powers: the power states of the nodes, where they have any.
 
     Raises:
@@ -71,7 +71,7 @@ def begin_at(
     check_present(simulation.cluster, simulation.workload)
     if simulation.workload.shares_nodes:
         amounts = tuple(
-            held_amounts(simulation.state, nodes, part)
+            held_amounts(simulation.state, simulation.cluster, nodes, part)
             for nodes, part in zip(running.nodes, parts, strict=True)
         )
         running = replace(running, amounts=amounts)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from hpctwin.model import Cluster, Workload, format_duration
-from hpctwin.model.chunks import read_more_tasks
+from hpctwin.model import PER_NODE, Cluster, Workload, format_duration
+from hpctwin.model.chunks import PER_TASK, read_more_tasks
 from hpctwin.model.features import has_features
-from hpctwin.simulation.lower import limits_in, lower
+from hpctwin.simulation.lower import limits_in, lower, needs_of_whole_nodes
 from hpctwin.simulation.sharing import shared_known
 
 __all__ = ["why_rejected"]
@@ -45,8 +45,9 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
     for name, amount in workload.resources.items():
         most = cluster.resources.get(name, 0)
         count(f"ask for more {name} than the cluster has ({most:,})", amount > most)
-    for name, values in workload.per_node.items():
-        most_of_any = max((getattr(g, name) or np.inf for g in cluster.nodes), default=np.inf)
+    for name, values in needs_of_whole_nodes(workload).items():
+        unsaid = np.inf if name in PER_NODE else 0.0
+        most_of_any = max(g.amount(name) or unsaid for g in cluster.nodes)
         count(
             f"ask for more {name} per node than any node has ({most_of_any:g})",
             values > most_of_any,
@@ -54,12 +55,16 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
     for code, text in enumerate(workload.features.labels):
         if not any(has_features(text, group.features) for group in cluster.nodes):
             count(f"ask for features that no node has ({text})", workload.features.codes == code)
-    for name, column in (("cores", "cores_per_task"), ("memory_gb", "memory_gb_per_task"),
-                         ("gpus", "gpus_per_task")):  # fmt: skip
+    for name in (*PER_TASK, *cluster.consumables):
         if workload.shares_nodes:
-            stated = [getattr(g, name) for g in cluster.nodes if getattr(g, name) is not None]
+            stated = [own for g in cluster.nodes if (own := g.amount(name)) is not None]
             most_of_any = max(stated, default=np.inf)
-            asked = np.maximum(workload.chunks[column], _most_of_further(workload, name))
+            first = (
+                workload.chunks[PER_TASK[name]]
+                if name in PER_TASK
+                else workload.consumables.get(name, np.zeros(len(workload)))
+            )
+            asked = np.maximum(first, _most_of_further(workload, name))
             count(
                 f"ask for more {name} per task than any node has ({most_of_any:g})",
                 asked > most_of_any,
@@ -78,7 +83,7 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
 def _most_of_further(workload: Workload, name: str) -> npt.NDArray[np.float64]:
     """The most of an amount that a task of each job's further kinds asks [jobs]."""
     texts = workload.more_tasks.labels
-    most = [max(float(getattr(one, name)) for one in read_more_tasks(text)) for text in texts]
+    most = [max(one.asks(name) for one in read_more_tasks(text)) for text in texts]
     found: npt.NDArray[np.float64] = np.array([*most, 0.0])[workload.more_tasks.codes]
     return found
 

@@ -174,7 +174,9 @@ def held_parts(
     for field in ("nodes", "tasks"):
         own = (getattr(one, field) for _, one in whole)
         part[field.replace("nodes", "node")] = np.concatenate([np.zeros(0, np.int64), *own])
-    table = placement_table(workload.job_id[job], part, np.where(over, end, -1)[job], known)
+    table = placement_table(
+        workload.job_id[job], part, np.where(over, end, -1)[job], known, cluster
+    )
     recorded = np.array([own is not None for own in numbers])
     return Shared(known, table, found, recorded, nodes.busy)
 

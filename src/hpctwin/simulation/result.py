@@ -278,7 +278,7 @@ def make_result(simulation: SimulationBase) -> Result:
     table = sized_jobs(workload, sim) if sized else jobs_so_far(workload, sim)
     shared = workload.shares_nodes
     node_map = _node_map(workload, sim) if len(sim["node"]) and not shared else None
-    placed = placements(workload, sim) if shared else None
+    placed = placements(workload, cluster, sim) if shared else None
     energy = None
     if cluster.has_power:
         where = node_map if placed is None else shares_held(workload, cluster, placed)

@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpctwin.engine.layout import AMOUNTS
 from hpctwin.model.chunks import read_more_tasks
 
 __all__ = ["Further", "Nodes", "sets_of", "tasks_in", "with_more"]
 
 IntArray = npt.NDArray[np.int64]
+
+ALONE = AMOUNTS - 1
 
 Pools = npt.NDArray[np.int8]
 """Which pools of nodes a kind of job may use [pools]."""
@@ -30,12 +33,15 @@ def tasks_in(text: str, units: Mapping[str, int]) -> Further:
 
     Args:
         text: see `read_more_tasks`.
-        units: the engine's in one of ours, by the amount's name, in the engine's order.
+        units: see `sharing.units_of`.
     """
-    return [
-        (kind.tasks, [int(np.ceil((getattr(kind, name) - 1e-6) * n)) for name, n in units.items()])
-        for kind in read_more_tasks(text)
-    ]
+    found = []
+    for kind in read_more_tasks(text):
+        needs = [
+            int(np.ceil((kind.asks(name) - 1e-6) * n)) if name else 1 for name, n in units.items()
+        ]
+        found.append((kind.tasks, needs))
+    return found
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Nodes:
     """A machine, empty.
 
     Args:
-        whole: what each node has [nodes, 4].
+        whole: what each node has [nodes, amounts].
         pool_of: the pool of each node [nodes].
     """
 
@@ -56,7 +62,7 @@ class _Kinds:
 
     Args:
         shape: of kinds of jobs [kinds].
-        needs: what a task of each asks [kinds, 4].
+        needs: what a task of each asks [kinds, amounts].
         eligible: which pools of nodes each may use [kinds, pools].
     """
 
@@ -84,8 +90,7 @@ class _Kinds:
         """The other kinds of tasks behind the first."""
         before = first
         for count, amounts in further:
-            asked = np.array([*amounts, 1])
-            last = self.add(self.of[first], count, asked, self.pools[first])
+            last = self.add(self.of[first], count, np.array(amounts), self.pools[first])
             self.more[before] = before = last
 
     def fits(self, kind: int, machine: Nodes) -> bool:
@@ -101,8 +106,9 @@ class _Kinds:
         while kind >= 0:
             needs = self.needs[kind]
             room = most - seated
-            for c in np.flatnonzero(needs[:-1] > 0).tolist():
-                room = np.minimum(room, left[:, c] // needs[c])
+            for c in np.flatnonzero(needs > 0).tolist():
+                if c != ALONE:
+                    room = np.minimum(room, left[:, c] // needs[c])
             room = np.maximum(room, 0)
             given = np.clip(self.tasks[kind] - (np.cumsum(room) - room), 0, room)
             if given.sum() < self.tasks[kind] or np.count_nonzero(room) < least:
@@ -130,7 +136,7 @@ def with_more(
 
     Args:
         shape: of kinds of jobs, with what the first of their tasks are [kinds].
-        needs: what each of these asks [kinds, 4].
+        needs: what each of these asks [kinds, amounts].
         eligible: which pools of nodes it may use [kinds, pools].
         several: row of ``further``; -1 where all tasks are of one kind [kinds].
         further: the other kinds of tasks.

@@ -67,7 +67,7 @@ class InCores:
     def figures(self) -> dict[str, Any]:
         """As `summarize`, with cores in the place of nodes, and how well memory and GPUs were used."""
         found = summarize(self.jobs, self.lost, self.capacity, round(self.cores * MILLI))
-        return of_shared_nodes(found, self.cluster, held_over_time(self.placements))
+        return of_shared_nodes(found, self.cluster, held_over_time(self.placements, self.cluster))
 
     def series(self) -> pl.DataFrame:
         """As `series`, with ``used_cores`` for ``used_nodes`` and so on."""
@@ -81,20 +81,21 @@ class InCores:
 
 
 def there(cluster: Cluster, name: str) -> float:
-    """How much the whole machine has of an amount: ``cores``, ``memory_gb`` or ``gpus``."""
-    return sum(group.count * (getattr(group, name) or 0.0) for group in cluster.nodes)
+    """How much the whole machine has of an amount: ``cores``, ``memory_gb``, ``gpus`` or a consumable."""
+    return sum(group.count * (group.amount(name) or 0.0) for group in cluster.nodes)
 
 
-def held_over_time(placements: pl.DataFrame) -> dict[str, float]:
-    """How much of memory (GB) and GPUs was held, times seconds; what is not modelled counts as 0.
+def held_over_time(placements: pl.DataFrame, cluster: Cluster) -> dict[str, float]:
+    """How much of memory (GB), GPUs and consumables was held, times seconds; not modelled counts as 0.
 
     Args:
         placements: who held what of which node, of jobs that have ended.
+        cluster: the machine.
     """
     length = pl.col("end_s") - pl.col("start_s")
     return {
         name: placements.select((pl.col(name) * length).sum()).item()
-        for name in ("memory_gb", "gpus")
+        for name in ("memory_gb", "gpus", *cluster.consumables)
     }
 
 

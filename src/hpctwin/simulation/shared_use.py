@@ -38,8 +38,8 @@ def node_use(
         end_s: where they end; when the last job ended if left out.
 
     Returns:
-        ``node``, ``time_s`` (where the step begins), and ``cores``, ``memory_gb``, ``gpus`` from 0 to 1, null
-        where a node has none; by node and time.
+        ``node``, ``time_s`` (where the step begins), and ``cores``, ``memory_gb``, ``gpus`` and consumables
+        from 0 to 1, null where a node has none; by node and time.
 
     Raises:
         ConfigError: there is no step.
@@ -72,7 +72,7 @@ class _Kinds:
     Args:
         of: the kind of each job, or of the first of its tasks [jobs].
         further: job and kind of each further kind of a job's tasks [further, 2].
-        asks: [kinds, 3].
+        asks: [kinds, amounts].
         empty: whether the node must be empty [kinds].
         nodes: which nodes it may lie on [kinds, nodes].
         jobs: how many there are of each [kinds].
@@ -88,7 +88,7 @@ class _Kinds:
     def fit(self, which: npt.NDArray[np.int64], free: FloatArray, idle: BoolArray) -> BoolArray:
         """Whether a task of some kinds has room on each node [kinds, nodes]."""
         room = self.nodes[which] & (idle | ~self.empty[which][:, None])
-        for column in range(len(AMOUNTS)):
+        for column in range(self.asks.shape[1]):
             room &= free[:, column] + _SLACK >= self.asks[which, column][:, None]
         return room
 
@@ -131,7 +131,8 @@ def fragmentation(
     left = np.minimum(begun, jobs["end_s"].fill_null(np.inf).to_numpy())
     start, end = _span(placements, edges[-1] + 1.0)
     node = placements["node"].to_numpy()
-    held = np.array([placements[name].fill_null(0.0).to_numpy() for name in AMOUNTS]).T
+    names = _amounts(cluster)
+    held = np.array([placements[name].fill_null(0.0).to_numpy() for name in names]).T
     asks_gpus = np.flatnonzero(kinds.asks[:, 2] > 0)
     typical = np.argsort(-kinds.jobs, kind="stable")
     typical = typical[~kinds.empty[typical]][:TYPICAL]
@@ -180,29 +181,31 @@ def _kinds(workload: Workload, cluster: Cluster) -> _Kinds:
         np.where(shares, chunks[f"{name}_per_task"], workload.per_node.get(name, nothing))
         for name in AMOUNTS
     ]
+    asks += [workload.consumables.get(name, nothing) for name in cluster.consumables]
+    names = (*AMOUNTS, *cluster.consumables)
     empty = ~shares | (chunks["exclusive"] > 0)
     table = np.column_stack([*asks, empty, workload.partition.codes, workload.features.codes])
     texts = [read_more_tasks(text) for text in workload.more_tasks.labels]
     of_several = np.flatnonzero(workload.more_tasks.codes >= 0)
     rows = [
-        (job, [getattr(one, name) for name in AMOUNTS])
+        (job, [one.asks(name) for name in names])
         for job in of_several.tolist()
         for one in texts[workload.more_tasks.codes[job]]
     ]
     job = np.array([job for job, _ in rows], np.int64)
-    amounts = np.array([amounts for _, amounts in rows]).reshape(len(rows), len(AMOUNTS))
-    table = np.concatenate([table, np.column_stack([amounts, table[job, len(AMOUNTS) :]])])
+    amounts = np.array([amounts for _, amounts in rows]).reshape(len(rows), len(names))
+    table = np.concatenate([table, np.column_stack([amounts, table[job, len(names) :]])])
     found, of = np.unique(table, axis=0, return_inverse=True)
     of, further = of.ravel()[: len(workload)], of.ravel()[len(workload) :]
     jobs = np.bincount(of, minlength=len(found))
     groups = np.repeat(np.arange(len(cluster.nodes)), [group.count for group in cluster.nodes])
     may = [
-        [_may(cluster, workload, int(row[4]), int(row[5]), group) for group in cluster.nodes]
+        [_may(cluster, workload, int(row[-2]), int(row[-1]), group) for group in cluster.nodes]
         for row in found
     ]
     several = np.column_stack([job, further])
     where = np.array(may)[:, groups]
-    return _Kinds(of, several, found[:, :3], found[:, 3] > 0, where, jobs)
+    return _Kinds(of, several, found[:, :-3], found[:, -3] > 0, where, jobs)
 
 
 def _may(cluster: Cluster, workload: Workload, partition: int, features: int, group: Any) -> bool:
@@ -219,8 +222,8 @@ def _amounts(cluster: Cluster) -> dict[str, FloatArray]:
     """What each node has [nodes]; 0 where nothing is said."""
     counts = [group.count for group in cluster.nodes]
     return {
-        name: np.repeat([float(getattr(group, name) or 0.0) for group in cluster.nodes], counts)
-        for name in AMOUNTS
+        name: np.repeat([group.amount(name) or 0.0 for group in cluster.nodes], counts)
+        for name in (*AMOUNTS, *cluster.consumables)
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ __all__ = [
     "shared_known",
     "shares_held",
     "taken_by",
+    "units_of",
     "use_now",
 ]
 
@@ -49,8 +50,24 @@ ALONE = 2**40
 TYPICAL = 64
 """So many kinds of jobs say what of a node's GPUs cannot be used."""
 
-# In the engine's order, and how many of its units are one of ours.
 _UNITS = {"cores": 1000, "memory_gb": MB_PER_GB, "gpus": 1000}
+_ALONE = AMOUNTS - 1
+_MILLI = 1000
+
+
+def units_of(cluster: Cluster) -> dict[str, int]:
+    """How many of the engine's units are one of ours, of the amounts of nodes in the engine's order.
+
+    That a node is had alone, one of them, has no name.
+    """
+    return {**_UNITS, "": 1, **dict.fromkeys(cluster.consumables, _MILLI)}
+
+
+def _columns(cluster: Cluster) -> Iterator[tuple[int, str, int]]:
+    """The column of each amount that has a name, the name, and units."""
+    for column, (name, units) in enumerate(units_of(cluster).items()):
+        if name:
+            yield column, name, units
 
 
 def shared_known(
@@ -63,7 +80,7 @@ def shared_known(
         workload: jobs of which some ask for tasks.
         cluster: the machine.
     """
-    asks, needs = _requests(workload)
+    asks, needs = _requests(workload, cluster)
     whole = _whole(cluster)
     several = workload.more_tasks.codes.astype(np.int64)
     grouped = workload.group_by.codes.astype(np.int64)
@@ -81,7 +98,8 @@ def shared_known(
     needs = needs[first]
     typical = _typical(shape, first)
     if workload.more_tasks.labels or workload.group_by.labels:
-        further = [tasks_in(text, _UNITS) for text in workload.more_tasks.labels]
+        units = units_of(cluster)
+        further = [tasks_in(text, units) for text in workload.more_tasks.labels]
         features = _features_of_pools(cluster, known["pool_of"])
         sets = [sets_of(name, features) for name in workload.group_by.labels]
         about = (several[first], further, grouped[first], sets, Nodes(whole, known["pool_of"]))
@@ -123,8 +141,8 @@ def _switches(cluster: Cluster) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _requests(workload: Workload) -> tuple[dict[str, IntArray], IntArray]:
-    """What each job asks, and each of its tasks in the engine's units [jobs, 4]; rounded up."""
+def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray], IntArray]:
+    """What each job asks, and each of its tasks in the engine's units [jobs, amounts]; rounded up."""
     chunks = workload.chunks
     tasks = chunks["tasks"].astype(np.int64)
     shares = tasks > 0
@@ -145,25 +163,32 @@ def _requests(workload: Workload) -> tuple[dict[str, IntArray], IntArray]:
         # Then it matters of all who they are.
         asks["user"] = workload.user.codes.astype(np.int64)
         asks["account"] = workload.account.codes.astype(np.int64)
-    needs = np.ones((len(workload), AMOUNTS), np.int64)
-    for column, (name, units) in enumerate(_UNITS.items()):
-        asked = chunks[f"{name}_per_task"] * units
+    needs = np.ones((len(workload), len(units_of(cluster))), np.int64)
+    for column, name, units in _columns(cluster):
+        asked = _per_task(workload, name) * units
         # Not more for a number that is only just not whole in binary.
         needs[:, column] = np.where(shares, np.ceil(asked - 1e-6 * units), 0)
     return asks, needs
 
 
+def _per_task(workload: Workload, name: str) -> FloatArray:
+    """What a task of each job asks of an amount [jobs]."""
+    if name in _UNITS:
+        return workload.chunks[f"{name}_per_task"]
+    return workload.consumables.get(name, np.zeros(len(workload)))
+
+
 def _whole(cluster: Cluster) -> IntArray:
-    """What each node has, in the engine's units [nodes, 4]; rounded down."""
+    """What each node has, in the engine's units [nodes, amounts]; rounded down."""
     rows = []
     for group in cluster.nodes:
-        row = []
-        for name, units in _UNITS.items():
-            has = getattr(group, name)
-            stated = any(getattr(other, name) is not None for other in cluster.nodes)
+        row = [ALONE] * len(units_of(cluster))
+        for column, name, units in _columns(cluster):
+            has = group.amount(name)
+            stated = any(other.amount(name) is not None for other in cluster.nodes)
             missing = 0 if stated else ENOUGH
-            row.append(missing if has is None else int(np.floor(has * units + 1e-6 * units)))
-        rows += [[*row, ALONE]] * group.count
+            row[column] = missing if has is None else int(np.floor(has * units + 1e-6 * units))
+        rows += [row] * group.count
     return np.array(rows, np.int64)
 
 
@@ -196,8 +221,8 @@ def _fit(
     total, count = np.zeros(len(shape), np.int64), np.zeros(len(shape), np.int64)
     for p, node in enumerate(of_pool):
         room = np.full(len(shape), ENOUGH)
-        for c in range(len(_UNITS)):
-            asked = needs[:, c]
+        for c in range(needs.shape[1]):
+            asked = needs[:, c] * (c != _ALONE)
             room = np.where(
                 asked > 0, np.minimum(room, whole[node, c] // np.maximum(asked, 1)), room
             )
@@ -208,14 +233,16 @@ def _fit(
     return fits
 
 
-def _shares(workload: Workload, whole: IntArray, nodes: int) -> FloatArray:
-    """Which share of all nodes, cores, memory and GPUs each job asks for [jobs, 4]."""
+def _shares(workload: Workload, cluster: Cluster) -> FloatArray:
+    """Which share of all nodes, and of each amount of them, each job asks for [jobs, 1 + amounts]."""
     tasks = workload.chunks["tasks"] > 0
-    totals = totals_asked(workload, {})
-    columns = [np.where(tasks, 0.0, workload.nodes / nodes)]
-    for column, (name, units) in enumerate(_UNITS.items()):
-        there = int(whole[:, column].sum()) / units
-        columns.append(totals[name] / there if 0 < there < ENOUGH / units else np.zeros(len(tasks)))
+    totals, whole = totals_asked(workload, {}), _whole(cluster)
+    columns = [np.where(tasks, 0.0, workload.nodes / cluster.node_count)]
+    for column, name, units in _columns(cluster):
+        there = float(whole[:, column].sum(dtype=np.float64)) / units
+        modelled = name not in _UNITS or there < ENOUGH / units
+        asked = np.where(tasks, totals.get(name, 0.0), 0.0)
+        columns.append(asked / there if there > 0 and modelled else np.zeros(len(tasks)))
     return np.column_stack(columns)
 
 
@@ -223,7 +250,7 @@ def counted_nodes(workload: Workload, cluster: Cluster) -> FloatArray:
     """How many nodes each job counts as: with tasks, by the largest of its shares of the machine [jobs]."""
     if not workload.shares_nodes:
         return workload.nodes.astype(np.float64)
-    shares = _shares(workload, _whole(cluster), cluster.node_count)
+    shares = _shares(workload, cluster)
     counted: FloatArray = shares.max(axis=1) * cluster.node_count
     return counted
 
@@ -240,7 +267,7 @@ def shared_facts(
     for name, total in (("cpu", "cores"), ("memory_mb", "memory_mb")):
         wide = workload.resources.get(name, 0)
         fact[name] = np.where(tasks, totals[total] + wide, fact[name])
-    shares = _shares(workload, _whole(cluster), cluster.node_count)
+    shares = _shares(workload, cluster)
     cluster_wide = [
         workload.resources[name] / max(amount, 1)
         for name, amount in cluster.resources.items()
@@ -268,20 +295,22 @@ def most_promises(sim: Sim, policy: Policy, found: SharedPass) -> int:
     return min(ENOUGH, promises * widest)
 
 
-def held_amounts(sim: Sim, nodes: IntArray, part: FloatArray | None) -> IntArray:
-    """What a running job holds of nodes, in the engine's units [nodes, 4].
+def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray | None) -> IntArray:
+    """What a running job holds of nodes, in the engine's units [nodes, amounts].
 
     Args:
         sim: a simulation of shared nodes.
+        cluster: its machine.
         nodes: their numbers.
-        part: cores, memory (GB) and GPUs of each [nodes, 3]; None for all that they have.
+        part: cores, memory (GB), GPUs and consumables of each [nodes, 3 + consumables]; None for all that
+            they have.
     """
     whole: IntArray = sim["whole"][nodes]
     if part is None:
         return whole
-    units = np.array(list(_UNITS.values()))
-    held = np.ones((len(nodes), AMOUNTS), np.int64)
-    held[:, : len(units)] = np.ceil(part * units - 1e-6 * units)
+    held = np.ones(whole.shape, np.int64)
+    for place, (column, _, units) in enumerate(_columns(cluster)):
+        held[:, column] = np.ceil(part[:, place] * units - 1e-6 * units)
     return held
 
 
@@ -322,19 +351,26 @@ def amounts_asked(workload: Workload) -> dict[str, IntArray]:
 
 
 def placements(
-    workload: Workload, sim: Sim, *, now: bool = False, of: npt.NDArray[np.bool_] | None = None
+    workload: Workload,
+    cluster: Cluster,
+    sim: Sim,
+    *,
+    now: bool = False,
+    of: npt.NDArray[np.bool_] | None = None,
 ) -> pl.DataFrame:
     """Who held what of which node: a row for each node of each attempt of a job.
 
     Args:
         workload: the jobs.
+        cluster: the machine.
         sim: their simulation, on shared nodes.
         now: whether only of jobs that run now.
         of: whether of each job [jobs]; of all if left out.
 
     Returns:
         ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
-        ``memory_gb``, ``gpus``: what was held there; null where that is not modelled.
+        ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
+        that is not modelled.
     """
     part = sim["part"][: int(sim["sharing"]["parts"][0])]
     part = part[part["tasks"] > 0]  # else the job never began there
@@ -351,11 +387,11 @@ def placements(
     ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
     for row in np.flatnonzero(state["start"][job] != start):
         end[row] = ends[int(job[row]), int(start[row])]
-    return placement_table(workload.job_id[job], part, end, sim)
+    return placement_table(workload.job_id[job], part, end, sim, cluster)
 
 
 def placement_table(
-    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any
+    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any, cluster: Cluster
 ) -> pl.DataFrame:
     """The table of `placements`.
 
@@ -364,14 +400,16 @@ def placement_table(
         part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
         end: ms; -1 while the job runs [rows].
         known: what the engine knows of jobs and nodes.
+        cluster: the machine.
     """
     exclusive = known["shape"]["exclusive"][part["kind"]] != 0
     columns = {}
-    for column, (name, units) in enumerate(_UNITS.items()):
+    for column, name, units in _columns(cluster):
         whole = known["whole"][part["node"], column]
         amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
         held = pl.Series(amount / units)
-        columns[name] = held.set(pl.Series(exclusive & (whole == ENOUGH)), None)
+        not_modelled = all(group.amount(name) is None for group in cluster.nodes)
+        columns[name] = held.set(pl.Series(exclusive & not_modelled), None)
     table = pl.DataFrame(
         {
             "job_id": job_id,
@@ -422,6 +460,6 @@ def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> p
 
 def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
     """How much is used of each node at present, from 0 to 1 [nodes]."""
-    held = shares_held(workload, cluster, placements(workload, sim, now=True))
+    held = shares_held(workload, cluster, placements(workload, cluster, sim, now=True))
     nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
     return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)

@@ -55,7 +55,7 @@ class SharedJoules:
     def _since(self, simulation: SimulationBase, jobs: pl.DataFrame) -> Energy:
         """What was drawn by those that were on nodes after the time reached, each from then on."""
         workload = simulation.workload
-        placed = placements(workload, simulation.state)
+        placed = placements(workload, self._cluster, simulation.state)
         later = pl.col("end_s").is_null() | (pl.col("end_s") > self._reached_s)
         placed = placed.filter(later).with_columns(
             pl.max_horizontal("start_s", pl.lit(self._reached_s)).alias("start_s")
@@ -75,7 +75,7 @@ class SharedJoules:
         Args:
             simulation: at the end of the last window.
         """
-        nobody = placements(simulation.workload, simulation.state).clear()
+        nobody = placements(simulation.workload, self._cluster, simulation.state).clear()
         held = shares_held(simulation.workload, self._cluster, nobody)
         last = accounts(simulation, nobody, held)
         return SummedEnergy(

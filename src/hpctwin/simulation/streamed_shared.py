@@ -97,8 +97,8 @@ class SharedSums:
             until_s,
         )
         summary.ended(in_cores.filter(gone))
-        placed = placements(workload, sim, of=gone)
-        for name, amount in held_over_time(placed).items():
+        placed = placements(workload, self._cluster, sim, of=gone)
+        for name, amount in held_over_time(placed, self._cluster).items():
             self._held[name] = self._held.get(name, 0.0) + amount
         if self._joules is not None:
             jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))

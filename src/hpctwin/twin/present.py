@@ -16,6 +16,7 @@ from hpctwin.model import (
     Workload,
 )
 from hpctwin.policies import Policy
+from hpctwin.rms.columns import Jobs
 from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.present import Running, begin_at, go_otherwise, runs, starts_of
@@ -173,7 +174,7 @@ def present(
         running,
         np.flatnonzero(unusable & ~used),
         np.flatnonzero(unusable & used),
-        by_row.told("amounts", rows) if shares else (),
+        _amounts(by_row, rows, machine.consumables) if shares else (),
         powers_of(nodes, now_ms) if machine.has_power else None,
     )
     return Present(
@@ -184,6 +185,23 @@ def present(
         waiting=np.flatnonzero(here & ~by_row.runs),
         now_ms=now_ms,
     )
+
+
+def _amounts(
+    jobs: Jobs, rows: npt.NDArray[np.int64], consumables: Sequence[str]
+) -> list[npt.NDArray[np.float64] | None]:
+    """What running jobs hold of each of their nodes, as `begin_at` takes it [rows]."""
+    found: list[npt.NDArray[np.float64] | None] = jobs.told("amounts", rows)
+    if not consumables:
+        return found
+    full: list[npt.NDArray[np.float64] | None] = []
+    for amounts, record in zip(found, jobs.told("uses_up", rows), strict=True):
+        if amounts is not None and record is not None:
+            amounts = record.holds(consumables)
+        elif amounts is not None:
+            amounts = np.pad(amounts, ((0, 0), (0, len(consumables))))
+        full.append(amounts)
+    return full
 
 
 CORRECTIONS_MS = np.array([1, 5, 15, 30, 60, 120, 300, 600, 1200, 3000, 6000]) * 60_000

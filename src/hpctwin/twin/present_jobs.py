@@ -111,9 +111,8 @@ def workload_of(
         # At least 1 ms: else the nodes of a job that starts now would be free again now.
         runtime_ms = np.clip(in_ms(expected), 1, walltime_ms)
     unknown, nobody = np.full(size, -1, np.int64), Category.unknown(size)
-    asked = jobs.told("resources")
-    names = dict.fromkeys(name for has in asked if has for name in has)
-    amounts = {name: [(has or {}).get(name, 0) for has in asked] for name in names}
+    amounts = _by_name(jobs.told("resources"))
+    consumables = _by_name(jobs.told("consumables"))
     labels = {name: _labels(jobs.told(name)) or nobody for name in LABELS}
     return Workload(
         job_id=rank,
@@ -137,7 +136,14 @@ def workload_of(
         cancel_ms=unknown,
         name="present",
         chunks=_chunks(jobs),
+        consumables={name: np.array(column, np.float64) for name, column in consumables.items()},
     )
+
+
+def _by_name(asked: Sequence[Mapping[str, float] | None]) -> dict[str, list[float]]:
+    """What each job asks by name, as a column of each."""
+    names = dict.fromkeys(name for has in asked if has for name in has)
+    return {name: [(has or {}).get(name, 0) for has in asked] for name in names}
 
 
 def _labels(values: Sequence[str]) -> Category | None:

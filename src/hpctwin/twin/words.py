@@ -54,5 +54,6 @@ def _tasks_text(kind: Tasks) -> str:
         for amount, unit in ((kind.cores, "core"), (kind.gpus, "GPU"), (kind.memory_gb, "GB"))
         if amount
     ]
+    each += [f"{amount:.4g} {name}" for name, amount in kind.consumables if amount]
     one = " and ".join([", ".join(each[:-1]), each[-1]] if len(each) > 1 else each)
     return f"{count(kind.tasks, 'task')} of {one}"

@@ -116,7 +116,7 @@ def _forecast_in_parts(
     states = [node.state for node in mirror.nodes.values()]
     room = Room.of(mirror.machine, states, [job for job, _ in running], number)
     held = [
-        (end_s, i, [number[name] for name in job.node_names], job.amounts)
+        (end_s, i, [number[name] for name in job.node_names], room.held_by(job))
         for i, (job, end_s) in enumerate(running)
     ]
     heapq.heapify(held)
@@ -130,11 +130,12 @@ def _forecast_in_parts(
         if taken is None:
             continue
         nodes = [node for node, _ in taken]
-        amounts = amounts_held(spec, taken) if spec.shares else None
+        amounts = amounts_held(spec, taken, room.names) if spec.shares else None
         room.hold(nodes, amounts)
         end_s = ends_s(job, start_s)
         heapq.heappush(held, (end_s, i, nodes, amounts))
-        found.append(Stretch(spec.id, "forecast", start_s, end_s, np.array(nodes), amounts))
+        shown = None if amounts is None else amounts[:, : len(AMOUNTS)]
+        found.append(Stretch(spec.id, "forecast", start_s, end_s, np.array(nodes), shown))
     return found
 
 

@@ -11,7 +11,7 @@ from hpctwin.metrics import binned
 from hpctwin.model import Cluster, format_duration
 from hpctwin.model.cluster import parse_nodes
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.rms.room import AMOUNTS, Room
+from hpctwin.rms.room import Room
 from hpctwin.twin.forecast import Forecast
 from hpctwin.twin.standing import Standing
 from hpctwin.twin.words import asked_text
@@ -111,7 +111,7 @@ def node_views(stands: Standing) -> list[NodeView]:
             until_s=max((ends_s(job, job.start_s or 0.0) for job in here), default=None),
             load={
                 name: round(min(1.0, max(0.0, share)), 4)
-                for name, share, told in zip(AMOUNTS, shares, tells, strict=True)
+                for name, share, told in zip(room.names, shares, tells, strict=True)
                 if told
             },
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.amounts import copy_row
 from hpctwin.engine.shared.placing import choose_for, give
 from hpctwin.engine.shared.room import (
     first_among,
@@ -43,8 +44,7 @@ def fits_beside(j: int, sim: Arrays) -> bool:
     """As `fits_by_kind`, of what is free at this moment, whatever is promised."""
     now = sim.clock.now
     for node in range(len(sim.share)):
-        for c in range(4):
-            sim.least[node, c] = sim.left[node, c]
+        copy_row(sim.left, node, sim.least, node)
     return _place(j, now, now + 1, False, sim)
 
 
@@ -52,8 +52,7 @@ def fits_beside(j: int, sim: Arrays) -> bool:
 def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
     """Choose nodes, given what is least free of each (``sim.least``); whether the job fits."""
     for node in range(len(sim.share)):
-        for c in range(4):
-            sim.stays[node, c] = sim.least[node, c]
+        copy_row(sim.least, node, sim.stays, node)
     first = first_among(sim.job[j].kind, sim)
     while first >= 0:
         if _place_on(j, first, begin, end, promised, sim):
@@ -69,8 +68,7 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
         sim.sharing.chosen = 0
         for node in range(len(sim.share)):
             sim.seated[node] = 0
-            for c in range(4):
-                sim.remains[node, c] = sim.stays[node, c]
+            copy_row(sim.stays, node, sim.remains, node)
         kind = first
         while kind >= 0 and _find_room(kind, begin, end, promised, sim):
             if by_number == 1:
@@ -98,8 +96,7 @@ def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> 
     nodes = ZERO
     sim.rooms.first = len(sim.share)
     for node in range(len(sim.share)):
-        for c in range(4):
-            sim.least[node, c] = sim.remains[node, c]
+        copy_row(sim.remains, node, sim.least, node)
         fits = ZERO
         if is_there(node, begin, sim):
             fits = max(ZERO, room_beside(kind, node, sim))

@@ -12,9 +12,10 @@ from hpctwin.engine.nodes import touch
 from hpctwin.engine.plan import active_from, plan_change, planned_end
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.running import run_insert
+from hpctwin.engine.shared.amounts import copy_row, give_held, take_held
 from hpctwin.engine.shared.leaving import drop_leaving, put_leaving
 from hpctwin.engine.shared.openings import open_node
-from hpctwin.engine.shared.room import FREED, held
+from hpctwin.engine.shared.room import FREED
 from hpctwin.engine.transitions import account, note_given, scaled
 
 
@@ -44,8 +45,7 @@ def add_part(j: int, node: int, tasks: int, kind: int, sim: Arrays) -> None:
     sim.node[node].job = j
     put_leaving(node, part.planned, kind, tasks, sim)
     sim.moves[node] += 1
-    for c in range(4):
-        sim.left[node, c] -= held(kind, node, tasks, c, sim)
+    take_held(kind, node, tasks, sim.left, node, sim)
     if sim.rules.depths > 0:
         touch(node, sim)
 
@@ -66,8 +66,7 @@ def drop_part(row: int, sim: Arrays) -> None:
     sim.node[node].job = -1 if share.part < 0 else sim.part[share.part].job
     if share.jobs == 0:
         sim.stock[sim.pool_of[node]].free += 1
-    for c in range(4):
-        sim.left[node, c] += held(part.kind, node, part.tasks, c, sim)
+    give_held(part.kind, node, part.tasks, sim.left, node, sim)
     open_node(node, sim)
     drop_leaving(node, part.planned, part.kind, part.tasks, sim)
     sim.moves[node] += 1
@@ -136,8 +135,7 @@ def take_from_promises(j: int, since: int, sim: Arrays) -> None:
         p = sim.share[part.node].promise
         while p >= 0:
             if since <= sim.promise[p].start and sim.promise[p].start < end:
-                for c in range(4):
-                    sim.promise_left[p, c] -= held(part.kind, part.node, part.tasks, c, sim)
+                take_held(part.kind, part.node, part.tasks, sim.promise_left, p, sim)
             p = sim.promise[p].after
         row = part.next
     take_resources(j, since, end, TAKE, sim)
@@ -173,20 +171,17 @@ def put_back(j: int, sim: Arrays) -> None:
     row = sim.state[j].first_node
     while row >= 0:
         part = sim.part[row]
-        for c in range(4):
-            sim.base[part.node, c] += held(part.kind, part.node, part.tasks, c, sim)
+        give_held(part.kind, part.node, part.tasks, sim.base, part.node, sim)
         row = part.next
 
 
 @jit
 def free_at(node: int, time: int, row: int, sim: Arrays) -> None:
     """Put what running jobs leave free of a node at a time into a row of ``sim.promise_left``."""
-    for c in range(4):
-        sim.promise_left[row, c] = sim.left[node, c]
+    copy_row(sim.left, node, sim.promise_left, row)
     p = sim.share[node].part
     while p >= 0:
         part = sim.part[p]
         if planned_end(part.job, sim) <= time:
-            for c in range(4):
-                sim.promise_left[row, c] += held(part.kind, node, part.tasks, c, sim)
+            give_held(part.kind, node, part.tasks, sim.promise_left, row, sim)
         p = part.after

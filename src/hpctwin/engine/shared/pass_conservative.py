@@ -85,7 +85,7 @@ def reload_promises(sim: Arrays) -> bool:
                 take_resources(own.job, own.start, own.end, TAKE, sim)
     for row in range(sim.sharing.promises):
         if sim.promise[row].node >= 0:
-            for c in range(4):
+            for c in range(sim.promise_left.width):
                 if sim.promise_left[row, c] < 0:
                     return False
     for i in range(sim.plan_rows[0] if sim.asks.width > 0 else 0):

@@ -8,24 +8,23 @@ from __future__ import annotations
 from numba import types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshare
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.pack import ENTERED, Numbers, Own, begin, own, settings
 from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.amounts import ALONE, copy_row, give_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_beside
 from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.promises import reserve_shared
 from hpctwin.engine.shared.room import (
     goes_by_kind,
-    held,
     is_skipped_shared,
     is_there,
     mark_pools,
     may_fit,
     runs_apart,
-    tasks_on,
 )
 
 __all__ = ["PASS"]
@@ -86,8 +85,7 @@ def finds_room(j: int, sim: Arrays) -> bool:
     sim.rooms.first = len(sim.share)
     for node in range(len(sim.share)):
         fits = 0
-        for c in range(4):
-            sim.least[node, c] = sim.left[node, c]
+        copy_row(sim.left, node, sim.least, node)
         if is_there(node, now, sim) and not runs_apart(kind, node, now, sim):
             fits = tasks_on(kind, node, sim.left, sim)
         sim.fits[node] = fits
@@ -97,6 +95,16 @@ def finds_room(j: int, sim: Arrays) -> bool:
             total += min(fits, shape.most)
             nodes += 1
     return total >= shape.tasks and nodes >= shape.nodes
+
+
+@jit
+def _aligned(node: int, c: int, sim: Arrays) -> float:
+    """Share held × share free of an amount of a node, of what a job would hold there (``sim.least``)."""
+    asked = sim.least[node, c]
+    if asked <= 0:
+        return 0.0
+    has = sim.whole[node, c]
+    return (asked / has) * (sim.left[node, c] / has)
 
 
 @jit
@@ -113,19 +121,18 @@ def alignment_on_nodes(j: int, sim: Arrays) -> float:
     if may_fit(kind, sim) and finds_room(j, sim):
         choose(j, sim)
         for node in range(len(sim.share)):
-            for c in range(3):
+            for c in range(sim.least.width):
                 sim.least[node, c] = 0  # what the job would hold there
         for n in range(sim.sharing.chosen):
             node = sim.chosen[n]
-            for c in range(3):
-                sim.least[node, c] += held(sim.of_kind[n], node, sim.given[n], c, sim)
+            give_held(sim.of_kind[n], node, sim.given[n], sim.least, node, sim)
         total = 0.0
         for node in range(len(sim.share)):
-            for c in range(3):
-                has = sim.whole[node, c]
-                asked = sim.least[node, c]
-                if asked > 0 and has < NOT_MODELLED:
-                    total += (asked / has) * (sim.left[node, c] / has)
+            for c in range(ALONE):
+                if sim.whole[node, c] < NOT_MODELLED:
+                    total += _aligned(node, c, sim)
+            for c in range(AMOUNTS, sim.whole.width):
+                total += _aligned(node, c, sim)
         sim.aligned[kind] = total
     return sim.aligned[kind]
 

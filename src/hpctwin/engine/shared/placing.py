@@ -6,7 +6,8 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import SOONEST, ZERO, Arrays
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import call_with_job
-from hpctwin.engine.shared.room import CORES, GPUS, MEMORY, goes_by_kind
+from hpctwin.engine.shared.amounts import CORES, GPUS, MEMORY
+from hpctwin.engine.shared.room import goes_by_kind
 
 __all__ = ["choose", "choose_for", "give", "give_most", "has_less", "ready_at"]
 

@@ -6,19 +6,18 @@ from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import active_from, planned_end
+from hpctwin.engine.shared.amounts import copy_row, give_held, take_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import (
     fits_over,
     goes_by_kind,
-    held,
     is_there,
     keeps_off,
     mark_pools,
     reckon_least,
     resources_fit,
-    tasks_on,
 )
 from hpctwin.engine.shared.soonest import is_plain, soonest
 
@@ -48,8 +47,7 @@ def link(row: int, sim: Arrays) -> None:
     node = own.node
     kind = own.kind
     free_at(node, own.start, row, sim)
-    for c in range(4):
-        sim.promise_left[row, c] -= held(kind, node, own.tasks, c, sim)
+    take_held(kind, node, own.tasks, sim.promise_left, row, sim)
     before = -1
     p = sim.share[node].promise
     while p >= 0:
@@ -59,12 +57,9 @@ def link(row: int, sim: Arrays) -> None:
         if other.start <= own.start:
             before = p
             if own.start < other.end:
-                for c in range(4):
-                    theirs = held(other.kind, node, other.tasks, c, sim)
-                    sim.promise_left[row, c] -= theirs
+                take_held(other.kind, node, other.tasks, sim.promise_left, row, sim)
         if own.start <= other.start:
-            for c in range(4):
-                sim.promise_left[p, c] -= held(kind, node, own.tasks, c, sim)
+            take_held(kind, node, own.tasks, sim.promise_left, p, sim)
         p = other.after
     if before < 0:
         own.after = sim.share[node].promise
@@ -93,8 +88,7 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
         if other.start >= own.end:
             break
         if own.start <= other.start:
-            for c in range(4):
-                sim.promise_left[p, c] += held(kind, node, own.tasks, c, sim)
+            give_held(kind, node, own.tasks, sim.promise_left, p, sim)
         p = other.after
 
 
@@ -149,8 +143,7 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         return soonest(j, sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
-        for c in range(4):
-            sim.base[node, c] = sim.left[node, c]
+        copy_row(sim.left, node, sim.base, node)
     running = sim.clock.run_end
     now = sim.clock.now
     r = sim.clock.run_first

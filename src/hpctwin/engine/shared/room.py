@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
+from hpctwin.engine.layout import AMOUNTS, BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
 from hpctwin.engine.plan import active_from, planned_end
 from hpctwin.engine.records import Grid
+from hpctwin.engine.shared.amounts import copy_row, take_asked, take_held, tasks_on
 from hpctwin.engine.shared.openings import (
     close_block,
     close_node,
@@ -19,43 +18,11 @@ from hpctwin.engine.shared.openings import (
 )
 from hpctwin.engine.skipping import at_any_limit
 
-_COLUMNS: Any = np.arange(4)
-CORES, MEMORY, GPUS, ALONE = _COLUMNS
-
 USER, ACCOUNT = np.array([1, 2])
 """With whose jobs only a job shares its nodes; as `model.chunks.SHARED_WITH`."""
 
-ALL = np.int64(2**40)
-"""To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
-
 FREED = 256
 """As many as `state.FREED`."""
-
-
-@jit
-def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
-    if sim.shape[kind].exclusive == 1:
-        if left[node, ALONE] < ALL:
-            return 0
-    elif left[node, ALONE] <= 0:
-        return 0
-    for c in range(3):
-        if left[node, c] < sim.needs[kind, c]:
-            return 0
-    room = ALL
-    for c in range(3):
-        if sim.needs[kind, c] > 0:
-            room = min(room, left[node, c] // sim.needs[kind, c])
-    return room
-
-
-@jit
-def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
-    """How much of an amount so many tasks of a kind of job hold on a node."""
-    if sim.shape[kind].exclusive == 1:
-        return sim.whole[node, c]
-    return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
 
 
 @jit
@@ -134,8 +101,7 @@ def stops_early(sim: Arrays) -> bool:
 @jit
 def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) -> None:
     """What is least free of a node over a span, given what running jobs leave free when it begins."""
-    for c in range(4):
-        sim.least[node, c] = base[node, c]
+    copy_row(base, node, sim.least, node)
     sought = begin > sim.clock.now
     p = sim.share[node].since if sought else sim.share[node].promise
     while p >= 0:
@@ -143,15 +109,16 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
         if promise.start > begin:
             break
         if begin < promise.end:
-            for c in range(4):
-                sim.least[node, c] -= held(promise.kind, node, promise.tasks, c, sim)
+            take_held(promise.kind, node, promise.tasks, sim.least, node, sim)
         p = promise.ahead if sought else promise.after
     # What running jobs hold only gets less, so that the least is at the beginning or where a promise begins.
     while p >= 0:
         promise = sim.promise[p]
         if promise.start >= end:
             break
-        for c in range(4):
+        for c in range(AMOUNTS):
+            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        for c in range(AMOUNTS, sim.least.width):
             sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
         p = promise.after
 
@@ -202,8 +169,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 def seat(kind: int, node: int, tasks: int, sim: Arrays) -> None:
     """Tasks of a kind lie on a node, as far as the other kinds of the job's tasks see; see `kinds`."""
     sim.seated[node] += tasks
-    for c in range(3):
-        sim.remains[node, c] -= tasks * sim.needs[kind, c]
+    take_asked(kind, tasks, sim.remains, node, sim)
 
 
 @jit
@@ -240,8 +206,7 @@ def kinds_fit_empty(kind: int, sim: Arrays) -> bool:
 def _all_fit_empty(first: int, sim: Arrays) -> bool:
     for node in range(len(sim.share)):
         sim.seated[node] = 0
-        for c in range(4):
-            sim.remains[node, c] = sim.whole[node, c]
+        copy_row(sim.whole, node, sim.remains, node)
     kind = first
     while kind >= 0:
         left = sim.shape[kind].tasks

@@ -9,14 +9,13 @@ from __future__ import annotations
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.shared.amounts import copy_row, give_held, tasks_on
 from hpctwin.engine.shared.leaving import list_leaving
 from hpctwin.engine.shared.room import (
     goes_by_kind,
-    held,
     is_there,
     mark_pools,
     stops_early,
-    tasks_on,
 )
 
 KINDS = 1 << 24
@@ -62,17 +61,13 @@ def is_sought_again(j: int, sim: Arrays) -> bool:
 @jit
 def room_from(kind: int, node: int, sim: Arrays) -> int:
     """From when on a node has room for a task of a kind of job; 0 if it has."""
-    for c in range(4):
-        sim.base[node, c] = sim.left[node, c]
+    copy_row(sim.left, node, sim.base, node)
     if tasks_on(kind, node, sim.base, sim) > 0:
         return ZERO
     if not list_leaving(node, sim):
         return _room_from_heap(kind, node, sim)
     for i in range(sim.listed[node]):
-        for c in range(4):
-            sim.base[node, c] += held(
-                sim.leaves_kind[node, i], node, sim.leaves_tasks[node, i], c, sim
-            )
+        give_held(sim.leaves_kind[node, i], node, sim.leaves_tasks[node, i], sim.base, node, sim)
         if tasks_on(kind, node, sim.base, sim) > 0:
             return sim.leaves_at[node, i]
     return NEVER
@@ -90,8 +85,7 @@ def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
         time = sim.times[0].time
         part = sim.part[heap_pop(sim.times, n)]
         n -= 1
-        for c in range(4):
-            sim.base[node, c] += held(part.kind, node, part.tasks, c, sim)
+        give_held(part.kind, node, part.tasks, sim.base, node, sim)
         if tasks_on(kind, node, sim.base, sim) > 0:
             return time
     return NEVER

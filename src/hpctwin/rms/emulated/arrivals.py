@@ -91,6 +91,7 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
     labels = {n: (getattr(workload, n).codes, getattr(workload, n).labels) for n in _NAMED}
     per_node = {name: column for name, column in workload.per_node.items() if column.any()}
     resources = {name: column for name, column in workload.resources.items() if column.any()}
+    consumables = {name: column for name, column in workload.consumables.items() if column.any()}
     columns = (workload.submit_ms, workload.runtime_ms, workload.walltime_ms, workload.nodes,
                workload.priority, workload.cancel_ms)  # fmt: skip
     for row, job_id in enumerate(ids):
@@ -108,6 +109,8 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
                 about[name] = known[codes[row]]
         if resources:
             about["resources"] = {n: int(c[row]) for n, c in resources.items() if c[row]}
+        if consumables:
+            about["consumables"] = {n: float(c[row]) for n, c in consumables.items() if c[row]}
         if row in edges:
             about["dependencies"] = edges[row]
         spec = JobSpec.model_construct(

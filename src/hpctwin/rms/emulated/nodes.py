@@ -106,7 +106,7 @@ class Nodes:
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
             raise HpctwinError(f"emulated cluster: there is no room for job {job_id} on its nodes")
-        self.room.hold([node for node, _ in taken], job.amounts)
+        self.room.hold([node for node, _ in taken], self.room.held_by(job))
         for node, _ in taken:
             if not self._jobs[node]:
                 free = self._free[self._pool[node]]
@@ -115,7 +115,7 @@ class Nodes:
 
     def give_back(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Take nodes back from a job."""
-        self.room.hold(nodes, job.amounts, -1)
+        self.room.hold(nodes, self.room.held_by(job), -1)
         for node in nodes:
             self._jobs[node].remove(job.spec.id)
             if not self._jobs[node] and self.records[node].state == "up":

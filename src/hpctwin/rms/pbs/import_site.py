@@ -21,6 +21,7 @@ from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_
 from hpctwin.rms.pbs.meaning import explained, meaning_of
 from hpctwin.rms.pbs.output import read_output
 from hpctwin.rms.pbs.parse import listed_nodes, partitions_of, routed
+from hpctwin.rms.pbs.request import is_consumable
 from hpctwin.rms.pbs.sched_config import (
     PARAMETERS,
     Line,
@@ -29,7 +30,7 @@ from hpctwin.rms.pbs.sched_config import (
     read_sched_config,
 )
 from hpctwin.rms.pbs.site_limits import site_limits
-from hpctwin.rms.pbs.values import objects
+from hpctwin.rms.pbs.values import objects, resources
 from hpctwin.rms.site import Site, named_groups
 
 __all__ = ["LIVE", "PbsFiles", "live_command"]
@@ -56,6 +57,7 @@ class PbsFiles:
         self._shares: list[Shares] = []
         self._where: dict[str, str] = {}
         self._notes: list[str] = []
+        self._flags: dict[str, str] = {}
 
     def take(self, path: Path, head: bytes) -> str:
         """What a file is, by what it begins with; empty if it is nothing of PBS's."""
@@ -89,7 +91,7 @@ class PbsFiles:
     def _take_qmgr(self, text: str, name: str) -> None:
         for line in text.splitlines():
             match = re.match(
-                r"(create|set) (queue|server|sched)(?: (\S+))?(?: (\S+) (\+?=) (.*))?$",
+                r"(create|set) (queue|server|sched|resource)(?: (\S+))?(?: (\S+) (\+?=) (.*))?$",
                 line.strip(),
             )
             if not match:
@@ -100,6 +102,8 @@ class PbsFiles:
                 if verb == "set" and second:
                     about[second] = _more(about.get(second, ""), sign, value)
                     self._where[f"{first}: {second}"] = name
+            elif kind == "resource" and second == "flag":
+                self._flags[first] = value.strip()
             elif kind in ("server", "sched") and verb == "set" and second:
                 # Of several schedulers the first, which is called default, is the one that is meant here.
                 key = second if first in (None, "default") else f"{first} {second}"
@@ -125,7 +129,8 @@ class PbsFiles:
             for name, about in self._queues.items()
             if str(about.get("queue_type", "Execution")).lower().startswith("e")
         }
-        listed = listed_nodes(self._nodes, queues, self._notes)
+        sched = SchedConfig(tuple(self._sched))
+        listed = listed_nodes(self._nodes, queues, self._notes, self._consumables(sched))
         if self._nodes and not listed:
             raise FormatError("pbsnodes: no node in it that has cores")
         grouped = group_nodes(listed or equal_nodes(assumed, queues))
@@ -135,7 +140,6 @@ class PbsFiles:
         for group in grouped.groups:
             members.append([node.name for node in grouped.nodes[at : at + group.count]])
             at += group.count
-        sched = SchedConfig(tuple(self._sched))
         policy = meaning_of(sched, self._server, partitions, self._shares, shared=self.shared[0])
         limits = site_limits(self._server, self._queues, self._where)
         fields = {
@@ -150,6 +154,22 @@ class PbsFiles:
         cluster = Cluster.checked(named_groups(fields, members), "pbs")
         names = dict(zip((group.name for group in cluster.nodes), members, strict=True))
         return Site("pbs", cluster, policy.text, settings, list(self._notes), names)
+
+    def _consumables(self, sched: SchedConfig) -> frozenset[str]:
+        """Resources of the site's that jobs use up on nodes, and by which its scheduler goes."""
+        there = {
+            name
+            for row in self._nodes.values()
+            for name, said in resources(row.get("resources_available")).items()
+            if is_consumable(name, str(said)) and "n" in self._flags.get(name, "n")
+        }
+        goes_by = re.split(r"[,\s]+", sched.value("resources"))
+        unheeded = sorted(there - set(goes_by)) if goes_by != [""] else []
+        self._notes += [
+            f"resource {name} of nodes is not in 'resources' of sched_config, so PBS does not go by it"
+            for name in unheeded
+        ]
+        return frozenset(there - set(unheeded))
 
     def missing(self) -> list[str]:
         """What no file tells, and what would."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
 __all__ = [
     "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "job_mark",
-    "job_record", "roughly",
+    "job_record", "roughly", "selected",
 ]  # fmt: skip
 
 MARK = "hpctwin"
@@ -148,7 +148,7 @@ def _spec(
     notes: list[str],
 ) -> JobSpec:
     asks = resources(row.get("Resource_List"))
-    select = _select(row)
+    select = selected(row)
     if select is None and "ncpus" in asks:
         select = f"ncpus={asks['ncpus']}"
     if select is None and not holds:
@@ -159,7 +159,8 @@ def _spec(
         raise ValueError("it says no time of submission")
     dependencies = _dependencies(row.get("depend"), job_id, notes)
     not_before_s = time_s(row.get("Execution_Time")) if state in ("W", "H") else None
-    constraints = _constraints(asks, chunks)
+    modelled = frozenset[str]() if largest.sharing is None else largest.sharing.consumables
+    constraints = _constraints(asks, chunks, modelled)
     priority = str(row.get("Priority", "0"))
     about: dict[str, Any] = {
         "nodes": holds
@@ -191,7 +192,7 @@ def _spec(
 def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
     """What a job asks for, of nodes and how its chunks lie, that is not modelled; empty if nothing."""
     asks, notes = resources(row.get("Resource_List")), list[str]()
-    select = _select(row)
+    select = selected(row)
     if sharing is None and "group=" in str(asks.get("place", "")):
         return f"place={asks['place']}"
     if sharing is not None and select is not None:
@@ -203,7 +204,7 @@ def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
     return notes[0] if notes else ""
 
 
-def _select(row: Mapping[str, Any]) -> Any:
+def selected(row: Mapping[str, Any]) -> Any:
     """The chunks by which PBS places a job: with what ``default_chunk`` adds, where that is told."""
     return row.get("schedselect") or resources(row.get("Resource_List")).get("select")
 
@@ -244,8 +245,12 @@ def _state(row: Mapping[str, Any]) -> str:
     return _STATE_NUMBERS.get(state, state)
 
 
-def _constraints(asks: Mapping[str, Any], chunks: tuple[Chunk, ...]) -> str:
+def _constraints(
+    asks: Mapping[str, Any], chunks: tuple[Chunk, ...], modelled: Collection[str]
+) -> str:
     """What it asks for that is in no picture of nodes, such as licences."""
-    others = [f"{name}={value}" for name, value in asks.items() if name not in _MODELLED]
-    others += [pair for chunk in chunks for pair in chunk.others]
+    modelled = _MODELLED | set(modelled)
+    others = [f"{name}={value}" for name, value in asks.items() if name not in modelled]
+    pairs = (pair for chunk in chunks for pair in chunk.others)
+    others += [pair for pair in pairs if pair.partition("=")[0] not in modelled]
     return ",".join(dict.fromkeys(others))[:128]

@@ -18,7 +18,13 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.pbs.leasing import Leasing, leases_file
 from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot, own_estimates, server_attributes
+from hpctwin.rms.pbs.parse import (
+    Found,
+    cluster_snapshot,
+    own_estimates,
+    server_attributes,
+    used_up_of,
+)
 from hpctwin.rms.pbs.values import is_false
 from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
@@ -86,6 +92,7 @@ class PbsManager(PlainManager):
         self.found: Found | None = None
         self.doubts = Doubts()
         self._no_rights: tuple[float, str] | None = None
+        self._used_up: dict[str, bool] = {}
         self._told: set[str] = set()
         self._hook_faults: dict[str, None] = {}
         self._warned = False
@@ -142,12 +149,16 @@ class PbsManager(PlainManager):
                     scheduling=str(server.get("scheduling")).lower() == "true",
                     default_queue=str(server.get("default_queue", "")),
                     blind=self.doubts.lasting(),
+                    used_up=[name for name, is_so in self._used_up.items() if is_so],
                 )  # fmt: skip
 
             found = found_with(queues)
             if found.strange:
                 # A queue was made since they were asked for.
                 found = found_with(self._queues(0.0))
+            if found.asked - self._used_up.keys():
+                self._used_up = dict.fromkeys(found.asked, False) | self._resources()
+                found = found_with(self._queues(SELDOM_S))
         except CommandError as error:
             raise UnreachableError(f"PBS: {_too_old(error) or error}") from error
         except UnreachableError as error:
@@ -279,6 +290,16 @@ class PbsManager(PlainManager):
 
     def _queues(self, every_s: float) -> bytes:
         return self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], every_s)
+
+    def _resources(self) -> dict[str, bool]:
+        """Whether jobs use up each resource of the site's; only asked for when chunks ask for some."""
+        try:
+            return used_up_of(self.commands.run("qmgr", ["-c", "print resource"]))
+        except CommandError as error:
+            logger.warning(
+                "PBS: resources of the site's are not told (%s), and not modelled", error
+            )
+            return {}
 
     def _reservations(self) -> bytes:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,16 +22,23 @@ from hpctwin.rms.pbs.jobs import (
     job_mark,
     job_record,
     roughly,
+    selected,
 )  # fmt: skip
 from hpctwin.rms.pbs.output import read_output
-from hpctwin.rms.pbs.request import memory_gb, parse_duration, vnodes
+from hpctwin.rms.pbs.request import (
+    amount_said,
+    is_consumable,
+    memory_gb,
+    parse_duration,
+    vnodes,
+)
 from hpctwin.rms.pbs.sharing import how_shared, unequal
 from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 
 __all__ = [
     "Found", "cluster_snapshot", "listed_nodes", "own_estimates", "partitions_of", "routed",
-    "server_attributes",
+    "server_attributes", "used_up_of",
 ]  # fmt: skip
 
 _DOWN = {
@@ -54,6 +61,7 @@ class Found:
         strange: whether jobs are in queues that were not told of.
         limit_counts: whether jobs run that the limit of those that wait counts.
         unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
+        asked: resources of the site's of which chunks ask for so much.
     """
 
     snapshot: Snapshot
@@ -64,6 +72,7 @@ class Found:
     strange: bool = False
     limit_counts: bool = False
     unequal: dict[str, str] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
 
 
 def cluster_snapshot(
@@ -76,6 +85,7 @@ def cluster_snapshot(
     scheduling: bool = True,
     default_queue: str = "",
     blind: Collection[str] = (),
+    used_up: Collection[str] = (),
 ) -> Found:
     """Everything PBS knows now.
 
@@ -88,6 +98,7 @@ def cluster_snapshot(
         scheduling: whether PBS's own scheduling is on.
         default_queue: where jobs go that name none.
         blind: names of vnodes that have been `Found.unequal` for some time.
+        used_up: resources of the site's that jobs use up on vnodes; see `used_up_of`.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -103,13 +114,16 @@ def cluster_snapshot(
         and not _is_reservation(name)
     }
     default = routed(default_queue, queues_about)
-    listed = listed_nodes(objects(nodes_about, "nodes"), open_queues, notes)
+    listed = listed_nodes(objects(nodes_about, "nodes"), open_queues, notes, used_up)
     if not listed:
         raise FormatError("pbsnodes -a -v -F json: no node in it that has cores")
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
     node_rows = objects(nodes_about, "nodes")
     sharing, why = how_shared({name: node_rows[name] for name in known})
+    consumables = frozenset(name for node in listed for name, _ in node.consumables)
+    if sharing is not None:
+        sharing = replace(sharing, consumables=consumables)
     largest = LargestNode(
         max(node.cores or 0.0 for node in listed),
         max(node.gpus or 0.0 for node in listed),
@@ -148,7 +162,8 @@ def cluster_snapshot(
     if sharing is not None:
         # What a reservation has that has begun, PBS counts as taken, with jobs in it or without.
         begun = {name for one in booked if one.start_s <= now_s for name in one.node_names}
-        differs = unequal({name: node_rows[name] for name in known.keys() - begun}, jobs.values())
+        there = {name: node_rows[name] for name in known.keys() - begun}
+        differs = unequal(there, jobs.values(), sorted(consumables))
     doubtful = sorted(set(blind) & differs.keys())
     if why:
         notes.append(
@@ -195,7 +210,17 @@ def cluster_snapshot(
         strange=any(row.get("queue") not in queues_about for row in rows.values()),
         limit_counts=any(map(counts, rows.values())),
         unequal=differs,
+        asked=_asked_by_name(rows.values()),
     )
+
+
+def used_up_of(text: bytes) -> dict[str, bool]:
+    """Whether jobs use up each resource of the site's on vnodes, of ``qmgr -c 'print resource'``."""
+    flags = re.findall(
+        r"^set resource (\S+) flag = (\S+)", text.decode(errors="replace"), re.MULTILINE
+    )
+    names = re.findall(r"^create resource (\S+)", text.decode(errors="replace"), re.MULTILINE)
+    return {**dict.fromkeys(names, False), **{name: {"h", "n"} <= set(of) for name, of in flags}}
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
@@ -229,9 +254,19 @@ def own_estimates(text: bytes) -> dict[str, float]:
 
 
 def listed_nodes(
-    rows: Mapping[str, dict[str, Any]], queues: Mapping[str, Any], notes: list[str]
+    rows: Mapping[str, dict[str, Any]],
+    queues: Mapping[str, Any],
+    notes: list[str],
+    consumables: Collection[str],
 ) -> list[ListedNode]:
-    """Nodes that have cores, of ``pbsnodes``, with the queues that use them."""
+    """Nodes that have cores, of ``pbsnodes``, with the queues that use them.
+
+    Args:
+        rows: nodes by name.
+        queues: by name.
+        notes: what was left out is appended.
+        consumables: resources of the site's that jobs use up.
+    """
     bound = {row.get("queue") for row in rows.values()}
     # A queue that has nodes of its own uses no others.
     shared = tuple(sorted(queue for queue in queues if queue not in bound))
@@ -256,9 +291,24 @@ def listed_nodes(
                 float(integer(has.get("ngpus"))),
                 memory_gb(has.get("mem", "")),
                 partitions if not own or own in queues else (),
+                consumables=tuple(
+                    (name, amount)
+                    for name in sorted(consumables)
+                    if (amount := amount_said(has.get(name))) is not None
+                ),
             )
         )
     return listed
+
+
+def _asked_by_name(jobs: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """Resources of the site's of which chunks ask for, or hold, so much."""
+    found: set[str] = set()
+    for row in jobs:
+        for text in (row.get("exec_vnode"), selected(row)):
+            pairs = re.findall(r":([A-Za-z][\w-]*)=([^:+()\s]*)", ":" + str(text or ""))
+            found |= {name for name, said in pairs if is_consumable(name, said)}
+    return frozenset(found)
 
 
 def _node_state(row: Mapping[str, Any]) -> str:

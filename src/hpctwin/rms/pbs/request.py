@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Chunk", "memory_gb", "nodes_needed", "parse_duration", "parse_select", "vnodes"]
+from hpctwin.model.consumables import NAME
+
+__all__ = [
+    "Chunk", "amount_said", "is_consumable", "memory_gb", "nodes_needed", "parse_duration", "parse_select",
+    "vnodes",
+]  # fmt: skip
 
 _UNITS = {"": 1, "b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50}
 _WORD = 8
@@ -14,6 +19,8 @@ _WORD = 8
 MOST_CHUNKS = 1_000_000
 
 _OF_NODES = {"ncpus", "mpiprocs", "ompthreads", "mem", "vmem", "ngpus"}
+_OF_PBS = {"host", "vnode", "arch", "aoe", "eoe", "nchunk", "pcpus", "hpctwin", "hpctwin_wait"}
+"""Resources that PBS has itself, of which jobs use nothing up, and the twin's."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class Chunk:
     Args:
         count: how many.
         cores, gpus, memory_gb: of each.
+        consumables: resources of the site's of which each asks for so much, sizes in GB.
         others: whatever else is asked for, as ``name=value``.
     """
 
@@ -31,6 +39,7 @@ class Chunk:
     gpus: float
     memory_gb: float
     others: tuple[str, ...] = ()
+    consumables: tuple[tuple[str, float], ...] = ()
 
 
 def parse_select(text: str) -> tuple[Chunk, ...]:
@@ -57,8 +66,9 @@ def parse_select(text: str) -> tuple[Chunk, ...]:
         cores = _count(asked.get("ncpus", asked.get("mpiprocs", "1")))
         memory = memory_gb(asked.get("mem", "0"))
         further = tuple(f"{n}={v}" for n, v in asked.items() if n not in _OF_NODES)
+        used_up = tuple((n, amount_said(v) or 0.0) for n, v in asked.items() if is_consumable(n, v))
         gpus = _count(asked.get("ngpus", "0"))
-        chunks.append(Chunk(count, cores, gpus, memory or 0.0, further))
+        chunks.append(Chunk(count, cores, gpus, memory or 0.0, further, used_up))
     return tuple(chunks)
 
 
@@ -108,6 +118,21 @@ def parse_duration(value: object) -> float | None:
     for part in value.split(":"):
         total = total * 60 + float(part)
     return total
+
+
+def is_consumable(name: str, said: str) -> bool:
+    """Whether a chunk's ``name=value`` asks for so much of a resource of the site's."""
+    if name in _OF_NODES or name in _OF_PBS or not re.fullmatch(NAME, name):
+        return False
+    return amount_said(said) is not None
+
+
+def amount_said(value: object) -> float | None:
+    """A number, or a size in GB, as PBS writes them; None if it is neither."""
+    said = str(value).strip()
+    if re.fullmatch(r"\d{1,15}(\.\d{1,9})?", said):
+        return float(said)
+    return memory_gb(said)
 
 
 def memory_gb(value: object) -> float | None:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hpctwin.model.chunks import Tasks, more_tasks_text
-from hpctwin.rms.pbs.request import Chunk, memory_gb
+from hpctwin.model.chunks import Tasks, more_tasks_text, together
+from hpctwin.rms.pbs.request import Chunk, amount_said, is_consumable, memory_gb
 from hpctwin.rms.pbs.values import integer, resources
 from hpctwin.rms.records import JobRecord, NodePart
 
@@ -27,9 +27,11 @@ class Sharing:
 
     Args:
         several: hosts have several vnodes, over which PBS may spread a chunk.
+        consumables: resources of the site's that vnodes have, and jobs use up.
     """
 
     several: bool = False
+    consumables: frozenset[str] = frozenset()
 
 
 def how_shared(rows: Mapping[str, dict[str, Any]]) -> tuple[Sharing | None, str]:
@@ -66,9 +68,18 @@ def tasks_asked(
         notes.append(f"place={place} on hosts of several vnodes")
     if words & {"exclhost"} or any(word.startswith("group=") for word in words):
         notes.append(f"place={place}")
-    kinds = [Tasks(one.count, one.cores, one.memory_gb, one.gpus) for one in chunks]
+    kinds = [
+        Tasks(
+            one.count,
+            one.cores,
+            one.memory_gb,
+            one.gpus,
+            tuple(pair for pair in one.consumables if pair[0] in sharing.consumables),
+        )
+        for one in chunks
+    ]
     if "pack" in words:
-        kinds = [_together(kinds)]
+        kinds = [together(kinds)]
     first, *more = _one_after_the_other(kinds, notes)
     count = sum(kind.tasks for kind in (first, *more))
     scattered = bool(words & {"scatter", "vscatter"})
@@ -79,25 +90,20 @@ def tasks_asked(
         "cores_per_task": first.cores,
         "memory_gb_per_task": first.memory_gb,
         "gpus_per_task": first.gpus,
+        "consumables": dict(first.consumables),
         "more_tasks": more_tasks_text(more),
         "exclusive": bool(words & {"excl", "exclhost"}),
     }
-
-
-def _together(kinds: Sequence[Tasks]) -> Tasks:
-    """One task that asks for all that others do."""
-    each = [sum(kind.tasks * kind.each[amount] for kind in kinds) for amount in range(3)]
-    return Tasks(1, *each)
 
 
 def _one_after_the_other(kinds: Iterable[Tasks], notes: list[str]) -> list[Tasks]:
     """Kinds of tasks as PBS goes through them; neighbours that are alike are one."""
     found: list[Tasks] = []
     for kind in kinds:
-        if not any(kind.each):
+        if not any((*kind.each, *(amount for _, amount in kind.consumables))):
             notes.append("chunks that ask for nothing")
             kind = replace(kind, cores=1.0)
-        if found and found[-1].each == kind.each:
+        if found and replace(found[-1], tasks=kind.tasks) == kind:
             found[-1] = replace(kind, tasks=found[-1].tasks + kind.tasks)
         else:
             found.append(kind)
@@ -117,36 +123,54 @@ def parts_held(exec_vnode: str) -> dict[str, NodePart]:
             cores=known.cores + integer(asked.get("ncpus")),
             memory_gb=known.memory_gb + (memory_gb(asked.get("mem", "0")) or 0.0),
             gpus=known.gpus + integer(asked.get("ngpus")),
+            consumables=_more(known.consumables, asked),
         )
     return found
 
 
-def unequal(rows: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord]) -> dict[str, str]:
+def _more(known: Mapping[str, float], asked: Mapping[str, str]) -> dict[str, float]:
+    """Consumables that are held, with those of one more chunk."""
+    found = dict(known)
+    for name, said in asked.items():
+        if is_consumable(name, said):
+            found[name] = found.get(name, 0.0) + (amount_said(said) or 0.0)
+    return found
+
+
+def unequal(
+    rows: Mapping[str, dict[str, Any]], jobs: Iterable[JobRecord], consumables: Sequence[str] = ()
+) -> dict[str, str]:
     """Vnodes of which jobs hold otherwise than PBS says in sum, and how.
 
     Args:
         rows: vnodes, of ``pbsnodes``.
         jobs: those that run hold parts of vnodes.
+        consumables: names of those that vnodes have.
     """
     held: dict[str, list[float]] = {}
     alone: set[str] = set()
     for job in jobs:
-        if job.amounts is None:
+        parts = job.holds(consumables)
+        if parts is None:
             alone.update(job.node_names)
             continue
-        for name, amounts in zip(job.node_names, job.amounts.tolist(), strict=True):
-            known = held.setdefault(name, [0.0, 0.0, 0.0])
+        for name, amounts in zip(job.node_names, parts.tolist(), strict=True):
+            known = held.setdefault(name, [0.0] * len(amounts))
             held[name] = [a + b for a, b in zip(known, amounts, strict=True)]
     found = {}
     for name, row in rows.items():
         if name in alone:
             continue
-        cores, memory, gpus = held.get(name, [0.0, 0.0, 0.0])
+        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(consumables)))
         assigned = resources(row.get("resources_assigned"))
         for unit, ours, theirs in (
             ("ncpus", cores, float(integer(assigned.get("ncpus")))),
             ("kb", memory * _KB_PER_GB, (memory_gb(assigned.get("mem", "0")) or 0.0) * _KB_PER_GB),
             ("ngpus", gpus, float(integer(assigned.get("ngpus")))),
+            *(
+                (one, ours, amount_said(assigned.get(one, "0")) or 0.0)
+                for one, ours in zip(consumables, others, strict=True)
+            ),
         ):
             if abs(ours - theirs) > 0.5:
                 found[name] = f"jobs hold {ours:g} {unit}, PBS says {theirs:g}"

@@ -22,7 +22,14 @@ from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
-from hpctwin.rms.slurm.sharing import Sharing, cores_of, gpus_of, how_shared, unequal
+from hpctwin.rms.slurm.sharing import (
+    Sharing,
+    consumables_of,
+    cores_of,
+    gpus_of,
+    how_shared,
+    unequal,
+)
 from hpctwin.rms.slurm.values import limit_s, moment, number, words
 
 __all__ = ["Found", "cluster_snapshot", "gpus_of", "settings", "start_times"]
@@ -288,6 +295,7 @@ def _nodes(
             None if memory is None else memory / 1024,
             partitions,
             sleeps,
+            tuple(sorted(consumables_of(row.get("gres")).items())),
         )
     if not found:
         raise FormatError("sinfo --json: no node in it")

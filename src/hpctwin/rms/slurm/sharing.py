@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
 from hpctwin.rms.records import JobRecord, NodePart
 from hpctwin.rms.slurm.values import number, whole
 
 __all__ = [
     "Sharing",
     "Sizes",
+    "consumables_of",
     "cores_of",
     "gpu_types",
     "gpus_of",
@@ -51,12 +53,14 @@ class Sizes:
         gpus: GPUs.
         threads: CPUs of what is given out: of a core, or 1.
         types: kinds of GPUs that there are.
+        consumables: kinds of these, by name; empty where they have none.
     """
 
     cores: float
     gpus: float
     threads: int
     types: frozenset[str] = frozenset()
+    consumables: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,29 @@ def gpus_of(gres: Any) -> float | None:
     """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
     counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
     return float(sum(map(int, counts))) if counts else None
+
+
+def consumables_of(gres: Any) -> dict[str, float]:
+    """How much of consumables is told, of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G``.
+
+    Of what a job holds it is such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Those that jobs do not use
+    up (``no_consume``) are none, nor are parts of GPUs (``shard``, ``mps``).
+    """
+    found: dict[str, float] = {}
+    for part in re.split(r",(?![^(]*\))", gres) if isinstance(gres, str) else ():
+        says, _, more = part.strip().partition("(")
+        name, *said = says.split(":")
+        if name in NOT_CONSUMED or "no_consume" in said:
+            continue
+        counted = re.match(r"CNT:(\d+)", more)
+        last = counted[1] if counted else said[-1] if said else ""
+        try:
+            check_names([name])
+            amount = amount_of(last) if last[:1].isdigit() else 1.0
+        except ValueError:
+            continue
+        found[name] = found.get(name, 0.0) + amount
+    return found
 
 
 def gpu_types(gres: Any) -> frozenset[str]:
@@ -136,11 +163,22 @@ def how_shared(
                 max(gpus_of(row.get("gres")) or 0.0 for row in nodes),
                 each,
                 frozenset().union(*(gpu_types(row.get("gres")) for row in nodes)),
+                _kinds_of_consumables(nodes),
             )
     if not found:
         return None, blind
     shared = frozenset(name for label in found for name in members[label])
     return Sharing(not by_core, "MEMORY" in words, found, shared), blind
+
+
+def _kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for row in rows:
+        gres = row.get("gres")
+        for name in consumables_of(gres):
+            kinds = re.findall(rf"(?:^|,){re.escape(name)}:([A-Za-z_][\w.\-]*):\d", str(gres))
+            found[name] = found.get(name, frozenset()) | frozenset(kinds)
+    return found
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
@@ -171,7 +209,11 @@ def tasks_asked(
         more = {key: first[key] + other[key] for key in ("tasks", "nodes")}
         if any(first[key] != other[key] for key in first.keys() - more.keys()):
             notes.append("unequal parts")
-        first = {key: max(value, other[key]) for key, value in first.items()} | more
+        asks = (first["consumables"], other["consumables"])
+        more["consumables"] = {
+            n: max(one.get(n, 0.0) for one in asks) for n in {**asks[0], **asks[1]}
+        }
+        first = {key: more[key] if key in more else max(v, other[key]) for key, v in first.items()}
     return first
 
 
@@ -191,13 +233,18 @@ def _asked(
     most = whole(row.get("max_nodes"))
     per_node = whole(row.get("tasks_per_node"))
     per_core = 1 if whole(row.get("threads_per_core")) == 1 else sizes.threads
-    gpus = {k: _gres(row.get(f"tres_per_{k}"), sizes.types, notes) for k in ("node", "job", "task")}
+    gres = {k: _gres(row.get(f"tres_per_{k}"), sizes, notes) for k in ("node", "job", "task")}
+    gpus = {k: one.pop("gpu", 0.0) for k, one in gres.items()}
+    notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
     alone = row.get("shared") in ("none", "user", "mcs")
     if alone and row["shared"] != "none":
         notes.append(f"alone but for its {row['shared']}")
     memory = _Memory.asked(row, said, least) if sharing.memory else _Memory()
-    nodes = _on_nodes(tasks, each, least, most, per_node, gpus, memory, sizes, per_core)
+    nodes = _on_nodes(
+        tasks, each, least, most, per_node, gpus, memory, sizes, per_core,
+        others=bool(gres["node"]),
+    )  # fmt: skip
     if nodes:
         # All that it has on a node is one task.
         here = math.ceil(tasks / nodes)
@@ -212,6 +259,7 @@ def _asked(
             "cores_per_task": float(cores),
             "gpus_per_task": float(on_node),
             "memory_gb_per_task": memory.of(cores * sizes.threads, on_node),
+            "consumables": {**{n: a * here for n, a in gres["task"].items()}, **gres["node"]},
             "exclusive": alone,
         }
     if most and most < tasks:
@@ -226,6 +274,7 @@ def _asked(
         "cores_per_task": float(cores),
         "gpus_per_task": float(gpus["task"]),
         "memory_gb_per_task": memory.of(cores * sizes.threads, gpus["task"]),
+        "consumables": {name: amount * together for name, amount in gres["task"].items()},
         "exclusive": alone,
     }
 
@@ -264,11 +313,13 @@ def _on_nodes(
     memory: _Memory,
     sizes: Sizes,
     per_core: int,
+    *,
+    others: bool,
 ) -> int:
     """On how many nodes just a job is; 0 if its tasks may lie as they like."""
     if most and most == least:
         return least
-    if not (memory.node or gpus["node"] or gpus["job"]):
+    if not (memory.node or gpus["node"] or gpus["job"] or others):
         return 0
     # Slurm may spread it over more nodes, and then gives these amounts on each.
     cores = math.ceil(tasks * each / per_core - _SMALL)
@@ -291,18 +342,25 @@ def _tres(text: Any) -> dict[str, float]:
     return found
 
 
-def _gres(text: Any, types: Collection[str], notes: list[str]) -> float:
-    """GPUs of ``gres:gpu:a100:2`` or ``gres/gpu:2``; what else it names is noted."""
-    total = 0.0
+def _gres(text: Any, sizes: Sizes, notes: list[str]) -> dict[str, float]:
+    """Of ``gres:gpu:a100:2,gres/fpga=1`` how much of each by name.
+
+    What nodes have not is noted, and one of several kinds.
+    """
+    kinds = {"gpu": sizes.types, **sizes.consumables}
+    found: dict[str, float] = {}
     for part in text.split(",") if isinstance(text, str) and text else ():
         match = re.fullmatch(
-            r"(?:gres[:/])?gpu(?::([\w.\-]*[A-Za-z_][\w.\-]*))?(?:[:=](\d{1,6}))?", part
+            r"(?:gres[:/])?([\w.\-]+)(?::([\w.\-]*[A-Za-z_][\w.\-]*))??(?:[:=](\d{1,15}[KMGTPkmgtp]?))?",
+            part,
         )
-        if match is None or (match[1] and types != {match[1]}):
+        if match is None or match[1] not in kinds:
             notes.append(part[:40])
-        if match is not None:
-            total += float(match[2] or 1)
-    return total
+            continue
+        if match[2] and kinds[match[1]] != {match[2]}:
+            notes.append(part[:40])
+        found[match[1]] = found.get(match[1], 0.0) + amount_of(match[3] or "1")
+    return found
 
 
 # --- what is held --------------------------------------------------------------------------------------
@@ -322,12 +380,20 @@ def parts_held(row: Mapping[str, Any], sharing: Sharing) -> dict[str, NodePart]:
         cpus = _tres(row.get("tres_alloc_str")).get("cpu", 0.0)
         cores = [cpus * count / max(1.0, sum(cores)) for count in cores]
     detail = row.get("gres_detail")
-    gpus = [gpus_of(text) or 0.0 for text in detail] if isinstance(detail, list) else []
+    told = detail if isinstance(detail, list) else []
+    gpus = [gpus_of(text) or 0.0 for text in told]
+    others = [consumables_of(text) for text in told]
     if len(gpus) != len(nodes):
         gpus = [sum(gpus) / max(1, len(nodes))] * len(nodes)
+        others = [{}] * len(nodes)
     return {
-        name: NodePart(cores=count, memory_gb=mb / MB_PER_GB if sharing.memory else 0.0, gpus=some)
-        for (name, _, mb), count, some in zip(nodes, cores, gpus, strict=True)
+        name: NodePart(
+            cores=count,
+            memory_gb=mb / MB_PER_GB if sharing.memory else 0.0,
+            gpus=some,
+            consumables=more,
+        )
+        for (name, _, mb), count, some, more in zip(nodes, cores, gpus, others, strict=True)
     }
 
 
@@ -371,13 +437,14 @@ def unequal(
     """
     held: dict[str, list[float]] = {}
     alone = set()
+    names = sorted({name for sizes in sharing.partitions.values() for name in sizes.consumables})
     for job in jobs:
-        amounts = job.amounts
+        amounts = job.holds(names)
         for i, name in enumerate(job.node_names):
             if amounts is None:
                 alone.add(name)
             else:
-                known = held.setdefault(name, [0.0, 0.0, 0.0])
+                known = held.setdefault(name, [0.0] * (3 + len(names)))
                 held[name] = [a + b for a, b in zip(known, amounts[i].tolist(), strict=True)]
     found = {}
     for row in rows:
@@ -385,12 +452,14 @@ def unequal(
         cpus = number(row.get("alloc_cpus"))
         if name not in sharing.nodes or name in alone or cpus is None:
             continue
-        cores, memory, gpus = held.get(name, [0.0, 0.0, 0.0])
+        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
         threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
         pairs = [("CPUs", cores * threads, cpus)]
         if sharing.memory:
             pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
         pairs.append(("GPUs", gpus, gpus_of(row.get("gres_used")) or 0.0))
+        used = consumables_of(row.get("gres_used"))
+        pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
         for unit, ours, theirs in pairs:
             if abs(ours - theirs) > 0.5:
                 found[name] = f"jobs hold {ours:g} {unit}, Slurm says {theirs:g}"

@@ -6,12 +6,14 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.model import Cluster
+from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
@@ -22,7 +24,7 @@ from hpctwin.rms.slurm.conf import Conf, Row
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
-from hpctwin.rms.slurm.sharing import gpus_of
+from hpctwin.rms.slurm.sharing import consumables_of, gpus_of
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]
@@ -192,14 +194,18 @@ def _nodes(
             notes.append(f"node {name} is FUTURE, left out")
             continue
         memory = row.get("realmemory")
-        gpus = gpus_of(row.get("gres"))
+        own, has = row.get("gres"), gres.get(name, {})
+        gpus = gpus_of(own)
+        consumables = {**has, **consumables_of(own)}
+        consumables.pop("gpu", None)
         listed.append(
             ListedNode(
                 NodeRecord(name=name, state="up"),
                 _cores(row),
-                gres.get(name, 0.0) if gpus is None else gpus,
+                has.get("gpu", 0.0) if gpus is None else gpus,
                 int(memory) / 1024 if memory.isdigit() else None,
                 tuple(sorted(in_partitions.get(name, ()))),
+                consumables=tuple(sorted(consumables.items())),
             )
         )
     return listed
@@ -250,19 +256,24 @@ def _cores(row: Row) -> float:
     return float(sockets * number("corespersocket") * number("threadspercore"))
 
 
-def _gres(conf: Conf, notes: list[str]) -> dict[str, float]:
-    """GPUs of nodes by gres.conf, which counts where a node's own line does not."""
-    counts: dict[str, float] = {}
+def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
+    """What nodes have of generic resources by gres.conf, which counts where a node's own line does not."""
+    counts: dict[str, dict[str, float]] = {}
     for row in conf.rows:
-        if row.get("name").lower() != "gpu" or "nodename" not in row.values:
+        kind = row.get("name").lower()
+        if kind in NOT_CONSUMED[1:] or not re.fullmatch(NAME, kind) or "nodename" not in row.values:
             continue
         try:
             devices = len(expand(row.get("file"))) if "[" in row.get("file") else 1
         except FormatError:
             devices = 1
-        count = float(row.get("count")) if row.get("count").isdigit() else float(devices)
+        try:
+            count = amount_of(row.get("count"))
+        except ValueError:
+            count = float(devices)
         for name in _named([row], "nodename", notes):
-            counts[name] = counts.get(name, 0.0) + count
+            of_node = counts.setdefault(name, {})
+            of_node[kind] = of_node.get(kind, 0.0) + count
     return counts
 
 

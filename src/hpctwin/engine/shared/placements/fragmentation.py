@@ -9,50 +9,53 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel, jit
-from hpctwin.engine.layout import ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, ONE, ZERO, Arrays
 from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.amounts import ALONE, GPUS, take_asked
 from hpctwin.engine.shared.placing import give
-from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
 
 ONE_GPU = 1000
 
 
 @jit
-def _useless(node: int, cores: int, memory: int, gpus: int, sim: Arrays) -> int:
+def _left(node: int, kind: int, tasks: int, c: int, sim: Arrays) -> int:
+    """What is left of an amount of a node with so many more tasks of a kind of job."""
+    return sim.least[node, c] - tasks * sim.needs[kind, c]
+
+
+@jit
+def _uses(other: int, node: int, kind: int, tasks: int, sim: Arrays) -> bool:
+    """Whether there is room for another kind of job beside these tasks."""
+    for c in range(ALONE):
+        if _left(node, kind, tasks, c, sim) < sim.needs[other, c]:
+            return False
+    for c in range(AMOUNTS, sim.needs.width):
+        if _left(node, kind, tasks, c, sim) < sim.needs[other, c]:
+            return False
+    return True
+
+
+@jit
+def _useless(node: int, kind: int, tasks: int, sim: Arrays) -> int:
     """Thousandths of GPUs that typical jobs cannot use of what is left of a node, times jobs."""
     total = ZERO
     pool = sim.pool_of[node]
+    gpus = _left(node, kind, tasks, GPUS, sim)
+    part = gpus % ONE_GPU
     for t in range(len(sim.typical)):
-        kind = sim.typical[t]
-        asked = sim.needs[kind, GPUS]
-        part = gpus % ONE_GPU
+        other = sim.typical[t]
+        asked = sim.needs[other, GPUS]
         lost = gpus
-        if (
-            asked > 0
-            and sim.eligible[kind, pool] != 0
-            and cores >= sim.needs[kind, CORES]
-            and memory >= sim.needs[kind, MEMORY]
-            and gpus >= asked
-        ):
+        if asked > 0 and sim.eligible[other, pool] != 0 and _uses(other, node, kind, tasks, sim):
             lost = part if asked >= ONE_GPU or part < asked else ZERO
-        total += sim.shape[kind].popularity * lost
+        total += sim.shape[other].popularity * lost
     return total
 
 
 @jit
 def _rise(kind: int, node: int, sim: Arrays) -> int:
     """By how much that grows with one more task of a kind of job."""
-    cores = sim.least[node, CORES]
-    memory = sim.least[node, MEMORY]
-    gpus = sim.least[node, GPUS]
-    after = _useless(
-        node,
-        cores - sim.needs[kind, CORES],
-        memory - sim.needs[kind, MEMORY],
-        gpus - sim.needs[kind, GPUS],
-        sim,
-    )
-    return after - _useless(node, cores, memory, gpus, sim)
+    return _useless(node, kind, ONE, sim) - _useless(node, kind, ZERO, sim)
 
 
 def place_fragmentation(j: int, sim: Arrays) -> None:
@@ -76,8 +79,7 @@ def place_fragmentation(j: int, sim: Arrays) -> None:
         if sim.seats[best, 0] == 0:
             nodes += 1
         sim.seats[best, 0] += 1
-        for c in range(3):
-            sim.least[best, c] -= sim.needs[kind, c]
+        take_asked(kind, ONE, sim.least, best, sim)
         sim.seats[best, 1] = _rise(kind, best, sim)
     for node in range(len(sim.share)):
         if sim.seats[node, 0] > 0:

@@ -10,8 +10,8 @@ from hpctwin.engine.layout import Arrays
 from hpctwin.engine.order import decayed, fair_of, seen
 from hpctwin.engine.plan import active_from
 from hpctwin.engine.rows import SIM, ranked_by
+from hpctwin.engine.shared.amounts import CORES, GPUS, MEMORY
 from hpctwin.engine.shared.placing import give_most
-from hpctwin.engine.shared.room import CORES, GPUS, MEMORY
 
 MB_PER_GB = 1024.0
 ENOUGH = 2**39

@@ -5,8 +5,9 @@ from __future__ import annotations
 from numba import int64, types
 
 from hpctwin.engine.jit import Kernel
-from hpctwin.engine.layout import Arrays
+from hpctwin.engine.layout import ONE, Arrays
 from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.amounts import take_asked
 from hpctwin.engine.shared.placing import give, has_less
 
 
@@ -29,8 +30,7 @@ def place_spread(j: int, sim: Arrays) -> None:
         if sim.seats[best, 0] == 0:
             nodes += 1
         sim.seats[best, 0] += 1
-        for c in range(3):
-            sim.least[best, c] -= sim.needs[kind, c]
+        take_asked(kind, ONE, sim.least, best, sim)
     for node in range(len(sim.share)):
         if sim.seats[node, 0] > 0:
             give(node, sim.seats[node, 0], sim)

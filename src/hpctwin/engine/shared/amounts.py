@@ -1,0 +1,88 @@
+"""Rows of amounts: what a node has, what is left of it, what a task of a kind of job asks of it.
+
+A row holds cores, memory, GPUs and to be alone on the node, then each consumable of the machine's nodes. Most
+machines have none, so that loops over the first four are of a length that is known when they are compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import AMOUNTS, Arrays
+from hpctwin.engine.records import Grid
+
+_COLUMNS: Any = np.arange(AMOUNTS)
+CORES, MEMORY, GPUS, ALONE = _COLUMNS
+
+ALL = np.int64(2**40)
+"""To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+
+
+@jit
+def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
+    """How much of an amount so many tasks of a kind of job hold on a node."""
+    if sim.shape[kind].exclusive == 1:
+        return sim.whole[node, c]
+    return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
+
+
+@jit
+def copy_row(source: Grid[int], row: int, to: Grid[int], place: int) -> None:
+    """Write a row of one table into a row of another."""
+    for c in range(AMOUNTS):
+        to[place, c] = source[row, c]
+    for c in range(AMOUNTS, to.width):
+        to[place, c] = source[row, c]
+
+
+@jit
+def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Take what so many tasks of a kind of job hold on a node out of a row."""
+    for c in range(AMOUNTS):
+        left[row, c] -= held(kind, node, tasks, c, sim)
+    for c in range(AMOUNTS, left.width):
+        left[row, c] -= held(kind, node, tasks, c, sim)
+
+
+@jit
+def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Put what so many tasks of a kind of job hold on a node back into a row."""
+    for c in range(AMOUNTS):
+        left[row, c] += held(kind, node, tasks, c, sim)
+    for c in range(AMOUNTS, left.width):
+        left[row, c] += held(kind, node, tasks, c, sim)
+
+
+@jit
+def take_asked(kind: int, tasks: int, left: Grid[int], row: int, sim: Arrays) -> None:
+    """Take what so many tasks ask out of a row, exclusive or not; but for being alone."""
+    for c in range(ALONE):
+        left[row, c] -= tasks * sim.needs[kind, c]
+    for c in range(AMOUNTS, left.width):
+        left[row, c] -= tasks * sim.needs[kind, c]
+
+
+@jit
+def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
+    if sim.shape[kind].exclusive == 1:
+        if left[node, ALONE] < ALL:
+            return 0
+    elif left[node, ALONE] <= 0:
+        return 0
+    for c in range(ALONE):
+        if left[node, c] < sim.needs[kind, c]:
+            return 0
+    room = ALL
+    for c in range(ALONE):
+        if sim.needs[kind, c] > 0:
+            room = min(room, left[node, c] // sim.needs[kind, c])
+    for c in range(AMOUNTS, left.width):
+        if left[node, c] < sim.needs[kind, c]:
+            return 0
+        if sim.needs[kind, c] > 0:
+            room = min(room, left[node, c] // sim.needs[kind, c])
+    return room
