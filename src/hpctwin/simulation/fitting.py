@@ -14,7 +14,7 @@ from hpctwin.model import PowerCap
 from hpctwin.model.cap import DAY_S
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.outside import put_into_mode
-from hpctwin.simulation.sharing import use_now
+from hpctwin.simulation.placed import use_now
 
 __all__ = ["ModeFitting"]
 

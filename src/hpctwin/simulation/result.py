@@ -23,10 +23,11 @@ from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
 from hpctwin.simulation.held import held_s
 from hpctwin.simulation.outside import accounts
+from hpctwin.simulation.placed import placements, shares_held
 from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, cores_held, in_cores
 from hpctwin.simulation.shared_use import fragmentation, node_use
-from hpctwin.simulation.sharing import amounts_of_pools, placements, shares_held
+from hpctwin.simulation.sharing import amounts_of_pools
 from hpctwin.simulation.stretches import attempts_of, sized_figures, sized_series, stretches_of
 
 if TYPE_CHECKING:

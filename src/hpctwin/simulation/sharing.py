@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.engine.carry import phases
-from hpctwin.engine.layout import AMOUNTS, RUNNING
+from hpctwin.engine.layout import AMOUNTS
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.sim import Sim, records
-from hpctwin.model import MS_PER_S, PER_NODE, Cluster, Workload
+from hpctwin.model import PER_NODE, Cluster, Workload
 from hpctwin.model.chunks import read_more_tasks
 from hpctwin.model.switches import switch_tree
 from hpctwin.model.totals import totals_asked
@@ -25,17 +24,14 @@ from hpctwin.simulation.several_kinds import Nodes, sets_of, tasks_in, with_more
 __all__ = [
     "amounts_asked",
     "amounts_of_pools",
+    "columns_of",
     "counted_nodes",
     "held_amounts",
     "most_promises",
-    "placement_table",
-    "placements",
     "shared_facts",
     "shared_known",
-    "shares_held",
     "taken_by",
     "units_of",
-    "use_now",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -63,7 +59,7 @@ def units_of(cluster: Cluster) -> dict[str, int]:
     return {**_UNITS, "": 1, **dict.fromkeys(cluster.consumables, _MILLI)}
 
 
-def _columns(cluster: Cluster) -> Iterator[tuple[int, str, int]]:
+def columns_of(cluster: Cluster) -> Iterator[tuple[int, str, int]]:
     """The column of each amount that has a name, the name, and units."""
     for column, (name, units) in enumerate(units_of(cluster).items()):
         if name:
@@ -164,7 +160,7 @@ def _requests(workload: Workload, cluster: Cluster) -> tuple[dict[str, IntArray]
         asks["user"] = workload.user.codes.astype(np.int64)
         asks["account"] = workload.account.codes.astype(np.int64)
     needs = np.ones((len(workload), len(units_of(cluster))), np.int64)
-    for column, name, units in _columns(cluster):
+    for column, name, units in columns_of(cluster):
         asked = _per_task(workload, name) * units
         # Not more for a number that is only just not whole in binary.
         needs[:, column] = np.where(shares, np.ceil(asked - 1e-6 * units), 0)
@@ -183,7 +179,7 @@ def _whole(cluster: Cluster) -> IntArray:
     rows = []
     for group in cluster.nodes:
         row = [ALONE] * len(units_of(cluster))
-        for column, name, units in _columns(cluster):
+        for column, name, units in columns_of(cluster):
             has = group.amount(name)
             stated = any(other.amount(name) is not None for other in cluster.nodes)
             missing = 0 if stated else ENOUGH
@@ -238,7 +234,7 @@ def _shares(workload: Workload, cluster: Cluster) -> FloatArray:
     tasks = workload.chunks["tasks"] > 0
     totals, whole = totals_asked(workload, {}), _whole(cluster)
     columns = [np.where(tasks, 0.0, workload.nodes / cluster.node_count)]
-    for column, name, units in _columns(cluster):
+    for column, name, units in columns_of(cluster):
         there = float(whole[:, column].sum(dtype=np.float64)) / units
         modelled = name not in _UNITS or there < ENOUGH / units
         asked = np.where(tasks, totals.get(name, 0.0), 0.0)
@@ -309,7 +305,7 @@ def held_amounts(sim: Sim, cluster: Cluster, nodes: IntArray, part: FloatArray |
     if part is None:
         return whole
     held = np.ones(whole.shape, np.int64)
-    for place, (column, _, units) in enumerate(_columns(cluster)):
+    for place, (column, _, units) in enumerate(columns_of(cluster)):
         held[:, column] = np.ceil(part[:, place] * units - 1e-6 * units)
     return held
 
@@ -348,118 +344,3 @@ def amounts_asked(workload: Workload) -> dict[str, IntArray]:
         name: np.ceil(totals[name] * units - 1e-6 * units).astype(np.int64)
         for name, units in _UNITS.items()
     }
-
-
-def placements(
-    workload: Workload,
-    cluster: Cluster,
-    sim: Sim,
-    *,
-    now: bool = False,
-    of: npt.NDArray[np.bool_] | None = None,
-) -> pl.DataFrame:
-    """Who held what of which node: a row for each node of each attempt of a job.
-
-    Args:
-        workload: the jobs.
-        cluster: the machine.
-        sim: their simulation, on shared nodes.
-        now: whether only of jobs that run now.
-        of: whether of each job [jobs]; of all if left out.
-
-    Returns:
-        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
-        ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
-        that is not modelled.
-    """
-    part = sim["part"][: int(sim["sharing"]["parts"][0])]
-    part = part[part["tasks"] > 0]  # else the job never began there
-    if of is not None:
-        part = part[of[part["job"]]]
-    if now:
-        own = sim["state"][part["job"]]
-        runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
-        part = part[runs & (own["start"] == part["start"])]
-    state, job, start = sim["state"], part["job"].copy(), part["start"]
-    end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
-    # What began before its job's last start was cut off by a failure.
-    lost = sim["lost"][: sim.clock.lost]
-    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
-    for row in np.flatnonzero(state["start"][job] != start):
-        end[row] = ends[int(job[row]), int(start[row])]
-    return placement_table(workload.job_id[job], part, end, sim, cluster)
-
-
-def placement_table(
-    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any, cluster: Cluster
-) -> pl.DataFrame:
-    """The table of `placements`.
-
-    Args:
-        job_id: of each row [rows].
-        part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
-        end: ms; -1 while the job runs [rows].
-        known: what the engine knows of jobs and nodes.
-        cluster: the machine.
-    """
-    exclusive = known["shape"]["exclusive"][part["kind"]] != 0
-    columns = {}
-    for column, name, units in _columns(cluster):
-        whole = known["whole"][part["node"], column]
-        amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
-        held = pl.Series(amount / units)
-        not_modelled = all(group.amount(name) is None for group in cluster.nodes)
-        columns[name] = held.set(pl.Series(exclusive & not_modelled), None)
-    table = pl.DataFrame(
-        {
-            "job_id": job_id,
-            "node": part["node"].astype(np.int64),
-            "start_s": part["start"] / MS_PER_S,
-            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
-            **columns,
-        }
-    )
-    if (known["shape"]["more"] >= 0).any():
-        # Tasks of several kinds may lie on one node.
-        keys = ["job_id", "node", "start_s", "end_s"]
-        summed = [
-            pl.when(pl.col(n).null_count() == 0).then(pl.col(n).sum()).alias(n) for n in columns
-        ]
-        table = table.group_by(keys, maintain_order=True).agg(summed)
-    return table.sort("start_s", "job_id", "node", maintain_order=True)
-
-
-def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:
-    """Where jobs ran, node by node, as a result's ``node_map``, with what share of it they used and held.
-
-    Args:
-        workload: the jobs.
-        cluster: the machine.
-        placed: as of `placements`.
-
-    Returns:
-        Columns of ``node_map``, ``use`` (the larger of the shares of the node's cores and GPUs) and
-        ``share`` (the largest, memory too), from 0 to 1.
-    """
-    counts = [group.count for group in cluster.nodes]
-    group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]
-    found = {}
-    for name in _UNITS:
-        has = np.array([getattr(one, name) or 0.0 for one in cluster.nodes])[group]
-        amount = placed[name].fill_null(0.0).to_numpy()
-        found[name] = np.where(has > 0, amount / np.where(has > 0, has, 1.0), 0.0)
-    alone = (workload.chunks["tasks"] == 0) | (workload.chunks["exclusive"] > 0)
-    all_of_it = placed["job_id"].is_in(pl.Series(workload.job_id[alone]).implode()).to_numpy()
-    use = np.where(all_of_it, 1.0, np.maximum(found["cores"], found["gpus"]))
-    return placed.select(
-        "job_id", "start_s", "end_s", first_node="node", count=pl.lit(1, pl.Int64)
-    ).with_columns(
-        use=np.minimum(use, 1.0), share=np.minimum(np.maximum(use, found["memory_gb"]), 1.0)
-    )
-
-
-def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
-    """How much is used of each node at present, from 0 to 1 [nodes]."""
-    held = shares_held(workload, cluster, placements(workload, cluster, sim, now=True))
-    nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
-    return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)

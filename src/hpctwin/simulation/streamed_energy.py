@@ -13,7 +13,7 @@ from hpctwin.energy.shared_energy import SharedEnergy, SummedEnergy
 from hpctwin.model import Cluster
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.outside import accounts
-from hpctwin.simulation.sharing import placements, shares_held
+from hpctwin.simulation.placed import placements, shares_held
 
 __all__ = ["SharedJoules"]
 

@@ -15,6 +15,7 @@ from hpctwin.metrics.running import RunningSummary
 from hpctwin.model import MS_PER_S, Cluster
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.capacity import capacity_over_time
+from hpctwin.simulation.placed import placements
 from hpctwin.simulation.result import jobs_so_far, lost_so_far
 from hpctwin.simulation.shared_figures import (
     MILLI,
@@ -23,7 +24,7 @@ from hpctwin.simulation.shared_figures import (
     of_shared_nodes,
     there,
 )
-from hpctwin.simulation.sharing import amounts_of_pools, placements
+from hpctwin.simulation.sharing import amounts_of_pools
 from hpctwin.simulation.streamed_energy import SharedJoules
 
 __all__ = ["SharedSums"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import AMOUNTS, Arrays
+from hpctwin.engine.layout import AMOUNTS, ZERO, Arrays
 from hpctwin.engine.records import Grid
 
 _COLUMNS: Any = np.arange(AMOUNTS)
@@ -34,8 +34,21 @@ def copy_row(source: Grid[int], row: int, to: Grid[int], place: int) -> None:
     """Write a row of one table into a row of another."""
     for c in range(AMOUNTS):
         to[place, c] = source[row, c]
-    for c in range(AMOUNTS, to.width):
-        to[place, c] = source[row, c]
+    if to.width > AMOUNTS:
+        for c in range(AMOUNTS, to.width):
+            to[place, c] = source[row, c]
+
+
+@jit
+def copy_all(source: Grid[int], to: Grid[int]) -> None:
+    """Write a table into another of the same size."""
+    for row in range(len(to)):
+        for c in range(AMOUNTS):
+            to[row, c] = source[row, c]
+    if to.width > AMOUNTS:
+        for row in range(len(to)):
+            for c in range(AMOUNTS, to.width):
+                to[row, c] = source[row, c]
 
 
 @jit
@@ -43,8 +56,9 @@ def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
     """Take what so many tasks of a kind of job hold on a node out of a row."""
     for c in range(AMOUNTS):
         left[row, c] -= held(kind, node, tasks, c, sim)
-    for c in range(AMOUNTS, left.width):
-        left[row, c] -= held(kind, node, tasks, c, sim)
+    if left.width > AMOUNTS:
+        for c in range(AMOUNTS, left.width):
+            left[row, c] -= held(kind, node, tasks, c, sim)
 
 
 @jit
@@ -52,8 +66,9 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
     """Put what so many tasks of a kind of job hold on a node back into a row."""
     for c in range(AMOUNTS):
         left[row, c] += held(kind, node, tasks, c, sim)
-    for c in range(AMOUNTS, left.width):
-        left[row, c] += held(kind, node, tasks, c, sim)
+    if left.width > AMOUNTS:
+        for c in range(AMOUNTS, left.width):
+            left[row, c] += held(kind, node, tasks, c, sim)
 
 
 @jit
@@ -68,6 +83,15 @@ def take_asked(kind: int, tasks: int, left: Grid[int], row: int, sim: Arrays) ->
 @jit
 def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
     """For how many tasks of a kind of job there is room on a node, given what is left of each node."""
+    room = common_room(kind, node, left, sim)
+    if room > 0 and left.width > AMOUNTS:
+        room = min(room, consumables_on(kind, node, left, sim))
+    return room
+
+
+@jit
+def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by all but consumables; small, so that loops over nodes have it within."""
     if sim.shape[kind].exclusive == 1:
         if left[node, ALONE] < ALL:
             return 0
@@ -80,9 +104,16 @@ def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
     for c in range(ALONE):
         if sim.needs[kind, c] > 0:
             room = min(room, left[node, c] // sim.needs[kind, c])
+    return room
+
+
+@jit
+def consumables_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by consumables alone."""
+    room = ALL
     for c in range(AMOUNTS, left.width):
         if left[node, c] < sim.needs[kind, c]:
-            return 0
+            return ZERO
         if sim.needs[kind, c] > 0:
             room = min(room, left[node, c] // sim.needs[kind, c])
     return room

@@ -11,7 +11,7 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ZERO, Arrays
 from hpctwin.engine.records import Grid
-from hpctwin.engine.shared.amounts import copy_row
+from hpctwin.engine.shared.amounts import copy_all
 from hpctwin.engine.shared.placing import choose_for, give
 from hpctwin.engine.shared.room import (
     first_among,
@@ -43,16 +43,14 @@ def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 def fits_beside(j: int, sim: Arrays) -> bool:
     """As `fits_by_kind`, of what is free at this moment, whatever is promised."""
     now = sim.clock.now
-    for node in range(len(sim.share)):
-        copy_row(sim.left, node, sim.least, node)
+    copy_all(sim.left, sim.least)
     return _place(j, now, now + 1, False, sim)
 
 
 @jit
 def _place(j: int, begin: int, end: int, promised: bool, sim: Arrays) -> bool:
     """Choose nodes, given what is least free of each (``sim.least``); whether the job fits."""
-    for node in range(len(sim.share)):
-        copy_row(sim.least, node, sim.stays, node)
+    copy_all(sim.least, sim.stays)
     first = first_among(sim.job[j].kind, sim)
     while first >= 0:
         if _place_on(j, first, begin, end, promised, sim):
@@ -66,9 +64,9 @@ def _place_on(j: int, first: int, begin: int, end: int, promised: bool, sim: Arr
     """Choose nodes of one set, given what is least free of each (``sim.stays``)."""
     for by_number in range(2):
         sim.sharing.chosen = 0
+        copy_all(sim.stays, sim.remains)
         for node in range(len(sim.share)):
             sim.seated[node] = 0
-            copy_row(sim.stays, node, sim.remains, node)
         kind = first
         while kind >= 0 and _find_room(kind, begin, end, promised, sim):
             if by_number == 1:
@@ -95,8 +93,8 @@ def _find_room(kind: int, begin: int, end: int, promised: bool, sim: Arrays) -> 
     total = ZERO
     nodes = ZERO
     sim.rooms.first = len(sim.share)
+    copy_all(sim.remains, sim.least)
     for node in range(len(sim.share)):
-        copy_row(sim.remains, node, sim.least, node)
         fits = ZERO
         if is_there(node, begin, sim):
             fits = max(ZERO, room_beside(kind, node, sim))

@@ -13,7 +13,7 @@ from hpctwin.engine.order import before, order_queue, pop_order, reckon_fairshar
 from hpctwin.engine.passes import SharedPass
 from hpctwin.engine.passes.pack import ENTERED, Numbers, Own, begin, own, settings
 from hpctwin.engine.rows import SIM
-from hpctwin.engine.shared.amounts import ALONE, copy_row, give_held, tasks_on
+from hpctwin.engine.shared.amounts import ALONE, copy_all, give_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_beside
 from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
 from hpctwin.engine.shared.placing import choose
@@ -83,9 +83,9 @@ def finds_room(j: int, sim: Arrays) -> bool:
     total = 0
     nodes = 0
     sim.rooms.first = len(sim.share)
+    copy_all(sim.left, sim.least)
     for node in range(len(sim.share)):
         fits = 0
-        copy_row(sim.left, node, sim.least, node)
         if is_there(node, now, sim) and not runs_apart(kind, node, now, sim):
             fits = tasks_on(kind, node, sim.left, sim)
         sim.fits[node] = fits

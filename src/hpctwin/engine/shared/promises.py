@@ -6,7 +6,7 @@ from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import active_from, planned_end
-from hpctwin.engine.shared.amounts import copy_row, give_held, take_held, tasks_on
+from hpctwin.engine.shared.amounts import copy_all, give_held, take_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
@@ -143,7 +143,7 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
         return soonest(j, sim)
     for node in range(len(sim.share)):
         sim.share[node].since = sim.share[node].promise
-        copy_row(sim.left, node, sim.base, node)
+    copy_all(sim.left, sim.base)
     running = sim.clock.run_end
     now = sim.clock.now
     r = sim.clock.run_first

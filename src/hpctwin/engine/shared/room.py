@@ -8,7 +8,15 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import AMOUNTS, BLOCK, FIRST_FIT, LOWEST, NEVER, Arrays
 from hpctwin.engine.plan import active_from, planned_end
 from hpctwin.engine.records import Grid
-from hpctwin.engine.shared.amounts import copy_row, take_asked, take_held, tasks_on
+from hpctwin.engine.shared.amounts import (
+    common_room,
+    consumables_on,
+    copy_all,
+    copy_row,
+    take_asked,
+    take_held,
+    tasks_on,
+)
 from hpctwin.engine.shared.openings import (
     close_block,
     close_node,
@@ -118,8 +126,9 @@ def reckon_least(node: int, begin: int, end: int, base: Grid[int], sim: Arrays) 
             break
         for c in range(AMOUNTS):
             sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
-        for c in range(AMOUNTS, sim.least.width):
-            sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
+        if sim.least.width > AMOUNTS:
+            for c in range(AMOUNTS, sim.least.width):
+                sim.least[node, c] = min(sim.least[node, c], sim.promise_left[p, c])
         p = promise.after
 
 
@@ -136,6 +145,7 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
     mark_pools(kind, begin, end, sim)
     in_order = stops_early(sim)
     at_once = begin == sim.clock.now
+    uses_up = base.width > AMOUNTS
     total = 0
     nodes = 0
     sim.rooms.first = len(sim.share)
@@ -147,9 +157,13 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
             if not closed and is_there(node, begin, sim):
                 if sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
-                    fits = tasks_on(kind, node, sim.least, sim)
+                    fits = common_room(kind, node, sim.least, sim)
+                    if fits > 0 and uses_up:
+                        fits = min(fits, consumables_on(kind, node, sim.least, sim))
                 else:
-                    fits = tasks_on(kind, node, base, sim)
+                    fits = common_room(kind, node, base, sim)
+                    if fits > 0 and uses_up:
+                        fits = min(fits, consumables_on(kind, node, base, sim))
                     if not in_order:
                         reckon_least(node, begin, end, base, sim)
                 if fits > 0 and keeps_off(kind, node, begin, end, sim):
@@ -204,9 +218,9 @@ def kinds_fit_empty(kind: int, sim: Arrays) -> bool:
 
 @jit
 def _all_fit_empty(first: int, sim: Arrays) -> bool:
+    copy_all(sim.whole, sim.remains)
     for node in range(len(sim.share)):
         sim.seated[node] = 0
-        copy_row(sim.whole, node, sim.remains, node)
     kind = first
     while kind >= 0:
         left = sim.shape[kind].tasks
@@ -269,6 +283,7 @@ def may_fit(kind: int, sim: Arrays) -> bool:
                 return False
     total = 0
     nodes = 0
+    uses_up = sim.left.width > AMOUNTS
     for block in range(len(sim.open_block)):
         if not is_open_block(kind, block, sim):
             continue
@@ -276,7 +291,9 @@ def may_fit(kind: int, sim: Arrays) -> bool:
         for node in range(block * BLOCK, min((block + 1) * BLOCK, len(sim.share))):
             if not is_open(kind, node, sim):
                 continue
-            fits = tasks_on(kind, node, sim.left, sim)
+            fits = common_room(kind, node, sim.left, sim)
+            if fits > 0 and uses_up:
+                fits = min(fits, consumables_on(kind, node, sim.left, sim))
             if fits <= 0:
                 close_node(kind, node, sim)
                 continue

@@ -92,14 +92,16 @@ def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
 
 
 @jit
-def known_room_from(kind: int, node: int, sim: Arrays) -> int:
-    """As `room_from`, reckoned only if something changed on the node since."""
-    place = kind % len(sim.soon)
-    stamp = (sim.moves[node] + 1) * KINDS + kind
-    if sim.soon_of[place, node] != stamp:
-        sim.soon_of[place, node] = stamp
-        sim.soon[place, node] = room_from(kind, node, sim)
-    return sim.soon[place, node]
+def stamp_of(kind: int, node: int, sim: Arrays) -> int:
+    """Another for each kind of job, and whenever something changed on the node."""
+    return (sim.moves[node] + 1) * KINDS + kind
+
+
+@jit
+def reckon_again(kind: int, place: int, node: int, sim: Arrays) -> None:
+    """Keep from when on a node has room for a task of a kind of job."""
+    sim.soon_of[place, node] = stamp_of(kind, node, sim)
+    sim.soon[place, node] = room_from(kind, node, sim)
 
 
 @jit
@@ -109,9 +111,13 @@ def soonest(j: int, sim: Arrays) -> int:
     now = sim.clock.now
     mark_pools(kind, now, now + sim.job[j].expected, sim)
     best = NEVER
+    place = kind % len(sim.soon)
     for node in range(len(sim.share)):
         if is_there(node, now, sim):
-            time = known_room_from(kind, node, sim)
+            # Mostly nothing changed there, and this goes through all nodes for each job.
+            if sim.soon_of[place, node] != stamp_of(kind, node, sim):
+                reckon_again(kind, place, node, sim)
+            time = sim.soon[place, node]
             if time < best:
                 best = time
                 sim.rooms.first = node

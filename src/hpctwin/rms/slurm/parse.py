@@ -20,13 +20,12 @@ from hpctwin.model.node_group import Sleep
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
+from hpctwin.rms.slurm.gres import consumables_of, gpus_of
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.sharing import (
     Sharing,
-    consumables_of,
     cores_of,
-    gpus_of,
     how_shared,
     unequal,
 )

@@ -1,7 +1,7 @@
 """Slurm's jobs that get parts of nodes: what they ask for, what they hold, and whether that adds up.
 
 Source:
-    Manual pages sbatch(1), slurm.conf(5) and cons_tres(5), 22.05; ``squeue --json`` of a Slurm 22.05.8.
+    Manual pages sbatch(1), slurm.conf(5) and constres_of(5), 22.05; ``squeue --json`` of a Slurm 22.05.8.
 """
 
 from __future__ import annotations
@@ -12,17 +12,21 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
 from hpctwin.rms.records import JobRecord, NodePart
+from hpctwin.rms.slurm.gres import (
+    consumables_of,
+    gpu_types,
+    gpus_of,
+    gres_asked,
+    kinds_of_consumables,
+    tres_of,
+)
 from hpctwin.rms.slurm.values import number, whole
 
 __all__ = [
     "Sharing",
     "Sizes",
-    "consumables_of",
     "cores_of",
-    "gpu_types",
-    "gpus_of",
     "how_shared",
     "parts_held",
     "tasks_asked",
@@ -80,41 +84,6 @@ class Sharing:
     nodes: frozenset[str]
 
 
-def gpus_of(gres: Any) -> float | None:
-    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
-    counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
-    return float(sum(map(int, counts))) if counts else None
-
-
-def consumables_of(gres: Any) -> dict[str, float]:
-    """How much of consumables is told, of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G``.
-
-    Of what a job holds it is such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Those that jobs do not use
-    up (``no_consume``) are none, nor are parts of GPUs (``shard``, ``mps``).
-    """
-    found: dict[str, float] = {}
-    for part in re.split(r",(?![^(]*\))", gres) if isinstance(gres, str) else ():
-        says, _, more = part.strip().partition("(")
-        name, *said = says.split(":")
-        if name in NOT_CONSUMED or "no_consume" in said:
-            continue
-        counted = re.match(r"CNT:(\d+)", more)
-        last = counted[1] if counted else said[-1] if said else ""
-        try:
-            check_names([name])
-            amount = amount_of(last) if last[:1].isdigit() else 1.0
-        except ValueError:
-            continue
-        found[name] = found.get(name, 0.0) + amount
-    return found
-
-
-def gpu_types(gres: Any) -> frozenset[str]:
-    """The kinds of GPUs that a text such as ``gpu:a100:4,gpu:h100:2`` names."""
-    found = re.findall(r"gpu:([\w.\-]*[A-Za-z_][\w.\-]*):\d", gres) if isinstance(gres, str) else []
-    return frozenset(found)
-
-
 def how_shared(
     rows: Sequence[Mapping[str, Any]],
     members: Mapping[str, Collection[str]],
@@ -163,7 +132,7 @@ def how_shared(
                 max(gpus_of(row.get("gres")) or 0.0 for row in nodes),
                 each,
                 frozenset().union(*(gpu_types(row.get("gres")) for row in nodes)),
-                _kinds_of_consumables(nodes),
+                kinds_of_consumables(nodes),
             )
     if not found:
         return None, blind
@@ -171,19 +140,9 @@ def how_shared(
     return Sharing(not by_core, "MEMORY" in words, found, shared), blind
 
 
-def _kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for row in rows:
-        gres = row.get("gres")
-        for name in consumables_of(gres):
-            kinds = re.findall(rf"(?:^|,){re.escape(name)}:([A-Za-z_][\w.\-]*):\d", str(gres))
-            found[name] = found.get(name, frozenset()) | frozenset(kinds)
-    return found
-
-
 def _cpus(row: Mapping[str, Any]) -> float:
     """CPUs of a node that jobs may have; those that are set apart for the system do not count."""
-    return _tres(row.get("tres")).get("cpu") or number(row.get("cpus")) or 0.0
+    return tres_of(row.get("tres")).get("cpu") or number(row.get("cpus")) or 0.0
 
 
 def cores_of(row: Mapping[str, Any], sharing: Sharing | None) -> float | None:
@@ -225,7 +184,7 @@ def _asked(
     What Slurm is told of each node (``--mem``, ``--gpus-per-node``) or of the whole job (``--gpus``) is
     brought to tasks: each is then all that the job has on a node.
     """
-    said = _tres(row.get("tres_req_str"))
+    said = tres_of(row.get("tres_req_str"))
     tasks = max(1, whole(row.get("tasks")))
     cpus = max(tasks, int(said.get("cpu", 0)) or whole(row.get("cpus")))
     each = math.ceil(cpus / tasks)
@@ -233,7 +192,8 @@ def _asked(
     most = whole(row.get("max_nodes"))
     per_node = whole(row.get("tasks_per_node"))
     per_core = 1 if whole(row.get("threads_per_core")) == 1 else sizes.threads
-    gres = {k: _gres(row.get(f"tres_per_{k}"), sizes, notes) for k in ("node", "job", "task")}
+    kinds = {"gpu": sizes.types, **sizes.consumables}
+    gres = {k: gres_asked(row.get(f"tres_per_{k}"), kinds, notes) for k in ("node", "job", "task")}
     gpus = {k: one.pop("gpu", 0.0) for k, one in gres.items()}
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
@@ -331,38 +291,6 @@ def _on_nodes(
     return min(max(needed), tasks)
 
 
-def _tres(text: Any) -> dict[str, float]:
-    """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
-    found = {}
-    units = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-    for key, value, unit in re.findall(
-        r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
-    ):
-        found[key] = float(value) * units[unit]
-    return found
-
-
-def _gres(text: Any, sizes: Sizes, notes: list[str]) -> dict[str, float]:
-    """Of ``gres:gpu:a100:2,gres/fpga=1`` how much of each by name.
-
-    What nodes have not is noted, and one of several kinds.
-    """
-    kinds = {"gpu": sizes.types, **sizes.consumables}
-    found: dict[str, float] = {}
-    for part in text.split(",") if isinstance(text, str) and text else ():
-        match = re.fullmatch(
-            r"(?:gres[:/])?([\w.\-]+)(?::([\w.\-]*[A-Za-z_][\w.\-]*))??(?:[:=](\d{1,15}[KMGTPkmgtp]?))?",
-            part,
-        )
-        if match is None or match[1] not in kinds:
-            notes.append(part[:40])
-            continue
-        if match[2] and kinds[match[1]] != {match[2]}:
-            notes.append(part[:40])
-        found[match[1]] = found.get(match[1], 0.0) + amount_of(match[3] or "1")
-    return found
-
-
 # --- what is held --------------------------------------------------------------------------------------
 
 
@@ -377,7 +305,7 @@ def parts_held(row: Mapping[str, Any], sharing: Sharing) -> dict[str, NodePart]:
     cores = [count for _, count, _ in nodes]
     if sharing.by_cpu:
         # Which threads of a core it has is not told, only how many in all.
-        cpus = _tres(row.get("tres_alloc_str")).get("cpu", 0.0)
+        cpus = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0)
         cores = [cpus * count / max(1.0, sum(cores)) for count in cores]
     detail = row.get("gres_detail")
     told = detail if isinstance(detail, list) else []

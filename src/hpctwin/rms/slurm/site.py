@@ -21,10 +21,10 @@ from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_groups
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
 from hpctwin.rms.slurm.conf import Conf, Row
+from hpctwin.rms.slurm.gres import consumables_of, gpus_of
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
-from hpctwin.rms.slurm.sharing import consumables_of, gpus_of
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["SlurmSettings", "slurm_site"]

@@ -1,0 +1,106 @@
+"""Generic resources of Slurm: what its texts say of nodes and jobs.
+
+Source:
+    Manual pages gres.conf(5) and sbatch(1), 22.05; outputs of a Slurm 22.05.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
+
+__all__ = [
+    "consumables_of",
+    "gpu_types",
+    "gpus_of",
+    "gres_asked",
+    "kinds_of_consumables",
+    "tres_of",
+]
+
+
+def gpus_of(gres: Any) -> float | None:
+    """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
+    counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
+    return float(sum(map(int, counts))) if counts else None
+
+
+def consumables_of(gres: Any) -> dict[str, float]:
+    """How much of consumables is told, of ``gpu:a100:4(S:0-1),fpga:xilinx:2,tmp:800G``.
+
+    Of what a job holds it is such as ``fpga:xilinx(CNT:1),gpu:a100:2(IDX:0,2)``. Those that jobs do not use
+    up (``no_consume``) are none, nor are parts of GPUs (``shard``, ``mps``).
+    """
+    found: dict[str, float] = {}
+    for part in re.split(r",(?![^(]*\))", gres) if isinstance(gres, str) else ():
+        says, _, more = part.strip().partition("(")
+        name, *said = says.split(":")
+        if name in NOT_CONSUMED or "no_consume" in said:
+            continue
+        counted = re.match(r"CNT:(\d+)", more)
+        last = counted[1] if counted else said[-1] if said else ""
+        try:
+            check_names([name])
+            amount = amount_of(last) if last[:1].isdigit() else 1.0
+        except ValueError:
+            continue
+        found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def gpu_types(gres: Any) -> frozenset[str]:
+    """The kinds of GPUs that a text such as ``gpu:a100:4,gpu:h100:2`` names."""
+    found = re.findall(r"gpu:([\w.\-]*[A-Za-z_][\w.\-]*):\d", gres) if isinstance(gres, str) else []
+    return frozenset(found)
+
+
+def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    """The kinds of each consumable that rows of nodes name."""
+    found: dict[str, frozenset[str]] = {}
+    for row in rows:
+        gres = row.get("gres")
+        for name in consumables_of(gres):
+            kinds = re.findall(rf"(?:^|,){re.escape(name)}:([A-Za-z_][\w.\-]*):\d", str(gres))
+            found[name] = found.get(name, frozenset()) | frozenset(kinds)
+    return found
+
+
+def tres_of(text: Any) -> dict[str, float]:
+    """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
+    found = {}
+    units = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+    for key, value, unit in re.findall(
+        r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
+    ):
+        found[key] = float(value) * units[unit]
+    return found
+
+
+def gres_asked(
+    text: Any, kinds: Mapping[str, frozenset[str]], notes: list[str]
+) -> dict[str, float]:
+    """Of ``gres:gpu:a100:2,gres/fpga=1`` how much of each by name.
+
+    What nodes have not is noted, and one of several kinds.
+
+    Args:
+        text: as Slurm writes it.
+        kinds: those that there are of each, by name.
+        notes: what is only nearly as asked for is appended.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(",") if isinstance(text, str) and text else ():
+        match = re.fullmatch(
+            r"(?:gres[:/])?([\w.\-]+)(?::([\w.\-]*[A-Za-z_][\w.\-]*))??(?:[:=](\d{1,15}[KMGTPkmgtp]?))?",
+            part,
+        )
+        if match is None or match[1] not in kinds:
+            notes.append(part[:40])
+            continue
+        if match[2] and kinds[match[1]] != {match[2]}:
+            notes.append(part[:40])
+        found[match[1]] = found.get(match[1], 0.0) + amount_of(match[3] or "1")
+    return found

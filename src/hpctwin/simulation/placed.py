@@ -1,0 +1,136 @@
+"""Who held what of which shared node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.carry import phases
+from hpctwin.engine.layout import RUNNING
+from hpctwin.engine.sim import Sim
+from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.chunks import PER_TASK
+from hpctwin.simulation.sharing import columns_of
+
+__all__ = ["placement_table", "placements", "shares_held", "use_now"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+def placements(
+    workload: Workload,
+    cluster: Cluster,
+    sim: Sim,
+    *,
+    now: bool = False,
+    of: npt.NDArray[np.bool_] | None = None,
+) -> pl.DataFrame:
+    """Who held what of which node: a row for each node of each attempt of a job.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        sim: their simulation, on shared nodes.
+        now: whether only of jobs that run now.
+        of: whether of each job [jobs]; of all if left out.
+
+    Returns:
+        ``job_id``, ``node`` (its number), ``start_s``, ``end_s`` (null while the job runs), ``cores``,
+        ``memory_gb``, ``gpus`` and each consumable of the machine's nodes: what was held there; null where
+        that is not modelled.
+    """
+    part = sim["part"][: int(sim["sharing"]["parts"][0])]
+    part = part[part["tasks"] > 0]  # else the job never began there
+    if of is not None:
+        part = part[of[part["job"]]]
+    if now:
+        own = sim["state"][part["job"]]
+        runs = (own["phase"] == RUNNING) & (own["start"] <= sim.clock.now)
+        part = part[runs & (own["start"] == part["start"])]
+    state, job, start = sim["state"], part["job"].copy(), part["start"]
+    end = np.where(phases(sim)[job] == RUNNING, -1, state["end"][job])
+    # What began before its job's last start was cut off by a failure.
+    lost = sim["lost"][: sim.clock.lost]
+    ends = {(j, s): e for j, s, e in lost[["job", "start", "end"]].tolist()}
+    for row in np.flatnonzero(state["start"][job] != start):
+        end[row] = ends[int(job[row]), int(start[row])]
+    return placement_table(workload.job_id[job], part, end, sim, cluster)
+
+
+def placement_table(
+    job_id: npt.NDArray[Any], part: npt.NDArray[Any], end: IntArray, known: Any, cluster: Cluster
+) -> pl.DataFrame:
+    """The table of `placements`.
+
+    Args:
+        job_id: of each row [rows].
+        part: records with ``node``, ``tasks``, ``kind``, ``start`` (ms) [rows].
+        end: ms; -1 while the job runs [rows].
+        known: what the engine knows of jobs and nodes.
+        cluster: the machine.
+    """
+    exclusive = known["shape"]["exclusive"][part["kind"]] != 0
+    columns = {}
+    for column, name, units in columns_of(cluster):
+        whole = known["whole"][part["node"], column]
+        amount = np.where(exclusive, whole, part["tasks"] * known["needs"][part["kind"], column])
+        held = pl.Series(amount / units)
+        not_modelled = all(group.amount(name) is None for group in cluster.nodes)
+        columns[name] = held.set(pl.Series(exclusive & not_modelled), None)
+    table = pl.DataFrame(
+        {
+            "job_id": job_id,
+            "node": part["node"].astype(np.int64),
+            "start_s": part["start"] / MS_PER_S,
+            "end_s": pl.Series(end / MS_PER_S).set(pl.Series(end < 0), None),
+            **columns,
+        }
+    )
+    if (known["shape"]["more"] >= 0).any():
+        # Tasks of several kinds may lie on one node.
+        keys = ["job_id", "node", "start_s", "end_s"]
+        summed = [
+            pl.when(pl.col(n).null_count() == 0).then(pl.col(n).sum()).alias(n) for n in columns
+        ]
+        table = table.group_by(keys, maintain_order=True).agg(summed)
+    return table.sort("start_s", "job_id", "node", maintain_order=True)
+
+
+def shares_held(workload: Workload, cluster: Cluster, placed: pl.DataFrame) -> pl.DataFrame:
+    """Where jobs ran, node by node, as a result's ``node_map``, with what share of it they used and held.
+
+    Args:
+        workload: the jobs.
+        cluster: the machine.
+        placed: as of `placements`.
+
+    Returns:
+        Columns of ``node_map``, ``use`` (the larger of the shares of the node's cores and GPUs) and
+        ``share`` (the largest, memory too), from 0 to 1.
+    """
+    counts = [group.count for group in cluster.nodes]
+    group = np.repeat(np.arange(len(counts)), counts)[placed["node"].to_numpy()]
+    found = {}
+    for name in PER_TASK:
+        has = np.array([getattr(one, name) or 0.0 for one in cluster.nodes])[group]
+        amount = placed[name].fill_null(0.0).to_numpy()
+        found[name] = np.where(has > 0, amount / np.where(has > 0, has, 1.0), 0.0)
+    alone = (workload.chunks["tasks"] == 0) | (workload.chunks["exclusive"] > 0)
+    all_of_it = placed["job_id"].is_in(pl.Series(workload.job_id[alone]).implode()).to_numpy()
+    use = np.where(all_of_it, 1.0, np.maximum(found["cores"], found["gpus"]))
+    return placed.select(
+        "job_id", "start_s", "end_s", first_node="node", count=pl.lit(1, pl.Int64)
+    ).with_columns(
+        use=np.minimum(use, 1.0), share=np.minimum(np.maximum(use, found["memory_gb"]), 1.0)
+    )
+
+
+def use_now(workload: Workload, cluster: Cluster, sim: Sim) -> FloatArray:
+    """How much is used of each node at present, from 0 to 1 [nodes]."""
+    held = shares_held(workload, cluster, placements(workload, cluster, sim, now=True))
+    nodes, use = held["first_node"].to_numpy(), held["use"].to_numpy()
+    return np.minimum(np.bincount(nodes, use, minlength=cluster.node_count), 1.0)
