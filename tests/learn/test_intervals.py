@@ -71,6 +71,25 @@ def test_conformal_intervals_hold_about_as_often_as_they_promise(
     assert (high[there] <= known.walltime_s[there]).all()
 
 
+def test_many_jobs_that_miss_at_once_do_not_make_later_intervals_endless() -> None:
+    before, burst, after = jobs(300, 1), jobs(600, 2), jobs(300, 3)
+    parts = [before.submit_ms, np.full(600, before.submit_ms[-1] + 1)]
+    parts.append(parts[1][0] + 86_400_000 + after.submit_ms)
+    # All of them were foretold before the first ended, and ran far longer.
+    runtime = [before.runtime_ms, 20 * burst.runtime_ms, after.runtime_ms]
+    submit = np.concatenate(parts) / 1000
+    made = Workload.build(
+        submit_s=submit,
+        runtime_s=np.minimum(np.concatenate(runtime) / 1000, 80_000.0),
+        walltime_s=np.full(1200, 10.0 * 86_400),
+        nodes=np.ones(1200),
+        user=Category.of(np.concatenate([part.user.codes for part in (before, burst, after)])),
+        recorded_start_s=submit,
+    )
+    low, high = intervals(Known.of(made), training=OFTEN)["conformal"]
+    assert np.median(high[-200:] / low[-200:]) < 300.0
+
+
 def test_wide_classes_get_wide_intervals(known: Known) -> None:
     table = interval_scores(known, "runtime_s", intervals(known, training=OFTEN), "size")
     ours = table.filter(table["way"] == "conformal")

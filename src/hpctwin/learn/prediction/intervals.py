@@ -38,9 +38,9 @@ WAYS = ("last", "quantiles", "conformal")
 
 _LAST = 20
 """Of so many of the user's last jobs the plain rival takes quantiles."""
-_WINDOW, _STEP, _FEWEST = 1000, 0.005, 20
-"""So many errors are remembered of each class, so far a level moves after a miss, and from so many errors on
-bounds are moved."""
+_WINDOW, _STEP, _FEWEST, _LOWEST = 1000, 0.005, 20, -0.5
+"""So many errors are remembered of each class, so far a level moves after a miss, from so many errors on
+bounds are moved, and so low a level may become: below 0 bounds go on by that share of the errors' range."""
 
 
 def intervals(
@@ -168,8 +168,12 @@ def _conformal(known: Known, target: str, plain: Bounds, coverage: float) -> Bou
             value = truth[ended]
             if moved[ended]:
                 side = int(value > said[ended, 1]) - int(value < said[ended, 0])
-                below.missed(side)
-                above.missed(side)
+                for each in (below, above):
+                    each.missed(side)
+                    # A thousand jobs that were foretold at once must not take a thousand more to come back.
+                    each.below, each.above = (
+                        min(max(x, 0.0), 0.5) for x in (each.below, each.above)
+                    )
             below.learn(value - bounds[ended, 0])
             above.learn(value - bounds[ended, 1])
         done = max(done, now)
