@@ -38,7 +38,7 @@ WAYS = ("last", "quantiles", "conformal")
 
 _LAST = 20
 """Of so many of the user's last jobs the plain rival takes quantiles."""
-_WINDOW, _STEP, _FEWEST, _LOWEST = 1000, 0.005, 20, -0.5
+_WINDOW, _STEP, _FEWEST, _LOWEST = 1000, 0.005, 20, -0.1
 """So many errors are remembered of each class, so far a level moves after a miss, from so many errors on
 bounds are moved, and so low a level may become: below 0 bounds go on by that share of the errors' range."""
 
@@ -172,7 +172,7 @@ def _conformal(known: Known, target: str, plain: Bounds, coverage: float) -> Bou
                     each.missed(side)
                     # A thousand jobs that were foretold at once must not take a thousand more to come back.
                     each.below, each.above = (
-                        min(max(x, 0.0), 0.5) for x in (each.below, each.above)
+                        min(max(x, _LOWEST), 0.5) for x in (each.below, each.above)
                     )
             below.learn(value - bounds[ended, 0])
             above.learn(value - bounds[ended, 1])
