@@ -107,7 +107,7 @@ COMMANDS = {
     ("good", "old", "new", "told"),
     [
         (CLUSTER, "count", "cuont", ["line 3, nodes.0.count: it is missing", "line 4, nodes.0.cuont: there "
-         "is no such field. Did you mean 'count'? Known: components, cores, count, features, gpus, "]),
+         "is no such field. Did you mean 'count'? Known: components, consumables, cores, count, features, "]),
         (CLUSTER, "64", "many", ["line 4, nodes.0.count: it must be a whole number, not 'many'"]),
         (CLUSTER, "64", "0", ["line 4, nodes.0.count: it must be 1 or more, not 0"]),
         (CLUSTER, "24h", "a day", ["line 7, partitions.0.max_walltime: 'a day' is not a duration; write "

@@ -116,7 +116,7 @@ def asked_by_tasks(workload: Workload, cluster: Cluster, aboves: list[float]) ->
     for row in range(len(workload)):
         asks = {name: float(column[row]) for name, column in workload.chunks.items()}
         first = (asks["tasks"], asks["cores_per_task"], asks["gpus_per_task"])
-        further = further_kinds(workload, row)
+        further = further_kinds(workload, row, [])  # watts go by cores and GPUs
         kinds = [first, *((k.tasks, float(k.each[0]), float(k.each[2])) for k in further)]
         if not asks["tasks"] or asks["exclusive"]:
             tasks = sum(kind[0] for kind in kinds)
