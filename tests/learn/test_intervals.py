@@ -13,7 +13,6 @@ from hpctwin.formats import write_workload
 from hpctwin.learn.prediction import WAYS, Known, Training, interval_scores, intervals
 from hpctwin.model import Category, Workload
 
-pytest.importorskip("sklearn")
 OFTEN = Training(every=150, first=60)
 
 

@@ -127,9 +127,8 @@ _FOUND: dict[tuple[int, ...], tuple[Any, ...]] = {}
 @contextmanager
 def _remembering(context: Any) -> Iterator[None]:
     """Let a typing context remember what Numba's own functions give."""
-    if "resolve_function_type" in vars(
-        context
-    ):  # what calls the function being typed is being typed
+    # While a function is typed, those that it calls are.
+    if "resolve_function_type" in vars(context):
         yield
         return
     resolve = context.resolve_function_type
