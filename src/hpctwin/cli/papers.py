@@ -194,7 +194,8 @@ def s_raps_ml(
 
     Args:
         trace: with users and starts; Theta's of 2023 in the folder that HPCTWIN_TRACES names if left out.
-        method: recent, like, boosting, clusters (the paper's) or ensemble; all if left out. Once for each.
+        method: recent, like, boosting, clusters (the paper's), ensemble or hedge; all if left out.
+            Once for each.
         every: models are trained again after so many submissions.
         seed: of what models draw.
         plot: file for a figure (.png, .svg, .pdf).

@@ -49,7 +49,7 @@ def score(
         trace: the trace, with users and starts.
         target: runtime_s, node_w or memory_gb, as far as the trace tells.
         method: walltime, recent (the user's last two), like (the last of the same user, nodes and walltime),
-            boosting, clusters (S-RAPS's pipeline), ensemble; all if left out. Once for each.
+            boosting, clusters (S-RAPS's pipeline), ensemble, hedge; all if left out. Once for each.
         by: also by user, or by size.
         every: models are trained again after so many submissions.
         seed: of what models draw.
@@ -134,7 +134,7 @@ def apply(
     /,
     *,
     predictor: Path | None = None,
-    method: Annotated[str, Parameter(name=["--method", "-m"])] = "ensemble",
+    method: Annotated[str, Parameter(name=["--method", "-m"])] = "hedge",
     every: Every = 2000,
     seed: int = 0,
     under: str | None = None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "SRapsMl", "Schedule", "run"]
 
-METHODS = ("recent", "like", "boosting", "clusters", "ensemble")
+METHODS = ("recent", "like", "boosting", "clusters", "ensemble", "hedge")
 """Whose predictions jobs are scheduled by; walltime and truth are beside them in any case."""
 _OFTEN = Training(every=1000)
 SCORED = "clusters"

@@ -16,17 +16,16 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.learn.prediction.known import Known
+from hpctwin.learn.prediction.mixing import ensemble, hedge
 from hpctwin.learn.prediction.models import MODELS, Model
 from hpctwin.model import Workload
 from hpctwin.model.usage import NODE_W, Usage
 
 __all__ = [
-    "ENSEMBLE",
     "METHODS",
     "RIVALS",
     "Training",
     "drawing_as_predicted",
-    "inaccuracy",
     "learned",
     "predict",
     "with_predictions",
@@ -36,16 +35,12 @@ FloatArray = npt.NDArray[np.float64]
 
 RIVALS = ("walltime", "recent")
 """What anybody can do: the walltime, and the mean of the user's last two."""
-ENSEMBLE = "ensemble"
-METHODS = (*RIVALS, "like", *MODELS, ENSEMBLE)
+_MIXED = {"ensemble": ensemble, "hedge": hedge}
+METHODS = (*RIVALS, "like", *MODELS, *_MIXED)
 """All ways to predict; see `predict`."""
 
 _LEAST = 50
 """From so many jobs a model learns."""
-_SHRINK = 30
-"""The errors of all count as so many of the user's own."""
-_TRUST = 20.0
-"""An ensemble's weights are exp(-_TRUST · past error)."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ def predict(
     ``like``: as the last job of the same user, nodes and walltime. ``boosting``, ``clusters``: `models`;
     until the first training as ``like``. ``ensemble``: the median of all others, weighted by
     exp(-20 e): e is what `inaccuracy` each has had in the user's jobs that have ended, and in all jobs as if
-    in 30 more.
+    in 30 more. ``hedge``: their mean with weights for the least error of the logarithm; see `mixing.hedge`.
 
     Args:
         known: the jobs, and when they end.
@@ -115,7 +110,7 @@ def predict(
         raise UnknownNameError(
             f"target that {known.workload.name} tells of", target, list(known.truth)
         )
-    wanted = METHODS if ENSEMBLE in methods else tuple(methods)
+    wanted = METHODS if _MIXED.keys() & set(methods) else tuple(methods)
     found: dict[str, FloatArray] = {}
     if target == "runtime_s" and "walltime" in wanted:
         found["walltime"] = known.walltime_s
@@ -127,8 +122,8 @@ def predict(
     makers = {name: maker for name, maker in makers.items() if name in wanted}
     if makers:
         found |= learned(known, target, makers, training, progress)
-    if ENSEMBLE in methods:
-        found[ENSEMBLE] = _ensemble(known, target, found)
+    mixed = {name: mix(known, target, found) for name, mix in _MIXED.items() if name in methods}
+    found |= {name: bounded(one, target, known.walltime_s) for name, one in mixed.items()}
     return {name: found[name] for name in methods if name in found}
 
 
@@ -160,11 +155,6 @@ def drawing_as_predicted(workload: Workload) -> Workload:
             "measured"
         )
     return workload.replace(usage={NODE_W: Usage.averages(workload.predicted[NODE_W])})
-
-
-def inaccuracy(predicted: FloatArray, truth: FloatArray) -> FloatArray:
-    """How far off: 1 less the smaller over the larger of both (Tsafrir et al. 2007) [jobs]."""
-    return 1.0 - np.minimum(predicted, truth) / np.maximum(predicted, truth)
 
 
 def learned(
@@ -207,23 +197,3 @@ def learned(
 def bounded(foretold: FloatArray, target: str, walltime_s: FloatArray) -> FloatArray:
     """A runtime is 1 s at least and the walltime at most [jobs]."""
     return np.clip(foretold, 1.0, walltime_s) if target == "runtime_s" else foretold
-
-
-def _ensemble(known: Known, target: str, found: Mapping[str, FloatArray]) -> FloatArray:
-    truth = known.truth[target]
-    user, everybody = known.by_user, known.among_all
-    trust = []
-    for predicted in found.values():
-        error = inaccuracy(predicted, truth)
-        general = np.nan_to_num(everybody.mean(error, 2000), nan=0.5)
-        count = user.sum((~np.isnan(error)).astype(np.float64))
-        past = (user.sum(error) + _SHRINK * general) / (count + _SHRINK)
-        trust.append(-_TRUST * past)
-    values = np.array(list(found.values()))
-    weight = np.where(np.isnan(values), 0.0, np.exp(np.array(trust) - np.max(trust, axis=0)))
-    # A median is one of what they say: runtimes come in lumps, and between two lumps there is nobody.
-    order = np.argsort(values, axis=0)
-    upto = np.cumsum(np.take_along_axis(weight, order, 0), axis=0)
-    middle = np.argmax(upto >= 0.5 * upto[-1], axis=0)[None]
-    median: FloatArray = np.take_along_axis(values, np.take_along_axis(order, middle, 0), 0)[0]
-    return median

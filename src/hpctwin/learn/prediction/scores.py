@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.learn.prediction.known import Known
-from hpctwin.learn.prediction.online import inaccuracy
+from hpctwin.learn.prediction.mixing import inaccuracy
 from hpctwin.metrics.breakdown import classed
 
 __all__ = ["HELD_OUT", "classes_by", "held_out", "scores", "scores_by"]
