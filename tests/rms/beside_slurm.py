@@ -47,6 +47,14 @@ def made_events(folder: Path) -> Path:
 
 
 @contextmanager
+def readable_folder() -> Iterator[Path]:
+    """One in which jobs of other users can read their scripts."""
+    with tempfile.TemporaryDirectory(prefix="hpctwin-slurm-") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
+@contextmanager
 def running(
     folder: Path, *, rule: bool | dict[str, Any] = False, events: bool = False, **options: Any
 ) -> Iterator[SlurmCluster]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import subprocess
 import sys
 import time
@@ -17,6 +19,7 @@ from tests.rms.beside_slurm import (
     as_user,
     begin_times,
     job_ends,
+    readable_folder,
     running,
     states,
     waited_s,
@@ -316,6 +319,48 @@ def test_on_shared_nodes_the_twin_chooses_and_slurm_fills_them(tmp_path: Any) ->
             assert (status["fault"], status["drift"], status["not_read"]) == (None, [], [])
         finally:
             twin.end()
+
+
+def test_no_job_is_told_to_go_where_another_user_has_the_nodes_and_none_waits_for_ever() -> None:
+    one, other = ("--uid=daemon",), ("--uid=games",)
+    shared = {"nodes": 2, "cpus": 4, "scheduler": "backfill"}
+    with readable_folder() as folder, running(folder, rule=True, **shared) as slurm:
+        twin = Beside(slurm, manager={"poll_every": 1}, core={"pool": ["fcfs+first-fit"]})
+
+        def running_are(jobs: list[str]) -> bool:
+            now = {i for i, said in states(slurm).items() if said.startswith("RUNNING")}
+            return now == set(jobs)
+
+        try:
+            twin.begin()
+            alone = slurm.submit_tasks(30, 1800, *one, "-n1", "--exclusive=user")
+            slurm.wait(lambda: running_are([alone]), 60)
+            full = slurm.submit_tasks(30, 1800, *other, "-n4")
+            slurm.wait(lambda: running_are([alone, full]), 60)
+            # It comes first, and there are cores for it; but they are kept for another user.
+            kept_off = slurm.submit_tasks(30, 1800, *other, "-n1")
+            slurm.wait(lambda: twin.status()["waiting"] == 1, 30)
+            beside_it = slurm.submit_tasks(30, 1800, *one, "-n2")
+            slurm.wait(lambda: running_are([alone, full, beside_it]), 60)
+            assert "There is no room now" in twin.command("when", kept_off).stdout
+            wants_alone = slurm.submit_tasks(30, 1800, *other, "-n1", "--exclusive=user")
+            slurm.wait(lambda: twin.status()["waiting"] == 2, 30)
+            assert set(told_to_go(slurm)) == {alone, full, beside_it}
+            slurm.say("scancel", alone)
+            slurm.wait(lambda: running_are([full, beside_it, kept_off]), 60)
+            slurm.say("scancel", full)
+            slurm.wait(lambda: running_are([beside_it, kept_off, wants_alone]), 60)
+            assert set(told_to_go(slurm).values()) == {1}
+            status = twin.status()
+            assert (status["fault"], status["drift"], status["not_read"]) == (None, [], [])
+        finally:
+            twin.end()
+
+
+def told_to_go(slurm: SlurmCluster) -> dict[str, int]:
+    """How often the twin told each job to go, by its journal."""
+    with contextlib.closing(sqlite3.connect(slurm.folder / "journal.sqlite")) as journal:
+        return dict(journal.execute("SELECT job, count(*) FROM actions GROUP BY job"))
 
 
 def test_where_jobs_may_have_the_same_cores_the_twin_observes_says_why_and_slurm_fills_them(

@@ -17,9 +17,15 @@ RECORDED = Path(__file__).parent / "recorded"
 SHARED = ("squeue.json", "sinfo.json", "partitions.txt")
 
 
-def shared(*, blind: tuple[str, ...] = (), parameters: str = "CR_CORE_MEMORY", **changed: Any):
+def shared(
+    *,
+    blind: tuple[str, ...] = (),
+    parameters: str = "CR_CORE_MEMORY",
+    recorded: str = "shared",
+    **changed: Any,
+):
     """A Slurm whose jobs share nodes, as recorded; all waiting jobs are the twin's."""
-    read = {name: (RECORDED / f"slurm-22.05-shared-{name}").read_bytes() for name in SHARED}
+    read = {name: (RECORDED / f"slurm-22.05-{recorded}-{name}").read_bytes() for name in SHARED}
     rows = json.loads(read["squeue.json"])
     for row in rows["jobs"]:
         row |= {"admin_comment": MARK, **changed.get(f"job{row['job_id']}", {})}
@@ -47,7 +53,7 @@ def test_what_jobs_ask_of_shared_nodes_is_read_from_what_they_were_submitted_wit
         "8": (1, 1, 4, 8000, 0, 0, False),
         "9": (1, 3, 1, 50, 0, 2, False),
         "10": (1, 1, 1, 200, 1, 0, False),
-        "11": (1, 1, 1, 10, 0, 0, True),
+        "11": (1, 1, 1, 10, 0, 0, False),
         "12": (1, 1, 2, 10, 0, 0, False),
     }
 
@@ -74,8 +80,51 @@ def test_what_running_jobs_hold_of_each_node_adds_up_to_what_slurm_says_of_it() 
 
 def test_a_job_that_asks_for_what_is_not_modelled_is_left_to_slurm_and_named() -> None:
     found = shared()
-    assert set(found.mine) == {"6", "7", "8", "9", "10"}
-    assert any("job 11: alone but for its user" in note for note in found.notes)
+    assert set(found.mine) == {"6", "7", "8", "9", "10", "11"}
+    assert any("job 12: contiguous" in note for note in found.notes)
+
+
+def test_jobs_that_share_nodes_with_those_of_their_user_only_are_read_with_who_that_is() -> None:
+    found = shared()
+    with_user = {job.spec.id: job.spec.user for job in found.snapshot.jobs if job.spec.shared_with}
+    assert with_user == {"11": "ada"}
+    found = shared(recorded="owned")
+    asked = {
+        job.spec.id: (job.spec.user, job.spec.shared_with, job.spec.exclusive, job.node_names)
+        for job in found.snapshot.jobs
+    }
+    assert asked == {
+        "1": ("ada", 1, False, ("n1",)),
+        "2": ("ben", 0, False, ("n2",)),
+        "3": ("ben", 1, False, ("n2",)),
+        "4": ("cy", 1, False, ("n3",)),  # of a partition with ExclusiveUser
+        "5": ("cy", 0, True, ("n3",)),
+        "6": ("ada", 0, False, ("n1",)),
+        "9_1": ("ben", 1, False, ("n2",)),
+        "9_2": ("ben", 1, False, ("n2",)),
+        "9_3": ("ben", 1, False, ()),
+        "10": ("cy", 1, False, ()),
+        "11": ("ben", 1, False, ()),
+    }
+    assert found.unequal == {}
+    assert set(found.mine) == {"9_3", "10", "11"}
+
+
+def test_users_that_slurm_knows_no_names_of_are_told_apart_by_their_numbers() -> None:
+    nameless = {
+        f"job{i}": {"user_name": None, "user_id": 1000 + i, "shared": "user"} for i in (6, 7)
+    }
+    users = {job.spec.id: job.spec.user for job in shared(**nameless).snapshot.jobs}
+    assert (users["6"], users["7"]) == ("1006", "1007")
+
+
+def test_a_node_that_slurm_keeps_for_a_user_whose_job_is_not_there_is_named() -> None:
+    found = shared(recorded="owned", job1={"shared": None})
+    assert found.unequal == {
+        "n1": "no job there keeps others than those of ada away, Slurm says so"
+    }
+    found = shared(recorded="owned", job1={"shared": None}, blind=("n1",))
+    assert not found.mine
 
 
 def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jobs() -> None:
@@ -104,9 +153,7 @@ def test_where_whole_sockets_are_given_or_it_is_not_said_what_slurm_alone_starts
     assert {"n1", "n4"} <= set(found.snapshot.shared)
 
 
-@pytest.mark.parametrize(
-    "setting", ["ExclusiveUser=YES", "MaxCPUsPerNode=4", "SelectTypeParameters=CR_SOCKET"]
-)
+@pytest.mark.parametrize("setting", ["MaxCPUsPerNode=4", "SelectTypeParameters=CR_SOCKET"])
 def test_a_partition_that_gives_parts_of_nodes_in_its_own_way_is_left_to_slurm(setting) -> None:
     nodes = [{**node, "threads": 1} for node in NODES]
     found = cluster_snapshot(

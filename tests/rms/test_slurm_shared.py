@@ -10,7 +10,7 @@ from hpctwin import parse_policy
 from hpctwin.rms.slurm.manager import SlurmManager
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from tests.rms.beside_slurm import running, states
+from tests.rms.beside_slurm import readable_folder, running, states
 
 SITES: dict[str, dict[str, Any]] = {
     "cores, memory and GPUs": {
@@ -29,6 +29,10 @@ SITES: dict[str, dict[str, Any]] = {
     "memory by CPU where none is asked for": {
         "select": "CR_Core_Memory", "more": ("DefMemPerCPU=900", "MaxMemPerCPU=1000"),
     },
+    "users apart": {
+        "select": "CR_Core_Memory", "node": "Sockets=2 CoresPerSocket=4 ThreadsPerCore=1",
+        "more": ("PartitionName=mine Nodes=n[1-3] ExclusiveUser=YES MaxTime=INFINITE State=UP",),
+    },
 }  # fmt: skip
 ASKED = (
     ("-n3", "-c2", "--mem-per-cpu=100"), ("-N2", "-n4", "--mem=500"), ("-n1", "--gres=gpu:1", "--mem=100"),
@@ -45,13 +49,25 @@ OF_CONSUMABLES = (
 )  # fmt: skip
 
 
+ONE, OTHER = "--uid=daemon", "--uid=games"
+OF_USERS = (
+    (ONE, "-n2", "--exclusive=user", "--mem=100"), (OTHER, "-n1", "--mem=100"),
+    (ONE, "-n7", "--mem-per-cpu=10"), (OTHER, "-n4", "-pmine", "--mem=100"), (ONE, "-n2", "--mem=100"),
+    (OTHER, "-n3", "--mem=100"), (OTHER, "-n2", "--exclusive=user", "--mem=100"), (ONE, "-n2", "--mem=100"),
+    (ONE, "-n2", "-pmine", "--mem=100"), (OTHER, "-n2", "--mem=100"),
+    (ONE, "-N2", "-n2", "--exclusive=user", "--mem=100"), (OTHER, "-n1", "--mem=10"),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("site", SITES)
-def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str, tmp_path: Any) -> None:
+def test_no_job_fits_our_picture_that_slurm_leaves_waiting(site: str) -> None:
     options = {"nodes": 3, "cpus": 8, "memory": 8000, "scheduler": "builtin", **SITES[site]}
-    with running(tmp_path, **options) as slurm:
+    with readable_folder() as folder, running(folder, **options) as slurm:
         asked = [way for way in ASKED if options.get("gpus") or not any("g" in w for w in way[1:2])]
         if "gres" in options:
             asked = [*OF_CONSUMABLES, *asked]
+        if site == "users apart":
+            asked = [*OF_USERS]
         for way in asked:
             slurm.submit_tasks(5, 300, *way)
         # In order of submission: it has looked at all before the first for which there is no room.

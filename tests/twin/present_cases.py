@@ -61,11 +61,7 @@ def records_of(
             more_tasks=_label(workload.more_tasks, row),
             priority=float(workload.priority[row]),
             **{name: float(v[row]) for name, v in workload.per_node.items()},
-            **{
-                name: column[row].item()
-                for name, column in workload.chunks.items()
-                if name != "shared_with"
-            },
+            **{name: column[row].item() for name, column in workload.chunks.items()},
             resources={name: int(v[row]) for name, v in workload.resources.items()},
             dependencies=tuple(depends),
         )

@@ -222,6 +222,4 @@ def _read(rows: Sequence[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> Jobs:
 
 
 def _tasks(spec: JobSpec) -> tuple[float, ...]:
-    # Jobs that share nodes with some only are left to the cluster, and count as alone.
-    asked = (getattr(spec, name) for name in CHUNKS if name != "shared_with")
-    return (*map(float, asked), 0.0)
+    return tuple(float(getattr(spec, name)) for name in CHUNKS)

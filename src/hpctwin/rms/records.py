@@ -87,6 +87,8 @@ class JobSpec(Record):
         tasks_per_node: so many of its tasks at most lie on one node; 0 for any number.
         more_tasks: further kinds of its tasks, as `hpctwin.model.chunks.read_more_tasks` reads them.
         exclusive: whether a job with tasks has its nodes for itself all the same.
+        shared_with: whose jobs may be on the nodes of a job with tasks besides: 1: its user's only, 2: its
+            account's; 0: anyone's.
         resources: cluster-wide resources by name.
         dependencies: those not fulfilled yet.
         held: whether a user or operator holds it.
@@ -118,6 +120,7 @@ class JobSpec(Record):
     tasks_per_node: int = Field(default=0, ge=0)
     more_tasks: Annotated[str, StringConstraints(max_length=4096)] = ""
     exclusive: bool = False
+    shared_with: int = Field(default=0, ge=0, le=2)
     resources: dict[Label, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     dependencies: tuple[JobDependency, ...] = ()
     held: bool = False

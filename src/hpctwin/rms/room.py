@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -20,6 +21,8 @@ SLACK = 1e-6
 Taken = Sequence[tuple[int, tuple[int, ...]]]
 """Numbers of nodes, and how many tasks of each kind are on each."""
 FloatArray = npt.NDArray[np.float64]
+_Owner = tuple[str, str, int]
+"""The user and the account of a job, and with whose it shares its nodes."""
 
 
 def partition_of(machine: Cluster, spec: JobSpec) -> Partition | None:
@@ -40,10 +43,15 @@ class Room:
 
     Args:
         machine: node groups and partitions. All nodes are up at first, and empty.
+        owned: whether some jobs share their nodes with those of their user or account only; then it is kept
+            whose jobs are where.
     """
 
-    def __init__(self, machine: Cluster) -> None:
+    def __init__(self, machine: Cluster, *, owned: bool = False) -> None:
         self.machine = machine
+        self.owned = owned
+        self._who: dict[int, Counter[_Owner]] = {}
+        self._choosy = 0
         groups = machine.nodes
         self.group = np.repeat(np.arange(len(groups)), [group.count for group in groups])
         self.names = (*AMOUNTS, *machine.consumables)
@@ -74,25 +82,37 @@ class Room:
             jobs: those of them that run hold what they say.
             names: numbers of the nodes.
         """
-        room = cls(machine)
+        jobs = list(jobs)
+        room = cls(machine, owned=any(job.spec.shared_with for job in jobs))
         room.up = np.array([state == "up" for state in states], bool)
         for job in jobs:
             if job.node_names:
-                room.hold([names[name] for name in job.node_names], room.held_by(job))
+                nodes = [names[name] for name in job.node_names]
+                room.hold(nodes, room.held_by(job), of=job.spec)
         return room
 
     def held_by(self, job: JobRecord) -> FloatArray | None:
         """What a job holds of each of its nodes [nodes, amounts]; None for all."""
         return job.holds(self.names[len(AMOUNTS) :])
 
-    def hold(self, nodes: Sequence[int], parts: FloatArray | None, sign: int = 1) -> None:
+    def hold(
+        self, nodes: Sequence[int], parts: FloatArray | None, sign: int = 1, *, of: JobSpec
+    ) -> None:
         """Let a job have nodes, whole or in part.
 
         Args:
             nodes: their numbers.
             parts: what it holds of each [nodes, amounts]; None for all.
             sign: -1 to give them back.
+            of: the job.
         """
+        if self.owned:
+            self._choosy += sign * len(nodes) * bool(of.shared_with)
+            for node in nodes:
+                who = self._who.setdefault(node, Counter())
+                who[_owner(of)] += sign
+                if not who[_owner(of)]:
+                    del who[_owner(of)]
         rows = np.asarray(nodes, np.int64)
         self.jobs[rows] += sign
         if parts is None:
@@ -146,6 +166,7 @@ class Room:
             there = there & self.up & ~self.alone
             if not spec.shares:
                 there &= self.jobs == 0
+            there = there & ~self._apart(spec)
         if not spec.tasks:
             nodes = np.flatnonzero(there)[: spec.nodes].tolist()
             return [(node, (1,)) for node in nodes] if len(nodes) == spec.nodes else None
@@ -179,6 +200,7 @@ class Room:
             spec.more_tasks, str(spec.consumables) if spec.consumables else "",
             *(getattr(spec, name) for name in PER_NODE),
             *(getattr(spec, f"{name}_per_task") for name in AMOUNTS),
+            *(_owner(spec) if self._choosy or spec.shared_with else ()),
         )  # fmt: skip
         found = self._fits.get(key)
         if found is None:
@@ -192,7 +214,17 @@ class Room:
         if not spec.shares:
             return bool((there & (self.jobs[rows] == 0)).all())
         held = amounts_held(spec, taken, self.names)
+        there &= ~self._apart(spec)[rows]
         return bool(there.all() and (self.free[rows] + SLACK >= held).all())
+
+    def _apart(self, spec: JobSpec) -> npt.NDArray[np.bool_]:
+        """On which nodes there is a job beside which this one may not be, or which may not be beside it."""
+        found = np.zeros(len(self.group), bool)
+        if self._choosy or spec.shared_with:
+            own = _owner(spec)
+            for node, who in self._who.items():
+                found[node] = not all(_go_together(own, other) for other in who)
+        return found
 
     def set_up(self, node: int, up: bool) -> None:
         """Say whether jobs may start on a node."""
@@ -202,6 +234,16 @@ class Room:
     def idle(self) -> int:
         """How many nodes are up and held by nobody."""
         return int((self.up & (self.jobs == 0)).sum())
+
+
+def _owner(spec: JobSpec) -> _Owner:
+    return spec.user, spec.account, spec.shared_with
+
+
+def _go_together(one: _Owner, other: _Owner) -> bool:
+    """Whether jobs may be on a node at the same time, as far as it matters whose they are."""
+    asked = {one[2], other[2]}
+    return not (1 in asked and one[0] != other[0]) and not (2 in asked and one[1] != other[1])
 
 
 def parts_of(spec: JobSpec, taken: Taken) -> tuple[NodePart, ...]:

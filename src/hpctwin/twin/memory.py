@@ -155,7 +155,7 @@ class Memory:
                         "parts": parts_of(job.spec, taken),
                     }
                 )
-                room.hold([node for node, _ in taken], room.held_by(jobs[i]))
+                room.hold([node for node, _ in taken], room.held_by(jobs[i]), of=job.spec)
             elif self.put_off.get(job_id, now_s) > now_s:
                 spec = job.spec.model_copy(update={"not_before_s": self.put_off[job_id]})
                 jobs[i] = job.model_copy(update={"spec": spec})

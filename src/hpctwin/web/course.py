@@ -114,26 +114,26 @@ def _forecast_in_parts(
     """Where nodes are shared: on the lowest nodes with room for their tasks by then."""
     mirror = stands.core.mirror
     states = [node.state for node in mirror.nodes.values()]
-    room = Room.of(mirror.machine, states, [job for job, _ in running], number)
+    room = Room.of(mirror.machine, states, mirror.jobs.values(), number)
     held = [
-        (end_s, i, [number[name] for name in job.node_names], room.held_by(job))
+        (end_s, i, [number[name] for name in job.node_names], room.held_by(job), job.spec)
         for i, (job, end_s) in enumerate(running)
     ]
     heapq.heapify(held)
     found = []
     for i, (start_s, job) in enumerate(waiting, len(running)):
         while held and held[0][0] <= start_s:
-            _, _, nodes, amounts = heapq.heappop(held)
-            room.hold(nodes, amounts, -1)
+            _, _, nodes, amounts, of = heapq.heappop(held)
+            room.hold(nodes, amounts, -1, of=of)
         spec = job.spec
         taken = room.place(spec)
         if taken is None:
             continue
         nodes = [node for node, _ in taken]
         amounts = amounts_held(spec, taken, room.names) if spec.shares else None
-        room.hold(nodes, amounts)
+        room.hold(nodes, amounts, of=spec)
         end_s = ends_s(job, start_s)
-        heapq.heappush(held, (end_s, i, nodes, amounts))
+        heapq.heappush(held, (end_s, i, nodes, amounts, spec))
         shown = None if amounts is None else amounts[:, : len(AMOUNTS)]
         found.append(Stretch(spec.id, "forecast", start_s, end_s, np.array(nodes), shown))
     return found

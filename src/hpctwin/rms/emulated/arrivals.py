@@ -103,7 +103,6 @@ def _each(workload: Workload, ids: list[str], start_s: float) -> Iterator[Arriva
             about |= {name: column[row].item() for name, column in workload.chunks.items()}
             about |= {name: int(about[name]) for name in WHOLE_CHUNKS}
             about["exclusive"] = about["exclusive"] == 1
-            del about["shared_with"]
         for name, (codes, known) in labels.items():
             if codes[row] >= 0:
                 about[name] = known[codes[row]]

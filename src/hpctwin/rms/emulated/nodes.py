@@ -38,7 +38,7 @@ class Nodes:
         self.number = {name: i for i, name in enumerate(self.names)}
         self.records = [NodeRecord(name=name) for name in self.names]
         self.reservations: dict[str, NodeReservation] = {}
-        self.room = Room(machine)
+        self.room = Room(machine, owned=True)
         self._jobs: list[list[str]] = [[] for _ in range(count)]
         self._group = [g for g, group in enumerate(machine.nodes) for _ in range(group.count)]
         self._pool: list[int]
@@ -106,7 +106,7 @@ class Nodes:
         job_id = job.spec.id
         if not self.room.has(job.spec, taken):
             raise HpctwinError(f"emulated cluster: there is no room for job {job_id} on its nodes")
-        self.room.hold([node for node, _ in taken], self.room.held_by(job))
+        self.room.hold([node for node, _ in taken], self.room.held_by(job), of=job.spec)
         for node, _ in taken:
             if not self._jobs[node]:
                 free = self._free[self._pool[node]]
@@ -115,7 +115,7 @@ class Nodes:
 
     def give_back(self, job: JobRecord, nodes: Sequence[int]) -> None:
         """Take nodes back from a job."""
-        self.room.hold(nodes, self.room.held_by(job), -1)
+        self.room.hold(nodes, self.room.held_by(job), -1, of=job.spec)
         for node in nodes:
             self._jobs[node].remove(job.spec.id)
             if not self._jobs[node] and self.records[node].state == "up":

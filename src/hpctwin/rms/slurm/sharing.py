@@ -42,9 +42,7 @@ _NOT_MODELLED = (
     ("tasks_per_core", "tasks of a core"), ("tasks_per_board", "tasks of a board"),
 )  # fmt: skip
 """Fields of a job, and what it asks for by them that is not modelled."""
-_ELSE = (
-    ("ExclusiveUser", "NO"), ("MaxCPUsPerNode", "UNLIMITED"), ("SelectTypeParameters", "NONE"),
-)  # fmt: skip
+_ELSE = (("MaxCPUsPerNode", "UNLIMITED"), ("SelectTypeParameters", "NONE"))
 """Settings of a partition by which it gives parts of nodes otherwise, and their plain values."""
 
 
@@ -197,9 +195,11 @@ def _asked(
     gpus = {k: one.pop("gpu", 0.0) for k, one in gres.items()}
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
-    alone = row.get("shared") in ("none", "user", "mcs")
-    if alone and row["shared"] != "none":
-        notes.append(f"alone but for its {row['shared']}")
+    # Slurm says ``user`` too of a job in a partition with ``ExclusiveUser``.
+    alone = row.get("shared") in ("none", "mcs")
+    of_user = int(row.get("shared") == "user")
+    if row.get("shared") == "mcs":
+        notes.append("alone but for its mcs")
     memory = _Memory.asked(row, said, least) if sharing.memory else _Memory()
     nodes = _on_nodes(
         tasks, each, least, most, per_node, gpus, memory, sizes, per_core,
@@ -221,6 +221,7 @@ def _asked(
             "memory_gb_per_task": memory.of(cores * sizes.threads, on_node),
             "consumables": {**{n: a * here for n, a in gres["task"].items()}, **gres["node"]},
             "exclusive": alone,
+            "shared_with": of_user,
         }
     if most and most < tasks:
         notes.append("at most so many nodes")
@@ -236,6 +237,7 @@ def _asked(
         "memory_gb_per_task": memory.of(cores * sizes.threads, gpus["task"]),
         "consumables": {name: amount * together for name, amount in gres["task"].items()},
         "exclusive": alone,
+        "shared_with": of_user,
     }
 
 
@@ -364,11 +366,14 @@ def unequal(
         sharing: how parts are given.
     """
     held: dict[str, list[float]] = {}
+    owners: dict[str, set[str]] = {}
     alone = set()
     names = sorted({name for sizes in sharing.partitions.values() for name in sizes.consumables})
     for job in jobs:
         amounts = job.holds(names)
         for i, name in enumerate(job.node_names):
+            if job.spec.shared_with:
+                owners.setdefault(name, set()).add(job.spec.user)
             if amounts is None:
                 alone.add(name)
             else:
@@ -379,6 +384,11 @@ def unequal(
         name = str(row.get("name"))
         cpus = number(row.get("alloc_cpus"))
         if name not in sharing.nodes or name in alone or cpus is None:
+            continue
+        # Not told of a user that Slurm knows no name of.
+        owner = row.get("owner")
+        if owner and owners.get(name, set()) != {owner}:
+            found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
             continue
         cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
         threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
