@@ -22,9 +22,7 @@ def accounts_command(
         out: file for all of them added up, .json or .parquet.
         json: print them as JSON: by, total, accounts.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.cli.output import check_outputs, plain_table, print_json, screen
     from hpctwin.errors import ConfigError
     from hpctwin.metrics import read_accounts
     from hpctwin.model.units import format_duration
@@ -37,17 +35,14 @@ def accounts_command(
     if out is not None:
         accounts.write(out)
     if json:
-        rows = accounts.table.to_dicts()
-        print_json({"by": accounts.by, "total": accounts.total, "accounts": rows})
+        own = accounts.table.to_dicts()
+        print_json({"by": accounts.by, "total": accounts.total, "accounts": own})
         return 0
-    table = Table(box=None, pad_edge=False)
-    for head in (
-        accounts.by, "jobs", "node hours", "of all", "energy MWh", "W a node", "wait", "points",
-    ):  # fmt: skip
-        table.add_column(head, justify="left" if head == accounts.by else "right", overflow="fold")
+    heads = "jobs", "node hours", "of all", "energy MWh", "W a node", "wait", "points"
+    rows = []
     for row in [*accounts.table.iter_rows(named=True), {"name": "all", **accounts.total}]:
         energy, points, wait = row["energy_j"], row["fugaku_points"], row["mean_wait_s"]
-        table.add_row(
+        rows.append((
             row["name"],
             f"{row['jobs']:,}",
             f"{row['node_hours']:,.1f}",
@@ -56,8 +51,8 @@ def accounts_command(
             "" if row["mean_node_w"] is None else f"{row['mean_node_w']:,.0f}",
             "" if wait is None else format_duration(wait),
             "" if points is None or row["name"] == "all" else f"{points / 3600:,.0f}",
-        )
-    screen().print(table)
+        ))  # fmt: skip
+    screen().print(plain_table((accounts.by, *heads), rows, numbers=slice(1, None)))
     if accounts.total["energy_j"] is not None:
         print(
             "points: Fugaku points in node hours that a mean account would have drawn more (docs/accounts.md)"

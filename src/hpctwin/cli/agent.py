@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
-from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions
+from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
+    import polars as pl
+    from rich.table import Table
+
     from hpctwin.learn import Episodes
 
 __all__ = ["agent_app"]
@@ -189,9 +192,7 @@ def list_agents(
         folder: it; where you are, if left out.
         json: print their model cards as JSON.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.errors import ConfigError, PolicyError
     from hpctwin.policies.network import SUFFIX, Network
 
@@ -206,17 +207,15 @@ def list_agents(
     if json:
         print_json(cards)
         return 0
-    table = Table(box=None, pad_edge=False)
     heads = (
         "agent", "environment", "trained on", "nodes", "steps", "seed", "held out", "µs/decision",
     )  # fmt: skip
-    for head in heads:
-        table.add_column(head, overflow="fold")
+    rows = []
     for name, card in cards.items():
         trained, data = card.get("trained", {}), card.get("data", {})
         held = card.get("held_out", {})
         shown = f"{held['agent']:.4g}, {held['best']} {held['of_best']:.4g}" if held else ""
-        table.add_row(
+        rows.append((
             name,
             str(card.get("environment", "")),
             str(data.get("trace", "")),
@@ -225,8 +224,9 @@ def list_agents(
             str(trained.get("seed", "")),
             shown,
             str(card.get("us_per_decision", "")),
-        )
-    screen().print(table if cards else f"{folder}: no agents; hpctwin agent train makes one")
+        ))  # fmt: skip
+    nothing = f"{folder}: no agents; hpctwin agent train makes one"
+    screen().print(plain_table(heads, rows) if rows else nothing)
     return 0
 
 
@@ -238,48 +238,38 @@ def _episodes(
     first: int,
     last: int | None,
 ) -> Episodes:
-    from hpctwin.cli.output import need_jobs, note_reading
     from hpctwin.learn import Episodes
 
-    workload = reading.read(trace)
-    note_reading(workload)
-    need_jobs(workload)
+    workload = reading.jobs(trace)
     cluster = machine.make(workload, trace)
     return Episodes.of(workload, cluster, jobs=jobs, first=first, last=last)
 
 
 def _options(given: tuple[str, ...]) -> dict[str, Any]:
-    """``name=value`` as Python has them.
+    """Values as Python has them.
 
     Raises:
-        ConfigError: one is not so written.
+        ConfigError: one cannot be read.
     """
     import yaml
 
     from hpctwin.errors import ConfigError
 
     found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--option {text!r}: write NAME=VALUE, as in backfilling=true")
+    for name, value in named_values("--option", given, "backfilling=true").items():
         try:
-            found[name.strip()] = yaml.safe_load(value)
+            found[name] = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise ConfigError(f"--option {text!r}: {value!r} is not a value") from None
+            raise ConfigError(f"--option '{name}={value}': {value!r} is not a value") from None
     return found
 
 
-def _table(rows: Any, metric: str, best_before: str) -> object:
-    from rich.table import Table
+def _table(rows: pl.DataFrame, metric: str, best_before: str) -> Table:
+    from hpctwin.cli.output import plain_table
 
-    table = Table(box=None, pad_edge=False)
-    for head in ("policy", "", metric, "more", "from", "to", "µs/job"):
-        left = head in ("policy", "")
-        table.add_column(head, justify="left" if left else "right", overflow="fold")
-    for row in rows.iter_rows():
-        name, kind, *values = row
+    lines = []
+    for name, kind, *values in rows.iter_rows():
         shown = f"[bold]{name}[/]" if kind == "agent" or name == best_before else name
-        cells = ("" if value is None else f"{value:,.4g}" for value in values)
-        table.add_row(shown, kind, *cells)
-    return table
+        lines.append((shown, kind, *("" if one is None else f"{one:,.4g}" for one in values)))
+    heads = ("policy", "", metric, "more", "from", "to", "µs/job")
+    return plain_table(heads, lines, numbers=slice(2, None))

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import polars as pl
-    from matplotlib.figure import Figure
 
 __all__ = ["calibrate_command"]
 
@@ -54,9 +51,8 @@ def calibrate_command(
         json: print the errors as JSON.
     """
     import numpy as np
-    from rich.table import Table
 
-    from hpctwin.cli.output import check_outputs, print_json, screen
+    from hpctwin.cli.output import check_outputs, plain_table, print_json, screen
     from hpctwin.energy.calibration import calibrate, mape_pct, rolling_mape_pct
     from hpctwin.errors import ConfigError
     from hpctwin.model import parse_duration_s, write_atomically
@@ -99,21 +95,22 @@ def calibrate_command(
                 **{name: np.asarray(forecast) for name, forecast in found.items()}
             ).write_parquet(file)
     if plot is not None:
+        from hpctwin.report.calibration import plot_calibration
         from hpctwin.report.saving import save_figure
 
-        save_figure(
-            _figure(table[time_column].to_numpy(), watts, found, samples["rolling"], first), plot
-        )
+        time_s = table[time_column].to_numpy()
+        drawn = plot_calibration(time_s, watts, found, rolling=samples["rolling"], first=first)
+        save_figure(drawn, plot)
     if json:
         print_json(rows)
         return 0
-    shown = Table(box=None, pad_edge=False)
-    for head in ("model", "error %", f"by {rolling}"):
-        shown.add_column(head, justify="left" if head == "model" else "right", overflow="fold")
+    shown = []
     for row in rows:
         by = " ".join("–" if error is None else f"{error:.2f}" for error in row["rolling_pct"])
-        shown.add_row(row["model"], f"{row['mape_pct']:.2f}", by)
-    screen().print(shown)
+        shown.append((row["model"], f"{row['mape_pct']:.2f}", by))
+    screen().print(
+        plain_table(("model", "error %", f"by {rolling}"), shown, numbers=slice(1, None))
+    )
     return 0
 
 
@@ -161,15 +158,3 @@ def _read(path: Path, time: str, power: str, use: tuple[str, ...]) -> tuple[pl.D
             path, f"row {row}: times must ascend by equal steps, here of {steps[0]:g} s", field=time
         )
     return table, float(steps[0])
-
-
-def _figure(
-    time_s: npt.NDArray[np.float64],
-    watts: npt.NDArray[np.float64],
-    found: dict[str, npt.NDArray[np.float64]],
-    rolling: int,
-    first: int,
-) -> Figure:
-    from hpctwin.report.calibration import plot_calibration
-
-    return plot_calibration(time_s, watts, found, rolling=rolling, first=first)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.completing import complete_policy
 from hpctwin.cli.energy_options import EnergyOptions
 from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.cli.options import (
+    BY_POLICY,
+    By,
     ClusterOptions,
     RunOptions,
     Trace,
@@ -26,7 +27,6 @@ from hpctwin.errors import ConfigError
 if TYPE_CHECKING:
     import polars as pl
 
-    from hpctwin.metrics import By
     from hpctwin.policies import Policy
     from hpctwin.simulation import Result
 
@@ -37,15 +37,7 @@ def compare_command(
     trace: Trace,
     /,
     *more: Trace,
-    policy: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name=["--policy", "-p"],
-            group="Policy",
-            allow_leading_hyphen=True,
-            completer=complete_policy,
-        ),
-    ] = (
+    policy: Annotated[tuple[str, ...], BY_POLICY] = (
         "fcfs+easy",
         "sjf+easy",
         "wfp+easy",
@@ -58,10 +50,7 @@ def compare_command(
     energy: EnergyOptions = EnergyOptions(),  # noqa: B008
     reward: Annotated[str | None, Parameter(group="Policy")] = None,
     plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
-    by: Annotated[
-        Literal["size", "walltime", "user", "account", "partition", "state"] | None,
-        Parameter(group="Output"),
-    ] = None,
+    by: By = None,
     fairness: Annotated[bool, Parameter(group="Output")] = False,
     threads: Annotated[int | None, Parameter(group="Run"), AT_LEAST_1] = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -109,18 +98,8 @@ def compare_command(
     texts = policy if own is None else dict.fromkeys((read_policy(own), *policy))
     policies = [make_policy(parse_policy(text), power=energy.power) for text in texts]
     asked = _Asked(
-        reading,
-        part,
-        machine,
-        run,
-        energy,
-        reward,
-        plan_by,
-        by,
-        fairness,
-        threads,
-        log=out is not None,
-    )
+        reading, part, machine, run, energy, reward, plan_by, by, fairness, threads, log=out is not None
+    )  # fmt: skip
     compared: list[_Compared] = []
     title = trace.name if not more else f"{len(traces)} traces"
     with progress_bar(f"{title}, {len(policies)} policies") as progress:
@@ -243,7 +222,7 @@ class _Asked:
     energy: EnergyOptions
     reward: str | None
     plan_by: Literal["walltime", "prediction"]
-    by: By | None
+    by: By
     fairness: bool
     threads: int | None
     log: bool
@@ -255,17 +234,14 @@ class _Asked:
         import numpy as np
 
         from hpctwin.cli.driven import planned_s, rewarded_jobs
-        from hpctwin.cli.output import need_jobs, note_reading, note_rejected, note_without_effect
+        from hpctwin.cli.output import note_rejected, note_without_effect
         from hpctwin.cli.simulate import breakdown_rows
         from hpctwin.metrics import unfair_delay
+        from hpctwin.model.progress import counted
         from hpctwin.simulation import Simulation
         from hpctwin.sweep import compare, fair_starts
 
-        workload = self.reading.read(trace)
-        window = self.part.cut(workload)
-        workload = workload if window is None else window.workload
-        note_reading(workload)
-        need_jobs(workload)
+        workload, window = self.reading.part(trace, self.part)
         if self.reward is not None:
             workload = rewarded_jobs(workload, self.reward)
         cluster = self.energy.machine(self.machine.make(workload, trace))
@@ -278,17 +254,12 @@ class _Asked:
                 raise ConfigError("--from and --until do not go with --fairness")
             window = dataclasses.replace(window, workload=workload)
             begins = np.maximum(0 if begins is None else begins, window.not_before_s)
-        done: list[str] = []
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            progress(len(done) / len(policies))
-
         options = {
             **self.run.as_dict(), "begin_s": begins, "expected_s": planned_s(workload, self.plan_by)
         }  # fmt: skip
         results = compare(
-            workload, cluster, policies, threads=self.threads, progress=one_more, part=window,
+            workload, cluster, policies, threads=self.threads, part=window,
+            progress=counted(progress, len(policies)),
             log=bool(series or window or self.log), **options,
         )  # fmt: skip
         told = {
@@ -298,11 +269,7 @@ class _Asked:
             fair = fair_starts(Simulation(workload, cluster, one, **options))
             told[one.name][0].update(unfair_delay(results[one.name].jobs, fair))
         by = self.by
-        classes = (
-            {}
-            if by is None
-            else {name: breakdown_rows(result, by) for name, result in results.items()}
-        )
+        classes = {name: breakdown_rows(one, by) for name, one in results.items() if by}
         code = note_rejected(next(iter(results.values())))
         return _Compared(workload.name, results, told, classes, code)
 

@@ -25,20 +25,14 @@ def list_datasets(*, json: bool = False) -> int:
     Args:
         json: print them as JSON.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import DATASETS
 
     if json:
         print_json([_about(one) for one in DATASETS.values()])
         return 0
-    table = Table(box=None, pad_edge=False)
-    for head in ("data set", "machine", "what it is"):
-        table.add_column(head, overflow="fold")
-    for one in DATASETS.values():
-        table.add_row(one.name, one.system or "", one.title)
-    screen().print(table)
+    rows = [(one.name, one.system or "", one.title) for one in DATASETS.values()]
+    screen().print(plain_table(("data set", "machine", "what it is"), rows))
     return 0
 
 
@@ -50,9 +44,7 @@ def describe(name: str, /, *, json: bool = False) -> int:
         name: as `hpctwin dataset list` tells it.
         json: print it as JSON.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.formats.datasets import dataset
 
     found = dataset(name)
@@ -69,12 +61,8 @@ def describe(name: str, /, *, json: bool = False) -> int:
         console.print(f"- {rule}", markup=False)
     for file in found.files:
         console.print(f"\n{file.name}{'' if file.needed else ' (optional)'}", markup=False)
-        table = Table(box=None, pad_edge=False)
-        for head in ("column", "read as", "needed", "meaning"):
-            table.add_column(head, overflow="fold")
-        for column in file.columns:
-            table.add_row(column.name, column.kind, "yes" if column.needed else "", column.meaning)
-        console.print(table)
+        rows = [(c.name, c.kind, "yes" if c.needed else "", c.meaning) for c in file.columns]
+        console.print(plain_table(("column", "read as", "needed", "meaning"), rows))
     return 0
 
 

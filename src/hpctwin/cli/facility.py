@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
-from hpctwin.cli.options import Trace, TraceOptions
+from hpctwin.cli.options import By, Trace, TraceOptions
 
 if TYPE_CHECKING:
     from hpctwin.facility import FacilityResult, Strategy
@@ -118,10 +118,7 @@ def simulate(
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     overrun: Overrun = "terminate",
     seed: Seed = 0,
-    by: Annotated[
-        Literal["size", "walltime", "user", "account", "partition", "state"] | None,
-        Parameter(group="Output"),
-    ] = None,
+    by: By = None,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
     plot: Annotated[Path | None, Parameter(group="Output")] = None,
     json: Json = False,
@@ -143,16 +140,15 @@ def simulate(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summary as JSON.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.facility import Facility, FacilitySimulation, parse_strategy
+    from hpctwin.metrics import breakdown
     from hpctwin.model.progress import progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen = parse_strategy(strategy, knows=knowledge, **looking.as_dict())
     place = Facility.from_yaml(facility)
-    workload = reading.read(trace)
-    note_reading(workload)
-    need_jobs(workload)
+    workload = reading.jobs(trace)
     simulation = FacilitySimulation(place, workload, chosen, seed=seed, overrun=overrun)
     with progress_bar(f"{workload.name} under {chosen.name}") as progress:
         result = simulation.run(progress)
@@ -160,15 +156,12 @@ def simulate(
     summary = result.summary()
     if json:
         if by is not None:
-            from hpctwin.metrics import breakdown
-
             summary["by"] = breakdown(result.jobs, by).to_dicts()
         print_json(summary)
         return 0
     console = screen()
     _show({chosen.name: result}, console)
     if by is not None:
-        from hpctwin.metrics import breakdown
         from hpctwin.report.accessor import breakdown_table
 
         console.print(breakdown_table(breakdown(result.jobs, by), by))
@@ -213,10 +206,10 @@ def compare(
         plot: file for the figure of utilization by week, .png, .svg or .pdf.
         json: print the summaries as JSON.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.facility import Facility, compare_strategies, parse_strategy
     from hpctwin.facility.strategies import GUIDED
-    from hpctwin.model.progress import progress_bar
+    from hpctwin.model.progress import counted, progress_bar
 
     check_outputs(trace, folders=[out], figures=[plot])
     chosen: list[Strategy] = []
@@ -227,19 +220,12 @@ def compare(
             for knows in (knowledge if guided else knowledge[:1])
         ]
     place = Facility.from_yaml(facility)
-    workload = reading.read(trace)
-    note_reading(workload)
-    need_jobs(workload)
-    done: list[str] = []
+    workload = reading.jobs(trace)
     with progress_bar(f"{workload.name}, {len(chosen)} strategies") as progress:
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            progress(len(done) / len(chosen))
-
         results = compare_strategies(
-            place, workload, chosen, seed=seed, overrun=overrun, threads=threads, progress=one_more
-        )
+            place, workload, chosen, seed=seed, overrun=overrun, threads=threads,
+            progress=counted(progress, len(chosen)),
+        )  # fmt: skip
     _write(results, out, plot, facility, trace)
     if json:
         print_json([result.summary() for result in results.values()])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from hpctwin.cli.logs import LogOptions
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 from hpctwin.cli.numbers import AT_LEAST_1
 
 if TYPE_CHECKING:
     from hpctwin.twin.facility.config import LiveFacility
-    from hpctwin.twin.facility.queue import QueuedJob
+    from hpctwin.twin.facility.queue import Queue, QueuedJob
 
 __all__ = ["queue_command", "run_command", "submit_command", "withdraw_command"]
 
@@ -124,11 +125,8 @@ def submit_command(
     except ValidationError as error:
         faults = faults_of(error, JobRequest, asked, "the job")
         raise ConfigError("\n".join(faults)) from error
-    queue = _open_queue(config)
-    try:
+    with _queue(config) as queue:
         queue.add(request)
-    finally:
-        queue.close()
     print(request.key)
     return 0
 
@@ -147,11 +145,8 @@ def queue_command(config: Path, /, *, all: bool = False, json: bool = False) -> 
     from hpctwin.cli.output import print_json, screen
     from hpctwin.model import format_duration
 
-    queue = _open_queue(config)
-    try:
+    with _queue(config) as queue:
         entries = queue.entries() if all else queue.entries("queued", "intended", "submitted")
-    finally:
-        queue.close()
     if json:
         print_json([_plain(entry) for entry in entries])
         return 0
@@ -175,24 +170,16 @@ def withdraw_command(config: Path, key: str, /) -> int:
         config: the live facility's YAML file.
         key: the job's.
     """
-    queue = _open_queue(config)
-    try:
+    with _queue(config) as queue:
         queue.withdraw(key)
-    finally:
-        queue.close()
     return 0
 
 
 def _run(config: LiveFacility, until_empty: bool, requests: list[Any], json: bool) -> int:
-    import signal
-    import threading
-
     from hpctwin.cli.output import print_json
     from hpctwin.twin.facility.service import open_placer
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_when_asked_to_end()
     with open_placer(config) as placer:
         queue = placer.queue
         waiting = list(requests)
@@ -238,8 +225,8 @@ def _plain(entry: QueuedJob) -> dict[str, Any]:
     return {**dataclasses.asdict(entry), "request": request}
 
 
-def _open_queue(config: Path) -> Any:
+def _queue(config: Path) -> closing[Queue]:
     from hpctwin.twin.facility.config import LiveFacility
     from hpctwin.twin.facility.queue import Queue
 
-    return Queue(LiveFacility.from_yaml(config).queue)
+    return closing(Queue(LiveFacility.from_yaml(config).queue))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,20 +23,36 @@ Live = Annotated[Literal["live"] | None, Parameter(show_choices=False)]
 import_app = App(name="import", help="Read a site's own files: a machine, its policy and its past.")
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ImportOptions:
+    """What is made of the files, of any resource manager."""
+
+    out: Path
+    """Folder for what is written."""
+    commands: str = ""
+    """With live: where the resource manager's commands are; found on the path if left out."""
+    anonymise: bool = False
+    """Other names for users, accounts, partitions or queues, QOS, groups of nodes and the cluster."""
+    salt: Path | None = None
+    """With anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there. One
+    that is used once and forgotten, if left out."""
+    check: bool = False
+    """Simulate the past that was read, and say how far starts are from the recorded ones, and which
+    assumption costs most; fidelity.json and report.html have it too."""
+    json: bool = False
+    """Print what was read and left out as JSON."""
+
+
 @import_app.command
 def slurm(
     live: Live = None,
     /,
     *,
     folder: From = None,
-    out: Path,
     since: str | None = None,
     timezone: str | None = None,
-    commands: str = "",
-    anonymise: bool = False,
-    salt: Path | None = None,
-    check: bool = False,
-    json: bool = False,
+    options: ImportOptions,
 ) -> int:
     """Read a Slurm site: slurm.conf and what it includes, what scontrol, sacctmgr and sacct print.
 
@@ -45,30 +62,10 @@ def slurm(
     Args:
         live: the word live asks the running Slurm instead of a folder.
         folder: the folder with the files, whatever their names.
-        out: folder for what is written.
         since: with live: accounting from this date on, such as 2026-10-01; 30 days if left out.
         timezone: where sacct wrote its times, such as Europe/Berlin; UTC if left out.
-        commands: with live: where the resource manager's commands are; found on the path if left out.
-        anonymise: other names for users, accounts, partitions, QOS, groups of nodes and the cluster.
-        salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
-            One that is used once and forgotten, if left out.
-        check: simulate the past that was read, and say how far starts are from the recorded ones, and which
-            assumption costs most; fidelity.json and report.html have it too.
-        json: print what was read and left out as JSON.
     """
-    return _import(
-        "slurm",
-        folder,
-        live == "live",
-        out,
-        since,
-        timezone,
-        commands,
-        anonymise,
-        salt,
-        check,
-        json,
-    )
+    return _import("slurm", folder, live == "live", options, since, timezone)
 
 
 @import_app.command
@@ -77,12 +74,7 @@ def pbs(
     /,
     *,
     folder: From = None,
-    out: Path,
-    commands: str = "",
-    anonymise: bool = False,
-    salt: Path | None = None,
-    check: bool = False,
-    json: bool = False,
+    options: ImportOptions,
 ) -> int:
     """Read a PBS site: pbsnodes -av, qmgr -c 'print server', sched_config, accounting logs.
 
@@ -92,32 +84,17 @@ def pbs(
     Args:
         live: the word live asks the running PBS instead of a folder.
         folder: the folder with the files, whatever their names; with live, that of accounting logs.
-        out: folder for what is written.
-        commands: with live: where the resource manager's commands are; found on the path if left out.
-        anonymise: other names for users, accounts, queues, groups of nodes and the cluster.
-        salt: with anonymise: file of 16 bytes or more that keep pseudonyms the same; made if it is not there.
-            One that is used once and forgotten, if left out.
-        check: simulate the past that was read, and say how far starts are from the recorded ones, and which
-            assumption costs most; fidelity.json and report.html have it too.
-        json: print what was read and left out as JSON.
     """
-    return _import(
-        "pbs", folder, live == "live", out, None, None, commands, anonymise, salt, check, json
-    )
+    return _import("pbs", folder, live == "live", options)
 
 
 def _import(
     manager: str,
     source: Path | None,
     live: bool,
-    out: Path,
-    since: str | None,
-    timezone: str | None,
-    commands: str,
-    anonymise: bool,
-    salt: Path | None,
-    check: bool,
-    json: bool,
+    options: ImportOptions,
+    since: str | None = None,
+    timezone: str | None = None,
 ) -> int:
     import tempfile
 
@@ -128,25 +105,27 @@ def _import(
 
     if not live and source is None:
         raise ConfigError(f"give --from FOLDER, or the word live to ask the running {manager}")
-    if salt is not None and not anonymise:
+    if options.salt is not None and not options.anonymise:
         raise ConfigError("--salt goes with --anonymise")
-    check_outputs(folders=[out])
-    key = _salt(salt) if anonymise else None
+    check_outputs(folders=[options.out])
+    key = _salt(options.salt) if options.anonymise else None
     if not live:
         assert source is not None
         made = import_site(manager, source, timezone=timezone)
     else:
         with tempfile.TemporaryDirectory(prefix="hpctwin-") as scratch:
-            notes = asked(manager, Path(scratch), since=since, beside=source, commands_in=commands)
+            notes = asked(
+                manager, Path(scratch), since=since, beside=source, commands_in=options.commands
+            )
             made = import_site(manager, Path(scratch), timezone=timezone)
             made.site.notes += notes
     if key is not None:
         made = pseudonyms(made, key)
     _check_policy(made)
-    checked = _checked(made) if check else None
-    _write(made, checked, out)
-    told = _told(made, checked, out)
-    if json:
+    checked = _checked(made) if options.check else None
+    _write(made, checked, options.out)
+    told = _told(made, checked, options.out)
+    if options.json:
         print_json(told)
     else:
         _print(told, checked)

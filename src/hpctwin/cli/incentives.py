@@ -52,20 +52,18 @@ def incentives_command(
         json: print it as JSON: a row for each account, and one for each incentive.
     """
     from hpctwin.cli.made import show
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading
+    from hpctwin.cli.output import check_outputs
     from hpctwin.errors import ConfigError
     from hpctwin.experiments.incentives import made_of
     from hpctwin.metrics import INCENTIVES
-    from hpctwin.model.progress import progress_bar
+    from hpctwin.model.progress import counted, progress_bar
     from hpctwin.sweep.incentives import redeem, try_tricks
 
     check_outputs(trace, figures=[plot])
     names = incentive or tuple(n for n, rule in INCENTIVES.items() if not rule.budgeted)
     if (budget is None) == any(INCENTIVES[n].budgeted for n in names if n in INCENTIVES):
         raise ConfigError("--budget NODE-HOURS goes with --incentive budget, and is needed there")
-    workload = reading.read(trace)
-    note_reading(workload)
-    need_jobs(workload)
+    workload = reading.jobs(trace)
     labels = workload.account if accounts_by == "account" else workload.user
     if not labels.labels:
         raise ConfigError(f"{trace} does not say whose jobs they are: it has no {accounts_by}s")
@@ -75,44 +73,35 @@ def incentives_command(
             paid = [name for name in names if not INCENTIVES[name].budgeted]
             rows = try_tricks(workload, cluster, paid, cheat, by=accounts_by, backfill=backfill)
             return _show_tricks(rows, cheat, json)
-        done: list[str] = []
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            progress(len(done) / (len(names) + 2))
-
         found = redeem(
             workload, cluster, names, by=accounts_by, collect=collect, backfill=backfill, same=same,
-            budgets=budget, progress=one_more, log=plot is not None,
+            budgets=budget, progress=counted(progress, len(names) + 2), log=plot is not None,
         )  # fmt: skip
     return show(made_of(found), plot=plot, json=json)
 
 
 def _show_tricks(rows: pl.DataFrame, who: str, json: bool) -> int:
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.model.units import format_duration
     from hpctwin.sweep.incentives import TRICKS
 
     if json:
         print_json(rows.to_dicts())
         return 0
-    table = Table(title=f"What {who} gains by cheating", box=None, pad_edge=False)
-    for head in ("incentive", "trick", "place", "mean wait", "node hours", "W a node"):
-        table.add_column(
-            head, justify="left" if head in ("incentive", "trick") else "right", overflow="fold"
-        )
+    heads = ("incentive", "trick", "place", "mean wait", "node hours", "W a node")
+    lines = []
     for row in rows.iter_rows(named=True):
         watts, wait = row["mean_node_w"], row["mean_wait_s"]
-        table.add_row(
+        lines.append((
             row["incentive"],
             row["trick"],
             "" if row["place"] is None else f"{row['place']}",
             "" if wait is None else format_duration(round(wait)),
             f"{row['node_hours']:,.1f}",
             "" if watts is None else f"{watts:,.0f}",
-        )
+        ))  # fmt: skip
+    table = plain_table(heads, lines, numbers=slice(2, None))
+    table.title = f"What {who} gains by cheating"
     console = screen()
     console.print(table)
     for name, trick in TRICKS.items():

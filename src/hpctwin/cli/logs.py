@@ -1,4 +1,4 @@
-"""How commands that run for long tell what happens: on standard error, a line each.
+"""How commands that run for long tell what happens, on standard error, a line each; and how they are ended.
 
 By Python's own logging; JSON is one class of it, and secrets are taken out of either form.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import re
+import signal
+import threading
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,7 +17,7 @@ from cyclopts import Parameter
 
 from hpctwin.model.secrets import without_password
 
-__all__ = ["LogOptions"]
+__all__ = ["LogOptions", "set_when_asked_to_end"]
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>]+")
 
@@ -40,6 +42,14 @@ class LogOptions:
         handler = logging.StreamHandler()
         handler.setFormatter(_Objects() if self.log_format == "json" else _Lines())
         logging.basicConfig(level=self.log_level.upper(), handlers=[handler])
+
+
+def set_when_asked_to_end() -> threading.Event:
+    """What is set by the signals that ask a process to end."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 class _Lines(logging.Formatter):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from hpctwin.cli.completing import complete_policy
 from hpctwin.cli.numbers import AT_LEAST_1
 from hpctwin.errors import ConfigError
 
@@ -16,7 +18,19 @@ if TYPE_CHECKING:
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Window
 
-__all__ = ["ClusterOptions", "RunOptions", "Trace", "TraceOptions", "WindowOptions", "within"]
+__all__ = [
+    "BY_POLICY",
+    "By",
+    "ClusterOptions",
+    "ConfigPath",
+    "RunOptions",
+    "Trace",
+    "TraceOptions",
+    "WindowOptions",
+    "named_values",
+    "temperature_or_file",
+    "within",
+]
 
 
 def _no_option(_: Any, path: Path | None) -> None:
@@ -26,6 +40,57 @@ def _no_option(_: Any, path: Path | None) -> None:
 
 Trace = Annotated[Path, Parameter(allow_leading_hyphen=True, validator=_no_option)]
 """A trace to read; ``-`` is the standard input."""
+
+ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
+"""The twin's YAML file."""
+
+By = Annotated[
+    Literal["size", "walltime", "user", "account", "partition", "state"] | None,
+    Parameter(group="Output"),
+]
+"""Classes of jobs that figures are broken down by."""
+
+BY_POLICY = Parameter(
+    name=["--policy", "-p"], group="Policy", allow_leading_hyphen=True, completer=complete_policy
+)
+
+
+def named_values(option: str, given: Iterable[str], example: str) -> dict[str, str]:
+    """What is given as ``NAME=VALUE``.
+
+    Args:
+        option: where it is given.
+        given: each.
+        example: one that is right.
+
+    Raises:
+        ConfigError: one is not so written.
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"{option} {text!r}: write NAME=VALUE, for example {example}")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def temperature_or_file(weather: str | None) -> float | str | None:
+    """What --weather says: wet-bulb temperature, °C, or a file of weather.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if weather is None:
+        return None
+    try:
+        return float(weather)
+    except ValueError:
+        if not Path(weather).is_file():
+            raise ConfigError(
+                f"--weather {weather}: it is neither a temperature in °C nor a file"
+            ) from None
+    return weather
 
 
 def within(trace: Path | None, name: str) -> Path | None:
@@ -98,7 +163,6 @@ class TraceOptions:
         from hpctwin.model import parse_duration_s
 
         path = within(path, "workload.parquet") or path
-
         walltime: Any = self.no_walltime
         if walltime not in ("runtime", "drop"):
             walltime = parse_duration_s(walltime)
@@ -126,6 +190,25 @@ class TraceOptions:
         from hpctwin.learn.prediction import drawing_as_predicted
 
         return drawing_as_predicted(workload)
+
+    def jobs(self, path: Path) -> Workload:
+        """Read a trace to simulate, and say what the reader changed or left out.
+
+        Raises:
+            WorkloadError: it has no jobs.
+        """
+        return self.part(path, WindowOptions())[0]
+
+    def part(self, path: Path, part: WindowOptions) -> tuple[Workload, Window | None]:
+        """As `jobs`, of a part of the trace if one is asked for, and that part."""
+        from hpctwin.cli.output import need_jobs, note_reading
+
+        workload = self.read(path)
+        window = part.cut(workload)
+        workload = workload if window is None else window.workload
+        note_reading(workload)
+        need_jobs(workload)
+        return workload, window
 
     def _mapping(self) -> Columns | None:
         """What columns are, if they are not ours."""

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
     from hpctwin.model import Cluster, Workload
     from hpctwin.simulation import Result, Simulation
@@ -22,6 +23,7 @@ __all__ = [
     "note_reading",
     "note_rejected",
     "note_without_effect",
+    "plain_table",
     "print_json",
     "print_lines",
     "screen",
@@ -73,6 +75,31 @@ def screen(*, stderr: bool = False, highlight: bool = True) -> Console:
     if not console.is_terminal:
         console.width = 100_000
     return console
+
+
+def plain_table(
+    heads: Iterable[str],
+    rows: Iterable[Iterable[RenderableType]],
+    *,
+    numbers: slice = slice(0),
+) -> Table:
+    """A table without lines.
+
+    Args:
+        heads: of its columns.
+        rows: cells, as many as heads.
+        numbers: columns that stand at the right.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for column in table.columns[numbers]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def print_json(value: Any) -> None:

@@ -133,20 +133,19 @@ def s_raps(
         out: folder for a table over time of each policy, and the figure where --plot is not given.
         json: print the statistics as JSON.
     """
+    from hpctwin.cli.options import temperature_or_file
     from hpctwin.cli.output import check_outputs, need_jobs, note_reading
     from hpctwin.experiments.s_raps import SRaps
     from hpctwin.model import parse_duration_s
     from hpctwin.simulation import window
 
     check_outputs(trace, folders=[out], figures=[plot])
+    wet_bulb = temperature_or_file(weather)
     workload = reading.read(trace)
     need_jobs(workload)
     ends = workload.recorded_start_ms + workload.runtime_ms
     chosen = part.cut(workload) or window(workload, 0.0, float(ends.max()) / 1000)
     note_reading(chosen.workload)
-    wet_bulb: str | float | None = weather
-    if weather is not None and weather.replace(".", "", 1).removeprefix("-").isdigit():
-        wet_bulb = float(weather)
     experiment = SRaps(
         chosen,
         machine.make(workload, trace),
@@ -201,16 +200,14 @@ def s_raps_ml(
         plot: file for a figure (.png, .svg, .pdf).
         json: print it as JSON.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading
+    from hpctwin.cli.output import check_outputs
     from hpctwin.experiments.s_raps_ml import SRapsMl
     from hpctwin.experiments.traces import need_trace
     from hpctwin.learn.prediction import Training
 
     path = trace or need_trace("Theta-2023-lumos.swf")
     check_outputs(path, figures=[plot])
-    workload = reading.read(path)
-    need_jobs(workload)
-    note_reading(workload)
+    workload = reading.jobs(path)
     experiment = SRapsMl(
         workload,
         machine.make(workload, path),

@@ -12,6 +12,7 @@ from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptio
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.table import Table
 
     from hpctwin.learn.prediction import Known
     from hpctwin.model import Workload
@@ -24,6 +25,7 @@ predictor_app = App(
 
 Methods = Annotated[tuple[str, ...], Parameter(name=["--method", "-m"])]
 Every = Annotated[int, AT_LEAST_1]
+Target = Literal["runtime_s", "node_w", "memory_gb"]
 
 
 @predictor_app.command
@@ -31,7 +33,7 @@ def score(
     trace: Trace,
     /,
     *,
-    target: str = "runtime_s",
+    target: Target = "runtime_s",
     method: Methods = (),
     by: Literal["user", "size"] | None = None,
     every: Every = 2000,
@@ -56,7 +58,6 @@ def score(
         under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json, screen
     from hpctwin.learn.prediction import METHODS, Training, predict, scores, scores_by
     from hpctwin.model.progress import progress_bar
 
@@ -66,14 +67,7 @@ def score(
         found = predict(known, target, method or METHODS, training, progress)
     overall = scores(known, target, found)
     classes = None if by is None else scores_by(known, target, found, by)
-    if json:
-        more = {} if classes is None else {"by": classes.to_dicts()}
-        print_json({"target": target, "methods": overall.to_dicts(), **more})
-        return 0
-    console = screen()
-    console.print(_table(overall, target))
-    if classes is not None:
-        console.print(_table(classes.rename({"bin": str(by)}), target))
+    _show({"target": target}, "methods", overall, classes, by, _accuracy(target), json)
     return 0
 
 
@@ -82,7 +76,7 @@ def intervals(
     trace: Trace,
     /,
     *,
-    target: str = "runtime_s",
+    target: Target = "runtime_s",
     coverage: float = 0.8,
     by: Literal["user", "size", "week"] | None = None,
     every: Every = 2000,
@@ -107,23 +101,18 @@ def intervals(
         under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
         json: print it as JSON.
     """
-    from hpctwin.cli.output import print_json, screen
     from hpctwin.learn.prediction import Training, interval_scores
     from hpctwin.learn.prediction import intervals as say
+    from hpctwin.learn.prediction.intervals import check_coverage
     from hpctwin.model.progress import progress_bar
 
+    check_coverage(coverage)
     known = _known(trace, reading, machine, under)
     with progress_bar(f"learning from {known.workload.name}") as progress:
         found = say(known, target, coverage, Training(every=every, seed=seed), progress)
     overall = interval_scores(known, target, found).drop("bin")
     classes = None if by is None else interval_scores(known, target, found, by)
-    if json:
-        more = {} if classes is None else {"by": classes.to_dicts()}
-        print_json({"target": target, "coverage": coverage, "ways": overall.to_dicts(), **more})
-        return 0
-    screen().print(_held(overall))
-    if classes is not None:
-        screen().print(_held(classes.rename({"bin": str(by)})))
+    _show({"target": target, "coverage": coverage}, "ways", overall, classes, by, _HELD, json)
     return 0
 
 
@@ -308,61 +297,70 @@ def _ends(workload: Workload, trace: Path, machine: ClusterOptions, under: str) 
     return ends
 
 
-_HEADS = {
-    "jobs": ("jobs", ",.0f", 1.0),
-    "accuracy": ("accuracy", ".3f", 1.0),
-    "mean_absolute_error": ("mean error", ",.2f", 1.0),
-    "median_factor": ("median factor", ",.2f", 1.0),
-    "mean_log2_error": ("mean log2", ".3f", 1.0),
-    "too_short": ("too short", ".1f", 100.0),
-}
+Figures = dict[str, tuple[str, str, float]]
+"""Of each column of figures its head, how it is written, and what it is multiplied by."""
+
 _UNITS = {"runtime_s": ("h", 1 / 3600), "node_w": ("W", 1.0), "memory_gb": ("GB", 1.0)}
+_HELD: Figures = {
+    "jobs": ("jobs", ",.0f", 1.0),
+    "held": ("held, %", ".1f", 100.0),
+    "below": ("below, %", ".1f", 100.0),
+    "above": ("above, %", ".1f", 100.0),
+    "median_factor": ("median factor", ",.2f", 1.0),
+    "mean_log2_width": ("mean width, log2", ".2f", 1.0),
+}
 
 
-def _table(rows: pl.DataFrame, target: str) -> object:
-    from rich.table import Table
-
+def _accuracy(target: Target) -> Figures:
     unit, scale = _UNITS[target]
-    table = Table(box=None, pad_edge=False)
-    names = [name for name in rows.columns if name not in _HEADS]
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name, (head, _, _) in _HEADS.items():
-        more = {"mean_absolute_error": f", {unit}", "too_short": ", %"}.get(name, "")
-        table.add_column(head + more, justify="right")
-    for row in rows.iter_rows(named=True):
-        cells = []
-        for name, (_, form, factor) in _HEADS.items():
-            value = row[name] * (scale if name == "mean_absolute_error" else factor)
-            cells.append(format(value, form))
-        table.add_row(*(str(row[name]) for name in names), *cells)
-    return table
-
-
-def _held(rows: pl.DataFrame) -> object:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    figures = {
+    return {
         "jobs": ("jobs", ",.0f", 1.0),
-        "held": ("held, %", ".1f", 100.0),
-        "below": ("below, %", ".1f", 100.0),
-        "above": ("above, %", ".1f", 100.0),
+        "accuracy": ("accuracy", ".3f", 1.0),
+        "mean_absolute_error": (f"mean error, {unit}", ",.2f", scale),
         "median_factor": ("median factor", ",.2f", 1.0),
-        "mean_log2_width": ("mean width, log2", ".2f", 1.0),
+        "mean_log2_error": ("mean log2", ".3f", 1.0),
+        "too_short": ("too short, %", ".1f", 100.0),
     }
+
+
+def _show(
+    about: dict[str, Any],
+    what: str,
+    overall: pl.DataFrame,
+    classes: pl.DataFrame | None,
+    by: str | None,
+    figures: Figures,
+    json: bool,
+) -> None:
+    """Figures of all jobs, and of classes of them where they are asked for."""
+    from hpctwin.cli.output import print_json, screen
+
+    if json:
+        more = {} if classes is None else {"by": classes.to_dicts()}
+        print_json({**about, what: overall.to_dicts(), **more})
+        return
+    console = screen()
+    console.print(_table(overall, figures))
+    if classes is not None:
+        console.print(_table(classes.rename({"bin": str(by)}), figures))
+
+
+def _table(rows: pl.DataFrame, figures: Figures) -> Table:
+    from hpctwin.cli.output import plain_table
+
     names = [name for name in rows.columns if name not in figures]
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for head, _, _ in figures.values():
-        table.add_column(head, justify="right")
-    for row in rows.iter_rows(named=True):
-        cells = (format(row[name] * scale, form) for name, (_, form, scale) in figures.items())
-        table.add_row(*(str(row[name]) for name in names), *cells)
-    return table
+    lines = (
+        (
+            *(str(row[name]) for name in names),
+            *(format(row[name] * scale, form) for name, (_, form, scale) in figures.items()),
+        )
+        for row in rows.iter_rows(named=True)
+    )
+    heads = (*names, *(head for head, _, _ in figures.values()))
+    return plain_table(heads, lines, numbers=slice(len(names), None))
 
 
-def _forecasts(rows: pl.DataFrame, by: str) -> object:
+def _forecasts(rows: pl.DataFrame, by: str) -> Table:
     from rich.table import Table
 
     from hpctwin.model import format_duration

@@ -31,18 +31,14 @@ def replay_command(
         out: folder for jobs.parquet, series.parquet, summary.json and manifest.json.
         json: print the summary as JSON.
     """
-    from hpctwin.cli.output import check_outputs, need_jobs, note_reading, print_json, screen
+    from hpctwin.cli.output import check_outputs, print_json, screen
     from hpctwin.model import write_atomically
     from hpctwin.report import summary_table
     from hpctwin.report.folder import write_run
     from hpctwin.simulation import replay
 
     check_outputs(trace, folders=[out], files=[conflicts])
-    workload = reading.read(trace)
-    note_reading(workload)
-    need_jobs(workload)
-    window = part.cut(workload)
-    workload = workload if window is None else window.workload
+    workload, window = reading.part(trace, part)
     cluster = machine.make(workload, trace)
     found = replay(workload, cluster, until_s=None if window is None else window.end_s)
     by_kind = dict(found.conflicts["what"].value_counts().sort("what").iter_rows())

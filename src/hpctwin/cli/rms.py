@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from hpctwin.cli.logs import LogOptions
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
 
 __all__ = ["rms_app"]
 
@@ -80,18 +80,13 @@ def ship(
         place: where it is written down how far the file was sent, to be ended with .place; beside it if left
             out.
     """
-    import signal
-    import threading
-
     from hpctwin.rms.redis_lines import ship as send
     from hpctwin.rms.redis_publisher import redis_url
     from hpctwin.rms.spool import Spool
 
     address = redis_url(url, url_file)
     log.begin()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_when_asked_to_end()
     sent = send(Spool(spool, place), address, stream_name, stop, password_env=password_env)
     print(f"{sent} lines sent")
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from hpctwin.cli.logs import LogOptions
+from hpctwin.cli.options import temperature_or_file
 
 if TYPE_CHECKING:
     from hpctwin.web.assembly import Part
@@ -68,7 +68,7 @@ def serve_command(
         host, port, tokens, no_token, certificate, private_key, behind_proxy, tuple(allow_host)
     )
     access = access_of(listening)
-    parts = _parts(runs, config, journal, _weather(weather))
+    parts = _parts(runs, config, journal, temperature_or_file(weather))
     with socket_at(host, port) as listens:
         name = f"[{host}]" if ":" in host else host
         scheme = "https" if listening.tls else "http"
@@ -112,19 +112,6 @@ def _parts(
         named = os.environ.get("HPCTWIN_CONFIG")
         add("twin", twin_part(*_twin(Path(named) if named else None, None), weather))
     return parts
-
-
-def _weather(given: str | None) -> float | str | None:
-    """A temperature, or a file that is there."""
-    if given is None:
-        return None
-    with contextlib.suppress(ValueError):
-        return float(given)
-    if not Path(given).is_file():
-        from hpctwin.errors import ConfigError
-
-        raise ConfigError(f"--weather {given}: it is neither a temperature in °C nor a file")
-    return given
 
 
 def mcp_command(

@@ -19,9 +19,7 @@ def list_sources(*, json: bool = False) -> int:
     Args:
         json: print them as JSON.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.energy.sources import AREAS, SOURCES
 
     if json:
@@ -33,12 +31,8 @@ def list_sources(*, json: bool = False) -> int:
             ]
         )  # fmt: skip
         return 0
-    table = Table(box=None, pad_edge=False)
-    for head in ("source", "what it gives", "variables"):
-        table.add_column(head)
-    for source in SOURCES.values():
-        table.add_row(source.name, source.about, ", ".join(source.secrets))
-    screen().print(table)
+    rows = [(source.name, source.about, ", ".join(source.secrets)) for source in SOURCES.values()]
+    screen().print(plain_table(("source", "what it gives", "variables"), rows))
     return 0
 
 

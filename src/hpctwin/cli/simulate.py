@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hpctwin.cli.completing import complete_part, complete_policy
+from hpctwin.cli.completing import complete_part
 from hpctwin.cli.energy_options import EnergyOptions
 from hpctwin.cli.options import (
+    BY_POLICY,
+    By,
     ClusterOptions,
     RunOptions,
     Trace,
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from hpctwin.metrics import By
+    from hpctwin.metrics import By as JobClass
     from hpctwin.simulation import Result, Simulation
 
 __all__ = ["breakdown_rows", "simulate_command"]
@@ -34,15 +36,7 @@ def simulate_command(
     trace: Trace,
     /,
     *,
-    policy: Annotated[
-        str | None,
-        Parameter(
-            name=["--policy", "-p"],
-            group="Policy",
-            allow_leading_hyphen=True,
-            completer=complete_policy,
-        ),
-    ] = None,
+    policy: Annotated[str | None, BY_POLICY] = None,
     order: Annotated[
         str | None,
         Parameter(
@@ -76,10 +70,7 @@ def simulate_command(
     plan_by: Annotated[Literal["walltime", "prediction"], Parameter(group="Policy")] = "walltime",
     accounts: Annotated[Path | None, Parameter(group="Output")] = None,
     accounts_by: Annotated[Literal["account", "user"], Parameter(group="Output")] = "account",
-    by: Annotated[
-        Literal["size", "walltime", "user", "account", "partition", "state"] | None,
-        Parameter(group="Output"),
-    ] = None,
+    by: By = None,
     fairness: Annotated[bool, Parameter(group="Output")] = False,
     stream: Annotated[bool, Parameter(group="Run")] = False,
     out: Annotated[Path | None, Parameter(group="Output")] = None,
@@ -136,14 +127,7 @@ def simulate_command(
     import numpy as np
 
     from hpctwin.cli.driven import backfill_of, check_alone, driven, planned_s, rewarded_jobs
-    from hpctwin.cli.output import (
-        check_outputs,
-        need_jobs,
-        note_doomed,
-        note_reading,
-        note_rejected,
-        note_without_effect,
-    )
+    from hpctwin.cli.output import check_outputs, note_doomed, note_rejected, note_without_effect
     from hpctwin.cli.writing import every_seconds, inputs_of, writing
     from hpctwin.errors import ConfigError
     from hpctwin.model.progress import progress_bar
@@ -188,11 +172,7 @@ def simulate_command(
         return simulate_streamed(
             trace, machine, chosen, run, others=asked, out=out, all=all, json=json
         )
-    workload = reading.read(trace)
-    window = part.cut(workload)
-    workload = workload if window is None else window.workload
-    note_reading(workload)
-    need_jobs(workload)
+    workload, window = reading.part(trace, part)
     if window is not None and fairness:
         raise ConfigError("--from and --until do not go with --fairness")
     if scheduler is not None and (window is not None or every_s is not None or fairness or explain):
@@ -321,7 +301,7 @@ def _show(
     summary: dict[str, Any],
     options: dict[str, Any],
     *,
-    by: By | None,
+    by: By,
     out: Path | None,
     spars: Path | None,
     plot: Path | None,
@@ -379,7 +359,7 @@ def _figure(result: Result, plot: Path) -> Figure:
     return figure
 
 
-def breakdown_rows(result: Result, by: By) -> list[dict[str, Any]]:
+def breakdown_rows(result: Result, by: JobClass) -> list[dict[str, Any]]:
     """Figures by class of jobs, with the energy of each where it is known whose it is."""
     rows = result.breakdown(by).to_dicts()
     if result.energy is not None and by in ("user", "account", "partition"):
@@ -390,7 +370,6 @@ def breakdown_rows(result: Result, by: By) -> list[dict[str, Any]]:
 
 
 def _explain(simulation: Simulation, jobs: tuple[str, ...], json: bool) -> None:
-
     from hpctwin.cli.output import print_json, screen
     from hpctwin.model.progress import progress_bar
     from hpctwin.simulation.explain import explain

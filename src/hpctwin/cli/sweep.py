@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import named_values
 from hpctwin.errors import ConfigError
 
 __all__ = ["sweep_command"]
@@ -68,7 +69,8 @@ def sweep_command(
     asked = [one for one in (dask, scheduler_file, jobqueue, processes or None) if one is not None]
     if len(asked) > 1:
         raise ConfigError("give one of --processes, --dask, --scheduler-file and --jobqueue")
-    options = _options(worker_option)
+    given = named_values("--worker-option", worker_option, "queue=main")
+    options = {name: int(value) if value.isdigit() else value for name, value in given.items()}
     with ExitStack() as stack:
         where: Any = "processes" if processes else "threads"
         if jobqueue is not None:
@@ -104,13 +106,3 @@ def sweep_command(
         if len(failed) > 5:
             console.print(f"… and {len(failed) - 5:,} more failed; their rows have an error")
     return int(len(failed) == len(result.table))
-
-
-def _options(given: tuple[str, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ConfigError(f"--worker-option {text!r}: write NAME=VALUE, as in queue=main")
-        found[name.strip()] = int(value) if value.isdigit() else value.strip()
-    return found

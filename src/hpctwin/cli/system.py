@@ -21,26 +21,20 @@ def list_systems(*, json: bool = False) -> int:
     Args:
         json: print them as JSON.
     """
-    from rich.table import Table
-
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.formats.systems import read_system, system_names
 
     rows = [_figures(read_system(name)) for name in system_names()]
     if json:
         print_json(rows)
         return 0
-    table = Table(box=None, pad_edge=False)
-    for head in ("system", "nodes", "idle kW", "full kW", "what it is"):
-        table.add_column(
-            head, justify="right" if head in ("nodes", "idle kW", "full kW") else "left"
-        )
-    for row in rows:
-        table.add_row(
-            row["name"], f"{row['nodes']:,}", *(_kw(row[f"{use}_power_kw"]) for use in ("idle", "full")),
-            row["about"],
-        )  # fmt: skip
-    screen().print(table)
+    heads = ("system", "nodes", "idle kW", "full kW", "what it is")
+    lines = (
+        (row["name"], f"{row['nodes']:,}", *(_kw(row[f"{use}_power_kw"]) for use in ("idle", "full")),
+         row["about"])
+        for row in rows
+    )  # fmt: skip
+    screen().print(plain_table(heads, lines, numbers=slice(1, 4)))
     return 0
 
 
@@ -52,10 +46,9 @@ def show(name: str, /, *, json: bool = False) -> int:
         name: as `hpctwin system list` tells it, with /GROUP for one of its node groups; or a machine's file.
         json: print it as JSON.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    from hpctwin.cli.output import print_json, screen
+    from hpctwin.cli.output import plain_table, print_json, screen
     from hpctwin.energy.rating import constants
     from hpctwin.formats.machines import read_cluster
 
@@ -83,13 +76,11 @@ def show(name: str, /, *, json: bool = False) -> int:
             f"standard deviations of these, from those of components: {_kw(of_idle)} and {_kw(of_full)} kW"
         )
     sources = list(dict.fromkeys(row["source"] for row in numbers if row["source"]))
-    table = Table(box=None, pad_edge=False)
-    for head in ("number", "value", "source"):
-        table.add_column(head, justify="left" if head == "number" else "right")
+    rows = []
     for row in numbers:
         source = f"[{sources.index(row['source']) + 1}]" if row["source"] else ""
-        table.add_row(row["path"].removeprefix("nodes."), f"{row['value']:,g}", Text(source))
-    console.print(table)
+        rows.append((row["path"].removeprefix("nodes."), f"{row['value']:,g}", Text(source)))
+    console.print(plain_table(("number", "value", "source"), rows, numbers=slice(1, None)))
     for number, source in enumerate(sources, start=1):
         console.print(f"[{number}] {source}", markup=False)
     return 0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from hpctwin.cli.options import ConfigPath
 
 if TYPE_CHECKING:
     from hpctwin.cli.live_view import Seen
@@ -18,9 +18,7 @@ _EVERY_S = 0.5
 
 def top_command(
     *,
-    config: Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")] = Path(
-        "hpctwin.yaml"
-    ),
+    config: ConfigPath = Path("hpctwin.yaml"),
     journal: Path | None = None,
     once: bool = False,
 ) -> int:

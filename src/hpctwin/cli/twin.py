@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from hpctwin.cli.logs import LogOptions
+from hpctwin.cli.logs import LogOptions, set_when_asked_to_end
+from hpctwin.cli.options import ConfigPath
 
 if TYPE_CHECKING:
-    from hpctwin.twin.config import Mode
+    from contextlib import closing
+
+    from hpctwin.twin.config import Mode, TwinConfig
+    from hpctwin.twin.journal import Journal
 
 __all__ = ["twin_app"]
 
@@ -18,7 +22,6 @@ twin_app = App(name="twin", help="Run the live twin beside a cluster, and ask it
 
 twin_app.command("hpctwin.cli.top:top_command", name="top", help="Watch a twin in the terminal.")
 
-ConfigPath = Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")]
 DEFAULT = Path("hpctwin.yaml")
 
 
@@ -26,7 +29,7 @@ DEFAULT = Path("hpctwin.yaml")
 def run(
     *,
     config: ConfigPath = DEFAULT,
-    mode: Annotated[str | None, Parameter()] = None,
+    mode: str | None = None,
     view: bool = False,
     record: Path | None = None,
     resume: bool = False,
@@ -42,16 +45,12 @@ def run(
         resume: go back to the configured mode after the twin had stopped itself.
     """
     import logging
-    import signal
-    import threading
 
     from hpctwin.twin.service import open_twin
 
     log.begin()
     settings = _config(config, mode)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_when_asked_to_end()
     with open_twin(settings, record=record) as twin:
         if resume:
             with twin.journal.writing():
@@ -279,7 +278,7 @@ def schema(of: Literal["config", "events"] = "config", /) -> int:
     return 0
 
 
-def _config(path: Path, mode: str | None = None) -> Any:
+def _config(path: Path, mode: str | None = None) -> TwinConfig:
     from typing import get_args
 
     from hpctwin.errors import UnknownNameError
@@ -294,7 +293,7 @@ def _config(path: Path, mode: str | None = None) -> Any:
     return settings.model_copy(update={"act": settings.act.model_copy(update={"mode": chosen})})
 
 
-def _journal(config: Path, *, read_only: bool = True) -> Any:
+def _journal(config: Path, *, read_only: bool = True) -> closing[Journal]:
     from contextlib import closing
 
     from hpctwin.twin.journal import Journal

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
+from hpctwin.cli.options import ConfigPath
 
 if TYPE_CHECKING:
     from hpctwin.twin.starting import When
@@ -36,9 +37,7 @@ def when_command(
     cores: float = 0.0,
     gpus: float = 0.0,
     memory_gb: float = 0.0,
-    config: Annotated[Path, Parameter(name=["--config", "-c"], env_var="HPCTWIN_CONFIG")] = Path(
-        "hpctwin.yaml"
-    ),
+    config: ConfigPath = Path("hpctwin.yaml"),
     look: bool = False,
     beside: bool = False,
     plot: Annotated[Path | None, Parameter(name=["--plot", "--chart"])] = None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from hpctwin.cli.numbers import AT_LEAST_1
-from hpctwin.cli.options import Trace, TraceOptions
+from hpctwin.cli.options import Trace, TraceOptions, named_values
 
 if TYPE_CHECKING:
     from hpctwin.model import Workload
@@ -168,15 +168,10 @@ def generate(
         options: of the generator, as NAME=VALUE, for example jobs=1000 seed=7, or seed=1..20.
         overwrite: write over a file that is there.
     """
-    from hpctwin.errors import ConfigError
     from hpctwin.generate import generate as generate_workload
 
-    given: dict[str, Any] = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals:
-            raise ConfigError(f"option {option!r}: write NAME=VALUE, for example seed=7")
-        given[key.replace("-", "_")] = _number(value)
+    texts = named_values("option", options, "seed=7")
+    given = {name.replace("-", "_"): _number(value) for name, value in texts.items()}
     files = _files_by_seed(target, given)
     for file in files:
         check_target(file, overwrite)

@@ -24,6 +24,7 @@ from hpctwin.formats.systems import read_system
 from hpctwin.generate import generate
 from hpctwin.metrics import INCENTIVES
 from hpctwin.model import Category, Cluster, Workload, format_duration
+from hpctwin.model.progress import counted
 from hpctwin.model.usage import Usage
 from hpctwin.sweep.incentives import PLAIN, Redeemed, from_its_first_job, redeem
 
@@ -160,13 +161,8 @@ class Incentives(Experiment[Workload, Redeemed]):
 
     def run(self, point: Workload, tell: Tell) -> Redeemed:
         """See `Experiment`."""
-        done: list[str] = []
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            tell(len(done) / (len(self.names) + 2))
-
-        return redeem(point, machine(), self.names, same=self.same, progress=one_more, log=True)
+        more = counted(tell, len(self.names) + 2)
+        return redeem(point, machine(), self.names, same=self.same, progress=more, log=True)
 
     def made(self, found: Sequence[Redeemed]) -> Made:
         """See `Experiment`."""

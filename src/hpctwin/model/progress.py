@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
+from itertools import count
 from typing import Any
 
-__all__ = ["progress_bar"]
+__all__ = ["counted", "progress_bar"]
 
 _EVERY_S = 0.1
 
@@ -41,6 +42,12 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
+
+
+def counted(told: Callable[[float], None], number: int) -> Callable[[object], None]:
+    """Progress by things done: each call is one more of a number of them, in any thread."""
+    done = count(1)
+    return lambda _: told(next(done) / number)
 
 
 def _in_notebook() -> bool:

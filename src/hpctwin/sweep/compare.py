@@ -10,7 +10,7 @@ from typing import Unpack
 
 from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
-from hpctwin.model.progress import progress_bar
+from hpctwin.model.progress import counted, progress_bar
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation import Result, Simulation, Window
 from hpctwin.simulation.given import as_cluster, as_workload
@@ -103,11 +103,5 @@ def compare(
 @contextmanager
 def _counted(title: str, count: int) -> Iterator[Callable[[str], None]]:
     """A bar that goes on with each name that is told."""
-    done: list[str] = []
     with progress_bar(title) as told:
-
-        def one_more(name: str) -> None:
-            done.append(name)
-            told(len(done) / count)
-
-        yield one_more
+        yield counted(told, count)

@@ -26,9 +26,8 @@ from hpctwin.learn.prediction.online import Training, bounded, learned
 from hpctwin.learn.prediction.scores import classes_by, held_out
 from hpctwin.twin.conformal import Conformal
 
-__all__ = ["WAYS", "interval_scores", "intervals"]
+__all__ = ["WAYS", "check_coverage", "interval_scores", "intervals"]
 
-IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Bounds = tuple[FloatArray, FloatArray]
 
@@ -41,6 +40,16 @@ _LAST = 20
 _WINDOW, _STEP, _FEWEST, _LOWEST = 1000, 0.005, 20, -0.1
 """So many errors are remembered of each class, so far a level moves after a miss, from so many errors on
 bounds are moved, and so low a level may become: below 0 bounds go on by that share of the errors' range."""
+
+
+def check_coverage(coverage: float) -> None:
+    """Refuse a share that no intervals can have.
+
+    Raises:
+        ConfigError: it is out of bounds.
+    """
+    if not 0.0 < coverage < 1.0:
+        raise ConfigError(f"coverage is {coverage:g}, it must be above 0 and below 1")
 
 
 def intervals(
@@ -69,8 +78,7 @@ def intervals(
         ConfigError: the coverage is out of bounds, or scikit-learn is not installed.
         UnknownNameError: there is no such target.
     """
-    if not 0.0 < coverage < 1.0:
-        raise ConfigError(f"coverage is {coverage:g}, it must be above 0 and below 1")
+    check_coverage(coverage)
     if target not in known.truth:
         raise UnknownNameError(
             f"target that {known.workload.name} tells of", target, list(known.truth)
