@@ -10,15 +10,9 @@ import polars as pl
 import pytest
 
 from hpctwin import read_workload
-from hpctwin.formats._accounting import (
-    LABELS,
-    Machine,
-    Tally,
-    job_table,
-    workload_of,
-    workloads_of,
-)
+from hpctwin.formats._accounting import job_table, workload_of, workloads_of
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._record import LABELS, Machine, Tally
 from hpctwin.formats.tables import write_parquet_parts
 
 STATES = ("completed", "failed", "requeued", "cancelled", "running", "waiting")

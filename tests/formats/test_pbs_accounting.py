@@ -9,7 +9,8 @@ import pytest
 
 from hpctwin.errors import TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._accounting import Machine, Tally, workload_of
+from hpctwin.formats._accounting import workload_of
+from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.pbs_accounting import pbs_jobs
 
 LOG = Path(__file__).parent / "recorded" / "openpbs-23.06-20261122"

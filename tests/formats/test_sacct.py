@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload
-from hpctwin.formats._accounting import Tally
 from hpctwin.formats._delimited import Table, tables_in
+from hpctwin.formats._record import Tally
 from hpctwin.formats.sacct import sacct_jobs
 
 RECORDED = Path(__file__).parent / "recorded"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hpctwin import read_workload
 from hpctwin.formats import write_workload
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._record import Tally
 from hpctwin.formats._steps import jobs_with_steps
 from hpctwin.formats.mapped import columns_of
 

@@ -6,125 +6,18 @@ what becomes of them is decided here, once: duplicates, heterogeneous jobs, stat
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
-from hpctwin.formats._asked import as_asked, had_of
 from hpctwin.formats._job_table import AT_ONCE, Collected, JobTable, ranges
-from hpctwin.model import ReadNotes, Workload
-from hpctwin.model.chunks import PER_TASK, more_tasks_text, read_more_tasks
-from hpctwin.model.consumables import COLUMN
+from hpctwin.formats._our_columns import in_our_columns
+from hpctwin.formats._record import LABELS, RECORD, Machine, Tally, count_of, empty_records
+from hpctwin.model import Workload
 
-__all__ = [
-    "LABELS",
-    "RECORD",
-    "Machine",
-    "Tally",
-    "empty_records",
-    "job_table",
-    "jobs_of",
-    "workload_of",
-    "workloads_of",
-]
+__all__ = ["job_table", "jobs_of", "workload_of", "workloads_of"]
 
-LABELS = ("user", "account", "partition", "qos")
-
-RECORD: dict[str, pl.DataType] = {
-    "job_id": pl.String(),
-    "submit": pl.Float64(),
-    "start": pl.Float64(),
-    "end": pl.Float64(),
-    "runtime": pl.Float64(),
-    "suspended": pl.Float64(),
-    "walltime": pl.Float64(),
-    "nodes": pl.Float64(),
-    "cores": pl.Float64(),
-    "gpus": pl.Float64(),
-    "memory_gb": pl.Float64(),
-    "used_memory_gb": pl.Float64(),
-    "priority": pl.Float64(),
-    "state": pl.Categorical(),
-    **{name: pl.Categorical() for name in (*LABELS, "features")},
-    "recorded_nodes": pl.String(),
-    "kinds": pl.String(),
-    "tasks_per_node": pl.Float64(),
-    "request": pl.String(),
-    "group_by": pl.String(),
-    "consumables": pl.String(),
-    "row": pl.Int64(),
-}
-"""A record's fields: moments in seconds since the epoch, durations in seconds, amounts of the whole job, but
-``used_memory_gb`` on one of its nodes at most; null where nothing is known. ``state`` is one of `STATES`.
-``job_id`` may come more than once. ``kinds`` are those of its tasks, where it has several, as
-`read_more_tasks` reads them, and ``tasks_per_node`` as many as may lie on a node. ``group_by`` names what all
-of its nodes have one value of, ``consumables`` what the whole job had of them, such as ``fpga=2,tmp=400``.
-``row`` is for who wants to find a job's record again."""
-
-STATES = ("completed", "failed", "requeued", "node failure", "cancelled", "running", "waiting")
-"""What became of a job's run, in one word for all managers."""
-
-_EXAMPLES = 1000
 _LONGEST_S = 1e12
-
-
-@dataclass
-class Tally:
-    """Counts what is taken, changed and left out, so that nothing is dropped in silence.
-
-    Args:
-        counts: how often, by a sentence that says what was done.
-        skipped: a message for each malformed record, up to a thousand.
-        remarks: what is to be said once.
-    """
-
-    counts: dict[str, int] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-    def add(self, what: str, count: int = 1) -> None:
-        """Count what happened; zero is not told."""
-        if count:
-            self.counts[what] = self.counts.get(what, 0) + int(count)
-
-    def skip(self, message: str) -> None:
-        """Keep what is to be said of a malformed record."""
-        if len(self.skipped) < _EXAMPLES:
-            self.skipped.append(message)
-
-    def drop(self, frame: pl.DataFrame, which: pl.Expr, why: str) -> pl.DataFrame:
-        """The frame without some rows, which are counted."""
-        kept = frame.filter(~which.fill_null(False))
-        self.add(why, len(frame) - len(kept))
-        return kept
-
-    def notes(self) -> ReadNotes:
-        """As a workload carries them."""
-        return ReadNotes(dict(self.counts), tuple(self.skipped), tuple(self.remarks))
-
-
-def empty_records() -> pl.DataFrame:
-    """No records, with all fields."""
-    return pl.DataFrame(schema=RECORD)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a site's settings say that its accounting leaves open.
-
-    Args:
-        limits: of each partition on walltimes, s.
-        shared: whether jobs share nodes: then a job asks, on each of the nodes that it was on, for a task
-            of its share of cores, GPUs and memory; or for what its tasks of several kinds ask.
-        memory: whether memory is shared out too.
-        consumables: names of those that its nodes have.
-    """
-
-    limits: Mapping[str, float] = field(default_factory=dict)
-    shared: bool = False
-    memory: bool = True
-    consumables: tuple[str, ...] = ()
 
 
 def jobs_of(
@@ -164,9 +57,9 @@ def job_table(
         frame = _that_ran(frame, tally).sort("submit", maintain_order=True)
         frame, known = _walltimes(frame, machine.limits, tally)
         limited += known
-        made.add(_in_our_columns(frame, tally, machine))
+        made.add(in_our_columns(frame, tally, machine))
     if not made.size:
-        made.add(_in_our_columns(empty_records(), tally, machine))
+        made.add(in_our_columns(empty_records(), tally, machine))
     tally.add("job without an id, given one", made.unnamed)
     table = made.table()
     tally.add(
@@ -295,7 +188,7 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     running = state == "running"
     tally.add(
         "job that still ran when it was recorded, taken to run to its limit",
-        _count(frame, running & limit.is_not_null()),
+        count_of(frame, running & limit.is_not_null()),
     )
     frame = frame.with_columns(runtime=pl.when(running).then(limit).otherwise("runtime"))
     frame = tally.drop(
@@ -313,13 +206,13 @@ def _that_ran(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     )
     tally.add(
         "job that was suspended for a while, taken to have run without the pause",
-        _count(frame, pl.col("suspended") > 0),
+        count_of(frame, pl.col("suspended") > 0),
     )
     for word, what in (
         ("requeued", "run of a job that was requeued or preempted, taken as a job of its own"),
         ("node failure", "job ended by the failure of a node, taken to have run so long as it did"),
     ):
-        tally.add(what, _count(frame, state == word))
+        tally.add(what, count_of(frame, state == word))
     return frame
 
 
@@ -334,126 +227,7 @@ def _walltimes(
         none = frame.select((~own.fill_null(False) & longest.is_not_null()).sum()).item()
         tally.add("job without walltime, given its partition's limit", none)
         frame = frame.with_columns(walltime=pl.when(own).then("walltime").otherwise(longest))
-    known = _count(frame, pl.col("walltime") > 0)
+    known = count_of(frame, pl.col("walltime") > 0)
     instead = pl.max_horizontal(pl.col("runtime"), pl.lit(0.001))
     limit = pl.when(pl.col("walltime") > 0).then("walltime").otherwise(instead)
     return frame.with_columns(walltime=limit), known
-
-
-def _in_our_columns(frame: pl.DataFrame, tally: Tally, machine: Machine) -> pl.DataFrame:
-    each = "task" if machine.shared else "node"
-    asked = (
-        ("cores", "gpus", "memory_gb")
-        if machine.memory or not machine.shared
-        else ("cores", "gpus")
-    )
-    sized = pl.col("nodes") >= 1
-    tally.add(
-        "job of which the number of nodes is unknown, given one",
-        _count(frame, ~sized.fill_null(False)),
-    )
-    nodes = pl.when(sized).then(pl.col("nodes").ceil()).otherwise(1.0)
-    frame = frame.with_columns(nodes=nodes)
-    failed = pl.col("state").cast(pl.String) == "failed"
-    columns = [
-        pl.col("job_id"),
-        pl.col("submit").alias("submit_s"),
-        pl.col("runtime").alias("runtime_s"),
-        pl.col("walltime").alias("walltime_s"),
-        pl.col("nodes").cast(pl.Int64),
-        *(pl.col(name) for name in (*LABELS, "features", "priority") if frame[name].count()),
-        *(
-            _per_node(name).fill_null(_least(name, each)).alias(f"{name}_per_{each}")
-            for name in asked
-            if (frame[name] > 0).any()
-        ),
-    ]
-    if each == "task":
-        columns.append(pl.col("nodes").cast(pl.Int64).alias("tasks"))
-        had, others = had_of(frame, machine.consumables)
-        columns += had
-        for why, count in others.items():
-            tally.add(why, count)
-        if frame["group_by"].count():
-            columns.append(pl.col("group_by"))
-    else:
-        tally.add(
-            "job that asks for nodes of one group, which is read where nodes are shared, taken for one that "
-            "may have any",
-            frame["group_by"].count(),
-        )
-    if frame["start"].count():
-        columns.append(pl.col("start").alias("recorded_start_s"))
-    if measured := frame["used_memory_gb"].count():
-        tally.add("job of which it is known how much memory it used", measured)
-        columns.append(pl.col("used_memory_gb"))
-    if _count(frame, failed):
-        columns.append(failed.fill_null(False).cast(pl.Int8).alias("fails"))
-    if frame["recorded_nodes"].count():
-        columns.append(pl.col("recorded_nodes"))
-    if frame["row"].count():
-        columns.append(pl.col("row"))
-    found = frame.select(columns)
-    several = machine.shared and frame["kinds"].count() > 0
-    if several:
-        found = _of_several_kinds(found, frame, asked, machine.consumables)
-    if not (machine.shared and machine.memory):
-        return found
-    alike = frame.select(pl.when(pl.col("kinds").is_null()).then("request"))["request"]
-    return as_asked(found, alike, machine.consumables)
-
-
-def _of_several_kinds(
-    found: pl.DataFrame, frame: pl.DataFrame, asked: Collection[str], consumables: Collection[str]
-) -> pl.DataFrame:
-    """Our columns, in which jobs with tasks of several kinds ask for these, wherever they were."""
-    texts = frame["kinds"].unique().drop_nulls().to_list()
-    kinds = [
-        [
-            replace(
-                one,
-                memory_gb=one.memory_gb if "memory_gb" in asked else 0.0,
-                consumables=tuple(pair for pair in one.consumables if pair[0] in consumables),
-            )
-            for one in each
-        ]
-        for each in map(read_more_tasks, texts)
-    ]
-    first = {f"{name}_per_task": [one[0].asks(name) for one in kinds] for name in PER_TASK}
-    first |= {
-        f"{COLUMN}{name}": [one[0].asks(name) for one in kinds]
-        for name in consumables
-        if any(dict(one[0].consumables).get(name) for one in kinds)
-    }
-    about = pl.DataFrame(
-        {
-            "kinds": texts,
-            "nodes": [1] * len(texts),
-            "tasks": [one[0].tasks for one in kinds],
-            **first,
-            "more_tasks": [more_tasks_text(one[1:]) for one in kinds],
-        },
-        schema_overrides={"kinds": pl.String, **dict.fromkeys(first, pl.Float64)},
-    )
-    told = frame.select("kinds", "tasks_per_node").join(
-        about, on="kinds", how="left", maintain_order="left"
-    )
-    return found.with_columns(
-        pl.Series(told[name]).fill_null(found[name]) if name in found.columns else told[name]
-        for name in ("nodes", "tasks", *first, "more_tasks", "tasks_per_node")
-    )
-
-
-def _least(name: str, each: str) -> float:
-    """What is asked where nothing is known: a task has a core at least, a node nothing."""
-    return 1.0 if (name, each) == ("cores", "task") else 0.0
-
-
-def _per_node(name: str) -> pl.Expr:
-    """The share of each node; cores and GPUs are whole where the job's are."""
-    share = pl.col(name) / pl.col("nodes")
-    return share if name == "memory_gb" else pl.when(share > 1).then(share.ceil()).otherwise(share)
-
-
-def _count(frame: pl.DataFrame, which: pl.Expr) -> int:
-    return int(frame.select(which.fill_null(False).sum()).item()) if len(frame) else 0

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import Tally
 from hpctwin.formats._files import open_binary
+from hpctwin.formats._record import Tally
 from hpctwin.model.files import cause
 
 __all__ = ["Table", "lines_in", "tables_in"]

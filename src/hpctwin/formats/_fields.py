@@ -7,7 +7,7 @@ import zoneinfo
 import polars as pl
 
 from hpctwin.errors import ConfigError
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._record import Tally
 
 __all__ = ["NOTHING", "amount", "duration_s", "gigabytes", "moments", "zone_of"]
 

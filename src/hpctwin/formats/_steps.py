@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import polars as pl
 
-from hpctwin.formats._accounting import Tally
 from hpctwin.formats._fields import gigabytes
+from hpctwin.formats._record import Tally
 
 __all__ = ["STEP_COLUMNS", "jobs_with_steps"]
 

@@ -14,10 +14,11 @@ from typing import ClassVar
 import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, near
-from hpctwin.formats._accounting import STATES, Machine, Tally, jobs_of, workload_of
+from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
 from hpctwin.formats._files import stem
-from hpctwin.formats.sacct import STATES as SLURM_STATES
+from hpctwin.formats._record import STATES, Machine, Tally
+from hpctwin.formats.sacct_records import STATES as SLURM_STATES
 from hpctwin.formats.tables import read_cells
 from hpctwin.model import Workload
 from hpctwin.model.settings import Settings

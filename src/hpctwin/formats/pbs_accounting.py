@@ -17,10 +17,11 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats._accounting import Machine, Tally, empty_records, jobs_of, workload_of
+from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._delimited import lines_in
 from hpctwin.formats._fields import duration_s, gigabytes
 from hpctwin.formats._files import stem
+from hpctwin.formats._record import Machine, Tally, empty_records
 from hpctwin.model import Workload
 from hpctwin.model.chunks import GROUP, Tasks, more_tasks_text
 from hpctwin.model.requests import Request, parse_request

@@ -11,31 +11,25 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import (
-    RECORD,
-    Machine,
-    Tally,
-    empty_records,
-    job_table,
-    workload_of,
-)
+from hpctwin.formats._accounting import job_table, workload_of
 from hpctwin.formats._delimited import Table, lines_in, tables_in
-from hpctwin.formats._fields import NOTHING, amount, duration_s, gigabytes, moments, zone_of
+from hpctwin.formats._fields import zone_of
 from hpctwin.formats._files import first_bytes, read_json, stem
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats._steps import jobs_with_steps
+from hpctwin.formats.sacct_records import records_of
 from hpctwin.formats.slurm2sql import MAGIC, slurm2sql_rows
 from hpctwin.model import Workload
-from hpctwin.model.consumables import NOT_CONSUMED
 
-__all__ = ["COLUMNS", "STATES", "is_sacct", "read_sacct", "sacct_jobs", "sacct_table"]
+__all__ = ["COLUMNS", "is_sacct", "read_sacct", "sacct_jobs", "sacct_table"]
 
 COLUMNS = (
     "JobID", "JobIDRaw", "Submit", "Start", "End", "ElapsedRaw", "Elapsed", "Suspended", "TimelimitRaw",
@@ -77,24 +71,6 @@ _FORMS = {
     **dict.fromkeys(("AllocTRES", "ReqTRES"), r"(?:[\w/:.\-]+=[\d.]+[KMGTPE]?,?)*"),
     **dict.fromkeys(("Partition", "Cluster", "QOS"), r"[^\s|]*"),
 }  # fmt: skip
-
-STATES = {
-    **dict.fromkeys(("COMPLETED", "TIMEOUT", "DEADLINE"), "completed"),
-    **dict.fromkeys(("FAILED", "OUT_OF_MEMORY"), "failed"),
-    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED"), "node failure"),
-    **dict.fromkeys(
-        ("PREEMPTED", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"), "requeued"
-    ),
-    "CANCELLED": "cancelled",
-    **dict.fromkeys(
-        ("RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED"),
-        "running",
-    ),
-    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED_PENDING", "RESV_DEL_HOLD"), "waiting"),
-}
-Ways = list[tuple[str, Callable[[pl.Series], pl.Series]]]
-_YEAR_S = 365 * 86400.0
-_HOUR_S = 3600.0
 
 
 def is_sacct(head: bytes) -> bool:
@@ -169,7 +145,7 @@ def sacct_table(
         for path in paths:
             lines = map(_with_ids, _texts(path, tally, strict=not skip_invalid))
             for text in jobs_with_steps(lines, tally):
-                yield _records(text, zone, tally)
+                yield records_of(text, zone, tally)
 
     return job_table(records(), tally, machine)
 
@@ -282,200 +258,3 @@ def _with_ids(text: pl.DataFrame) -> pl.DataFrame:
         if name in text.columns
     )
     return text.with_columns(pl.coalesce(found).alias("job_id"))
-
-
-def _records(text: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
-    """Records of the lines of some jobs."""
-    if not len(text):
-        return empty_records()
-    there = set(text.columns)
-    used = text["used_memory_gb"]
-    text = text.select(_nothing(name) for name in text.columns if name != used.name)
-    times = [
-        moments(text[name], zone, tally) for name in ("Submit", "Start", "End") if name in there
-    ]
-    times = [pl.select(pl.when(time > 0).then(time).alias(time.name))[time.name] for time in times]
-    text = text.with_columns(times)
-    frame = _fields(text).with_columns(_state(text, tally), used)
-    odd = ~frame["job_id"].str.contains(r"^\d+(?:_\d+|_\[.*\]|\+\d+)?$").fill_null(False)
-    if odd.any():
-        tally.add("record left out: its id is none of a job", int(odd.sum()))
-        frame = frame.filter(~odd)
-    return _told_by_elapsed(frame, zone, tally)
-
-
-def _nothing(name: str) -> pl.Expr:
-    """Null where a cell says nothing."""
-    cell = pl.col(name)
-    return pl.when(cell.str.to_lowercase().is_in(NOTHING)).then(None).otherwise(cell).alias(name)
-
-
-def _fields(text: pl.DataFrame) -> pl.DataFrame:
-    """The fields of a record, but its state."""
-
-    def first(*ways: tuple[str, Callable[[pl.Series], pl.Series]]) -> pl.Series | None:
-        """What the first column tells; of the next, where that tells nothing."""
-        found: pl.Series | None = None
-        for column, read in ways:
-            if column in text.columns and (found is None or found.null_count()):
-                value = read(text[column])
-                found = value if found is None else found.zip_with(found.is_not_null(), value)
-        return found
-
-    def positive(column: pl.Series) -> pl.Series:
-        number = amount(column)
-        return number.set(number <= 0, None)
-
-    def as_written(column: pl.Series) -> pl.Series:
-        return column
-
-    def tres(key: str, read: Callable[[pl.Series], pl.Series] = amount) -> Ways:
-        return [
-            (column, lambda said: read(said.str.extract(rf"(?:^|,){key}=([^,]+)")))
-            for column in ("AllocTRES", "ReqTRES")
-        ]
-
-    columns: dict[str, pl.Series | None] = {
-        "submit": text["Submit"],
-        "start": first(("Start", as_written)),
-        "end": first(("End", as_written)),
-        "runtime": first(("ElapsedRaw", amount), ("Elapsed", duration_s)),
-        "suspended": first(("Suspended", duration_s)),
-        "walltime": first(
-            ("TimelimitRaw", _minutes),
-            ("TimelimitRaw", _no_limit),
-            ("Timelimit", duration_s),
-            ("Timelimit", _no_limit),
-        ),
-        "nodes": first(
-            ("NNodes", positive), ("AllocNodes", positive), *tres("node"), ("ReqNodes", positive)
-        ),
-        "cores": first(
-            ("AllocCPUS", positive), ("NCPUS", positive), ("ReqCPUS", positive), *tres("cpu")
-        ),
-        "gpus": first(("AllocTRES", _gpus), ("ReqTRES", _gpus)),
-        "consumables": first(("AllocTRES", _consumables), ("ReqTRES", _consumables)),
-        "priority": first(("Priority", amount)),
-        "user": first(("User", as_written)),
-        "account": first(("Account", as_written)),
-        "partition": first(("Partition", as_written)),
-        "qos": first(("QOS", as_written)),
-        "recorded_nodes": first(("NodeList", as_written)),
-        "memory_gb": first(*tres("mem", gigabytes)),
-    }
-    made = text.select("job_id").with_columns(
-        pl.lit(None, RECORD[name]).alias(name) if column is None else column.alias(name)
-        for name, column in columns.items()
-    )
-    return _asked_otherwise(text, made)
-
-
-def _asked_otherwise(text: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
-    """Memory by ReqMem and GPUs by GRES, where no TRES told them."""
-    if "ReqMem" in text.columns and made["memory_gb"].null_count():
-        said = text["ReqMem"]
-        # Before 21.08: of each core (c) or node (n); since then of the whole job.
-        times = (
-            pl.when(pl.lit(said.str.ends_with("c"))).then("cores")
-            .when(pl.lit(said.str.ends_with("n"))).then("nodes")
-            .otherwise(1.0).fill_null(1.0)
-        )  # fmt: skip
-        asked = pl.lit(gigabytes(said.str.strip_chars_end("?"))) * times
-        made = made.with_columns(pl.coalesce("memory_gb", asked))
-    for column in ("AllocGRES", "ReqGRES"):
-        if column in text.columns:
-            each = text[column].str.extract(r"gpu(?::[\w.\-]+)?:(\d+)").cast(pl.Float64)
-            asked = pl.lit(each) * pl.col("nodes").fill_null(1.0)
-            made = made.with_columns(pl.coalesce("gpus", asked))
-    return made
-
-
-def _minutes(said: pl.Series) -> pl.Series:
-    return said.cast(pl.Float64, strict=False) * 60
-
-
-def _no_limit(said: pl.Series) -> pl.Series:
-    """A year, which is how long Slurm plans with, where there is no limit."""
-    none = said.str.to_uppercase() == "UNLIMITED"
-    return pl.select(pl.when(none).then(pl.lit(_YEAR_S)))[:, 0]
-
-
-def _gpus(said: pl.Series) -> pl.Series:
-    """Of a job. Typed GPUs are counted under gres/gpu too; only where that is missing, by their type."""
-    if not said.str.contains("gres/gpu", literal=True).any():
-        return said.is_not_null().cast(pl.Float64).replace(1.0, 0.0).set(said.is_null(), None)
-    every = said.str.extract(r"(?:^|,)gres/gpu=(\d+)").cast(pl.Float64)
-    typed = (
-        said.str.extract_all(r"gres/gpu:[^=,]+=\d+")
-        .list.eval(pl.element().str.extract(r"=(\d+)$").cast(pl.Float64))
-        .list.sum()
-    )
-    return every.zip_with(every.is_not_null(), typed)
-
-
-def _consumables(said: pl.Series) -> pl.Series:
-    """Generic resources but GPUs, as ``fpga=2,tmp=400``; by type only where no sum is told."""
-    texts = said.filter(said.str.contains("gres/", literal=True).fill_null(False)).unique()
-    found = {text: had for text in texts.to_list() if (had := _consumables_of(text))}
-    if not found:
-        return pl.repeat(None, len(said), dtype=pl.String, eager=True)
-    return said.replace_strict(found, default=None, return_dtype=pl.String)
-
-
-def _consumables_of(said: str) -> str | None:
-    found: dict[str, str] = {}
-    typed: dict[str, int] = {}
-    for name, kind, had in re.findall(r"gres/([\w.-]+)(?::([\w.-]+))?=(\w+)", said):
-        if name in NOT_CONSUMED:
-            continue
-        if not kind:
-            found[name] = had
-        elif had.isdigit():
-            typed[name] = typed.get(name, 0) + int(had)
-    every = {**typed, **found}
-    return ",".join(f"{name}={had}" for name, had in every.items()) or None
-
-
-def _state(text: pl.DataFrame, tally: Tally) -> pl.Series:
-    """What became of each, in the words of all managers."""
-    if "State" not in text.columns:
-        ended = pl.col("End").is_not_null() if "End" in text.columns else pl.lit(True)
-        return text.select(
-            pl.when(ended).then(pl.lit("completed")).otherwise(pl.lit("running")).alias("state")
-        )["state"]
-    word = text["State"].str.extract(r"^([A-Za-z_]+)").str.to_uppercase()
-    state = word.replace_strict(STATES, default=None, return_dtype=pl.String).alias("state")
-    if "End" in text.columns:
-        # Its nodes are cleared, and it has ended.
-        cleared = (word == "COMPLETING") & text["End"].is_not_null()
-        state = state.set(cleared.fill_null(False), "completed")
-    strange = state.is_null()
-    if strange.any():
-        for name, count in word.filter(strange).value_counts().iter_rows():
-            tally.add(
-                f"record of state {str(name)[:40]}, which is not known, taken for one that ended",
-                count,
-            )
-        state = state.fill_null("completed")
-    return state
-
-
-def _told_by_elapsed(frame: pl.DataFrame, zone: str | None, tally: Tally) -> pl.DataFrame:
-    """Starts and ends in the hour that the clock went through twice, told by how long the job ran."""
-    odd = pl.col("end") - pl.col("start") - pl.col("suspended").fill_null(0) - pl.col("runtime")
-    odd = pl.when(pl.col("state") != "running").then(odd)
-    late, early = (odd - _HOUR_S).abs() < 2, (odd + _HOUR_S).abs() < 2
-    counts = frame.select((late | early).fill_null(False).sum()).item()
-    if zone is None:
-        tally.add(
-            "job that ran over a change of the clock: without --timezone its wait may be an hour off",
-            counts,
-        )
-        return frame
-    tally.add(
-        "time in the hour that the clock went through twice, told by how long the job ran", counts
-    )
-    return frame.with_columns(
-        start=pl.when(late).then(pl.col("start") + _HOUR_S).otherwise("start"),
-        end=pl.when(early).then(pl.col("end") + _HOUR_S).otherwise("end"),
-    )

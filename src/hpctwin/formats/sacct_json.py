@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._record import Tally
 from hpctwin.formats._steps import STEP_COLUMNS
 from hpctwin.formats.slurm_values import number
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._record import Tally
 
 __all__ = ["MAGIC", "is_slurm2sql", "slurm2sql_rows"]
 

@@ -29,6 +29,7 @@ from hpctwin.formats.swf_records import (
 from hpctwin.formats.swf_rules import SwfRules
 from hpctwin.formats.swf_write import write_swf
 from hpctwin.model import MS_PER_S, Category, Dependencies, DependencyKind, ReadNotes, Workload
+from hpctwin.model.columns import ms_of
 
 __all__ = ["SwfRules", "read_swf", "write_swf"]
 
@@ -372,5 +373,5 @@ def _dependencies(column: dict[str, npt.NDArray[Any]], counts: dict[str, int]) -
         job=waiting[found].astype(np.int64),
         on=on[found].astype(np.int64),
         kind=np.full(int(found.sum()), DependencyKind.AFTERANY, np.int8),
-        delay_ms=np.rint(delay * MS_PER_S).astype(np.int64),
+        delay_ms=ms_of(delay),
     )

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import difflib
 import io
-import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,11 +20,18 @@ import polars as pl
 from hpctwin.errors import TraceError, WorkloadError
 from hpctwin.formats._files import decode, read_bytes, stem, write_bytes
 from hpctwin.formats._losses import swf_fields_lost
-from hpctwin.model import PER_NODE, ReadNotes, Workload, write_atomically
-from hpctwin.model.chunks import CHUNKS, SHARED_WITH, WHOLE_CHUNKS
-from hpctwin.model.columns import PREDICTED
-from hpctwin.model.consumables import COLUMN, MOST
-from hpctwin.model.frame import USE_STEP, is_usage, with_least_nodes
+from hpctwin.formats._table_columns import (
+    REQUIRED,
+    TEXTS,
+    check_types,
+    faults_of,
+    is_ours,
+    perhaps,
+    remarks_of,
+    rule_of,
+)
+from hpctwin.model import ReadNotes, Workload, write_atomically
+from hpctwin.model.frame import USE_STEP, with_least_nodes
 
 __all__ = [
     "Cells",
@@ -40,57 +45,7 @@ __all__ = [
     "write_parquet_parts",
 ]
 
-_REQUIRED = ("submit_s", "runtime_s", "nodes")
-_TEXTS = (
-    "job_id", "user", "account", "partition", "qos", "features", "more_tasks", "group_by", "speedup",
-)  # fmt: skip
-_LIMIT = 1e12  # keeps sums of milliseconds far inside int64; 30,000 years as seconds
 _PARQUET_MAGIC = b"PAR1"
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What a column of numbers must hold; or of words, which stand for the whole numbers from 0 on."""
-
-    least: float | None = None
-    whole: bool = False
-    required: bool = False
-    words: tuple[str, ...] = ()
-    most: float = _LIMIT
-
-    @property
-    def expected(self) -> str:
-        if self.words:
-            return f"{', '.join(self.words[:-1])} or {self.words[-1]} (0 to {self.most:g})"
-        kind = "a whole number" if self.whole else "a number"
-        least = "" if self.least is None else f", {self.least:g} or more"
-        return f"{kind}{least}, up to {self.most:g}"
-
-
-_NUMBERS = {
-    "submit_s": _Rule(0, required=True),
-    "runtime_s": _Rule(0, required=True),
-    "walltime_s": _Rule(0.001),
-    "nodes": _Rule(1, whole=True, required=True),
-    "priority": _Rule(),
-    **{f"{name}_per_node": _Rule(0) for name in PER_NODE},
-    **{name: _Rule(0, whole=name in WHOLE_CHUNKS) for name in CHUNKS},
-    "exclusive": _Rule(0, whole=True, words=("false", "true"), most=1),
-    "shared_with": _Rule(0, whole=True, words=SHARED_WITH, most=len(SHARED_WITH) - 1),
-    "recorded_start_s": _Rule(-1),
-    "cancel_s": _Rule(-1),
-    "fails": _Rule(0, whole=True),
-    "checkpoint_s": _Rule(0),
-    "min_nodes": _Rule(1, whole=True),
-    "max_nodes": _Rule(1, whole=True),
-    "suspendable": _Rule(0, whole=True, words=("false", "true"), most=1),
-    "resize_s": _Rule(0),
-    "used_memory_gb": _Rule(0),
-    **{f"predicted_{name}": _Rule(0) for name in PREDICTED},
-}
-
-
-_OPTIONAL = tuple(name for name, rule in _NUMBERS.items() if not rule.required)
 
 
 @dataclass(frozen=True)
@@ -118,7 +73,7 @@ def read_csv(path: str | Path, *, skip_invalid: bool = False) -> Workload:
     table = _csv_at_once(text)
     if table is not None:
         table = Cells(_with_least_nodes(path, table.frame), None)
-    if table is not None and not _faults(table.frame):
+    if table is not None and not faults_of(table.frame):
         return _workload(path, table)
     # Something is not in order: read row by row, to say where.
     return _checked(path, _csv_by_rows(path, text, skip_invalid), skip_invalid)
@@ -303,17 +258,17 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
             ``skip_invalid`` is false.
     """
     table = dataclasses.replace(table, frame=_with_least_nodes(path, table.frame))
-    for name in _REQUIRED:
+    for name in REQUIRED:
         if name not in table.frame.columns:
             raise TraceError(
                 path,
-                f"the column is missing; required are {', '.join(_REQUIRED)}, found "
-                f"{', '.join(table.frame.columns)[:200]}{_perhaps(name, table.frame.columns)}; a mapping "
+                f"the column is missing; required are {', '.join(REQUIRED)}, found "
+                f"{', '.join(table.frame.columns)[:200]}{perhaps(name, table.frame.columns)}; a mapping "
                 "(--columns) reads tables of other columns",
                 field=name,
             )
-    _check_types(path, table.frame)
-    faults = _faults(table.frame)
+    check_types(path, table.frame)
+    faults = faults_of(table.frame)
     messages = []
     for row, (field, reason) in sorted(faults.items()):
         line = table.line[row] if table.line else None
@@ -326,81 +281,27 @@ def _checked(path: Path, table: Cells, skip_invalid: bool) -> Workload:
     return _workload(path, Cells(table.frame.filter(good), None, (*table.skipped, *messages)))
 
 
-def _check_types(path: Path, frame: pl.DataFrame) -> None:
-    for name, dtype in frame.schema.items():
-        if isinstance(dtype, pl.List) and is_usage(name):
-            fits = dtype.inner == pl.Null or bool(getattr(dtype.inner, "is_numeric", bool)())
-            expected = "numbers or lists of numbers"
-        elif _rule(name, dtype) is not None:
-            fits, expected = dtype.is_numeric() or dtype in (pl.String, pl.Null), "numbers"
-        elif name in (*_TEXTS, "depends", "recorded_nodes"):
-            fits = dtype.is_numeric() or dtype in (pl.String, pl.Categorical, pl.Null)
-            expected = "numbers or text"
-        else:
-            continue
-        if not fits:
-            raise TraceError(path, f"the column holds {dtype}, expected {expected}", field=name)
-
-
-def _rule(name: str, dtype: pl.DataType) -> _Rule | None:
-    if is_usage(name):
-        return None if dtype.is_nested() else _Rule(0)
-    if is_usage(name.removesuffix(USE_STEP)):
-        return _Rule(0.001)
-    if name.startswith(COLUMN):
-        return _Rule(0, most=MOST)
-    return _Rule(0, whole=True) if name.startswith("res_") else _NUMBERS.get(name)
-
-
-def _faults(frame: pl.DataFrame) -> dict[int, tuple[str, str]]:
-    """Field and reason for each row that cannot become a job."""
-    faults: dict[int, tuple[str, str]] = {}
-    for name in frame.columns:
-        column = frame[name]
-        rule = _rule(name, column.dtype)
-        if rule is not None:
-            value = column.cast(pl.Float64, strict=False)
-            bad = column.is_not_null() & (value.is_null() | ~value.is_finite())
-            bad |= (value.abs() > rule.most).fill_null(False)
-            if rule.least is not None:
-                bad |= (value < rule.least).fill_null(False)
-            if rule.whole:
-                bad |= (value != value.floor()).fill_null(False)
-            if rule.required:
-                bad |= column.is_null()
-            expected = rule.expected
-        elif name == "job_id":
-            bad = column.is_null() | ~column.is_first_distinct()
-            expected = "an id that no other row has"
-        else:
-            continue
-        for row in bad.fill_null(True).arg_true():
-            found = "nothing" if column[row] is None else repr(column[row])[:40]
-            faults.setdefault(row, (name, f"found {found}, expected {expected}"))
-    return faults
-
-
 def _workload(path: Path, table: Cells) -> Workload:
     frame = table.frame
-    missing = [name for name in _REQUIRED if name not in frame.columns]
+    missing = [name for name in REQUIRED if name not in frame.columns]
     if missing:
         return _checked(path, table, skip_invalid=False)
     counts: dict[str, int] = {}
     frame = frame.with_columns(
         frame[name].cast(pl.Float64)
         for name, dtype in frame.schema.items()
-        if _rule(name, dtype) is not None
-    ).with_columns(whole_or_text(frame[name]) for name in _TEXTS if name in frame.columns)
+        if rule_of(name, dtype) is not None
+    ).with_columns(whole_or_text(frame[name]) for name in TEXTS if name in frame.columns)
     if "walltime_s" in frame.columns:
         empty = frame["walltime_s"].is_null()
         counts["job without walltime, given its run time"] = int(empty.sum())
         instead = pl.max_horizontal(pl.col("runtime_s"), pl.lit(0.001))
         frame = frame.with_columns(pl.col("walltime_s").fill_null(instead))
     for name in frame.columns:
-        if not _is_ours(name):
+        if not is_ours(name):
             counts[f"cell of column {name!r}, which is none of ours, not read"] = len(frame)
     notes = ReadNotes(
-        {why: n for why, n in counts.items() if n}, table.skipped, _remarks(frame.columns)
+        {why: n for why, n in counts.items() if n}, table.skipped, remarks_of(frame.columns)
     )
     try:
         return Workload.from_frame(frame, name=stem(path), notes=notes)
@@ -413,45 +314,6 @@ def _with_least_nodes(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
         return with_least_nodes(frame)
     except WorkloadError as error:
         raise TraceError(path, str(error)) from error
-
-
-def _remarks(columns: list[str]) -> tuple[str, ...]:
-    """What is to be said of the columns that are there, and of walltimes if they are not."""
-    remarks = []
-    if "walltime_s" not in columns:
-        remarks.append(
-            "there is no column walltime_s: every job gets its run time as walltime, so that the scheduler "
-            f"knows exactly how long each runs{_perhaps('walltime_s', columns)}"
-        )
-    for name in (*_TEXTS, *_OPTIONAL, "depends"):
-        if name not in columns and name != "walltime_s":
-            near = _perhaps(name, columns)
-            if near:
-                remarks.append(f"there is no column {name}{near}")
-    return tuple(remarks)
-
-
-def _perhaps(name: str, columns: list[str]) -> str:
-    """A question whether a column that is none of ours is meant to be the one that is missing."""
-    others = {_plain(column): column for column in columns if not _is_ours(column)}
-    near = difflib.get_close_matches(_plain(name), others, n=1, cutoff=0.75)
-    return f"; did you mean {name} by {others[near[0]]!r}?" if near else ""
-
-
-def _plain(name: str) -> str:
-    """A column's name without what people write in different ways."""
-    plain = "".join(letter for letter in name.lower() if letter.isalnum())
-    return re.sub(r"(seconds|secs?|s)$", "", plain) or plain
-
-
-def _is_ours(name: str) -> bool:
-    others = (*_TEXTS, "depends", "recorded_nodes")
-    return (
-        name in _NUMBERS
-        or name in others
-        or name.startswith(("res_", COLUMN))
-        or is_usage(name.removesuffix(USE_STEP))
-    )
 
 
 def whole_or_text(column: pl.Series) -> pl.Series:

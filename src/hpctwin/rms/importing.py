@@ -13,8 +13,8 @@ import polars as pl
 
 from hpctwin.errors import ConfigError
 from hpctwin.formats import first_bytes
-from hpctwin.formats._accounting import LABELS, Machine, Tally
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._record import LABELS, Machine, Tally
 from hpctwin.model import Cluster
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.gone import take_gone

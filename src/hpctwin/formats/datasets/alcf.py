@@ -68,7 +68,7 @@ def _records(given: Given) -> pl.LazyFrame:
         "partition": pl.col("QUEUE_NAME"),
         "recorded_nodes": pl.col("LOCATION"),
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 ALCF = DataSet(

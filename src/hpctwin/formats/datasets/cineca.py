@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, share_used, size
-from hpctwin.formats.sacct import STATES
+from hpctwin.formats.sacct_records import STATES
 
 __all__ = ["ADASTRA", "MARCONI100"]
 
@@ -105,7 +105,7 @@ def _records(
         **{name: pl.col(name) for name in optional},
     }
     return given.main.with_columns(**_use(given, divisor, step_s)).select(
-        *(value.alias(name) for name, value in fields.items()), pl.col("^use_.*|node_w.*$")
+        pl.col("^use_.*|node_w.*$"), **fields
     )
 
 

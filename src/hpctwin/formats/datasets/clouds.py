@@ -14,7 +14,6 @@ from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
 
 __all__ = ["ALIBABA_GPU", "GOOGLE", "PHILLY"]
 
-_DATE = "%Y-%m-%d %H:%M:%S"
 _SMALL = 2
 _ATTEMPTS = (
     Column("jobid", "", "text", needed=True, made=pl.format("application_{}", "number")),
@@ -116,7 +115,7 @@ def _philly_records(given: Given) -> pl.LazyFrame:
         .otherwise(pl.lit("2-gpu")),
         "recorded_nodes": pl.col("ips"),
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 PHILLY = DataSet(
@@ -275,7 +274,7 @@ def _pod_records(given: Given) -> pl.LazyFrame:
         .then(pl.lit("waiting"))
         .otherwise(pl.col("pod_phase").replace_strict(phase, default="completed")),
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 ALIBABA_GPU = DataSet(

@@ -9,7 +9,7 @@ from typing import Literal
 
 import polars as pl
 
-from hpctwin.formats._accounting import Tally
+from hpctwin.formats._record import Tally
 from hpctwin.model import NodeGroup
 
 __all__ = [
@@ -134,7 +134,7 @@ class DataSet:
         licence: of the data, as published.
         citation: of whom its authors ask to be named.
         files: the first has the jobs.
-        records: the fields of `formats._accounting.RECORD`, and of use (``use_cpu``, ``node_w``, … as of
+        records: the fields of `formats._record.RECORD`, and of use (``use_cpu``, ``node_w``, … as of
             `hpctwin.model.frame`).
         system: the machine that comes with the package.
         zone: of dates that name none.

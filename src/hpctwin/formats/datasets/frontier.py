@@ -192,7 +192,7 @@ def _swf(given: Given) -> pl.LazyFrame:
         "account": pl.col("group"),
         "partition": pl.col("queue"),
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 FRONTIER_SWF = DataSet(

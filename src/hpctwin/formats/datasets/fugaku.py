@@ -89,7 +89,7 @@ def _records(given: Given) -> pl.LazyFrame:
     elif given.use == "components":
         cycles = pl.col("perf1") + pl.col("perf6")
         fields["use_cpu"] = pl.when(cycles > 0).then(pl.col("perf1") / cycles).clip(0, 1)
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 FUGAKU = DataSet(

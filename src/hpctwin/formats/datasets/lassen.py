@@ -94,7 +94,7 @@ def _records(given: Given) -> pl.LazyFrame:
         "account": pl.col("hashed_user_group_id"),
         "partition": pl.col("queue"),
     }
-    jobs = given.main.select(value.alias(name) for name, value in fields.items())
+    jobs = given.main.select(**fields)
     nodes = given.more.get("final_csm_allocation_node_history.csv")
     if nodes is None:
         return jobs

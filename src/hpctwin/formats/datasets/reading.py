@@ -10,9 +10,10 @@ from typing import Any
 import polars as pl
 
 from hpctwin.errors import ConfigError, TraceError, UnknownNameError, near
-from hpctwin.formats._accounting import Machine, Tally, jobs_of, workload_of
+from hpctwin.formats._accounting import jobs_of, workload_of
 from hpctwin.formats._fields import moments, zone_of
 from hpctwin.formats._files import first_bytes, open_binary, read_bytes, stem
+from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.datasets.declared import USES, Column, DataSet, File, Given, Use
 from hpctwin.formats.systems import read_system
 from hpctwin.model import NodeGroup, Workload

@@ -9,7 +9,7 @@ import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given, size
 from hpctwin.formats.datasets.samples import at_steps
-from hpctwin.formats.sacct import STATES
+from hpctwin.formats.sacct_records import STATES
 
 __all__ = ["SUPERCLOUD"]
 
@@ -19,7 +19,6 @@ _CODES = (
 )  # fmt: skip
 """Slurm's numbers of states, from 0."""
 _CORES, _STEP_S = 40, 10
-_TEXT = ("gres_used", "constraints", "flags", "job_type")
 
 
 def _tres() -> pl.Expr:
@@ -145,7 +144,7 @@ def _records(given: Given) -> pl.LazyFrame:
         "user": pl.col("id_user"),
         "partition": pl.when(gpus > 0).then(pl.lit("part-gpu")).otherwise(pl.lit("part-cpu")),
     }
-    jobs = given.main.select(value.alias(name) for name, value in fields.items())
+    jobs = given.main.select(**fields)
     if given.use == "none":
         return jobs
     alone = jobs.select("job_id", "start", "nodes", "cores")

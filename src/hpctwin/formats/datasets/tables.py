@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from hpctwin.formats.datasets.declared import Column, DataSet, File, Given
-from hpctwin.formats.sacct import STATES
+from hpctwin.formats.sacct_records import STATES
 
 __all__ = ["EAGLE", "KESTREL", "LISA", "LUMOS"]
 
@@ -39,7 +39,7 @@ def _kestrel(given: Given) -> pl.LazyFrame:
     }
     if given.use == "measured":
         fields["node_w"] = pl.when(pl.col("power_per_node") > 0).then("power_per_node")
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 KESTREL = DataSet(
@@ -85,7 +85,7 @@ def _eagle(given: Given) -> pl.LazyFrame:
         "state": _slurm("state"),
         **{name: pl.col(name) for name in ("user", "account", "partition", "qos")},
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 EAGLE = DataSet(
@@ -146,7 +146,7 @@ def _lisa(given: Given) -> pl.LazyFrame:
         "nodes": pl.lit(1.0),
     }
     capacity = pl.col("cpu_capacity")
-    jobs = given.main.select(capacity, *(value.alias(name) for name, value in fields.items()))
+    jobs = given.main.select(capacity, **fields)
     parts = given.more.get("fragments.parquet")
     if parts is None or given.use == "none":
         return jobs.drop("cpu_capacity")
@@ -219,7 +219,7 @@ def _lumos(given: Given) -> pl.LazyFrame:
         "account": pl.when(pl.col("project") != "0").then("project"),
         "state": pl.when(pl.col("new_status") == "Failed").then(pl.lit("failed")),
     }
-    return given.main.select(value.alias(name) for name, value in fields.items())
+    return given.main.select(**fields)
 
 
 LUMOS = DataSet(

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import FormatError
-from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_jobs
 from hpctwin.model import Cluster
 from hpctwin.rms.machine import equal_nodes, group_nodes

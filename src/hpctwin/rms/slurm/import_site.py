@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpctwin.errors import TraceError
-from hpctwin.formats._accounting import Machine, Tally
 from hpctwin.formats._job_table import JobTable
+from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.sacct import COLUMNS, is_sacct, sacct_table
 from hpctwin.formats.slurm2sql import MAGIC, is_slurm2sql
 from hpctwin.rms.site import Site
