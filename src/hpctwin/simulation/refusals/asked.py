@@ -1,0 +1,60 @@
+"""What cannot be asked of a simulation: forecasts, explanations, a beginning with jobs that run."""
+
+from __future__ import annotations
+
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy
+from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
+
+__all__ = ["check_explained", "check_forecasts", "check_present"]
+
+_NO_FORECAST = (
+    Refusal(
+        lambda c, p: p.backfill == "pushdown",
+        lambda c, p: (
+            f"cluster {c.name!r}: there are no forecasts under backfill {p.backfill!r}, whose queues a "
+            "forecast would have to hold in full; take any other"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.power.control is not None or (c.cap is not None and c.cap.lower_modes),
+        lambda c, p: (
+            f"cluster {c.name!r}: there are no forecasts where a function switches nodes or a cap "
+            "lowers modes, which is done between instants; take psus, psas-auto or psas-ipm"
+        ),
+    ),
+)
+
+
+def check_explained(cluster: Cluster, workload: Workload) -> None:
+    """Whether it can be told what a job waited for.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    not_interrupted(cluster, workload, "it is not told what a job waited for")
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: what a job waited for is told in whole nodes only, and jobs of "
+            f"{workload.name!r} ask for tasks; the result's 'placements' say when and where it ran"
+        )
+
+
+def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether forecasts can be made for jobs on a machine under a policy.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    not_interrupted(cluster, workload, "there are no forecasts")
+    refuse(_NO_FORECAST, cluster, policy)
+
+
+def check_present(cluster: Cluster, workload: Workload) -> None:
+    """Whether a simulation can begin with jobs that run already.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    not_interrupted(cluster, workload, "a simulation cannot begin with jobs that run")

@@ -1,0 +1,98 @@
+"""Where the sizes of jobs cannot be decided while they run."""
+
+from __future__ import annotations
+
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import Policy
+from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
+
+__all__ = ["check_sized"]
+
+
+def _odd_speeds(cluster: Cluster) -> list[str]:
+    """Node groups whose nodes are of another speed than that on which runtimes were measured."""
+    return [
+        group.name
+        for group in cluster.nodes
+        if group.speed != 1 or any(mode.speed != 1 for mode in group.modes.values())
+    ]
+
+
+SIZED = (
+    Refusal(
+        lambda c, p: p.backfill != OUTSIDE,
+        lambda c, p: (
+            f"policy {p.name!r}: a sizing decides who starts, and backfill {p.backfill!r} does too; take "
+            f"backfill {OUTSIDE!r}"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.power.switches,
+        lambda c, p: (
+            f"power policy {p.power.kind!r}: the sizes of jobs are decided where all nodes are on; take none"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cleanup > 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are not decided where nodes are cleaned up after them; "
+            "leave 'cleanup' out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cap is not None,
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are not decided under a power cap; leave 'cap' out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: bool(c.limits) or any(one.max_jobs_per_user for one in c.partitions),
+        lambda c, p: (
+            f"cluster {c.name!r}: what is counted under limits is what jobs ask for, and their sizes change; "
+            "leave the limits out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: (
+            bool(c.reservations) or bool(c.failures.outages) or c.failures.mtbf is not None
+        ),
+        lambda c, p: (
+            f"cluster {c.name!r}: the sizes of jobs are decided where no node fails and none is in "
+            "maintenance; leave 'failures' and 'reservations' out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: bool(_odd_speeds(c)),
+        lambda c, p: (
+            f"cluster {c.name!r}: work is counted on nodes of speed 1, and node group "
+            f"{_odd_speeds(c)[0]!r} has others; leave 'speed' out"
+        ),
+    ),
+)
+"""Where the sizes of jobs are decided while they run."""
+
+
+def check_sized(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether the sizes of jobs can be decided while they run.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    not_interrupted(cluster, workload, "the sizes of jobs cannot be decided")
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"jobs of {workload.name!r} ask for tasks: their sizes are decided where all ask for whole nodes"
+        )
+    if workload.usage:
+        raise ConfigError(
+            f"workload {workload.name!r} says what jobs used of their nodes ({', '.join(workload.usage)}), "
+            "which is of the nodes they had; leave it out where their sizes are decided"
+        )
+    if any(amounts.any() for amounts in workload.resources.values()):
+        raise ConfigError(
+            f"jobs of {workload.name!r} ask for cluster-wide resources, of which it is not known how they "
+            "change with the nodes; leave them out where sizes are decided"
+        )
+    refuse(SIZED, cluster, policy)

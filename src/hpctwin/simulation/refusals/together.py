@@ -1,0 +1,202 @@
+"""Machines, policies and workloads that do not go together."""
+
+from __future__ import annotations
+
+from hpctwin.engine.layout import LOWEST, ONLY_ACTIVE, SOONEST
+from hpctwin.engine.passes import PASSES
+from hpctwin.engine.preempting import PREEMPTING_PASSES
+from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
+from hpctwin.errors import ConfigError
+from hpctwin.model import Cluster, Workload
+from hpctwin.policies import PLACEMENTS, Policy
+from hpctwin.policies.backfills import OUTSIDE
+from hpctwin.simulation.claims import is_interrupted
+from hpctwin.simulation.refusals.refusal import Refusal, refuse
+
+__all__ = ["check_together"]
+
+REFUSALS = (
+    Refusal(
+        lambda c, p: p.power.switches and not c.has_power,
+        lambda c, p: (
+            f"power policy {p.power.kind!r}: of cluster {c.name!r} it is not known what its nodes "
+            "draw; give 'modes' and 'sleep' of each node group"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.power.switches and p.power.timeout_s is not None and c.depths == 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: no node group has a sleep state, so power policy "
+            f"{p.power.kind!r} has nothing to do; give one under 'sleep:'"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.backfill == "pushdown" and p.power.kind == "psas-ipm",
+        lambda c, p: (
+            "power policy 'psas-ipm' wakes nodes for a plan in the ordering's order, and backfill "
+            "'pushdown' has queues of its own; take psus or psas-auto"
+        ),
+    ),
+    Refusal(
+        lambda c, p: bool(p.power.power_pass.refuses(c, p)),
+        lambda c, p: f"power policy {p.power.kind!r}: {p.power.power_pass.refuses(c, p)}",
+    ),
+    Refusal(
+        lambda c, p: (
+            c.cap is not None
+            and bool(c.cap.windows)
+            and p.power.switches
+            and p.power.power_pass.shown != ONLY_ACTIVE
+        ),
+        lambda c, p: (
+            f"a cap by time of day does not go with power policy {p.power.kind!r}, whose plan does "
+            "not know when jobs begin; take psas-ipm"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cleanup > 0 and c.has_power,
+        lambda c, p: (
+            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), which is not simulated "
+            "together with what nodes draw; leave out 'cleanup', or 'modes' of the node groups"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cleanup > 0 and p.backfill == OUTSIDE,
+        lambda c, p: (
+            f"cluster {c.name!r}: nodes are cleaned up after jobs ('cleanup'), of which a scheduler outside "
+            "is not told; leave 'cleanup' out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cap is not None and c.cap.lower_modes and p.power.control is not None,
+        lambda c, p: "a cap that lowers modes does not go with a control function",
+    ),
+)
+"""In the order in which they are told."""
+
+
+def _sharing_backfills() -> list[str]:
+    """Those that go with shared nodes, the simplest first."""
+    found = {name: PASSES.find(name) for name in PASSES.own()}
+    shared = [name for name, one in found.items() if one.shared is not None]
+    return sorted(shared, key=lambda name: (found[name].others is None, found[name].others or 0))
+
+
+SHARED = (
+    Refusal(
+        lambda c, p: PASSES.find(p.backfill).shared is None,
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and backfill {p.backfill!r} plans whole ones; "
+            f"take {', '.join(_sharing_backfills())}"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.placement.shared_name not in SHARED_PLACEMENTS.own(),
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and placement {p.placement.name!r} is one of whole nodes; "
+            f"take {', '.join(name for name in PLACEMENTS if name in SHARED_PLACEMENTS.own())}"
+        ),
+    ),
+    Refusal(
+        lambda c, p: (
+            p.power.power_pass.scheduling is not None
+            or p.power.power_pass.preferred not in (LOWEST, SOONEST)
+        ),
+        lambda c, p: (
+            f"jobs that ask for tasks share nodes, and power policy {p.power.kind!r} gives jobs whole ones; "
+            "take none, psus, psas-auto or psas-ipm"
+        ),
+    ),
+    Refusal(
+        lambda c, p: p.placement.name == "fewest-switches" and not c.switches,
+        lambda c, p: (
+            f"placement 'fewest-switches': of cluster {c.name!r} it is not known how nodes are connected; "
+            "give 'switches', such as [{name: s0, nodes: 0-15}, {name: s1, nodes: 16-31}, {name: top, "
+            "switches: [s0, s1]}]"
+        ),
+    ),
+    Refusal(
+        lambda c, p: all(group.cores is None for group in c.nodes),
+        lambda c, p: (
+            f"jobs ask for tasks, and no node group of cluster {c.name!r} says how many cores its nodes "
+            "have; give 'cores' of each group"
+        ),
+    ),
+)
+"""Where any job asks for tasks."""
+
+
+WHOLE = (
+    Refusal(
+        lambda c, p: not p.placement.whole,
+        lambda c, p: (
+            f"placement {p.placement.name!r} is one of shared nodes, and all jobs ask for whole ones; take "
+            f"{', '.join(name for name in PLACEMENTS if PLACEMENTS.find(name).make().whole)}"
+        ),
+    ),
+)
+"""Where none does."""
+
+
+INTERRUPTED = (
+    Refusal(
+        lambda c, p: p.backfill not in PREEMPTING_PASSES,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which backfill "
+            f"{p.backfill!r} does not know; take {', '.join(PREEMPTING_PASSES)}, or leave preemption and "
+            "checkpoints out"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.cleanup > 0,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
+            "together with nodes that are cleaned up after jobs; leave 'cleanup' out, or preemption and "
+            "checkpoints"
+        ),
+    ),
+    Refusal(
+        lambda c, p: c.has_power,
+        lambda c, p: (
+            f"cluster {c.name!r}: jobs preempt others or go on from checkpoints, which is not simulated "
+            "together with what nodes draw; leave 'modes' of the node groups out, or preemption and "
+            "checkpoints"
+        ),
+    ),
+)
+"""Where jobs preempt others, or go on from checkpoints."""
+
+
+def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether a machine, a policy and a workload go together.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    refuse((*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)), cluster, policy)
+    if is_interrupted(workload, cluster):
+        _check_interrupted(cluster, policy, workload)
+    if (
+        workload.shares_nodes
+        and workload.usage
+        and any(group.components for group in cluster.nodes)
+    ):
+        raise ConfigError(
+            f"workload {workload.name!r} says what jobs used of components ({', '.join(workload.usage)}), "
+            "which is reckoned for whole nodes only, and jobs ask for tasks: leave the usage out, or the "
+            "components"
+        )
+
+
+def _check_interrupted(cluster: Cluster, policy: Policy, workload: Workload) -> None:
+    """Whether jobs may preempt others, or go on from checkpoints.
+
+    Raises:
+        ConfigError: they may not.
+    """
+    if workload.shares_nodes:
+        raise ConfigError(
+            f"cluster {cluster.name!r}: jobs preempt others or go on from checkpoints, and jobs of "
+            f"{workload.name!r} ask for tasks: that is simulated where all ask for whole nodes"
+        )
+    refuse(INTERRUPTED, cluster, policy)
