@@ -19,10 +19,27 @@ from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import SimulationError
 from hpctwin.model import MS_PER_S, Cluster
 
-__all__ = ["Energy"]
+__all__ = ["Energy", "sum_over_time"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+
+def sum_over_time(
+    start_ms: IntArray, end_ms: IntArray, watts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Times (s) and what is drawn in all from each on (W); the last one is the end.
+
+    Args:
+        start_ms: from when on each is drawn.
+        end_ms: until when.
+        watts: so much.
+    """
+    times, place = np.unique(np.append(start_ms, end_ms), return_inverse=True)
+    change = np.bincount(place, np.append(watts, -watts), minlength=len(times))
+    drawn: FloatArray = np.cumsum(change, dtype=np.float64)
+    drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
+    return times / MS_PER_S, drawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +140,7 @@ class Energy:
             SimulationError: the simulation did not keep past node states.
         """
         node, state, start, end = self.spans()
-        watts = self.watts[state, node]
-        times, place = np.unique(np.concatenate([start, end]), return_inverse=True)
-        change = np.bincount(place, np.concatenate([watts, -watts]), minlength=len(times))
-        drawn: FloatArray = np.cumsum(change, dtype=np.float64)
-        drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
-        return times / MS_PER_S, drawn
+        return sum_over_time(start, end, self.watts[state, node])
 
     def cost(self, series: Series) -> float:
         """What all energy cost by a price, or emitted by a carbon intensity, in the series' unit.

@@ -25,6 +25,7 @@ from hpctwin.energy.weather import wet_bulb_means
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, NodeGroup
+from hpctwin.model.columns import ms_of
 from hpctwin.model.racks import Component
 from hpctwin.model.usage import NODE_W, Usage
 
@@ -102,9 +103,9 @@ class ComponentEnergy(Energy):
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         spans = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         first = spans["first_node"].to_numpy()
-        end = np.minimum(_ms(spans["end_s"]), round(self.now_s * MS_PER_S))
+        end = np.minimum(ms_of(spans["end_s"]), round(self.now_s * MS_PER_S))
         return (
-            spans["row"].to_numpy(), first, first + spans["count"].to_numpy(), _ms(spans["start_s"]), end,
+            spans["row"].to_numpy(), first, first + spans["count"].to_numpy(), ms_of(spans["start_s"]), end,
         )  # fmt: skip
 
     def _runs_on(self, number: int, group: NodeGroup) -> Runs:
@@ -323,8 +324,3 @@ class ComponentEnergy(Energy):
 def _power_table(time_s: FloatArray, parts: FloatArray) -> pl.DataFrame:
     by_part = {f"{part}_w": watts for part, watts in zip(PARTS, parts, strict=True)}
     return pl.DataFrame({"time_s": time_s, "total_w": parts.sum(axis=0), **by_part})
-
-
-def _ms(seconds: pl.Series) -> IntArray:
-    found: IntArray = np.rint(seconds.to_numpy() * MS_PER_S).astype(np.int64)
-    return found

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from hpctwin.energy.accounting import Energy
+from hpctwin.energy.accounting import Energy, sum_over_time
 from hpctwin.energy.component_energy import ComponentEnergy, Runs
 from hpctwin.energy.feeding import Stretches
 from hpctwin.energy.job_power import Pieces
@@ -23,6 +23,7 @@ from hpctwin.energy.series import Series
 from hpctwin.energy.states import nodes_of_group
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, NodeGroup
+from hpctwin.model.columns import ms_of
 from hpctwin.model.racks import node_w
 
 __all__ = ["SharedComponentEnergy", "SharedEnergy", "SummedEnergy", "Use", "drawn_w"]
@@ -117,8 +118,8 @@ class _Divided(Energy):
         rows = pl.DataFrame({"job_id": self.table["job_id"], "row": np.arange(len(self.table))})
         found = self.node_map.join(rows, on="job_id", how="left", maintain_order="left")
         now_ms = round(self.now_s * MS_PER_S)
-        start = _ms(found["start_s"])
-        end = np.minimum(_ms(found["end_s"].fill_null(self.now_s)), now_ms)
+        start = ms_of(found["start_s"])
+        end = np.minimum(ms_of(found["end_s"].fill_null(self.now_s)), now_ms)
         ran = end > start
         columns = (
             found["row"].to_numpy(), found["first_node"].to_numpy(), start, end,
@@ -229,14 +230,8 @@ class SharedEnergy(_Divided):
         computes = np.array([name.startswith("computing") for name in self.states])[state]
         use = self.use
         watts = np.where(computes, 0.0, self.watts[state, node])
-        times, place = np.unique(
-            np.concatenate([start, use.start_ms, end, use.end_ms]), return_inverse=True
-        )
-        each = np.concatenate([watts, self.drawn])
-        change = np.bincount(place, np.concatenate([each, -each]), minlength=len(times))
-        drawn: FloatArray = np.cumsum(change, dtype=np.float64)
-        drawn[-1:] = drawn[-2:-1]  # at the end itself nothing has changed yet
-        return times / MS_PER_S, drawn
+        starts, ends = np.append(start, use.start_ms), np.append(end, use.end_ms)
+        return sum_over_time(starts, ends, np.append(watts, self.drawn))
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +270,3 @@ class SharedComponentEnergy(_Divided, ComponentEnergy):
             Stretches(use.node[mine] - nodes.start, np.ones(len(mine), np.int64), each),
             Pieces(each, use.start_ms[mine], use.end_ms[mine], drawn),
         )
-
-
-def _ms(seconds: pl.Series) -> IntArray:
-    found: IntArray = np.rint(seconds.to_numpy() * MS_PER_S).astype(np.int64)
-    return found

@@ -25,7 +25,6 @@ from hpctwin.model import NEVER_MS
 
 __all__ = ["Guided", "Ties", "parse_objective"]
 
-IntArray = npt.NDArray[np.int64]
 Ties = Literal["least-loaded", "random", "first"]
 
 

@@ -14,7 +14,15 @@ from hpctwin.model.units import MS_PER_S
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["PER_NODE", "PREDICTED", "UNKNOWN", "Category", "joined_labels", "known_seconds"]
+__all__ = [
+    "PER_NODE",
+    "PREDICTED",
+    "UNKNOWN",
+    "Category",
+    "joined_labels",
+    "known_seconds",
+    "ms_of",
+]
 
 PER_NODE = ("cores", "gpus", "memory_gb")
 """What a job may ask of each of its nodes; a node must have at least so much."""
@@ -97,6 +105,12 @@ def joined_labels(first: Category, second: Category) -> Category:
         code.setdefault(label, len(code))
     again = np.array([*(code[label] for label in second.labels), UNKNOWN], np.int32)
     return Category(np.concatenate([first.codes, again[second.codes]]), tuple(code))
+
+
+def ms_of(seconds: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Whole milliseconds, halves to even."""
+    ms: npt.NDArray[np.int64] = np.rint(np.asarray(seconds) * MS_PER_S).astype(np.int64)
+    return ms
 
 
 def known_seconds(ms: npt.NDArray[np.int64], known: npt.NDArray[np.bool_]) -> pl.Series:

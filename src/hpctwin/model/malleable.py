@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.errors import WorkloadError
-from hpctwin.model.columns import Category, joined_labels
+from hpctwin.model.columns import Category, joined_labels, ms_of
 from hpctwin.model.speedup import LINEAR, Speedup, parse_speedup
 from hpctwin.model.units import MS_PER_S
 
@@ -115,7 +115,7 @@ def checked_malleable(
         columns["max_nodes"].astype(np.int64),
         speedup,
         columns["suspendable"] != 0,
-        np.rint(columns["resize_s"] * MS_PER_S).astype(np.int64),
+        ms_of(columns["resize_s"]),
     )
     _check_sizes(made, ids, nodes)
     varies = (made.min_nodes < made.max_nodes) | made.suspendable

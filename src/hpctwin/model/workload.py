@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpctwin.errors import ConfigError, UnknownNameError, WorkloadError
 from hpctwin.model.checks import check_distinct, check_values
 from hpctwin.model.chunks import check_group_by, check_more_tasks, checked_chunks
-from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category
+from hpctwin.model.columns import PER_NODE, PREDICTED, UNKNOWN, Category, ms_of
 from hpctwin.model.consumables import checked_consumables
 from hpctwin.model.dependencies import Dependencies, check_acyclic
 from hpctwin.model.features import check_features
@@ -454,5 +454,4 @@ def _or_unknown(values: npt.ArrayLike | None, size: int, unknown: float = -1.0) 
 
 
 def _ms(seconds: FloatArray) -> IntArray:
-    ms: IntArray = np.rint(seconds * MS_PER_S).astype(np.int64)
-    return np.where(seconds < 0, UNKNOWN, ms)
+    return np.where(seconds < 0, UNKNOWN, ms_of(seconds))

@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.model.columns import ms_of
+
 __all__ = ["Slices", "slices_of", "write_perfetto"]
 
 IntArray = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 NS_PER_MS = 1_000_000
-MS_PER_S = 1000
 AT_ONCE = 1_000_000
 """So many packets are made at a time."""
 
@@ -63,10 +64,7 @@ def slices_of(held: pl.DataFrame) -> Slices:
         rows = np.repeat(np.arange(len(held)), count)
         first = np.cumsum(count) - count
         node = held["first_node"].to_numpy()[rows] + np.arange(len(rows)) - first[rows]
-    ms = {
-        name: np.rint(columns[name] * MS_PER_S).astype(np.int64)[rows]
-        for name in ("start_s", "end_s")
-    }
+    ms = {name: ms_of(columns[name])[rows] for name in ("start_s", "end_s")}
     return Slices(columns["job_id"][rows].astype(np.int64), node, ms["start_s"], ms["end_s"])
 
 
@@ -152,7 +150,7 @@ def _varint(values: IntArray, width: int) -> Bytes:
 
 
 def _counters(file: BinaryIO, series: pl.DataFrame, first: int) -> None:
-    time_ns = np.rint(series["time_s"].to_numpy() * MS_PER_S).astype(np.int64) * NS_PER_MS
+    time_ns = ms_of(series["time_s"]) * NS_PER_MS
     names = [one for one in series.columns if one != "time_s" and series[one].dtype.is_numeric()]
     for number, name in enumerate(names, first):
         file.write(_descriptor(number, name, counter=True))

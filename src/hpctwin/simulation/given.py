@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload
+from hpctwin.model.columns import ms_of
 
 __all__ = ["as_cluster", "as_workload", "begins_ms", "expected_ms", "risks"]
 
@@ -79,8 +80,7 @@ def expected_ms(
     expected = _of_jobs(expected_s, workload, "expected_s")
     if not np.isfinite(expected).all() or (expected <= 0).any():
         raise ConfigError("expected_s must be finite and above 0 for every job")
-    ms: npt.NDArray[np.int64] = np.rint(expected * MS_PER_S).astype(np.int64)
-    return ms
+    return ms_of(expected)
 
 
 def risks(risk: npt.ArrayLike | None, workload: Workload) -> npt.NDArray[np.float64] | None:
@@ -110,5 +110,4 @@ def begins_ms(begin_s: npt.ArrayLike, workload: Workload) -> npt.NDArray[np.int6
         raise ConfigError(
             f"job {workload.job_id[row]}: begin_s is {begin[row]:g}, it must be a finite number"
         )
-    ms: npt.NDArray[np.int64] = np.rint(np.maximum(begin, 0.0) * MS_PER_S).astype(np.int64)
-    return ms
+    return ms_of(np.maximum(begin, 0.0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.model import MS_PER_S, Cluster, Workload
 
-__all__ = ["Held", "energy_of", "held_nodes", "numbers_of"]
+__all__ = ["Held", "energy_of", "held_nodes", "numbers_of", "starts_and_ends"]
 
 IntArray = npt.NDArray[np.int64]
 
@@ -63,6 +63,20 @@ def _by_number(name: str) -> list[int | str]:
     return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
 
 
+def starts_and_ends(start: IntArray, end: IntArray) -> Iterator[tuple[int, int, bool]]:
+    """Row, time and whether it starts, of each start and end of jobs that ran; of one instant, ends first.
+
+    Args:
+        start: when each started, ms; -1 where it did not [jobs].
+        end: when each ended, ms [jobs].
+    """
+    ran = np.flatnonzero((start >= 0) & (end > start))
+    rows, begins = np.tile(ran, 2), np.repeat([False, True], len(ran))
+    moments = np.concatenate([end[ran], start[ran]])
+    order = np.lexsort((rows, begins, moments))
+    yield from zip(*(each[order].tolist() for each in (rows, moments, begins)), strict=True)
+
+
 def held_nodes(workload: Workload, start: IntArray, end: IntArray, count: int) -> Held:
     """Which nodes each job had.
 
@@ -75,14 +89,8 @@ def held_nodes(workload: Workload, start: IntArray, end: IntArray, count: int) -
     held = Held(len(workload))
     recorded = numbers_of(workload.recorded_nodes, count) or [None] * len(workload)
     free = np.ones(count, bool)
-    ran = np.flatnonzero((start >= 0) & (end > start))
-    # Of one instant, ends come first.
-    moments = np.concatenate([end[ran], start[ran]])
-    begins = np.repeat([0, 1], len(ran))
-    rows = np.tile(ran, 2)
-    for place in np.lexsort((rows, begins, moments)).tolist():
-        row = int(rows[place])
-        if not begins[place]:
+    for row, _, begins in starts_and_ends(start, end):
+        if not begins:
             free[held.nodes[row]] = True
             continue
         own, wanted = recorded[row], int(workload.nodes[row])

@@ -16,7 +16,7 @@ from hpctwin.engine.layout import AMOUNTS, COMPUTING
 from hpctwin.engine.sim import records
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.simulation.placed import placement_table, shares_held
-from hpctwin.simulation.replayed import numbers_of
+from hpctwin.simulation.replayed import numbers_of, starts_and_ends
 from hpctwin.simulation.sharing import shared_known
 
 __all__ = ["Shared", "held_parts", "shared_energy", "tasks_asked"]
@@ -152,14 +152,8 @@ def held_parts(
     nodes = _Nodes(known)
     had: dict[int, list[_Part]] = {}
     found: dict[int, int] = {}
-    ran = np.flatnonzero((start >= 0) & (end > start))
-    # Of one instant, ends come first.
-    moments = np.concatenate([end[ran], start[ran]])
-    begins = np.repeat([0, 1], len(ran))
-    rows = np.tile(ran, 2)
-    for place in np.lexsort((rows, begins, moments)).tolist():
-        row, time = int(rows[place]), int(moments[place])
-        if not begins[place]:
+    for row, time, begins in starts_and_ends(start, end):
+        if not begins:
             nodes.change(had[row], time, -1)
             continue
         had[row] = nodes.choose(int(kind[row]), numbers[row])

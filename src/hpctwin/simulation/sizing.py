@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from hpctwin.energy.sizing import SizedJob, Sizes, SizeView, Sizing
 from hpctwin.engine import layout
@@ -24,7 +23,6 @@ from hpctwin.simulation.base import SimulationBase
 
 __all__ = ["advance_sized", "lengths_of", "resize"]
 
-IntArray = npt.NDArray[np.int64]
 Outcome = Literal["done", "reached", "stepped"]
 
 QUIET_S = 366 * 86_400.0

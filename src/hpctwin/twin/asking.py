@@ -22,6 +22,7 @@ __all__ = [
     "Question",
     "answer",
     "picture",
+    "usual_priority",
     "when_job",
     "when_request",
 ]
@@ -153,7 +154,7 @@ def when_request(known: Picture, asked: JobToCome) -> When:
         "id": REQUEST,
         "submit_s": known.now_s,
         "partition": _partition(known, asked.partition),
-        "priority": _usual_priority(list(jobs.values())),
+        "priority": usual_priority(list(jobs.values())),
     }
     try:
         spec = JobSpec.model_validate(about)
@@ -182,7 +183,7 @@ def _partition(known: Picture, asked: str) -> str:
     return default or names[0]
 
 
-def _usual_priority(jobs: Sequence[JobRecord]) -> float:
+def usual_priority(jobs: Sequence[JobRecord]) -> float:
     """The priority of the job submitted last: what a job submitted now would get, as far as is known."""
     waiting = [job.spec for job in jobs if job.start_s is None and not job.spec.held]
     return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0

@@ -23,6 +23,7 @@ from hpctwin.energy.weather import wet_bulb_means
 from hpctwin.engine.layout import COMPUTING
 from hpctwin.metrics import binned
 from hpctwin.model import MS_PER_S, Cluster, NodeGroup
+from hpctwin.model.columns import ms_of
 from hpctwin.model.node_group import Sleep, Transition
 from hpctwin.model.racks import Component
 from hpctwin.rms.records import NodeRecord
@@ -82,7 +83,7 @@ def energy_of(
         share = np.concatenate([shares_of(machine, one) for one in stretches])
         columns |= {"use": share[:, [0, 2]].max(axis=1), "share": share.max(axis=1)}
     end_ms = round((to_s - from_s) * MS_PER_S)
-    log = _away(described, nodes, (from_s, end_ms), where, _ms(start), _ms(end))
+    log = _away(described, nodes, (from_s, end_ms), where, ms_of(start), ms_of(end))
     spent = np.zeros((len(state_names(described)), len(nodes)), np.int64)
     spent[0] = end_ms
     np.add.at(spent, (log[1], log[0]), log[3] - log[2])
@@ -152,10 +153,6 @@ def _away(
         if since_ms < until_ms:
             found.append((number, COMPUTING + 1 + 3 * depth + way, since_ms, until_ms))
     return np.array(found, np.int64).reshape(-1, 4).T
-
-
-def _ms(seconds: FloatArray) -> IntArray:
-    return np.rint(seconds * MS_PER_S).astype(np.int64)
 
 
 def rates_of(machine: Cluster, from_s: float) -> dict[str, Series]:

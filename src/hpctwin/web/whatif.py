@@ -18,6 +18,7 @@ from hpctwin.rms.records import JobRecord, JobSpec, NodeRecord, NodeReservation,
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.shared_figures import core_map
 from hpctwin.twin.ahead import Past, outlook_of
+from hpctwin.twin.asking import usual_priority
 from hpctwin.twin.core import Core
 from hpctwin.twin.objective import METRICS
 from hpctwin.twin.present import Present
@@ -137,7 +138,7 @@ def _changed(now: Snapshot, now_s: float, change: Change) -> Snapshot:
             walltime_s=change.job.walltime_s,
             partition=partition,
             user=change.job.user,
-            priority=_last_priority(now.jobs),
+            priority=usual_priority(now.jobs),
         )
         jobs += (JobRecord(spec=spec),)
     if change.cap_w is not None:
@@ -195,11 +196,6 @@ def _partition(now: Snapshot, asked: str) -> str:
         raise UnknownNameError("partition", asked, names)
     default = next((one.name for one in now.machine.partitions if one.default), "")
     return asked or default or (names[0] if len(names) == 1 else "")
-
-
-def _last_priority(jobs: tuple[JobRecord, ...]) -> float:
-    waiting = [job.spec for job in jobs if job.start_s is None and not job.spec.held]
-    return max(waiting, key=lambda spec: spec.submit_s).priority if waiting else 0.0
 
 
 def _future(now: Present, snapshot: Snapshot, now_s: float) -> Future:
