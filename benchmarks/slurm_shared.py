@@ -1,11 +1,13 @@
 """300 jobs that share nodes, on a real Slurm with `cons_tres` of 8 emulated nodes.
 
-    python benchmarks/slurm_shared.py run FOLDER [builtin.1] [builtin.2] [backfill.1] [backfill.2] [lease.1]
+    python benchmarks/slurm_shared.py run FOLDER [RUNS]
     python benchmarks/slurm_shared.py tell FOLDER
 
-- run: the same submissions twice under each scheduler, and once under leases of a twin; what became of them
-  is written to FOLDER. Some seven minutes each. Needs root and Slurm's daemons (Debian: slurmctld slurmd
-  slurm-client munge).
+- run: builtin.1 builtin.2 backfill.1 backfill.2 lease.1 users.1 gres.1, or some of them: the same
+  submissions twice under each scheduler, and once under leases of a twin; users: of three users, a third of
+  them with ``--exclusive=user``, gres: half of them with consumables of the nodes, both under leases. What
+  became of them is written to FOLDER. Some seven minutes each. Needs root and Slurm's daemons (Debian:
+  slurmctld slurmd slurm-client munge).
 - tell: start times against ours, beside the real one's own spread; the nodes it chose against rules of
   choice.
 
@@ -15,10 +17,10 @@ and job, a number of nodes, tasks by node, nodes for themselves. Nodes have 8 co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -27,15 +29,24 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.rms.beside_slurm import Beside, running
+from tests.rms.beside_slurm import Beside, readable_folder, running
 from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
 from hpctwin import Cluster, Workload, simulate
+from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobSpec
 from hpctwin.rms.room import Room
-from hpctwin.rms.slurm.sharing import Sharing, Sizes, parts_held, tasks_asked
+from hpctwin.rms.slurm.held import parts_held
+from hpctwin.rms.slurm.sharing import Sharing, Sizes, tasks_asked
 
 JOBS = 300
+TWINS = {
+    "lease": "under leases",
+    "users": "under leases, of three users",
+    "gres": "under leases, with consumables",
+}
+LATE_S = 5
+"""Who is told to start and does not within so long found no room."""
 NODES, CORES, GPUS, MEMORY_MB = 8, 8, 2, 16384
 MACHINE: dict[str, Any] = {
     "nodes": NODES, "cpus": CORES, "select": "CR_Core_Memory", "memory": MEMORY_MB, "gpus": GPUS,
@@ -44,6 +55,25 @@ MACHINE: dict[str, Any] = {
 }  # fmt: skip
 SIZES = Sizes(CORES, GPUS, 1, frozenset({"a"}))
 SHARING = Sharing(False, True, {"main": SIZES}, frozenset(f"n{i + 1}" for i in range(NODES)))
+
+
+USERS = ("daemon", "games", "bin")
+GRES = ("fpga:1", "fpga:x:2", "tmp:300G", "nic:2", "nic", "fpga:1,tmp:100G")
+
+
+def also(kind: str, rng: np.random.Generator, way: list[str]) -> list[str]:
+    """What a job asks for where there are several users, or consumables of nodes."""
+    if kind == "users":
+        only = rng.random() < 0.33 and "--exclusive" not in way
+        return [*way, f"--uid={rng.choice(USERS)}", *(["--exclusive=user"] if only else [])]
+    if kind == "gres" and rng.random() < 0.5:
+        some = str(rng.choice(GRES))
+        own = [word for word in way if word.startswith("--gres=")]
+        return [
+            *(word for word in way if word not in own),
+            ",".join([*own, f"--gres={some}"]).replace(",--gres=", ","),
+        ]
+    return way
 
 
 def submissions(seed: int) -> list[tuple[float, int, float, list[str]]]:
@@ -75,12 +105,13 @@ def submissions(seed: int) -> list[tuple[float, int, float, list[str]]]:
     return found
 
 
-def submitted(slurm: SlurmCluster, seed: int) -> list[dict[str, Any]]:
+def submitted(slurm: SlurmCluster, seed: int, kind: str) -> list[dict[str, Any]]:
     """What became of the jobs; rows of ``squeue --json``, with the seconds that each asked to run."""
     begin, runs = time.time(), {}
+    rng = np.random.default_rng([seed, 1])
     for at, minutes, runs_s, way in submissions(seed):
         time.sleep(max(0.0, begin + at - time.time()))
-        runs[int(slurm.submit_tasks(minutes, runs_s, *way))] = runs_s
+        runs[int(slurm.submit_tasks(minutes, runs_s, *also(kind, rng, way)))] = runs_s
     slurm.wait(lambda: not slurm.say("squeue", "-h", "-t", "PD,R,CG").strip(), 1800)
     rows = json.loads(slurm.say("squeue", "-t", "all", "--json"))["jobs"]
     return [{**row, "runs_s": runs[row["job_id"]]} for row in rows if row["job_id"] in runs]
@@ -88,22 +119,27 @@ def submitted(slurm: SlurmCluster, seed: int) -> list[dict[str, Any]]:
 
 def run(folder: Path, name: str) -> None:
     """One run, such as ``builtin.1``, ``backfill.2`` or ``lease.1``."""
-    scheduler = name.partition(".")[0]
-    with tempfile.TemporaryDirectory() as place:
-        leased = scheduler == "lease"
-        by = "backfill" if leased else scheduler
-        with running(Path(place), rule=leased, scheduler=by, **MACHINE) as slurm:
-            twin = Beside(slurm, manager={"poll_every": 1}) if leased else None
-            try:
-                if twin is not None:
-                    twin.begin()
-                rows = submitted(slurm, 1)
-            finally:
-                if twin is not None:
-                    twin.end()
-                    journal = sqlite3.connect(Path(place) / "journal.sqlite")
-                    said = journal.execute("SELECT result, reason FROM actions").fetchall()
-                    (folder / "lease.actions.json").write_text(json.dumps(said))
+    kind = name.partition(".")[0]
+    leased = kind in TWINS
+    by = "backfill" if leased else kind
+    gres = ("fpga:x:2", "tmp:800G", "nic:3") if kind == "gres" else ()
+    with (
+        readable_folder() as place,
+        running(place, rule=leased, scheduler=by, gres=gres, **MACHINE) as slurm,
+    ):
+        twin = Beside(slurm, manager={"poll_every": 1}) if leased else None
+        try:
+            if twin is not None:
+                twin.begin()
+            rows = submitted(slurm, 1, kind)
+        finally:
+            if twin is not None:
+                twin.end()
+                with contextlib.closing(sqlite3.connect(place / "journal.sqlite")) as journal:
+                    said = journal.execute(
+                        "SELECT job, at_s, result, reason FROM actions"
+                    ).fetchall()
+                (folder / f"{name}.actions.json").write_text(json.dumps(said))
     (folder / f"{name}.json").write_text(json.dumps(rows))
     print(f"{name}: {len(rows)} jobs", flush=True)
 
@@ -223,15 +259,29 @@ def same_nodes(rows: list[dict[str, Any]], rule: str) -> tuple[int, int]:
                 parts = held[other["job_id"]]
                 nodes = [int(name[1:]) - 1 for name in parts]
                 amounts = np.array([(p.cores, p.memory_gb, p.gpus) for p in parts.values()])
-                room.hold(nodes, None if asked[other["job_id"]].exclusive else amounts)
+                room.hold(
+                    nodes,
+                    None if asked[other["job_id"]].exclusive else amounts,
+                    of=asked[other["job_id"]],
+                )
         spec = asked[row["job_id"]]
         if room.place(spec) is None:
             continue  # within the same second something ended
         clear += 1
-        fits = room.room_for(spec)
+        fits = room_for(room, spec)
         real = {int(name[1:]) - 1 for name in held[row["job_id"]]}
         same += chosen(rule, room.free, fits, spec) == real
     return same, clear
+
+
+def room_for(room: Room, spec: JobSpec) -> np.ndarray:
+    """For how many tasks of a job each node has room."""
+    there = room.eligible(spec) & ~room.alone
+    if not spec.shares:
+        there = there & (room.jobs == 0)
+    each = np.array(spec.kinds[0].each)
+    fits = np.floor((room.free[:, each > 0] / each[each > 0]).min(axis=1) + 1e-6)
+    return np.where(there, np.minimum(fits, spec.tasks_per_node or spec.tasks), 0)
 
 
 RULES = ("tightest run", "first-fit", "most packed", "least loaded")
@@ -242,6 +292,8 @@ def tell(folder: Path) -> None:
         ("builtin", ("fcfs+none",)),
         ("backfill", ("fcfs+conservative", "fcfs+easy")),
     ):
+        if not (folder / f"{scheduler}.2.json").exists():
+            continue
         first, second = (loaded(folder, f"{scheduler}.{number}") for number in (1, 2))
         print(f"sched/{scheduler}: {len(first)} jobs, mean wait {waits(first).mean():.0f} s")
         print(f"  the same submissions again: {differ(starts(first), starts(second))}")
@@ -252,14 +304,45 @@ def tell(folder: Path) -> None:
         for rule in RULES:
             same, clear = same_nodes(first, rule)
             print(f"  nodes by {rule}: {same} of {clear} the same", flush=True)
-    if (folder / "lease.1.json").exists():
-        rows = loaded(folder, "lease.1")
-        said = [result for result, _ in json.loads((folder / "lease.actions.json").read_text())]
-        print(
-            f"under leases: {len(rows)} jobs, mean wait {waits(rows).mean():.0f} s, {len(said)} admissions, "
-            f"{len(said) - said.count('done')} refused, "
-            f"{sum(row['job_state'] != 'COMPLETED' for row in rows)} not completed"
-        )
+    for kind, what in TWINS.items():
+        if (folder / f"{kind}.1.json").exists():
+            tell_twin(
+                what,
+                loaded(folder, f"{kind}.1"),
+                json.loads((folder / f"{kind}.1.actions.json").read_text()),
+            )
+
+
+def tell_twin(
+    what: str, rows: list[dict[str, Any]], said: list[tuple[str, float, str, str]]
+) -> None:
+    """What became of what a twin told."""
+    starts_s = {str(row["job_id"]): row["start_time"] for row in rows}
+    done = [(job, at_s) for job, at_s, result, _ in said if result == "done"]
+    took_s = np.array([starts_s[job] - at_s for job, at_s in done])
+    print(
+        f"{what}: {len(rows)} jobs, {sum(row['restart_cnt'] > 0 for row in rows)} of them more than once, "
+        f"{sum(row['job_state'] != 'COMPLETED' for row in rows)} not completed; mean wait "
+        f"{waits(rows).mean():.0f} s, longest {waits(rows).max():.0f} s\n  {len(said)} words for "
+        f"{len({job for job, _ in done})} jobs, {len(said) - len(done)} refused, "
+        f"{(took_s > LATE_S).sum()} found no room within {LATE_S} s; "
+        f"from word to start median {np.median(took_s):.1f} s, p90 "
+        f"{np.quantile(took_s, 0.9):.1f} s, longest {took_s.max():.1f} s\n  {mixed(rows)} pairs of jobs of "
+        "two users were on a node that one of them has for their user"
+    )
+
+
+def mixed(rows: list[dict[str, Any]]) -> int:
+    """Pairs of jobs of two users that were on one node at a time, although one of them keeps others away."""
+    on = [(row, frozenset(expand(row["nodes"]))) for row in rows]
+    return sum(
+        one["user_name"] != other["user_name"]
+        and "user" in (one["shared"], other["shared"])
+        and max(one["start_time"], other["start_time"]) < min(one["end_time"], other["end_time"])
+        and bool(here & there)
+        for i, (one, here) in enumerate(on)
+        for other, there in on[:i]
+    )
 
 
 def loaded(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from hpctwin.rms.room import Room, amounts_held
+from hpctwin.rms.slurm.gres import gpus_in_parts, gpus_of
+from hpctwin.rms.slurm.held import held_in_parts
 from hpctwin.rms.slurm.jobs import MARK
 from hpctwin.rms.slurm.parse import cluster_snapshot
 from hpctwin.rms.slurm.sharing import Sharing, Sizes, tasks_asked
@@ -137,6 +140,73 @@ def test_where_a_node_is_not_as_its_jobs_say_for_some_time_slurm_alone_starts_jo
     assert any("n1: jobs hold 2 CPUs, Slurm says 8" in note for note in later.notes)
 
 
+def test_kinds_of_consumables_with_and_without_devices_add_up_to_what_slurm_says() -> None:
+    found = shared(recorded="gres-types")
+    # Of n1 it says board:(null):0(IDX:N/A).
+    assert found.unequal == {}
+    has = {group.name: group.consumables for group in found.snapshot.machine.nodes}
+    assert list(has.values()) == [
+        {"board": 1, "fpga": 3, "nic": 3, "tmp": 800 * 1024**3},
+        {"fpga": 3, "nic": 3, "tmp": 800 * 1024**3},
+        {"nic": 3, "tmp": 800 * 1024**3},
+        {"nic": 3, "tmp": 800 * 1024**3},
+        {},
+    ]
+    held = {job.spec.id: job.parts[0].consumables for job in found.snapshot.jobs if job.parts}
+    assert [held[i] for i in "1236"] == [
+        {"fpga": 1},
+        {"fpga": 1},
+        {"fpga": 2},
+        {"tmp": 500 * 1024**2},
+    ]
+
+
+def test_what_jobs_ask_for_and_do_not_use_up_is_no_consumable() -> None:
+    found = shared(recorded="gres-types")
+    asked = {job.spec.id: job.spec.consumables for job in found.snapshot.jobs}
+    assert asked["4"] == asked["5"] == {}
+    # Nothing tells before one has run; and n5 has none of it, so that a job cannot go just anywhere.
+    row = {"tres_per_node": "gres:bw:3G", "gres_detail": []}
+    assert "bw" in shared(recorded="gres-types", job4=row, job5=row).snapshot.machine.consumables
+    found = shared(recorded="gres-types", job10={"tres_per_node": "gres:bw:3G"})
+    assert any("job 10: gres:bw:3G" in note for note in found.notes)
+    assert "10" not in found.mine
+
+
+@pytest.mark.parametrize(
+    ("recorded", "job_id", "node", "waits", "room"),
+    [("gres-gpus", "15", "n3", ("23", "24"), 1), ("gres-mps", "8", "n1", ("16",), 0)],
+)
+def test_a_gpu_of_which_jobs_use_parts_is_nobodys_whole(
+    recorded, job_id, node, waits, room
+) -> None:
+    found = shared(recorded=recorded)
+    assert found.unequal == {}
+    snapshot = found.snapshot
+    jobs = {job.spec.id: job for job in snapshot.jobs}
+    assert (jobs[job_id].node_names, jobs[job_id].parts[0].gpus) == ((node,), 1)
+    names = {node.name: i for i, node in enumerate(snapshot.nodes)}
+    states = [node.state for node in snapshot.nodes]
+    free = Room.of(snapshot.machine, states, snapshot.jobs, names)
+    started = 0
+    for waiting in waits:
+        spec = jobs[waiting].spec
+        if taken := free.place(spec):
+            started += 1
+            free.hold([taken[0][0]], amounts_held(spec, taken, free.names), of=spec)
+    assert started == room
+
+
+def test_a_gpu_of_which_several_jobs_use_parts_is_held_by_the_one_that_may_run_longest() -> None:
+    rows = json.loads((RECORDED / "slurm-22.05-gres-mps-squeue.json").read_text())["jobs"]
+    first = next(row for row in rows if row["job_id"] == 8)
+    longer = {**first, "job_id": 99, "end_time": first["end_time"] + 60}
+    assert held_in_parts([longer, first]) == {99: {"n1": 1}}
+    assert held_in_parts([first, {**longer, "gres_detail": ["mps:20(IDX:1)"]}]) == {
+        8: {"n1": 1}, 99: {"n1": 1},
+    }  # fmt: skip
+
+
 def test_memory_that_slurm_does_not_count_is_not_counted() -> None:
     found = shared(parameters="CR_CORE")
     assert {job.spec.memory_gb_per_task for job in found.snapshot.jobs} == {0.0}
@@ -181,3 +251,17 @@ def test_where_whole_cores_of_two_cpus_are_given_cpus_are_rounded_up_to_them(abo
     sharing = Sharing(False, False, {"main": sizes}, frozenset({"n1"}))
     said = tasks_asked([row], sharing, sizes, [])
     assert (said["tasks"], said["cores_per_task"], said["tasks_per_node"]) == asks
+
+
+@pytest.mark.parametrize(
+    ("said", "gpus", "in_parts"),
+    [
+        ("gpu:a100:4(S:0-1),shard:8", 4, set()),
+        ("gpu:(null):2(IDX:0-1),vgpu:3", 2, set()),
+        ("gpu:a:1(IDX:1),mps:(null):1(IDX:0,2-3)", 1, {0, 2, 3}),
+        ("gpu:0,shard:(null):3(3/4,0/4,1/4)", 0, {0, 2}),
+        ("shard:0(IDX:N/A)", None, set()),
+    ],
+)
+def test_gpus_are_counted_of_what_slurm_writes(said, gpus, in_parts) -> None:
+    assert (gpus_of(said), gpus_in_parts(said)) == (gpus, in_parts)

@@ -15,17 +15,37 @@ from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
 __all__ = [
     "consumables_of",
     "gpu_types",
+    "gpus_in_parts",
     "gpus_of",
     "gres_asked",
     "kinds_of_consumables",
+    "not_used_up",
     "tres_of",
 ]
 
 
 def gpus_of(gres: Any) -> float | None:
     """GPUs that a text such as ``gpu:a100:4(S:0-1),shard:8`` counts; None if it names none."""
-    counts = re.findall(r"gpu(?::[\w.\-]+)*?:(\d{1,6})", gres) if isinstance(gres, str) else []
+    counts = re.findall(r"(?<![\w.\-])gpu(?::[\w.\-]+)*?:(\d{1,6})", _plain(gres))
     return float(sum(map(int, counts))) if counts else None
+
+
+def gpus_in_parts(gres: Any) -> frozenset[int]:
+    """Which GPUs of a node are used in parts, of ``shard:2(IDX:0),mps:50(IDX:1-2)``, ``shard:a:3(3/4,0/4)``.
+
+    Nobody is given one of these whole meanwhile.
+    """
+    found: set[int] = set()
+    for name, _, more in _parts(gres):
+        if name not in ("shard", "mps"):
+            continue
+        if more.startswith("IDX:"):
+            for first, last in re.findall(r"(\d{1,4})(?:-(\d{1,4}))?", more):
+                found |= set(range(int(first), int(last or first) + 1))
+        else:
+            used = enumerate(re.findall(r"(\d+)/\d+", more))
+            found |= {index for index, amount in used if int(amount)}
+    return frozenset(found)
 
 
 def consumables_of(gres: Any) -> dict[str, float]:
@@ -35,9 +55,7 @@ def consumables_of(gres: Any) -> dict[str, float]:
     up (``no_consume``) are none, nor are parts of GPUs (``shard``, ``mps``).
     """
     found: dict[str, float] = {}
-    for part in re.split(r",(?![^(]*\))", gres) if isinstance(gres, str) else ():
-        says, _, more = part.strip().partition("(")
-        name, *said = says.split(":")
+    for name, said, more in _parts(gres):
         if name in NOT_CONSUMED or "no_consume" in said:
             continue
         counted = re.match(r"CNT:(\d+)", more)
@@ -49,6 +67,20 @@ def consumables_of(gres: Any) -> dict[str, float]:
             continue
         found[name] = found.get(name, 0.0) + amount
     return found
+
+
+def _plain(gres: Any) -> str:
+    """Without the kinds of what has none, as in ``gpu:(null):2(IDX:0-1)``."""
+    return gres.replace("(null):", "") if isinstance(gres, str) else ""
+
+
+def _parts(gres: Any) -> Iterable[tuple[str, list[str], str]]:
+    """Name, kind and count, and what stands in brackets, of each generic resource."""
+    for part in re.split(r",(?![^(]*\))", _plain(gres)):
+        says, _, more = part.strip().partition("(")
+        name, *said = says.split(":")
+        if name:
+            yield name, said, more
 
 
 def gpu_types(gres: Any) -> frozenset[str]:
@@ -66,6 +98,25 @@ def kinds_of_consumables(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozens
             kinds = re.findall(rf"(?:^|,){re.escape(name)}:([A-Za-z_][\w.\-]*):\d", str(gres))
             found[name] = found.get(name, frozenset()) | frozenset(kinds)
     return found
+
+
+def not_used_up(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """What jobs that run have asked for, and have none of: nodes are not told to be ``no_consume``.
+
+    Args:
+        rows: of the jobs, as ``squeue --json`` has them.
+    """
+    found: dict[str, bool] = {}
+    for row in rows:
+        detail = row.get("gres_detail")
+        held = ",".join(map(str, detail)) if isinstance(detail, list) else ""
+        for name, amount in consumables_of(held).items():
+            asked = re.search(
+                rf"(?<![\w.\-]){re.escape(name)}(?![\w.\-])", str(row.get("tres_per_node"))
+            )
+            if amount or asked:
+                found[name] = found.get(name, True) and not amount
+    return frozenset(name for name, unused in found.items() if unused)
 
 
 def tres_of(text: Any) -> dict[str, float]:

@@ -14,8 +14,9 @@ from hpctwin.errors import FormatError
 from hpctwin.model.settings import first_fault
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
+from hpctwin.rms.slurm.held import held_in_parts, parts_held
 from hpctwin.rms.slurm.preempt import Preempting
-from hpctwin.rms.slurm.sharing import Sharing, parts_held, tasks_asked
+from hpctwin.rms.slurm.sharing import Sharing, tasks_asked
 from hpctwin.rms.slurm.values import number, whole, words
 
 __all__ = ["MARK", "Jobs", "Mine", "read_jobs", "targets", "tasks_of"]
@@ -97,6 +98,7 @@ class Jobs:
         notes: one sentence for each thing left out or assumed.
         preempting: whose jobs are not the twin's, since they preempt others.
         sharing: how parts of nodes are given; None where jobs have whole ones.
+        in_parts: GPUs that jobs keep from others by using parts of them; see `held_in_parts`.
     """
 
     records: dict[str, JobRecord] = field(default_factory=dict)
@@ -107,6 +109,7 @@ class Jobs:
     notes: list[str] = field(default_factory=list)
     preempting: Preempting = field(default_factory=Preempting)
     sharing: Sharing | None = None
+    in_parts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 def read_jobs(
@@ -125,7 +128,8 @@ def read_jobs(
         preempting: whose jobs are left to Slurm.
         sharing: how parts of nodes are given; None where jobs have whole ones.
     """
-    jobs = Jobs(preempting=preempting, sharing=sharing)
+    in_parts = {} if sharing is None else held_in_parts(rows)
+    jobs = Jobs(preempting=preempting, sharing=sharing, in_parts=in_parts)
     parts: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         state = words(row.get("job_state"))
@@ -284,7 +288,8 @@ def _add(
         held: dict[str, NodePart] = {}
         if spec.shares and jobs.sharing is not None:
             for one in rows:
-                held |= parts_held(one, jobs.sharing)
+                in_parts = jobs.in_parts.get(whole(one.get("job_id")), {})
+                held |= parts_held(one, jobs.sharing, in_parts)
         record = JobRecord(
             spec=spec,
             start_s=start_s,

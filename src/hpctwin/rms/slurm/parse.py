@@ -20,14 +20,14 @@ from hpctwin.model.node_group import Sleep
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
-from hpctwin.rms.slurm.gres import consumables_of, gpus_of
+from hpctwin.rms.slurm.gres import consumables_of, gpus_of, not_used_up
+from hpctwin.rms.slurm.held import unequal
 from hpctwin.rms.slurm.jobs import Mine, read_jobs
 from hpctwin.rms.slurm.preempt import Preempting, preempting_partitions, preempting_qos
 from hpctwin.rms.slurm.sharing import (
     Sharing,
     cores_of,
     how_shared,
-    unequal,
 )
 from hpctwin.rms.slurm.values import limit_s, moment, number, words
 
@@ -91,7 +91,9 @@ def cluster_snapshot(
     described = {row["PartitionName"]: row for row in _pairs(partitions) if "PartitionName" in row}
     node_rows = _node_rows(sinfo)
     belongs = _belongs(node_rows)
-    sharing, rough = how_shared(node_rows, belongs, described, select, parameters)
+    sharing, rough = how_shared(
+        node_rows, belongs, described, select, parameters, not_used_up(rows)
+    )
     listed = _nodes(node_rows, sharing, notes, sleeping, now_s)
     grouped = group_nodes(listed)
     known = {node.name: node for node in grouped.nodes}
@@ -279,6 +281,7 @@ def _nodes(
             notes.append(f"a node without a usable name was left out: {str(name)[:50]!r}")
             continue
         memory = number(row.get("real_memory"))
+        uses_up = consumables_of(row.get("gres"))
         labels = row.get("partitions")
         partitions = (
             tuple(sorted(p for p in labels if isinstance(p, str)))
@@ -294,7 +297,11 @@ def _nodes(
             None if memory is None else memory / 1024,
             partitions,
             sleeps,
-            tuple(sorted(consumables_of(row.get("gres")).items())),
+            tuple(
+                sorted(
+                    (n, a) for n, a in uses_up.items() if sharing is None or n not in sharing.unused
+                )
+            ),
         )
     if not found:
         raise FormatError("sinfo --json: no node in it")

@@ -1,4 +1,4 @@
-"""Slurm's jobs that get parts of nodes: what they ask for, what they hold, and whether that adds up.
+"""Slurm's jobs that get parts of nodes: how these are given, and what jobs ask for.
 
 Source:
     Manual pages sbatch(1), slurm.conf(5) and constres_of(5), 22.05; ``squeue --json`` of a Slurm 22.05.8.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hpctwin.rms.records import JobRecord, NodePart
 from hpctwin.rms.slurm.gres import (
     consumables_of,
     gpu_types,
@@ -28,9 +27,7 @@ __all__ = [
     "Sizes",
     "cores_of",
     "how_shared",
-    "parts_held",
     "tasks_asked",
-    "unequal",
 ]
 
 MB_PER_GB = 1024
@@ -56,6 +53,7 @@ class Sizes:
         threads: CPUs of what is given out: of a core, or 1.
         types: kinds of GPUs that there are.
         consumables: kinds of these, by name; empty where they have none.
+        unused: what jobs ask for and do not use up, and each of the nodes has.
     """
 
     cores: float
@@ -63,6 +61,7 @@ class Sizes:
     threads: int
     types: frozenset[str] = frozenset()
     consumables: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,14 @@ class Sharing:
         memory: memory is counted.
         partitions: sizes of the nodes of each partition in which jobs share nodes.
         nodes: names of these nodes.
+        unused: generic resources that jobs do not use up.
     """
 
     by_cpu: bool
     memory: bool
     partitions: Mapping[str, Sizes]
     nodes: frozenset[str]
+    unused: frozenset[str] = frozenset()
 
 
 def how_shared(
@@ -88,6 +89,7 @@ def how_shared(
     partitions: Mapping[str, Mapping[str, str]],
     select: str,
     parameters: str,
+    unused: frozenset[str] = frozenset(),
 ) -> tuple[Sharing | None, dict[str, str]]:
     """How a Slurm gives parts of nodes; and of which partitions that is not modelled, and why.
 
@@ -97,6 +99,7 @@ def how_shared(
         partitions: settings of each.
         select: ``SelectType``.
         parameters: ``SelectTypeParameters``.
+        unused: generic resources that jobs do not use up.
 
     Returns:
         None where jobs have whole nodes.
@@ -125,17 +128,21 @@ def how_shared(
             blind[label] = "its nodes differ in threads of a core"
         else:
             each = threads.pop() if by_core else 1
+            kinds = kinds_of_consumables(nodes)
             found[label] = Sizes(
                 max(_cpus(row) for row in nodes) / each,
                 max(gpus_of(row.get("gres")) or 0.0 for row in nodes),
                 each,
                 frozenset().union(*(gpu_types(row.get("gres")) for row in nodes)),
-                kinds_of_consumables(nodes),
+                {name: some for name, some in kinds.items() if name not in unused},
+                frozenset(
+                    n for n in unused if all(n in consumables_of(r.get("gres")) for r in nodes)
+                ),
             )
     if not found:
         return None, blind
     shared = frozenset(name for label in found for name in members[label])
-    return Sharing(not by_core, "MEMORY" in words, found, shared), blind
+    return Sharing(not by_core, "MEMORY" in words, found, shared, unused), blind
 
 
 def _cpus(row: Mapping[str, Any]) -> float:
@@ -190,8 +197,9 @@ def _asked(
     most = whole(row.get("max_nodes"))
     per_node = whole(row.get("tasks_per_node"))
     per_core = 1 if whole(row.get("threads_per_core")) == 1 else sizes.threads
-    kinds = {"gpu": sizes.types, **sizes.consumables}
+    kinds = {"gpu": sizes.types, **sizes.consumables, **dict.fromkeys(sizes.unused, frozenset())}
     gres = {k: gres_asked(row.get(f"tres_per_{k}"), kinds, notes) for k in ("node", "job", "task")}
+    gres = {k: {n: a for n, a in one.items() if n not in sizes.unused} for k, one in gres.items()}
     gpus = {k: one.pop("gpu", 0.0) for k, one in gres.items()}
     notes += list(gres["job"])
     notes += [what for key, what in _NOT_MODELLED if number(row.get(key)) or row.get(key) is True]
@@ -291,115 +299,3 @@ def _on_nodes(
     if gpus["job"] and sizes.gpus:
         needed.append(math.ceil(gpus["job"] / sizes.gpus - _SMALL))
     return min(max(needed), tasks)
-
-
-# --- what is held --------------------------------------------------------------------------------------
-
-
-def parts_held(row: Mapping[str, Any], sharing: Sharing) -> dict[str, NodePart]:
-    """What a running job holds of each node, of its ``job_resources``; empty where that is not told.
-
-    Args:
-        row: of ``squeue --json``.
-        sharing: how parts are given.
-    """
-    nodes = list(_allocated(row.get("job_resources")))
-    cores = [count for _, count, _ in nodes]
-    if sharing.by_cpu:
-        # Which threads of a core it has is not told, only how many in all.
-        cpus = tres_of(row.get("tres_alloc_str")).get("cpu", 0.0)
-        cores = [cpus * count / max(1.0, sum(cores)) for count in cores]
-    detail = row.get("gres_detail")
-    told = detail if isinstance(detail, list) else []
-    gpus = [gpus_of(text) or 0.0 for text in told]
-    others = [consumables_of(text) for text in told]
-    if len(gpus) != len(nodes):
-        gpus = [sum(gpus) / max(1, len(nodes))] * len(nodes)
-        others = [{}] * len(nodes)
-    return {
-        name: NodePart(
-            cores=count,
-            memory_gb=mb / MB_PER_GB if sharing.memory else 0.0,
-            gpus=some,
-            consumables=more,
-        )
-        for (name, _, mb), count, some, more in zip(nodes, cores, gpus, others, strict=True)
-    }
-
-
-def _allocated(resources: Any) -> Iterable[tuple[str, float, float]]:
-    """Name, cores and MB of each node: in 22.05 by sockets, since 23.11 as a list of allocations."""
-    if not isinstance(resources, dict):
-        return
-    listed = resources.get("allocated_nodes")
-    about = resources.get("nodes")
-    if not isinstance(listed, list) and isinstance(about, dict):
-        listed = about.get("allocation")
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict):
-            continue
-        name = one.get("nodename") or one.get("name")
-        sockets = one.get("sockets")
-        sockets = sockets.values() if isinstance(sockets, dict) else sockets or ()
-        cores = sum(_cores(socket.get("cores")) for socket in sockets if isinstance(socket, dict))
-        memory = one.get("memory_allocated")
-        if memory is None and isinstance(one.get("memory"), dict):
-            memory = one["memory"].get("allocated")
-        yield str(name), float(cores), number(memory) or 0.0
-
-
-def _cores(said: Any) -> int:
-    if isinstance(said, dict):
-        return sum("alloc" in str(state).lower() for state in said.values())
-    some = said if isinstance(said, list) else ()
-    return sum(isinstance(c, dict) and "ALLOCATED" in str(c.get("status")).upper() for c in some)
-
-
-def unequal(
-    rows: Sequence[Mapping[str, Any]], jobs: Iterable[JobRecord], sharing: Sharing
-) -> dict[str, str]:
-    """Nodes of which jobs hold otherwise than Slurm says in sum, and how.
-
-    Args:
-        rows: of the nodes.
-        jobs: those that run hold parts of nodes.
-        sharing: how parts are given.
-    """
-    held: dict[str, list[float]] = {}
-    owners: dict[str, set[str]] = {}
-    alone = set()
-    names = sorted({name for sizes in sharing.partitions.values() for name in sizes.consumables})
-    for job in jobs:
-        amounts = job.holds(names)
-        for i, name in enumerate(job.node_names):
-            if job.spec.shared_with:
-                owners.setdefault(name, set()).add(job.spec.user)
-            if amounts is None:
-                alone.add(name)
-            else:
-                known = held.setdefault(name, [0.0] * (3 + len(names)))
-                held[name] = [a + b for a, b in zip(known, amounts[i].tolist(), strict=True)]
-    found = {}
-    for row in rows:
-        name = str(row.get("name"))
-        cpus = number(row.get("alloc_cpus"))
-        if name not in sharing.nodes or name in alone or cpus is None:
-            continue
-        # Not told of a user that Slurm knows no name of.
-        owner = row.get("owner")
-        if owner and owners.get(name, set()) != {owner}:
-            found[name] = f"no job there keeps others than those of {owner} away, Slurm says so"
-            continue
-        cores, memory, gpus, *others = held.get(name, [0.0] * (3 + len(names)))
-        threads = 1 if sharing.by_cpu else max(1, whole(row.get("threads")))
-        pairs = [("CPUs", cores * threads, cpus)]
-        if sharing.memory:
-            pairs.append(("MB", memory * MB_PER_GB, number(row.get("alloc_memory")) or 0.0))
-        pairs.append(("GPUs", gpus, gpus_of(row.get("gres_used")) or 0.0))
-        used = consumables_of(row.get("gres_used"))
-        pairs += [(n, ours, used.get(n, 0.0)) for n, ours in zip(names, others, strict=True)]
-        for unit, ours, theirs in pairs:
-            if abs(ours - theirs) > 0.5:
-                found[name] = f"jobs hold {ours:g} {unit}, Slurm says {theirs:g}"
-                break
-    return found
