@@ -17,7 +17,16 @@ from hpctwin.model import Category, Cluster, Workload
 from hpctwin.policies import parse_policy
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
-from hpctwin.twin.hindcast import Lived, hindcast, hindcast_scores, lived, lived_under, recorded
+from hpctwin.twin.hindcast import (
+    Lived,
+    at_once,
+    hindcast,
+    hindcast_scores,
+    lived,
+    lived_under,
+    recorded,
+    right_of_all,
+)
 
 NODES = 16
 MACHINE = Cluster.uniform(nodes=NODES)
@@ -111,6 +120,26 @@ def test_scores_count_what_was_covered_and_stand_beside_both_rivals() -> None:
     assert asked["bin"].to_list() == ["at submission", "later"]
 
 
+def test_of_all_jobs_those_are_right_that_start_at_once_and_those_forecast_near_enough(
+    past: Lived,
+) -> None:
+    waits = [0.0, 100.0, 1000.0, 5000.0, 59.0]
+    said = pl.DataFrame(
+        {
+            "made_s": [float(number) for number in range(5)],
+            "at_submission": [True, True, True, True, True],
+            "wait_s": waits,
+            "forecast_s": [0.0, 130.0, 1500.0, 5000.0, 0.0],
+        }
+    )
+    # The first fifth is left out; of the others all but the third are right to a minute.
+    share = at_once(past)
+    assert 0.0 < share < 1.0
+    assert right_of_all(past, said, 60.0) == pytest.approx(share + (1 - share) * 3 / 4)
+    assert right_of_all(past, said, 10.0) == pytest.approx(share + (1 - share) * 1 / 4)
+    assert right_of_all(past, said.clear(), 60.0) == share
+
+
 def test_on_a_crowded_machine_futures_are_nearer_than_walltimes(said: pl.DataFrame) -> None:
     (score,) = hindcast_scores(said).to_dicts()
     assert score["error_ratio"] < 1.0
@@ -132,7 +161,8 @@ def test_the_command_shows_each_class(
         main([*asked, "--under", "fcfs+easy", "--json"])
     assert not stop.value.code
     told = json.loads(capsys.readouterr().out)
-    assert list(told) == ["at_once", "all", "asked", "size", "week"]
+    assert told["at_once"] <= told["right_of_all_1min"] < 1.0
+    assert list(told) == ["at_once", "right_of_all_1min", "all", "asked", "size", "week"]
     assert 0.0 < told["at_once"] < 1.0
     assert told["all"][0]["forecasts"] == sum(row["forecasts"] for row in told["size"])
     with pytest.raises(SystemExit) as stop:

@@ -180,6 +180,7 @@ def train(
     /,
     *,
     method: Annotated[str, Parameter(name=["--method", "-m"])] = "boosting",
+    until: str | None = None,
     seed: int = 0,
     under: str | None = None,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
@@ -188,19 +189,28 @@ def train(
 ) -> int:
     """Train a model on all jobs that ended, and write it with its features and versions.
 
+    With it go quantiles of run times for a twin (core.learned in its configuration, for hpctwin when), and
+    what each user's jobs ran last.
+
     Args:
         trace: the trace, with users and starts.
-        target: the file to write; hpctwin predictor apply --predictor reads it.
+        target: the file to write; hpctwin predictor apply --predictor and forecast --predictor read it.
         method: boosting or clusters (S-RAPS's pipeline).
+        until: only on jobs that had ended by then: a date such as 2020-10-10T00:00 (UTC), or a time from
+            time zero, such as 30d.
         seed: of what models draw.
         under: jobs end as in a simulation under this policy, such as fcfs+easy, not as the trace says.
         overwrite: write over a file that is there.
     """
     from hpctwin.cli.workload import check_target
     from hpctwin.learn.prediction import train as train_models
+    from hpctwin.simulation.window import moment
 
     check_target(target, overwrite)
-    trained = train_models(_known(trace, reading, machine, under), method, seed=seed)
+    known = _known(trace, reading, machine, under)
+    if until is not None:
+        known = known.until(moment(until, known.workload))
+    trained = train_models(known, method, seed=seed)
     trained.write(target)
     print(f"{target}: {method} of {', '.join(trained.models)}, trained on {trained.jobs:,} jobs")
     return 0
@@ -216,6 +226,7 @@ def forecast(
     every: Annotated[int, AT_LEAST_1] = 10,
     futures: Annotated[int, AT_LEAST_0] = 16,
     arrivals: str = "1h",
+    predictor: Path | None = None,
     seed: int = 0,
     reading: TraceOptions = TraceOptions(),  # noqa: B008
     window: WindowOptions = WindowOptions(),  # noqa: B008
@@ -235,6 +246,8 @@ def forecast(
         every: ask at every so many submissions of jobs that do not start at once.
         futures: so many are drawn for a forecast; 0 for none.
         arrivals: for how long jobs come in them.
+        predictor: what hpctwin predictor train wrote, with --until no later than --from: run times are drawn
+            from its quantiles too.
         seed: of what is drawn.
         json: print it as JSON.
     """
@@ -243,7 +256,14 @@ def forecast(
     from hpctwin.model.progress import progress_bar
     from hpctwin.policies import parse_policy
     from hpctwin.twin.config import CoreSettings
-    from hpctwin.twin.hindcast import at_once, hindcast, hindcast_scores, lived_under, recorded
+    from hpctwin.twin.hindcast import (
+        at_once,
+        hindcast,
+        hindcast_scores,
+        lived_under,
+        recorded,
+        right_of_all,
+    )
 
     policy = parse_policy(under or by_policy)
     coming_s = parse_duration_s(arrivals)
@@ -251,22 +271,51 @@ def forecast(
     note_reading(workload)
     cluster = machine.make(workload, trace)
     cut = window.cut(workload)
+    if predictor is not None:
+        _trained_before(predictor, workload, 0.0 if cut is None else cut.begin_s)
     if under is None:
         past = recorded(workload if cut is None else cut.workload)
     else:
         past = lived_under(workload if cut is None else cut, cluster, policy)
-    settings = CoreSettings(pool=(policy.name,), futures=futures, arrivals=coming_s, seed=seed)
+    settings = CoreSettings(
+        pool=(policy.name,), futures=futures, arrivals=coming_s, learned=predictor, seed=seed
+    )
     with progress_bar(f"forecasting {workload.name}") as progress:
         said = hindcast(past, cluster, settings, every=every, progress=progress)
     tables = {by: hindcast_scores(said, by) for by in ("all", "asked", "size", "week")}
     if json:
         shown: dict[str, Any] = {by: table.to_dicts() for by, table in tables.items()}
-        print_json({"at_once": at_once(past), **shown})
+        right = None if under is None else right_of_all(past, said, 60.0)
+        print_json({"at_once": at_once(past), "right_of_all_1min": right, **shown})
         return 0
     for by, table in tables.items():
         screen().print(_forecasts(table, by))
     print(f"{at_once(past):.1%} of the jobs started at once and do not count.")
+    if under is not None:
+        shares = [f"{right_of_all(past, said, time_s):.1%}" for time_s in (60.0, 600.0)]
+        print(
+            f"With these, of all jobs {shares[0]} were forecast to 1 min and {shares[1]} to 10 min."
+        )
     return 0
+
+
+def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None:
+    """Refuse a predictor that knows how the jobs ended that are to be forecast.
+
+    Raises:
+        ConfigError: it does.
+    """
+    from hpctwin.errors import ConfigError
+    from hpctwin.model import format_duration
+    from hpctwin.twin.learned import read_quantiles
+
+    quantiles = read_quantiles(predictor)
+    if quantiles.trained_on == workload.name and quantiles.until_s > begin_s:
+        raise ConfigError(
+            f"{predictor} knows how jobs of {workload.name} ended until {format_duration(quantiles.until_s)} "
+            f"from its beginning, and forecasts are asked for from {format_duration(begin_s)} on; train it "
+            "with --until, and give --from and --until of what comes later"
+        )
 
 
 def _known(trace: Path, reading: TraceOptions, machine: ClusterOptions, under: str | None) -> Known:

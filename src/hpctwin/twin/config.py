@@ -79,6 +79,8 @@ class CoreSettings(Settings):
         objective: what the best is.
         own_policy: what the cluster schedules by when the twin is not in charge, for forecasts.
         predictor: ``walltime``, or ``recent``: the mean of the user's last two jobs (Tsafrir).
+        learned: what ``hpctwin predictor train`` wrote: sampled runtimes are drawn from the quantiles in it
+            too; left out, from what users' last jobs ran alone.
         samples: futures with sampled runtimes and arrivals by whose mean a policy is judged; 0 for
             one future in which all is as expected and nothing comes.
         arrivals: for how long jobs come in sampled futures.
@@ -93,6 +95,7 @@ class CoreSettings(Settings):
     objective: ObjectiveSettings = ObjectiveSettings()
     own_policy: str | None = None
     predictor: Predictor = "walltime"
+    learned: Path | None = None
     samples: int = Field(default=0, ge=0, le=1000)
     arrivals: Duration = Field(default=3600.0, ge=0)
     futures: int = Field(default=16, ge=0, le=1000)

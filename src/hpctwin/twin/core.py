@@ -24,6 +24,7 @@ from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.expect import Expectations
 from hpctwin.twin.forecast import Forecast, Forecaster
 from hpctwin.twin.futures import drawn_starts
+from hpctwin.twin.learned import read_quantiles
 from hpctwin.twin.memory import Memory, room_of, waits
 from hpctwin.twin.mirror import Mirror, Taken
 from hpctwin.twin.objective import Objective
@@ -64,7 +65,8 @@ class Core:
         self.own = None if own is None else parse_policy(own)
         self._ties = tie_order(settings.objective.ties, self.pool)
         self.mirror = Mirror()
-        self.expectations = Expectations(settings.predictor)
+        learned = None if settings.learned is None else read_quantiles(settings.learned)
+        self.expectations = Expectations(settings.predictor, learned)
         self.forecaster = Forecaster()
         self._memory = Memory(policy=self._ties[0])
         self._carried = Carried()
@@ -99,6 +101,7 @@ class Core:
             return False
         self._memory.saw_all(self.mirror, snapshot.time_s, self.settings)
         self.forecaster.keep(self.mirror.jobs)
+        self.expectations.keep(self.mirror.jobs)
         for one, before in applied:
             self._learn(one, before)
         self.opportunity = True

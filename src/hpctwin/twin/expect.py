@@ -6,13 +6,14 @@ Learnt from the events alone, and kept as plain values, so that it can be saved 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from hpctwin.rms.records import JobRecord, JobSpec
+from hpctwin.twin.learned import LearnedRuntimes, Quantiles
 
 __all__ = ["Expectations", "Predictor"]
 
@@ -31,6 +32,9 @@ _LIKE, _FADES, _OTHERS = 4.0, 0.8, 0.5
 """Of a user's jobs that of the same nodes and walltime weighs so much more, each older one less by this
 factor; all jobs of others together weigh so much."""
 
+_LEARNED = 4.0
+"""What a trained predictor foretells of a job weighs so much, in the place of the jobs of others."""
+
 _TOGETHER = 0.5
 """In a future so many of a user's jobs run as the same earlier one did: a campaign is long or fails as one,
 and drawn apart the lengths of its jobs would make up for each other."""
@@ -45,10 +49,12 @@ class Expectations:
     Args:
         predictor: ``walltime``: a job runs as long as it asked for; ``recent``: as the mean of its
             user's last two jobs, but not longer than it asked for.
+        learned: quantiles that run times are drawn from besides; None for none.
     """
 
-    def __init__(self, predictor: Predictor = "walltime") -> None:
+    def __init__(self, predictor: Predictor = "walltime", learned: Quantiles | None = None) -> None:
         self.predictor = predictor
+        self._learned = None if learned is None else LearnedRuntimes(learned)
         self._recent: dict[str, deque[_Ran]] = {}
         self._shares: deque[float] = deque(maxlen=SHARES)
         self._arrivals: deque[JobSpec] = deque(maxlen=ARRIVALS)
@@ -62,10 +68,19 @@ class Expectations:
         ran = (runtime_s, spec.walltime_s, spec.nodes)
         self._recent.setdefault(spec.user, deque(maxlen=OF_USER)).append(ran)
         self._shares.append(min(1.0, runtime_s / job.spec.walltime_s))
+        if self._learned is not None:
+            self._learned.saw_end(spec, runtime_s, end_s)
 
     def saw_submission(self, spec: JobSpec) -> None:
         """A job was submitted."""
         self._arrivals.append(spec)
+        if self._learned is not None:
+            self._learned.saw_submission(spec)
+
+    def keep(self, jobs: Container[str]) -> None:
+        """Nothing need be known any more of all other jobs."""
+        if self._learned is not None:
+            self._learned.keep(jobs)
 
     def runtime_s(self, jobs: Sequence[JobRecord]) -> dict[str, float]:
         """Expected runtime of the jobs for which it is not the walltime, by id."""
@@ -97,7 +112,8 @@ class Expectations:
         """How long jobs may run, drawn from how long others did, seconds [samples, jobs].
 
         Of the last jobs of the same user, like and later ones more often; and now and then the share of its
-        walltime that any of the last jobs ran. A job that runs already is drawn from those that ran longer.
+        walltime that any of the last jobs ran, or, with a predictor that has learnt, what it foretells. A job
+        that runs already is drawn from those that ran longer.
         In each sample half of a user's jobs are drawn alike.
 
         Args:
@@ -114,16 +130,30 @@ class Expectations:
         known, weight = self._of_users(jobs, limit, so_far)
         upto = np.cumsum(weight, axis=1)
         chance, share = (self._draws(jobs, samples, rng) for _ in range(2))
-        draw = chance * (upto[:, -1] + _OTHERS)
+        # Of a job that is yet to come nothing was foretold.
+        foretold = np.array([job.spec.submit_s <= now_s for job in jobs])
+        foretold &= self._learned is not None
+        draw = chance * (upto[:, -1] + np.where(foretold, _LEARNED, _OTHERS))
         place = (upto[None] <= draw[:, :, None]).sum(axis=2)
         own = place < OF_USER
         found = np.take_along_axis(known[None], np.minimum(place, OF_USER - 1)[:, :, None], axis=2)
+        others = self._of_others(so_far, limit, share)
+        if self._learned is not None and foretold.any():
+            there = [job for job, told in zip(jobs, foretold.tolist(), strict=True) if told]
+            others[:, foretold] = self._learned.runtimes(
+                there, so_far[foretold], share[:, foretold]
+            )
+        result: FloatArray = np.where(own, found[:, :, 0], others)
+        return result
+
+    def _of_others(self, so_far: FloatArray, limit: FloatArray, draw: FloatArray) -> FloatArray:
+        """Walltimes times the shares that any of the last jobs ran of theirs [samples, jobs]."""
         shares = np.sort(np.array([*self._shares, 1.0]))
         # What has run longer than the share is none of those to draw from; the limit is left in any case.
         first = np.minimum(np.searchsorted(shares, so_far / limit, "right"), len(shares) - 1)
-        drawn = first + share * (len(shares) - first)
-        result: FloatArray = np.where(own, found[:, :, 0], shares[drawn.astype(np.int64)] * limit)
-        return result
+        drawn = first + draw * (len(shares) - first)
+        runtime_s: FloatArray = shares[drawn.astype(np.int64)] * limit
+        return runtime_s
 
     def _draws(
         self, jobs: Sequence[JobRecord], samples: int, rng: np.random.Generator
@@ -200,7 +230,9 @@ class Expectations:
 
     def state(self) -> dict[str, Any]:
         """All that was learnt, as plain values."""
+        learned = {} if self._learned is None else {"learned": self._learned.state()}
         return {
+            **learned,
             "recent": {user: list(map(list, known)) for user, known in self._recent.items()},
             "shares": list(self._shares),
             "arrivals": [spec.model_dump(mode="json") for spec in self._arrivals],
@@ -216,3 +248,5 @@ class Expectations:
         self._arrivals = deque(
             (JobSpec.model_validate(spec) for spec in state["arrivals"]), maxlen=ARRIVALS
         )
+        if self._learned is not None and "learned" in state:
+            self._learned.restore(state["learned"])

@@ -33,6 +33,7 @@ __all__ = [
     "lived",
     "lived_under",
     "recorded",
+    "right_of_all",
 ]
 
 IntArray = npt.NDArray[np.int64]
@@ -248,6 +249,26 @@ def at_once(past: Lived) -> float:
     return float((past.start_ms == submit)[counted].mean()) if counted.any() else 0.0
 
 
+def right_of_all(past: Lived, said: pl.DataFrame, within_s: float) -> float:
+    """The share of all jobs whose first forecast was right, to so many seconds.
+
+    A job that starts at once is forecast so where forecasts go by what starts jobs (`lived_under`): whether
+    it does is decided by walltimes alone, which are known.
+
+    Args:
+        past: what happened, under the policy of the forecasts.
+        said: of `hindcast`.
+        within_s: how far off a forecast may be.
+    """
+    first = said.filter(pl.col("at_submission"))
+    first = first.sort("made_s", maintain_order=True).slice(round(_LEFT_OUT * len(first)))
+    share = at_once(past)
+    if first.is_empty():
+        return share
+    error = first.select((pl.col("forecast_s") - pl.col("wait_s")).abs()).to_series()
+    return share + (1.0 - share) * float((error <= within_s).sum() / len(error))
+
+
 def _table(
     rows: list[tuple[int, bool, Forecast, float]], workload: Workload, start_ms: IntArray
 ) -> pl.DataFrame:
@@ -259,7 +280,7 @@ def _table(
         "job": workload.job_id[row],
         "nodes": workload.nodes[row],
         "made_s": made_s,
-        "at_submission": [one[1] for one in rows],
+        "at_submission": np.array([one[1] for one in rows], np.bool_),
         "wait_s": start_ms[row] / MS_PER_S - made_s,
         "forecast_s": [(one.start_s or 0.0) - one.made_s for one in said],
         "low_s": [None if not one.calibrated else (one.low_s or 0.0) - one.made_s for one in said],

@@ -92,6 +92,14 @@ class Known:
             raise ConfigError(f"end_s: job {workload.job_id[early[0]]} ends before it is submitted")
         return cls(workload, end)
 
+    def until(self, time_s: float) -> Known:
+        """As it was known at some time: of jobs that end later nothing is.
+
+        Args:
+            time_s: by the workload's clock.
+        """
+        return Known(self.workload, np.where(self.end_ms <= time_s * MS_PER_S, self.end_ms, _NEVER))
+
     @cached_property
     def walltime_s(self) -> FloatArray:
         """Requested limits, seconds [jobs]."""

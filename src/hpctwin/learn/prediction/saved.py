@@ -19,8 +19,10 @@ from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.learn.prediction.known import FEATURES, Known
 from hpctwin.learn.prediction.models import MODELS, Boosting, Clusters
 from hpctwin.learn.prediction.online import bounded
+from hpctwin.learn.prediction.quantiles import runtime_quantiles
 from hpctwin.model import write_atomically
 from hpctwin.model.files import other_format
+from hpctwin.twin.learned import Quantiles
 
 __all__ = ["Predictor", "load_predictor", "train"]
 
@@ -52,12 +54,14 @@ class Predictor:
         models: by target.
         trained_on: name of the workload.
         jobs: how many that ended it was trained on.
+        quantiles: of run times, for live twins; they are written, and read by a twin alone.
     """
 
     method: str
     models: Mapping[str, Boosting | Clusters]
     trained_on: str
     jobs: int
+    quantiles: Quantiles | None = None
 
     def predict(self, known: Known) -> dict[str, FloatArray]:
         """Of each target what is foretold, as `Workload.predicted` has it [jobs].
@@ -91,6 +95,8 @@ class Predictor:
         with write_atomically(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr("about.json", json.dumps(about, indent=1))
             archive.writestr("models.skops", _skops().dumps(parts))
+            if self.quantiles is not None:
+                self.quantiles.write(archive)
 
 
 def train(
@@ -110,7 +116,7 @@ def train(
     """
     if method not in MODELS:
         raise UnknownNameError("model", method, list(MODELS))
-    models, most = {}, 0
+    models, most, quantiles = {}, 0, None
     by_end = np.argsort(known.end_ms, kind="stable")
     for target, values in known.truth.items():
         rows = by_end[~np.isnan(values[by_end])][-window:]
@@ -119,11 +125,13 @@ def train(
         model = MODELS[method](seed=seed)
         model.fit(known.features(target)[rows], known.behaviour[rows], np.log2(values[rows]))
         models[target], most = model, max(most, len(rows))
+        if target == "runtime_s":
+            quantiles = runtime_quantiles(known, rows, seed)
     if not models:
         raise ConfigError(
             f"{known.workload.name}: fewer than {_LEAST} jobs ended; there is too little to learn from"
         )
-    return Predictor(method, models, known.workload.name, most)
+    return Predictor(method, models, known.workload.name, most, quantiles)
 
 
 def load_predictor(path: str | os.PathLike[str]) -> Predictor:
