@@ -6,10 +6,12 @@ import json
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from hpctwin.cli import main
-from hpctwin.model import Cluster
+from hpctwin.formats import write_workload
+from hpctwin.model import Category, Cluster, Workload
 from hpctwin.rms.records import JobSpec
 from hpctwin.twin.asking import JobToCome, when_job, when_request
 from hpctwin.twin.bus import LocalBus
@@ -130,3 +132,28 @@ def test_a_running_twin_answers_without_a_call_to_the_resource_manager(tmp_path:
     assert (later.state, later.start_s) == ("waits", 200.0)
     twin.end()
     journal.close()
+
+
+def test_a_predictor_of_the_site_tells_by_what_jobs_ran_and_a_wrong_one_is_refused(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("when", "936", "-c", config, "--json") == 0
+    by_walltime = json.loads(capsys.readouterr().out)
+    rng = np.random.default_rng(1)
+    submit = np.sort(rng.uniform(0, 1e6, 400))
+    past = Workload.build(
+        submit_s=submit, runtime_s=np.full(400, 8.0), walltime_s=np.full(400, 60.0),
+        nodes=rng.integers(1, 12, 400), user=Category.of(["tuser"] * 400), recorded_start_s=submit,
+    )  # fmt: skip
+    write_workload(past, config.parent / "past.parquet")
+    predictor = config.parent / "site.predictor"
+    assert run("predictor", "train", config.parent / "past.parquet", predictor) == 0
+    capsys.readouterr()
+    config.write_text(config.read_text().replace("fcfs+none", "fcfs+none, learned: site.predictor"))
+    assert run("when", "936", "-c", config, "--json") == 0
+    by_predictor = json.loads(capsys.readouterr().out)
+    waits = [one["start_s"] - one["as_of_s"] for one in (by_walltime, by_predictor)]
+    assert 0.0 < waits[1] < waits[0] / 2
+    predictor.write_text("none of it")
+    assert run("when", "936", "-c", config) != 0
+    assert "is no predictor, or not whole" in capsys.readouterr().err
