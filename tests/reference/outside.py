@@ -13,7 +13,7 @@ from hpctwin.model import MS_PER_S, Cluster, NodeGroup, PowerCap, State, Workloa
 from hpctwin.policies import PowerPolicy
 from tests.reference.nodes import AWAKE
 from tests.reference.power import PoweredSimulation
-from tests.reference.shared import further_kinds
+from tests.reference.shared_requests import further_kinds
 
 __all__ = ["capped", "controlled", "fitted"]
 

@@ -3,68 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-import numpy as np
-
-from hpctwin.model import Cluster, Workload
+from hpctwin.model import Workload
 from tests.reference.jobs import Job
 from tests.reference.passes import Simulation, exact
-from tests.reference.shared_places import ORDERS, fragmentation_rise
-
-ENOUGH = Fraction(10**12)
-NAMES = ("cores", "memory_gb", "gpus")
-"""After these come the consumables."""
-Amounts = tuple[Fraction, ...]
-Tasks = tuple[int, ...]
-"""On a node, of each kind of a job's tasks."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Tasks of a job that are alike."""
-
-    tasks: int
-    each: Amounts
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a job asks of nodes; `tasks` and `each` are of the first of its kinds of tasks."""
-
-    tasks: int
-    nodes: int
-    most: int
-    exclusive: bool
-    each: Amounts  # of a task
-    charge: float
-    shared_with: int = 0
-    user: int = 0
-    account: int = 0
-    more: tuple[Kind, ...] = ()
-    group_by: str = ""
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return (Kind(self.tasks, self.each), *self.more)
-
-    def held(self, tasks: Tasks) -> Amounts:
-        """What so many of its tasks of each kind ask together."""
-        together = zip(tasks, self.kinds, strict=True)
-        asked = [[count * ask for ask in kind.each] for count, kind in together]
-        return tuple(sum(column, Fraction(0)) for column in zip(*asked, strict=True))
-
-    def goes_with(self, other: Request) -> bool:
-        """Whether both may be on a node at the same time, amounts apart."""
-        if self.exclusive or other.exclusive:
-            return False
-        asked = {self.shared_with, other.shared_with}
-        if 1 in asked and self.user != other.user:
-            return False
-        return not (2 in asked and self.account != other.account)
+from tests.reference.shared_requests import (
+    ENOUGH,
+    NAMES,
+    Amounts,
+    Tasks,
+    has,
+    requests,
+)
+from tests.reference.shared_room import Room, place_kinds
 
 
 @dataclass(frozen=True)
@@ -76,210 +30,6 @@ class Booking:
     tasks: Tasks
     start: int
     end: int
-
-
-def has(cluster: Cluster, group: int) -> Amounts:
-    """What an empty node of a group has."""
-    found = []
-    for name in NAMES:
-        stated = any(getattr(other, name) is not None for other in cluster.nodes)
-        amount = getattr(cluster.nodes[group], name)
-        found.append(Fraction(amount or 0) if stated else ENOUGH)
-    of_group = cluster.nodes[group].consumables
-    return (*found, *(Fraction(of_group.get(name, 0)) for name in consumables(cluster)))
-
-
-def consumables(cluster: Cluster) -> list[str]:
-    """Of all node groups, each once."""
-    return list(dict.fromkeys(name for group in cluster.nodes for name in group.consumables))
-
-
-def requests(workload: Workload, cluster: Cluster, jobs: list[Job]) -> dict[Job, Request]:
-    """What each job asks; what orderings see of it is put right."""
-    chunks = workload.chunks
-    there = [
-        sum(has(cluster, g)[c] * group.count for g, group in enumerate(cluster.nodes))
-        for c in range(3 + len(consumables(cluster)))
-    ]
-    result = {}
-    for job in jobs:
-        tasks = int(chunks["tasks"][job.row])
-        owner = int(workload.user.codes[job.row]), int(workload.account.codes[job.row])
-        if not tasks:
-            nothing = (Fraction(0),) * len(there)
-            result[job] = Request(job.width, job.width, 1, True, nothing, job.width)
-            continue
-        columns = [chunks[f"{name}_per_task"] for name in NAMES]
-        none = np.zeros(len(workload))
-        columns += [workload.consumables.get(name, none) for name in consumables(cluster)]
-        each = tuple(Fraction(float(column[job.row])) for column in columns)
-        more = further_kinds(workload, job.row, consumables(cluster))
-        every = tasks + sum(kind.tasks for kind in more)
-        totals = [
-            amount * tasks + sum(kind.tasks * kind.each[c] for kind in more)
-            for c, amount in enumerate(each)
-        ]
-        shares = [
-            float(amount) / float(whole) if 0 < whole < ENOUGH else 0.0
-            for amount, whole in zip(totals, there, strict=True)
-        ]
-        result[job] = Request(
-            tasks,
-            job.width,
-            int(chunks["tasks_per_node"][job.row]) or every,
-            bool(chunks["exclusive"][job.row]),
-            each,
-            max(shares) * cluster.node_count,
-            int(chunks["shared_with"][job.row]),
-            *owner,
-            more,
-            _label(workload, job.row),
-        )
-        view = job.view
-        wide = [
-            job.needs.get(name, 0) / max(amount, 1) for name, amount in cluster.resources.items()
-        ]
-        view.dominant, view.load = max(shares + wide), sum(shares + wide)
-        view.cores, view.memory_gb, view.gpus = (float(amount) for amount in each[:3])
-        view.cpu, view.memory_mb = float(totals[0]), float(totals[1]) * 1024
-    return result
-
-
-def _label(workload: Workload, row: int) -> str:
-    code = workload.group_by.codes[row]
-    return workload.group_by.labels[code] if code >= 0 else ""
-
-
-def further_kinds(workload: Workload, row: int, others: list[str]) -> tuple[Kind, ...]:
-    """The kinds of a job's tasks but the first."""
-    code = workload.more_tasks.codes[row]
-    if code < 0:
-        return ()
-    found = []
-    for part in workload.more_tasks.labels[code].split("+"):
-        count, *said = part.split(":")
-        asked = {"cores": "1"} | dict(pair.split("=") for pair in said)
-        each = tuple(Fraction(float(asked.get(name, "0"))) for name in (*NAMES, *others))
-        found.append(Kind(int(count), each))
-    return tuple(found)
-
-
-class Room:
-    """What a job's tasks of one kind could have of each node over a span.
-
-    Args:
-        request: with these as the first, or only, kind.
-        least: what is least free of each node.
-        taken: how many tasks of the job lie there already.
-    """
-
-    def __init__(
-        self, request: Request, least: dict[int, Amounts], taken: dict[int, int] | None = None
-    ) -> None:
-        self.request = request
-        self.ready: Callable[[int], int] = lambda node: 0
-        self.least = least
-        self.job: Any = None
-        self.simulation: Any = None
-        self.a = {
-            node: min((x // ask for x, ask in zip(left, request.each, strict=True) if ask), default=10**9)
-            if min(left) >= 0
-            else 0
-            for node, left in least.items()
-        }  # fmt: skip
-        for node, count in (taken or {}).items():
-            if node in self.a:
-                self.a[node] = max(0, min(self.a[node], request.most - count))
-        self.f = {node: min(a, request.most) for node, a in self.a.items()}
-
-    def fits(self) -> bool:
-        nodes = sum(f > 0 for f in self.f.values())
-        return sum(self.f.values()) >= self.request.tasks and nodes >= self.request.nodes
-
-    def left(self, node: int) -> tuple[Fraction, Fraction, Fraction]:
-        cores, memory, gpus, *_ = self.least[node]
-        return gpus, cores, memory
-
-    def place(self, placement: str) -> dict[int, int]:
-        if placement == "spread":
-            return self.one_by_one(lambda node, has: [-x for x in self.after(node, has)])
-        if placement == "fragmentation":
-            return self.one_by_one(lambda node, has: fragmentation_rise(self, node, has))
-        nodes = sorted(node for node in self.f if self.f[node] > 0)
-        tasks, least_nodes = self.request.tasks, self.request.nodes
-        if placement in ORDERS:
-            nodes = ORDERS[placement](self, nodes)
-        if placement == "best_fit":
-            alone = [node for node in nodes if self.f[node] >= tasks]
-            if least_nodes == 1 and alone:
-                return {min(alone, key=lambda node: (self.ready(node), self.left(node))): tasks}
-            nodes.sort(key=lambda node: (-self.a[node], self.left(node)))
-        if placement in ("first_fit", "best_fit"):
-            nodes.sort(key=self.ready)
-        given: dict[int, int] = {}
-        for node in nodes:
-            if tasks:
-                given[node] = min(self.f[node], tasks - max(0, least_nodes - len(given) - 1))
-                tasks -= given[node]
-        assert not tasks
-        return given
-
-    def one_by_one(self, key: Callable[[int, int], Any]) -> dict[int, int]:
-        """One task after the other, each to the node with the smallest key, given what it has of the job."""
-        given: dict[int, int] = {}
-        for left in range(self.request.tasks, 0, -1):
-            only_new = left <= self.request.nodes - len(given)
-            open_to = [
-                node
-                for node in sorted(self.f)
-                if given.get(node, 0) < self.f[node] and not (only_new and node in given)
-            ]
-            best = min(open_to, key=lambda node: key(node, given.get(node, 0)))
-            given[best] = given.get(best, 0) + 1
-        return given
-
-    def after(self, node: int, tasks: int) -> tuple[Fraction, ...]:
-        cores, memory, gpus, *_ = (
-            x - tasks * ask for x, ask in zip(self.least[node], self.request.each, strict=True)
-        )
-        return gpus, cores, memory
-
-
-def place_kinds(
-    request: Request,
-    least: dict[int, Amounts],
-    placement: str,
-    told: Callable[[Room], None] = lambda room: None,
-) -> dict[int, Tasks] | None:
-    """Of each kind of a job's tasks how many lie on each node, in the order given; None if it does not fit.
-
-    Args:
-        request: what the job asks.
-        least: what is least free of each node.
-        placement: how nodes are gone through.
-        told: tells a room what placements ask of besides.
-    """
-    kinds = request.kinds
-    ways = (placement,) if len(kinds) == 1 else (placement, "first_fit by number")
-    for way in ways:
-        left, found = dict(least), dict[int, Tasks]()
-        for number, kind in enumerate(kinds):
-            taken = {node: sum(tasks) for node, tasks in found.items()}
-            room = Room(replace(request, tasks=kind.tasks, each=kind.each), left, taken)
-            told(room)
-            if not room.fits():
-                break
-            if way != placement:
-                room.ready = lambda node: 0
-            for node, tasks in room.place(way.partition(" ")[0]).items():
-                before = found.pop(node, (0,) * len(kinds))
-                found[node] = (*before[:number], tasks, *before[number + 1 :])
-                left[node] = tuple(
-                    x - tasks * ask for x, ask in zip(left[node], kind.each, strict=True)
-                )
-        else:
-            return found
-    return None
 
 
 class SharedPlan:

@@ -9,7 +9,8 @@ from hpctwin.model import Cluster, State
 from tests.reference.jobs import Job
 from tests.reference.nodes import COMPUTING, SLEEPING, Node, Span
 from tests.reference.power import AHEAD, PoweredSimulation
-from tests.reference.shared import ENOUGH, SharedSimulation, Tasks, has
+from tests.reference.shared import SharedSimulation
+from tests.reference.shared_requests import ENOUGH, Tasks, has
 
 
 class SharedPoweredSimulation(SharedSimulation, PoweredSimulation):
