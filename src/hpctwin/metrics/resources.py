@@ -9,6 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
+from hpctwin.metrics.series import integrals
 from hpctwin.model import Dependencies, DependencyKind
 
 __all__ = ["dependency_violations", "resource_use", "resource_utilization"]
@@ -54,10 +55,8 @@ def resource_use(
     for name, total in capacity.items():
         amount = asked[name][ran].astype(np.float64)
         level = np.cumsum(np.concatenate([amount, -amount])[order])
-        area = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(time))])
-        # Between events the integral is a straight line, so interpolating it is exact.
-        means = np.diff(np.interp(edges, time, area)) if len(time) else np.zeros(bins)
-        columns[name] = np.maximum(means, 0.0) / (np.diff(edges) * total)
+        held = integrals(time, level, edges) if len(time) else np.zeros(bins)
+        columns[name] = np.maximum(held, 0.0) / (np.diff(edges) * total)
     return pl.DataFrame(columns)
 
 

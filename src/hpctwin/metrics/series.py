@@ -9,7 +9,7 @@ import polars as pl
 from hpctwin.errors import ConfigError
 from hpctwin.metrics.levels import COUNTS, levels, up_nodes
 
-__all__ = ["binned", "resample", "series", "widths_s"]
+__all__ = ["binned", "integrals", "resample", "series", "widths_s"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,11 +96,15 @@ def resample(series: pl.DataFrame, step_s: float) -> pl.DataFrame:
     columns = {"time_s": edges[:-1]}
     for name in _LEVELS:
         level = series[name].to_numpy().astype(np.float64)
-        area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time))))
-        # Between rows the integral is a straight line, so interpolating it is exact.
-        means = np.diff(np.interp(edges, time, area)) / spans
-        columns[name] = np.maximum(means, 0.0)
+        columns[name] = np.maximum(integrals(time, level, edges) / spans, 0.0)
     return pl.DataFrame(columns).with_columns(_utilization(), span_s=pl.Series(spans))
+
+
+def integrals(time_s: FloatArray, level: FloatArray, edges: FloatArray) -> FloatArray:
+    """Integral of a step function over each bin; arguments as of `binned`."""
+    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time_s))))
+    # Between rows the integral is a straight line, so interpolating it is exact.
+    return np.diff(np.interp(edges, time_s, area))
 
 
 def binned(
@@ -116,8 +120,7 @@ def binned(
     Returns:
         Means and peaks [bins].
     """
-    area = np.concatenate(([0.0], np.cumsum(level[:-1] * np.diff(time_s))))
-    means = np.diff(np.interp(edges, time_s, area)) / np.diff(edges)
+    means = integrals(time_s, level, edges) / np.diff(edges)
     # The level that holds where a bin begins, and those that begin in it.
     begins = np.searchsorted(time_s, edges[:-1], side="right") - 1
     ends = np.searchsorted(time_s, edges[1:], side="left")

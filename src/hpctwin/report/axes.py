@@ -33,9 +33,12 @@ _DURATIONS = (
 )
 
 
-def new_figure(height_in: float, width_in: float = WIDTH_IN) -> Figure:
+def new_figure(height_in: float, width_in: float = WIDTH_IN, *, title: str | None = None) -> Figure:
     """A figure that no global state knows, with a layout that keeps labels apart."""
-    return Figure(figsize=(width_in, height_in), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(width_in, height_in), layout="constrained", facecolor="white")
+    if title is not None:
+        figure.suptitle(title, x=0.01, ha="left")
+    return figure
 
 
 @dataclass(frozen=True)

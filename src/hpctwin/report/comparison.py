@@ -100,8 +100,7 @@ def plot_compare_bars(
         The figure, two panels to a row.
     """
     rows = -(-len(columns) // 2)
-    figure = new_figure(0.6 + rows * (0.75 + 0.3 * len(summaries)))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(0.6 + rows * (0.75 + 0.3 * len(summaries)), title=title)
     panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
     labels = list(summaries)
     for ax, column in zip(panels.flat, columns, strict=False):
@@ -151,9 +150,9 @@ def plot_differences(
     columns = [column for column in columns if column.key in known]
     labels = list(dict.fromkeys(differences["policy"]))
     rows = max(1, -(-len(columns) // 2))
-    figure = new_figure(0.9 + rows * (0.9 + 0.3 * len(labels)))
     of = ", ".join(dict.fromkeys(differences["against"]))
-    figure.suptitle(title or f"Against {of}, in pairs, with 95 % intervals", x=0.01, ha="left")
+    heading = title or f"Against {of}, in pairs, with 95 % intervals"
+    figure = new_figure(0.9 + rows * (0.9 + 0.3 * len(labels)), title=heading)
     panels = figure.subplots(rows, 2, squeeze=False, sharey=True)
     for ax, column in zip(panels.flat, columns, strict=False):
         ax.axvline(0, color=FADED, linewidth=1)
@@ -205,8 +204,7 @@ def plot_radar(
     Returns:
         The figure.
     """
-    figure = new_figure(4.7, 7.0)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(4.7, 7.0, title=title)
     if _radar(figure.add_subplot(projection="polar"), summaries, columns):
         figure.legend(loc="outside right upper")
     return figure
@@ -229,8 +227,7 @@ def plot_radars(
     Returns:
         The figure, with a legend under each chart.
     """
-    figure = new_figure(4.9, 3.6 * len(charts))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(4.9, 3.6 * len(charts), title=title)
     for index, (name, summaries) in enumerate(charts.items()):
         ax = figure.add_subplot(1, len(charts), index + 1, projection="polar")
         if _radar(ax, summaries, columns):

@@ -107,8 +107,7 @@ def plot_policies(one: Decided) -> Figure:
     first = float(one.decisions["time_s"][0]) if len(one.decisions) else 0.0
     span = max(one.until_s - first, 1.0)
     scale = TimeScale.of(span, first if first > _EPOCH_S else None)
-    figure = new_figure(3.0 + 0.26 * max(1, len(names)))
-    figure.suptitle(f"Policies of {one.label}", x=0.01, ha="left")
+    figure = new_figure(3.0 + 0.26 * max(1, len(names)), title=f"Policies of {one.label}")
     top, below = figure.subplots(
         2, 1, sharex=True, height_ratios=[2.2, 0.5 + 0.26 * max(1, len(names))]
     )

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from hpctwin.energy import Energy
 from hpctwin.energy.outputs import node_log
+from hpctwin.metrics.series import integrals
 from hpctwin.report.axes import TimeScale, new_figure
 from hpctwin.report.style import LINES, PALETTE, color, styled
 
@@ -263,8 +264,7 @@ def _means(times: FloatArray, watts: FloatArray, step_s: float) -> tuple[FloatAr
     if len(times) <= _POINTS:
         return times, watts
     edges = np.append(np.arange(times[0], times[-1], step_s), times[-1])
-    joules = np.append(0.0, np.cumsum(watts[:-1] * np.diff(times)))
-    means = np.diff(np.interp(edges, times, joules)) / np.diff(edges)
+    means = integrals(times, watts, edges) / np.diff(edges)
     return edges, np.append(means, means[-1])
 
 

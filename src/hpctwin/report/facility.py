@@ -33,8 +33,7 @@ def plot_weeks(weeks: Mapping[str, pl.DataFrame], *, title: str = "Utilization b
         weeks: `FacilityResult.weeks` by strategy, one or more; a column of panels for each.
         title: above the figure.
     """
-    figure = new_figure(4.4, 4.6 * len(weeks) if len(weeks) > 1 else 9.0)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(4.4, 4.6 * len(weeks) if len(weeks) > 1 else 9.0, title=title)
     panels = figure.subplots(
         2, len(weeks), sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2)
     )
@@ -53,8 +52,7 @@ def plot_weeks(weeks: Mapping[str, pl.DataFrame], *, title: str = "Utilization b
         below.set_xlabel("week")
     panels[0, 0].set_ylabel("utilization (%)")
     panels[1, 0].set_ylabel("jobs submitted")
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 
@@ -72,8 +70,7 @@ def plot_waits_by_size(
         edges: upper ends of the size classes, by cluster; a row of panels for each.
         title: above the figure.
     """
-    figure = new_figure(2.9 * len(edges))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(2.9 * len(edges), title=title)
     panels = figure.subplots(len(edges), 2, squeeze=False)
     for row, (cluster, ends) in enumerate(edges.items()):
         tables = {
@@ -96,8 +93,7 @@ def plot_waits_by_size(
         panels[row, 0].set_xlabel("nodes")
         panels[row, 1].set_xlabel("nodes")
         panels[row, 1].set_yscale("symlog", linthresh=10)
-    handles, labels = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 
@@ -117,8 +113,7 @@ def plot_waits_by_bin(
     strategies = list(dict.fromkeys(strategy for strategy, _ in waits))
     kinds = list(dict.fromkeys(by for _, by in waits))
     sources = list(dict.fromkeys(source for panel in waits.values() for source in panel))
-    figure = new_figure(2.9 * len(strategies))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(2.9 * len(strategies), title=title)
     panels = figure.subplots(len(strategies), len(kinds), squeeze=False)
     for (strategy, by), panel in waits.items():
         ax = panels[strategies.index(strategy), kinds.index(by)]
@@ -157,9 +152,8 @@ def plot_moved(
     """
     last = list(jobs.values())[-1]
     sent = last.filter((pl.col("origin") == origin) & (pl.col("cluster") == cluster))["job_id"]
-    figure = new_figure(3.4)
     heading = title or f"{len(sent):,} jobs of {origin} that ran on {cluster}"
-    figure.suptitle(heading, x=0.01, ha="left")
+    figure = new_figure(3.4, title=heading)
     left, right = figure.subplots(1, 2)
     names = [
         f"{low:g}–{high:g}" if np.isfinite(high) else f"> {low:g}"
@@ -178,8 +172,7 @@ def plot_moved(
         ax.set_xticks(range(len(names)), names, rotation=30)
         ax.set_xlabel(what)
     left.set_ylabel("jobs")
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside right upper")
     return figure
 
 

@@ -110,12 +110,11 @@ def _with_energy(jobs: pl.DataFrame, energy: Energy) -> pl.DataFrame:
     return jobs.join(used, on="job_id", how="left", maintain_order="left")
 
 
-def read_run(folder: Path, label: str | None = None) -> ReportedRun:
+def read_run(folder: Path) -> ReportedRun:
     """Read what `write_run` has written.
 
     Args:
         folder: of the run.
-        label: the policy's name if left out.
 
     Raises:
         ConfigError: a file is not there, or is not what it should be, or the folder is of another version.
@@ -129,7 +128,7 @@ def read_run(folder: Path, label: str | None = None) -> ReportedRun:
     cluster = Cluster.model_validate(manifest["cluster"])
     there = {name: _table(folder, name) for name in _SHOWN if name in manifest["tables"]}
     return ReportedRun(
-        label=manifest["policy"] if label is None else label,
+        label=manifest["policy"],
         jobs=_table(folder, "jobs"),
         series=_table(folder, "series"),
         summary=summary,

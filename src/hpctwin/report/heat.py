@@ -48,8 +48,7 @@ def plot_wait_heat(
     powers = int(np.ceil(np.log2(max(widest, 1)))) + 1
     columns = min(2, len(ran))
     rows = -(-len(ran) // columns)
-    figure = new_figure(1.0 + 2.9 * rows)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(1.0 + 2.9 * rows, title=title)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     drawn = None
     for ax, (label, frame) in zip(panels.flat, ran.items(), strict=False):

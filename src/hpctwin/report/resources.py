@@ -32,8 +32,7 @@ def plot_resource_use(
         unit_s: seconds per unit of the time axis.
         unit: its name.
     """
-    figure = new_figure(0.9 + 0.95 * len(use))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(0.9 + 0.95 * len(use), title=title)
     panels = figure.subplots(len(use), 1, sharex=True, squeeze=False)[:, 0]
     shown = None
     for panel, (label, table) in zip(panels, use.items(), strict=True):

@@ -28,8 +28,7 @@ def plot_heatmap(
         start_epoch_s: Unix time of time zero, to show dates.
     """
     shown = [name for name in _NAMES if use[name].is_not_null().any()]
-    figure = new_figure(0.8 + 2.4 * max(1, len(shown)))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(0.8 + 2.4 * max(1, len(shown)), title=title)
     times = use["time_s"].unique().sort().to_numpy()
     nodes = use["node"].n_unique()
     step = times[1] - times[0] if len(times) > 1 else 1.0
@@ -73,8 +72,7 @@ def plot_fragmentation(
         start_epoch_s: Unix time of time zero, to show dates.
     """
     shown = [name for name in ("cores", "gpus") if found[f"free_{name}"].max() or name == "cores"]
-    figure = new_figure(0.8 + 2.2 * len(shown))
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(0.8 + 2.2 * len(shown), title=title)
     time = found["time_s"].to_numpy()
     end = float(time[-1] + time[0])
     scale = TimeScale.of(end, start_epoch_s)

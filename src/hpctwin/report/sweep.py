@@ -156,8 +156,7 @@ def plot_sweep(compared: pl.DataFrame, *, title: str = "Sweep") -> Figure:
     labels = _labels(compared, across)
     rows = -(-len(metrics) // 2)
     height = 2.9 if across else 0.9 + 0.24 * labels.n_unique()
-    figure = new_figure(0.6 + rows * height)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(0.6 + rows * height, title=title)
     panels = figure.subplots(rows, 2, squeeze=False, sharey=not across)
     labelled = compared.with_columns(label=labels)
     for ax, metric in zip(panels.flat, metrics, strict=False):

@@ -53,8 +53,7 @@ def plot_utilization(
     shown, start, end, note = _prepared(series, start_s, end_s)
     unit = _unit(series)
     height = 2.9 if len(shown) == 1 else 0.7 + 1.35 * len(shown)
-    figure = new_figure(height)
-    figure.suptitle(title or f"{unit.capitalize()} in use", x=0.01, ha="left")
+    figure = new_figure(height, title=title or f"{unit.capitalize()} in use")
     scale = TimeScale.of(end - start, start_epoch_s)
     panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for index, (ax, (label, (steps, edges))) in enumerate(zip(panels, shown.items(), strict=True)):
@@ -104,8 +103,7 @@ def plot_queue(
     """
     shown, start, end, note = _prepared(series, start_s, end_s)
     unit = _unit(series)
-    figure = new_figure(4.8)
-    figure.suptitle(title, x=0.01, ha="left")
+    figure = new_figure(4.8, title=title)
     scale = TimeScale.of(end - start, start_epoch_s)
     top, bottom = figure.subplots(2, 1, sharex=True)
     for ax, column, label in (

@@ -34,9 +34,8 @@ def plot_workload(workload: Workload, *, title: str | None = None) -> Figure:
         walltime used, time between arrivals, arrivals by hour of the day (UTC where time zero is known, else
         counted from time zero).
     """
-    figure = new_figure(5.4)
     heading = title if title is not None else f"{workload.name}: {len(workload):,} jobs"
-    figure.suptitle(heading, x=0.01, ha="left")
+    figure = new_figure(5.4, title=heading)
     panels = figure.subplots(2, 3)
     submit = workload.submit_ms / MS_PER_S
     runtime = workload.runtime_ms / MS_PER_S
