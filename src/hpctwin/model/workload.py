@@ -32,6 +32,9 @@ __all__ = ["Workload"]
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+_OF_ALL = ("name", "start_epoch_s", "header", "nodes_hint", "notes")
+"""Fields that are of all jobs together."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Workload(Shown):
@@ -374,34 +377,8 @@ class Workload(Shown):
 
     def in_order(self, index: IntArray) -> Workload:
         """The jobs at ``index``, which must be by submit time and id; dependencies on others are dropped."""
-        recorded = self.recorded_nodes
-        return dataclasses.replace(
-            self,
-            **{
-                name: getattr(self, name)[index]
-                for name in (
-                    "job_id", "submit_ms", "runtime_ms", "walltime_ms", "nodes",
-                    "priority", "recorded_start_ms", "cancel_ms",
-                )
-            },
-            **{
-                name: getattr(self, name).take(index)
-                for name in ("user", "account", "partition", "qos", "features", "more_tasks", "group_by")
-            },
-            per_node={k: v[index] for k, v in self.per_node.items()},
-            resources={k: v[index] for k, v in self.resources.items()},
-            dependencies=self.dependencies.reindexed(index),
-            recorded_nodes=None if recorded is None else tuple(recorded[i] for i in index),
-            fails=None if self.fails is None else self.fails[index],
-            checkpoint_ms=None if self.checkpoint_ms is None else self.checkpoint_ms[index],
-            used_memory_gb=None if self.used_memory_gb is None else self.used_memory_gb[index],
-            carried={k: v[index] for k, v in self.carried.items()},
-            usage={k: v.take(index) for k, v in self.usage.items()},
-            chunks={k: v[index] for k, v in self.chunks.items()},
-            consumables={k: v[index] for k, v in self.consumables.items()},
-            predicted={k: v[index] for k, v in self.predicted.items()},
-            malleable=None if self.malleable is None else self.malleable.take(index),
-        )  # fmt: skip
+        told = vars(self).items()
+        return self.replace(**{k: _at(v, index) for k, v in told if k not in _OF_ALL})
 
     def replace(self, **columns: Any) -> Workload:
         """A copy with some columns replaced, for example ``walltime_ms=w.runtime_ms``."""
@@ -441,6 +418,22 @@ class Workload(Shown):
             nodes_hint=nodes_hint,
             notes=notes,
         )
+
+
+def _at(column: Any, index: IntArray) -> Any:
+    """A column's values at some rows; None where there is no such column."""
+    match column:
+        case None:
+            return None
+        case Mapping():
+            return {name: _at(one, index) for name, one in column.items()}
+        case Dependencies():
+            return column.reindexed(index)
+        case tuple():
+            return tuple(column[row] for row in index)
+        case np.ndarray():
+            return column[index]
+    return column.take(index)
 
 
 def _in_order(ids: npt.NDArray[Any], submit_s: FloatArray) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,8 +24,7 @@ from hpctwin.engine.sim import Decided, Sim
 from hpctwin.engine.speeds import speed_columns
 from hpctwin.engine.state import choose_pass, more_log, more_outages, more_room, new_sim
 from hpctwin.errors import ConfigError, SimulationError
-from hpctwin.model import MS_PER_S, NEVER_MS, Cluster, Workload, format_duration, to_ms
-from hpctwin.model.shown import Shown
+from hpctwin.model import NEVER_MS, Cluster, Workload
 from hpctwin.policies import (
     Ordering,
     OrderingLike,
@@ -40,6 +39,7 @@ from hpctwin.simulation import powered, sharing
 from hpctwin.simulation.claims import is_interrupted
 from hpctwin.simulation.decided import Deciding
 from hpctwin.simulation.given import as_cluster, as_workload, begins_ms, expected_ms, risks
+from hpctwin.simulation.looks import Looks
 from hpctwin.simulation.lower import facts_of, lower
 from hpctwin.simulation.outages import BLOCK_MS, Outages, drawn_outages, recorded_outages
 from hpctwin.simulation.refusals import check_sized, check_together
@@ -53,7 +53,7 @@ SHORT = 1 << 17
 """So many jobs times instants take no time worth the name, so that Python need not have its turn between."""
 
 
-class SimulationBase(Shown):
+class SimulationBase(Looks):
     """A simulation without what makes it go on; arguments as of `hpctwin.simulation.Simulation`."""
 
     def __init__(
@@ -154,36 +154,6 @@ class SimulationBase(Shown):
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
         self._raced = False
 
-    def shown(self) -> tuple[str, dict[str, str]]:
-        """See `Shown`."""
-        title = f"{self.workload.name} under {self.policy.name} on {self.cluster.name}"
-        clock = self._sim.clock
-        return title, {
-            "from time zero": format_duration(self.now_s),
-            "jobs": f"{len(self.workload):,}",
-            "submitted": f"{clock.arrived:,}",
-            "waiting": f"{clock.queued:,}",
-            "running": f"{clock.running:,}",
-        }
-
-    @property
-    def policy_name(self) -> str:
-        """The policy's name, with what decides the sizes of jobs."""
-        if self.sizing is None:
-            return self.policy.name
-        made = getattr(self.sizing, "name", None) or getattr(self.sizing, "__name__", "a sizing")
-        return f"{self.policy.name} sized by {made}"
-
-    @property
-    def now_s(self) -> float:
-        """The present instant, seconds."""
-        return int(self._sim.clock.now) / MS_PER_S
-
-    @property
-    def done(self) -> bool:
-        """Whether every job has come to its end."""
-        return int(self._sim.clock.alive) == 0
-
     def fork(self, policy: Policy | str | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
 
@@ -240,61 +210,6 @@ class SimulationBase(Shown):
         """Be of the jobs, machine and policy of another simulation, whose arrays this one has already."""
         self.__dict__ = {**other.__dict__, "_sim": self._sim}
 
-    @property
-    def node_states(self) -> list[str]:
-        """The power state each node is in: ``idle``, ``computing``, ``sleeping:off`` … [nodes]."""
-        return powered.node_states(self._sim, self.cluster)
-
-    @property
-    def modes(self) -> list[str]:
-        """The DVFS mode each node group is in."""
-        return powered.modes_of(self.cluster, self.outside)
-
-    @property
-    def state(self) -> Sim:
-        """The engine's arrays; to be looked at, not changed."""
-        return self._sim
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """How it goes with each job: ``eligible``, ``start`` and ``end`` in ms, -1 for not yet … [jobs].
-
-        Args:
-            name: a field of `engine.layout.JobState`.
-        """
-        found: npt.NDArray[Any] = self._sim["state"][name]
-        return found
-
-    def row_of(self, job_id: Any) -> int:
-        """The row of a job.
-
-        Raises:
-            SimulationError: there is none such.
-        """
-        if job_id not in self._rows:
-            raise SimulationError(f"there is no job {job_id!r} in {self.workload.name}")
-        return self._rows[job_id]
-
-    @cached_property
-    def _rows(self) -> dict[Any, int]:
-        """Rows by job id."""
-        return {job_id: row for row, job_id in enumerate(self.workload.job_id.tolist())}
-
-    def rejects(self) -> npt.NDArray[np.bool_]:
-        """Whether each job can never run here [jobs]."""
-        rejected: npt.NDArray[np.bool_] = self._sim["job"]["rejected"] != 0
-        return rejected
-
-    def nodes_by_pool(self, row: int) -> list[int]:
-        """How many nodes of each pool a running job has."""
-        if self._sim.pools > 1:
-            return [int(n) for n in self._sim["taken"][row]]
-        return [int(self._sim["job"]["nodes"][row])]
-
-    def expected_ms(self) -> npt.NDArray[np.int64]:
-        """What the scheduler expects each job to run, ms [jobs]."""
-        expected: npt.NDArray[np.int64] = self._sim["job"]["expected"] - to_ms(self.cluster.cleanup)
-        return expected
-
     def restore(
         self,
         state: Mapping[str, npt.NDArray[Any]],
@@ -337,31 +252,6 @@ class SimulationBase(Shown):
         now = int(self._sim.clock.now)
         node, start, end = self.outages_so_far()
         self._outages = [(node[end > now], start[end > now], end[end > now])]
-
-    def outages_so_far(self) -> Outages:
-        """Node, start and end (ms) of all failures known of, whether they have come or not."""
-        columns = zip(*self._outages, strict=True) if self._outages else [[np.zeros(0, int)]] * 3
-        node, start, end = (np.concatenate(column) for column in columns)
-        return node, start, end
-
-    def snapshot(self) -> dict[str, Any]:
-        """The present state in plain values: time, free nodes, jobs waiting and running."""
-        sim, clock = self._sim, self._sim.clock
-        waiting = sim["queue"][: clock.queued]
-        running = sim.running["job"]
-        return {
-            "now_s": self.now_s,
-            "free_nodes": self.free_nodes(),
-            "waiting": self.workload.job_id[np.sort(waiting)].tolist(),
-            "running": self.workload.job_id[np.sort(running)].tolist(),
-            "submitted": int(clock.arrived),
-            "open": int(clock.alive),
-        }
-
-    def free_nodes(self) -> int:
-        """Nodes that are idle and up."""
-        free = self._sim["stock"]["free"][: self._sim.pools]
-        return int(np.maximum(free, 0).sum())
 
     def _new_sim(
         self,

@@ -50,10 +50,6 @@ class InCores:
     cluster: Cluster
     placements: pl.DataFrame
 
-    def core_map(self) -> pl.DataFrame:
-        """Where jobs ran, core by core; see `core_map`."""
-        return core_map(self.cluster, self.placements)
-
     def shares(self, table: pl.DataFrame) -> pl.DataFrame:
         """Jobs or lost attempts with what they held as nodes: cores over those of a mean node."""
         per_node = self.cores / self.cluster.node_count
