@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from hpctwin.model import NodeGroup
@@ -59,6 +60,12 @@ class Groups(NamedTuple):
     groups: tuple[NodeGroup, ...]
     nodes: tuple[NodeRecord, ...]
     members: dict[str, tuple[str, ...]]
+
+    @property
+    def names(self) -> list[list[str]]:
+        """Names of the nodes of each group."""
+        nodes = iter(self.nodes)
+        return [[node.name for node in islice(nodes, group.count)] for group in self.groups]
 
 
 def equal_nodes(count: int, partitions: Iterable[str]) -> list[ListedNode]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.model import Cluster, NodeGroup
 
-__all__ = ["NOT_MODELLED", "NO_BEARING", "TAKEN", "Setting", "Site", "named_groups"]
+__all__ = ["NOT_MODELLED", "NO_BEARING", "TAKEN", "Setting", "Site", "named_cluster"]
 
 TAKEN, NOT_MODELLED, NO_BEARING = "taken over", "not modelled", "no bearing"
 
@@ -60,24 +60,30 @@ class Site:
         return self.cluster.nodes if self.sized else ()
 
 
-def named_groups(cluster_fields: dict[str, Any], members: Iterable[list[str]]) -> dict[str, Any]:
-    """A cluster's fields with groups called after what their nodes' names begin with.
+def named_cluster(
+    fields: Mapping[str, Any], members: Sequence[list[str]], manager: str
+) -> tuple[Cluster, dict[str, list[str]]]:
+    """A cluster with groups called after what their nodes' names begin with; and their nodes, by group.
 
     Args:
-        cluster_fields: ``nodes`` and ``partitions`` as plain values.
+        fields: of the cluster, ``nodes`` and ``partitions`` as plain values.
         members: the names of each group's nodes, in the order of the groups.
+        manager: whose it is, for messages.
+
+    Raises:
+        ConfigError: there is no such cluster.
     """
     new: dict[str, str] = {}
-    for group, names in zip(cluster_fields["nodes"], members, strict=True):
+    for group, names in zip(fields["nodes"], members, strict=True):
         stem = names[0].rstrip("0123456789[]-_.") or "node"
         name, number = stem, 1
         while name in new.values():
             number += 1
             name = f"{stem}-{number}"
         new[group["name"]] = name
-    nodes = [{**group, "name": new[group["name"]]} for group in cluster_fields["nodes"]]
+    nodes = [{**group, "name": new[group["name"]]} for group in fields["nodes"]]
     partitions = [
-        {**one, "groups": [new[name] for name in one["groups"]]}
-        for one in cluster_fields["partitions"]
+        {**one, "groups": [new[name] for name in one["groups"]]} for one in fields["partitions"]
     ]
-    return {**cluster_fields, "nodes": nodes, "partitions": partitions}
+    cluster = Cluster.checked({**fields, "nodes": nodes, "partitions": partitions}, manager)
+    return cluster, dict(zip((group.name for group in cluster.nodes), members, strict=True))

@@ -116,20 +116,21 @@ def told_of(found: Shares, fairshare: Mapping[str, Any]) -> Setting:
         found: it.
         fairshare: of the cluster.
     """
-    value = f"{len(found.shares)} shares"
-    if not fairshare:
-        return Setting(
-            "resource_group", value, found.where, NO_BEARING, "jobs do not go by fair share"
-        )
-    if "shares" not in fairshare:
-        return Setting("resource_group", value, found.where, NOT_MODELLED, "use is of users")
     without = sum(not share for share in found.shares.values())
-    if without:
-        why = (
-            f"{without} have no shares and never run there; here they have as much as who has least"
+    if not fairshare:
+        told = NO_BEARING, "jobs do not go by fair share"
+    elif "shares" not in fairshare:
+        told = NOT_MODELLED, "use is of users"
+    elif without:
+        told = (
+            NOT_MODELLED,
+            f"{without} have no shares and never run there; here they have as much as who has least",
         )
-        return Setting("resource_group", value, found.where, NOT_MODELLED, why)
-    if any(parent != _ROOT for parent in found.parents.values()):
-        why = "each has its part of the whole tree; what its group has used is not looked at"
-        return Setting("resource_group", value, found.where, NOT_MODELLED, why)
-    return Setting("resource_group", value, found.where, TAKEN, "fairshare.shares")
+    elif any(parent != _ROOT for parent in found.parents.values()):
+        told = (
+            NOT_MODELLED,
+            "each has its part of the whole tree; what its group has used is not looked at",
+        )
+    else:
+        told = TAKEN, "fairshare.shares"
+    return Setting("resource_group", f"{len(found.shares)} shares", found.where, *told)

@@ -15,7 +15,6 @@ from hpctwin.errors import FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.formats._record import Machine, Tally
 from hpctwin.formats.pbs_accounting import is_pbs_accounting, pbs_jobs
-from hpctwin.model import Cluster
 from hpctwin.rms.machine import equal_nodes, group_nodes
 from hpctwin.rms.pbs.fair_share import Shares, is_resource_group, read_resource_group, told_of
 from hpctwin.rms.pbs.meaning import explained, meaning_of
@@ -31,7 +30,7 @@ from hpctwin.rms.pbs.sched_config import (
 )
 from hpctwin.rms.pbs.site_limits import site_limits
 from hpctwin.rms.pbs.values import objects, resources
-from hpctwin.rms.site import Site, named_groups
+from hpctwin.rms.site import Site, named_cluster
 
 __all__ = ["LIVE", "PbsFiles", "live_command"]
 
@@ -136,10 +135,6 @@ class PbsFiles:
         grouped = group_nodes(listed or equal_nodes(assumed, queues))
         default = routed(self._server.get("default_queue", ""), self._queues)
         partitions = partitions_of(queues, grouped.members, default, [])
-        members, at = [], 0
-        for group in grouped.groups:
-            members.append([node.name for node in grouped.nodes[at : at + group.count]])
-            at += group.count
         policy = meaning_of(sched, self._server, partitions, self._shares, shared=self.shared[0])
         limits = site_limits(self._server, self._queues, self._where)
         fields = {
@@ -151,8 +146,7 @@ class PbsFiles:
         }
         settings = [told_of(one, policy.fairshare) for one in self._shares]
         settings += explained(policy, sched, self._server, self._queues, self._where, limits.told)
-        cluster = Cluster.checked(named_groups(fields, members), "pbs")
-        names = dict(zip((group.name for group in cluster.nodes), members, strict=True))
+        cluster, names = named_cluster(fields, grouped.names, "pbs")
         return Site("pbs", cluster, policy.text, settings, list(self._notes), names)
 
     def _consumables(self, sched: SchedConfig) -> frozenset[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
@@ -210,7 +209,8 @@ def explained(
     """
     made = [_of_line(line, meaning, sched) for line in sched.lines]
     made += [
-        told.get(name) or _explained(name, value, where.get(name, ""), meaning)
+        told.get(name)
+        or Setting(name, value[:80], where.get(name, ""), *_became(name, value, meaning))
         for name, value in server.items()
     ]
     for queue, about in queues.items():
@@ -219,67 +219,63 @@ def explained(
             if key in told:
                 made.append(told[key])
             elif not _OF_QUEUE.match(name):
-                made.append(_of_queue(queue, name, str(value), where.get(key, "")))
+                text = str(value)
+                at = where.get(key, "")
+                made.append(Setting(f"queue {key}", text[:80], at, *_of_queue(name, text)))
             elif name in ("enabled", "started") and str(value).lower() != "true":
                 why = "jobs of the past ran from it"
-                made.append(Setting(f"queue {queue}: {name}", str(value), "", NOT_MODELLED, why))
+                made.append(Setting(f"queue {key}", str(value), "", NOT_MODELLED, why))
     return made
 
 
 def _of_line(line: Line, meaning: Meaning, sched: SchedConfig) -> Setting:
     """What became of a line of sched_config."""
     value = line.value if line.prime == "all" else f"{line.value} {line.prime}"
-    name, value = line.name[:80], value[:80]
     if line.fault:
         asked = line.name in ("help_starving_jobs", "max_starve") and line.value.lower() != "false"
-        return Setting(name, value, line.where, NOT_MODELLED if asked else NO_BEARING, line.fault)
-    if sched.is_other(line):
-        why = "the policy is that of prime time, all day"
-        return Setting(name, value, line.where, NOT_MODELLED, why)
-    if line.prime == "none" or (line.prime != "non_prime" and not sched.is_held(line)):
-        why = "it holds at no time" if line.prime == "none" else "a later line says it anew"
-        return Setting(name, value, line.where, NO_BEARING, why)
-    if line in meaning.keys:
-        return Setting(name, value, line.where, NOT_MODELLED, meaning.keys[line])
-    return replace(_explained(name, line.value, line.where, meaning), value=value)
-
-
-def _of_queue(queue: str, name: str, value: str, where: str) -> Setting:
-    if name == "backfill_depth" and value.isdigit():
-        return Setting(
-            f"queue {queue}: {name}", value, where, TAKEN, "the partition's backfill_depth"
-        )
-    if name == "backfill_depth":
-        why = "not a whole number: the server's counts"
-    elif _LIMITS.match(name):
-        why = "the limit has no counterpart"
-    elif name in _WHY:
-        why = _WHY[name]
+        became, why = NOT_MODELLED if asked else NO_BEARING, line.fault
+    elif sched.is_other(line):
+        became, why = NOT_MODELLED, "the policy is that of prime time, all day"
+    elif line.prime == "none":
+        became, why = NO_BEARING, "it holds at no time"
+    elif line.prime != "non_prime" and not sched.is_held(line):
+        became, why = NO_BEARING, "a later line says it anew"
+    elif line in meaning.keys:
+        became, why = NOT_MODELLED, meaning.keys[line]
     else:
-        return Setting(f"queue {queue}: {name}", value[:80], where, NO_BEARING)
-    return Setting(f"queue {queue}: {name}", value[:80], where, NOT_MODELLED, why)
+        became, why = _became(line.name, line.value, meaning)
+    return Setting(line.name[:80], value[:80], line.where, became, why)
 
 
-def _explained(name: str, value: str, where: str, meaning: Meaning) -> Setting:
-    if name in meaning.left:
-        return Setting(name, value[:80], where, NOT_MODELLED, meaning.left[name])
-    if name in meaning.taken:
-        return Setting(name, value[:80], where, TAKEN, meaning.taken[name])
-    if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
-        return Setting(name, value[:80], where, NO_BEARING, "jobs do not go by fair share")
-    if name == "default_queue":
-        return Setting(name, value[:80], where, TAKEN, "the default partition")
-    if name == "fair_share":
-        return Setting(name, value[:80], where, NO_BEARING)
-    if name == "node_sort_key" and value.lower().split()[:1] == ["sort_priority"]:
-        return Setting(
-            name, value[:80], where, NOT_MODELLED, "the priority of nodes is not looked at"
-        )
-    if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
-        return Setting(name, value[:80], where, NOT_MODELLED, _WHY[name])
+def _of_queue(name: str, value: str) -> tuple[str, str]:
+    """What became of an attribute of a queue, and why."""
+    if name == "backfill_depth" and value.isdigit():
+        return TAKEN, "the partition's backfill_depth"
+    if name == "backfill_depth":
+        return NOT_MODELLED, "not a whole number: the server's counts"
     if _LIMITS.match(name):
-        return Setting(name, value[:80], where, NOT_MODELLED, "the limit has no counterpart")
+        return NOT_MODELLED, "the limit has no counterpart"
+    return (NOT_MODELLED, _WHY[name]) if name in _WHY else (NO_BEARING, "")
+
+
+def _became(name: str, value: str, meaning: Meaning) -> tuple[str, str]:
+    """What became of a setting, and why."""
+    if name in meaning.left:
+        return NOT_MODELLED, meaning.left[name]
+    if name in meaning.taken:
+        return TAKEN, meaning.taken[name]
+    if name in _OF_FAIR_SHARE and "fair_share" not in meaning.taken:
+        return NO_BEARING, "jobs do not go by fair share"
+    if name == "default_queue":
+        return TAKEN, "the default partition"
+    if name == "fair_share":
+        return NO_BEARING, ""
+    if name == "node_sort_key" and value.lower().split()[:1] == ["sort_priority"]:
+        return NOT_MODELLED, "the priority of nodes is not looked at"
+    if name in _WHY and value.strip('"').lower() not in _PLAIN.get(name, ()):
+        return NOT_MODELLED, _WHY[name]
+    if _LIMITS.match(name):
+        return NOT_MODELLED, "the limit has no counterpart"
     if re.match(r"\w+ (?:job_sort|preempt|sched_|backfill|only_|do_not|opt_)", name):
-        why = "of a scheduler other than the default one"
-        return Setting(name, value[:80], where, NOT_MODELLED, why)
-    return Setting(name, value[:80], where, NO_BEARING)
+        return NOT_MODELLED, "of a scheduler other than the default one"
+    return NO_BEARING, ""

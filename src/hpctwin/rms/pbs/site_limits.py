@@ -94,15 +94,12 @@ def _take(
             made.limits.append(_limit([queue] if queue else "all", one))
         else:
             left.append(f"{one.kind}:{one.name}: {why}")
-    title = f"queue {key}" if queue else name
-    at = where.get(key, "")
     if not found:
-        why = "PBS reads [u:PBS_GENERIC=5] and the like; it is no such limit"
-        made.told[key] = Setting(title, value[:80], at, NO_BEARING, why)
-    elif left:
-        made.told[key] = Setting(title, value[:80], at, NOT_MODELLED, "; ".join(left))
+        told = NO_BEARING, "PBS reads [u:PBS_GENERIC=5] and the like; it is no such limit"
     else:
-        made.told[key] = Setting(title, value[:80], at, TAKEN, "limits")
+        told = (NOT_MODELLED, "; ".join(left)) if left else (TAKEN, "limits")
+    title = f"queue {key}" if queue else name
+    made.told[key] = Setting(title, value[:80], where.get(key, ""), *told)
 
 
 def _measure(name: str, value: str) -> tuple[str | None, str]:

@@ -14,7 +14,7 @@ from typing import Any
 from hpctwin.errors import ConfigError
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
-from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.conf import Row, said, take
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["of_cluster", "shares_of"]
@@ -68,55 +68,41 @@ def shares_of(
     accounts = _accounts(rows, settings, notes)
     flags, where = _flags(values)
     share: dict[str, Any] = {}
-    half = _duration(values, "prioritydecayhalflife")
+    half = limit_s(said(values, "prioritydecayhalflife"))
     if half:
         share["half_life"] = half
     classic = "NO_FAIR_TREE" in flags or _is_old(values, flags)
     kind = "classic" if classic else "tree"
-    said = [flag for flag in flags if "FAIR_TREE" in flag]
-    if said or accounts:
+    told = [flag for flag in flags if "FAIR_TREE" in flag]
+    if told or accounts:
         why = (
             "2 to the power of minus use over share"
             if classic
             else "users are ranked account by account"
         )
         settings.append(
-            Setting("fair share", ", ".join(said) or kind, where, TAKEN, f"{kind}: {why}")
+            Setting("fair share", ", ".join(told) or kind, where, TAKEN, f"{kind}: {why}")
         )
     if "DEPTH_OBLIVIOUS" in flags:
-        settings.append(
-            Setting(
-                "PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, "fair share is classic"
-            )
-        )
+        why = "fair share is classic"
+        settings.append(Setting("PriorityFlags: DEPTH_OBLIVIOUS", "", where, NOT_MODELLED, why))
     if accounts:
         first = next(row for row in rows if row.get("account") and not row.get("partition"))
-        settings.append(
-            Setting(
-                "Shares",
-                f"{sum(one['name'] != ROOT for one in accounts)} accounts",
-                first.where,
-                TAKEN,
-                "accounts",
-            )
-        )
+        count = sum(one["name"] != ROOT for one in accounts)
+        settings.append(Setting("Shares", f"{count} accounts", first.where, TAKEN, "accounts"))
     if classic:
         # The tree is of no use to what is reckoned, but limits of accounts hold below them.
         share |= {"by": "account", "shares": _of_machine(accounts)}
         if "prioritycalcperiod" in values:
-            row = values["prioritycalcperiod"]
             why = "priorities are always up to date"
-            settings.append(
-                Setting(
-                    "PriorityCalcPeriod", row.get("prioritycalcperiod"), row.where, NO_BEARING, why
-                )
-            )
+            row = values["prioritycalcperiod"]
+            settings.append(row.setting("prioritycalcperiod", NO_BEARING, why))
         below = [_without_shares(one) for one in accounts if one["name"] != ROOT]
         return {"fairshare": share, "accounts": below}
-    every = _duration(values, "prioritycalcperiod")
+    every = limit_s(said(values, "prioritycalcperiod"))
     if every:
         share["every"] = every
-        _became(values, "prioritycalcperiod", "fairshare.every", settings)
+        take(values, "prioritycalcperiod", "fairshare.every", settings)
     return {"fairshare": {"kind": "tree", **share}, "accounts": accounts}
 
 
@@ -215,25 +201,13 @@ def _of_machine(accounts: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _flags(values: Mapping[str, Row]) -> tuple[list[str], str]:
-    row = values.get("priorityflags")
-    if row is None:
-        return [], "slurm.conf"
-    return [flag.strip().upper() for flag in row.get("priorityflags").split(",")], row.where
+    where = values["priorityflags"].where if "priorityflags" in values else "slurm.conf"
+    return [flag.strip().upper() for flag in said(values, "priorityflags").split(",")], where
 
 
 def _is_old(values: Mapping[str, Row], flags: Sequence[str]) -> bool:
     """Whether this Slurm has no tree unless it is told to."""
-    row = values.get("slurm_version")
-    parts = row.get("slurm_version").split(".")[:2] if row else []
+    parts = said(values, "slurm_version").split(".")[:2]
     if "FAIR_TREE" in flags or len(parts) < 2 or not all(part.isdigit() for part in parts):
         return False
     return (int(parts[0]), int(parts[1])) < (19, 5)
-
-
-def _duration(values: Mapping[str, Row], key: str) -> float | None:
-    return limit_s(values[key].get(key)) if key in values else None
-
-
-def _became(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
-    row = values[key]
-    settings.append(Setting(row.names.get(key, key), row.get(key)[:80], row.where, TAKEN, what))

@@ -15,12 +15,13 @@ from typing import Any
 
 from hpctwin.errors import ConfigError
 from hpctwin.model.files import cause
+from hpctwin.rms.site import TAKEN, Setting
 from hpctwin.rms.slurm.values import number as number_of
 from hpctwin.rms.slurm.values import words
 
 __all__ = [
     "Conf", "Row", "blocks", "column_of", "dumped_associations", "json_rows", "read_conf", "row_of",
-    "shown_shares", "table",
+    "said", "shown_shares", "table", "take",
 ]  # fmt: skip
 
 _PAIR = re.compile(r'([\w/]+)\s*\+?=\s*("[^"]*"|\'[^\']*\'|\S*)')
@@ -49,6 +50,34 @@ class Row:
     def get(self, key: str, default: str = "") -> str:
         """A value by its key, in any case."""
         return self.values.get(key.lower(), default)
+
+    def setting(
+        self, key: str, became: str, why: str = "", *, of: str = "", value: str | None = None
+    ) -> Setting:
+        """What became of one of its values.
+
+        Args:
+            key: of the value.
+            became: see `Setting`.
+            why: see there.
+            of: whose setting it is, where it is of a partition or the like.
+            value: in place of its value.
+        """
+        name = self.names.get(key, key)
+        text = self.get(key) if value is None else value
+        return Setting(f"{of}: {name}" if of else name, text[:80], self.where, became, why)
+
+
+def said(values: Mapping[str, Row], key: str) -> str:
+    """What a setting says; empty where it is not there."""
+    text = values[key].get(key) if key in values else ""
+    return "" if text.lower() == "(null)" else text
+
+
+def take(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
+    """Tell that a setting was taken over, if it is there."""
+    if key in values:
+        settings.append(values[key].setting(key, TAKEN, what))
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
-from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.conf import Row, said
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["LIMITS", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
@@ -83,12 +83,7 @@ def enforced(values: Mapping[str, Row]) -> bool:
     """Whether Slurm holds limits, by ``AccountingStorageEnforce``; without any settings it is taken to."""
     if not values:
         return True
-    row = values.get("accountingstorageenforce")
-    words = (
-        {word.strip().lower() for word in row.get("accountingstorageenforce").split(",")}
-        if row
-        else set()
-    )
+    words = {word.strip().lower() for word in said(values, "accountingstorageenforce").split(",")}
     return bool(words & {"limits", "safe", "all", "3", "7"})
 
 
@@ -149,15 +144,8 @@ def limits_of_associations(
         what = f"Association {f'user {user} of ' if user else ''}account {account}"
         if row.get("partition"):
             if any(_said(row, key) for key in (*_SAYS, *_WHY)):
-                settings.append(
-                    Setting(
-                        what,
-                        row.get("partition"),
-                        row.where,
-                        NOT_MODELLED,
-                        "of one partition alone",
-                    )
-                )
+                why = "of one partition alone"
+                settings.append(Setting(what, row.get("partition"), row.where, NOT_MODELLED, why))
             continue
         of = {"account": account, **({"user": user} if user else {})}
         told: list[Setting] = []
@@ -177,26 +165,26 @@ def _limits(
     limits: dict[tuple[str, str], dict[str, Any]] = {}
     for written, value in row.values.items():
         key = _ALSO.get(written, written)
-        name = f"{what}: {row.names.get(written, written)}"
         if not _said(row, written):
             continue
         if key in _WHY and not (key in ("usagefactor", "usagethres") and _is(value, 1.0)):
-            settings.append(Setting(name, value[:80], row.where, NOT_MODELLED, _WHY[key]))
+            settings.append(row.setting(written, NOT_MODELLED, _WHY[key], of=what))
         if key not in _SAYS:
             continue
         per, says = _SAYS[key]
         if "qos" in of and key in ("maxjobs", "maxsubmit"):
             per = "user"  # as older versions called those of each user
         if not held:
-            settings.append(Setting(name, value[:80], row.where, NO_BEARING, _NOT_HELD))
+            settings.append(row.setting(written, NO_BEARING, _NOT_HELD, of=what))
             continue
         fields, others = _fields(says, value)
         if others:
             why = "only cpu, node, mem and gres/gpu are counted"
-            settings.append(Setting(name, ",".join(others)[:80], row.where, NOT_MODELLED, why))
+            unread = ",".join(others)
+            settings.append(row.setting(written, NOT_MODELLED, why, of=what, value=unread))
         if not fields:
             continue
-        settings.append(Setting(name, value[:80], row.where, TAKEN, "limits"))
+        settings.append(row.setting(written, TAKEN, "limits", of=what))
         if "user" in of and per == "user":
             per = "all"  # of a user in an account it is the same
         # Two numbers of one kind, as MaxJobs and GrpJobs of a user, are two limits.

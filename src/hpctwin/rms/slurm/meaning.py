@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
-from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.conf import Row, said, take
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["Meaning", "explained", "order_and_backfill"]
@@ -134,24 +135,24 @@ def order_and_backfill(
         settings: what was told so far.
         preempts: whether jobs of a higher tier preempt those of a lower one.
     """
-    said = _said(values)
-    tiers = {name: _tier(row) for name, row in partitions.items()}
-    factors = {name: _job_factor(row) for name, row in partitions.items()}
+    told = partial(said, values)
+    tiers = {name: _number(row, "prioritytier") for name, row in partitions.items()}
+    factors = {name: _number(row, "priorityjobfactor") for name, row in partitions.items()}
     by_tier = len(set(tiers.values())) > 1
-    if said("prioritytype").endswith("multifactor"):
+    if told("prioritytype").endswith("multifactor"):
         text, priority = _multifactor(values, tiers, factors, settings, by_tier=by_tier)
     else:
         text, priority = ("fcfs", {})
         if by_tier:
             # Far more than any job has waited: a tier goes first whatever the time.
             text, priority = "submit - 1000000000000 * partition_priority", dict(tiers)
-        _became(values, "prioritytype", text, settings)
+        take(values, "prioritytype", text, settings)
     if by_tier:
-        told = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
+        listed = ", ".join(f"{name}={tier:g}" for name, tier in tiers.items())
         where = next(iter(partitions.values())).where
         whom = "preempts those of lower ones" if preempts else "preempts none"
         why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
-        settings.append(Setting("PriorityTier", told[:80], where, TAKEN, why))
+        settings.append(Setting("PriorityTier", listed[:80], where, TAKEN, why))
     return Meaning(f"{text}+{_backfill(values, settings)}", priority)
 
 
@@ -163,9 +164,9 @@ def _multifactor(
     *,
     by_tier: bool,
 ) -> tuple[str, dict[str, float]]:
-    said = _said(values)
+    told = partial(said, values)
     weights = {
-        ours: float(said(key)) if _is_number(said(key)) else 0.0 for key, ours in _WEIGHTS.items()
+        ours: float(told(key)) if _is_number(told(key)) else 0.0 for key, ours in _WEIGHTS.items()
     }
     most = max(factors.values(), default=0.0) or 1.0
     # What a partition's jobs have more: its share of the weight, for a tier more than all factors.
@@ -180,29 +181,28 @@ def _multifactor(
         name: weights.get(name, 0.0) for name in ("age", "size", "fairshare", "partition", "qos")
     }
     parts = [f"{name}={value:.12g}" for name, value in given.items()]
-    oldest = limit_s(said("prioritymaxage"))
+    oldest = limit_s(told("prioritymaxage"))
     if oldest:
         parts.append(f"max_age={oldest:.0f}")
-    if said("priorityfavorsmall").lower() in ("yes", "true", "1"):
+    if told("priorityfavorsmall").lower() in ("yes", "true", "1"):
         parts.append("favor_small=yes")
     for key in ("prioritytype", "prioritymaxage", "priorityfavorsmall", *_WEIGHTS):
-        _became(values, key, "multifactor", settings)
-    if "prioritydecayhalflife" in values:
-        _became(values, "prioritydecayhalflife", "fairshare.half_life", settings)
+        take(values, key, "multifactor", settings)
+    take(values, "prioritydecayhalflife", "fairshare.half_life", settings)
     return f"multifactor:{','.join(parts)}", priority
 
 
 def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
     """The backfill with its settings; what became of SchedulerParameters is appended to ``settings``."""
-    said = _said(values)
-    pairs = [part.partition("=") for part in said("schedulerparameters").split(",")]
+    told = partial(said, values)
+    pairs = [part.partition("=") for part in told("schedulerparameters").split(",")]
     parameters = {name.strip().lower(): value.strip() for name, _, value in pairs if name.strip()}
-    if "builtin" in said("schedulertype") or parameters.get("bf_interval") == "-1":  # switched off
-        _became(values, "schedulertype", "none: jobs start in order", settings)
+    if "builtin" in told("schedulertype") or parameters.get("bf_interval") == "-1":  # switched off
+        take(values, "schedulertype", "none: jobs start in order", settings)
         given: dict[str, str] = {}
         text = "none"
     else:
-        _became(values, "schedulertype", "slurm", settings)
+        take(values, "schedulertype", "slurm", settings)
         given = {
             key: read
             for key, value in parameters.items()
@@ -263,48 +263,30 @@ def explained(
     for key, row in values.items():
         if key in _TAKEN_ELSEWHERE or key in told:
             continue
-        value, name = row.get(key), row.names.get(key, key)
+        value = row.get(key)
         if key == "priorityflags":
             # What is said of the tree of fair shares is told with it.
             value = ",".join(
                 flag for flag in value.split(",") if flag.strip().upper() not in _OF_TREE
             )
         if key in ("selecttype", "selecttypeparameters"):
-            _became(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
+            take(values, key, "jobs share nodes" if shared else "jobs have whole nodes", made)
             continue
         plain = value.lower() in (*_EMPTY, *_PLAIN.get(key, "").split("|"))
         why = _WHY.get(key)
         if why is None and re.match(r"priority|preempt|sched|select|topology|federation", key):
             why = "not known here"
         if why is None or plain:
-            made.append(Setting(name, value[:80], row.where, NO_BEARING))
+            made.append(row.setting(key, NO_BEARING, value=value))
         else:
-            made.append(Setting(name, value[:80], row.where, NOT_MODELLED, why))
+            made.append(row.setting(key, NOT_MODELLED, why, value=value))
     return made
 
 
-def _said(values: Mapping[str, Row]) -> Callable[[str], str]:
-    def said(key: str) -> str:
-        text = values[key].get(key) if key in values else ""
-        return "" if text.lower() == "(null)" else text
-
-    return said
-
-
-def _became(values: Mapping[str, Row], key: str, what: str, settings: list[Setting]) -> None:
-    if key in values:
-        row = values[key]
-        settings.append(Setting(row.names.get(key, key), row.get(key)[:80], row.where, TAKEN, what))
-
-
-def _tier(row: Row) -> float:
-    said = row.get("prioritytier") or row.get("priority") or "1"
-    return float(said) if _is_number(said) else 1.0
-
-
-def _job_factor(row: Row) -> float:
-    said = row.get("priorityjobfactor") or row.get("priority") or "1"
-    return float(said) if _is_number(said) else 1.0
+def _number(row: Row, key: str) -> float:
+    """What a partition says of its priority, by this key or the older one."""
+    text = row.get(key) or row.get("priority") or "1"
+    return float(text) if _is_number(text) else 1.0
 
 
 def _is_number(text: str) -> bool:

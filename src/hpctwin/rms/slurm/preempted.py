@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
-from hpctwin.rms.slurm.conf import Row
+from hpctwin.rms.slurm.conf import Row, said
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["PREEMPTION_KEYS", "Found", "preemption_of"]
@@ -54,17 +54,17 @@ def preemption_of(
         qos: rows of ``sacctmgr show qos``.
         shared: whether jobs share nodes, where preemption is not simulated.
     """
-    kind = _said(values, "preempttype").lower().removeprefix("preempt/")
+    kind = said(values, "preempttype").lower().removeprefix("preempt/")
     if shared or kind not in ("partition_prio", "qos"):
         return None
     found = Found()
     _told(found, values, "preempttype", TAKEN, "preemption")
-    mode = _mode(_said(values, "preemptmode"))
+    mode = _mode(said(values, "preemptmode"))
     if mode is None:
         _told(found, values, "preemptmode", NOT_MODELLED, _SUSPENDED)
     else:
         _told(found, values, "preemptmode", TAKEN, f"preemption: mode {mode}")
-    if _said(values, "jobrequeue") == "0":
+    if said(values, "jobrequeue") == "0":
         _told(found, values, "jobrequeue", TAKEN, "who would be requeued is cancelled")
     if kind == "partition_prio":
         classes = _of_partitions(found, partitions, values)
@@ -75,7 +75,7 @@ def preemption_of(
         _told(found, values, "preempttype", NO_BEARING, why)
         return found
     fields: dict[str, Any] = {"mode": _requeued(mode, values) or "off"}
-    exempt = limit_s(_said(values, "preemptexempttime"))
+    exempt = limit_s(said(values, "preemptexempttime"))
     if exempt:
         fields["exempt"] = exempt
         _told(found, values, "preemptexempttime", TAKEN, "preemption: exempt")
@@ -150,16 +150,16 @@ def _of_qos(
 
 def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping[str, Row]) -> None:
     """Mode and grace that a partition or QOS has of its own."""
-    said = row.get("preemptmode")
-    if said.lower() not in _NOTHING:
-        mode = _mode(said)
+    own = row.get("preemptmode")
+    if own.lower() not in _NOTHING:
+        mode = _mode(own)
         one["mode"] = _requeued(mode, values) or "off"
         became, why = (TAKEN, f"preemption: mode {one['mode']}")
         if mode is None:
             became, why = (NOT_MODELLED, _SUSPENDED)
-        if "WITHIN" in said.upper():
+        if "WITHIN" in own.upper():
             became, why = (NOT_MODELLED, "jobs of one QOS do not preempt each other")
-        found.settings.append(Setting(f"{what}: PreemptMode", said[:80], row.where, became, why))
+        found.settings.append(Setting(f"{what}: PreemptMode", own[:80], row.where, became, why))
     grace = row.get("gracetime")
     seconds = float(grace) if grace.isdigit() else limit_s(grace)
     if seconds:
@@ -169,9 +169,9 @@ def _own(found: Found, one: dict[str, Any], what: str, row: Row, values: Mapping
         )
 
 
-def _mode(said: str) -> str | None:
+def _mode(text: str) -> str | None:
     """Our mode; None for one that is not simulated."""
-    words = {word.strip().lower() for word in said.split(",")} - {"gang", "within"}
+    words = {word.strip().lower() for word in text.split(",")} - {"gang", "within"}
     if "suspend" in words:
         return None
     return next((word for word in ("requeue", "cancel") if word in words), "off")
@@ -179,21 +179,21 @@ def _mode(said: str) -> str | None:
 
 def _requeued(mode: str | None, values: Mapping[str, Row]) -> str | None:
     """A mode, where jobs may not be requeued unless they ask for it."""
-    return "cancel" if mode == "requeue" and _said(values, "jobrequeue") == "0" else mode
+    return "cancel" if mode == "requeue" and said(values, "jobrequeue") == "0" else mode
 
 
 def _credential_s(values: Mapping[str, Row]) -> float:
-    match = re.search(r"cred_expire=(\d{1,9})", _said(values, "authinfo"))
+    match = re.search(r"cred_expire=(\d{1,9})", said(values, "authinfo"))
     return float(match[1]) if match else CREDENTIAL_S
 
 
 def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row]) -> None:
     """PreemptParameters; those of SchedulerParameters are told with the others there."""
-    scheduler = _said(values, "schedulerparameters").lower()
+    scheduler = said(values, "schedulerparameters").lower()
     if "preempt_youngest_first" in scheduler:
         fields["youngest_first"] = True
     row = values.get("preemptparameters")
-    for part in filter(None, _said(values, "preemptparameters").split(",")):
+    for part in filter(None, said(values, "preemptparameters").split(",")):
         assert row is not None
         name = part.partition("=")[0].strip().lower()
         became, why = (NOT_MODELLED, "who is preempted is chosen as by default")
@@ -207,14 +207,7 @@ def _parameters(found: Found, fields: dict[str, Any], values: Mapping[str, Row])
         found.settings.append(Setting(f"PreemptParameters: {name}", part, row.where, became, why))
 
 
-def _said(values: Mapping[str, Row], key: str) -> str:
-    text = values[key].get(key) if key in values else ""
-    return "" if text.lower() == "(null)" else text
-
-
 def _told(found: Found, values: Mapping[str, Row], key: str, became: str, why: str) -> None:
     if key in values:
-        row = values[key]
-        name = row.names.get(key, key)
-        found.settings = [one for one in found.settings if one.name != name]
-        found.settings.append(Setting(name, row.get(key)[:80], row.where, became, why))
+        new = values[key].setting(key, became, why)
+        found.settings = [*(one for one in found.settings if one.name != new.name), new]

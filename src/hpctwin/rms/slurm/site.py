@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
-from hpctwin.model import Cluster
 from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.records import NodeRecord
-from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_groups
+from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_cluster
 from hpctwin.rms.slurm.accounts import of_cluster, shares_of
-from hpctwin.rms.slurm.conf import Conf, Row
+from hpctwin.rms.slurm.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
@@ -93,8 +92,7 @@ class SlurmSettings:
         rows = self.partitions or self.conf.of("partitionname")
         alone = [row.get("oversubscribe") or row.get("shared") for row in rows]
         # Since 23.02 cores are what is given out if nothing is said.
-        told = self.values.get("selecttype")
-        select = told.get("selecttype") if told else "select/cons_tres"
+        select = said(self.values, "selecttype") or "select/cons_tres"
         return "linear" not in select and not (
             alone and all(a.upper() == "EXCLUSIVE" for a in alone)
         )
@@ -102,8 +100,8 @@ class SlurmSettings:
     @property
     def shares_memory(self) -> bool:
         """Whether memory is given out too."""
-        row = self.values.get("selecttypeparameters")
-        return row is None or "MEMORY" in row.get("selecttypeparameters").upper()
+        key, values = "selecttypeparameters", self.values
+        return key not in values or "MEMORY" in said(values, key).upper()
 
 
 def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
@@ -143,11 +141,6 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     ]
     unknown = sorted(described.keys() - grouped.members.keys())
     notes += [f"partition {name} has no nodes that are known, left out" for name in unknown]
-    members: list[list[str]] = []
-    at = 0
-    for group in grouped.groups:
-        members.append([node.name for node in grouped.nodes[at : at + group.count]])
-        at += group.count
     called = found.values.get("clustername")
     associations = of_cluster(found.associations, called, notes)
     fields: dict[str, Any] = {
@@ -166,7 +159,6 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     limits += limits_of_associations(associations, settings, held=held)
     fields |= _with_accounts(limits, fields)
     fields |= _preemption(preemption, fields)
-    fields = named_groups(fields, members)
     told = PREEMPTION_KEYS if preemption is not None else frozenset[str]()
     settings += explained(found.values, told, shared=found.shared)
     if found.topology.rows:
@@ -174,8 +166,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
             Setting("topology.conf", f"{len(found.topology.rows)} switches", "topology.conf", NOT_MODELLED,
                     "placement does not look at switches; contiguous is the nearest")
         )  # fmt: skip
-    cluster = Cluster.checked(fields, "slurm")
-    names = dict(zip((group.name for group in cluster.nodes), members, strict=True))
+    cluster, names = named_cluster(fields, grouped.names, "slurm")
     return Site("slurm", cluster, policy.text, settings, notes, names)
 
 
@@ -295,11 +286,7 @@ def _partitions(
             why = _PARTITION_WHY.get(
                 key, "not looked at: jobs of the past are where they were allowed"
             )
-            settings.append(
-                Setting(
-                    f"{name}: {row.names.get(key, key)}", value[:80], row.where, NOT_MODELLED, why
-                )
-            )
+            settings.append(row.setting(key, NOT_MODELLED, why, of=name))
     return described
 
 
@@ -315,9 +302,8 @@ def _members(
         sets[row.get("nodeset")] = names
     partitions: dict[str, set[str]] = {}
     for label, row in described.items():
-        said = row.get("nodes")
         names = []
-        for part in _split(said):
+        for part in _split(row.get("nodes")):
             if part.upper() == "ALL":
                 names += list(nodes)
             elif part in sets:
@@ -336,8 +322,8 @@ def _members(
 
 
 def _features(row: Row) -> list[str]:
-    said = row.get("availablefeatures") or row.get("feature") or row.get("features")
-    return [part.strip() for part in said.split(",")]
+    text = row.get("availablefeatures") or row.get("feature") or row.get("features")
+    return [part.strip() for part in text.split(",")]
 
 
 def _split(text: str) -> list[str]:
@@ -374,16 +360,14 @@ def _partition(
 
 
 def _licences(values: Mapping[str, Row], settings: list[Setting]) -> dict[str, int]:
-    if "licenses" not in values or values["licenses"].get("licenses") in ("", "(null)"):
+    if not said(values, "licenses"):
         return {}
-    said = values["licenses"].get("licenses")
     found = {}
-    for part in said.split(","):
+    for part in said(values, "licenses").split(","):
         name, _, count = part.replace("=", ":").partition(":")
         found[name.partition("@")[0]] = int(count) if count.isdigit() else 1
-    where = values["licenses"].where
     why = "resources of the machine; accounting does not say which jobs held them"
-    settings.append(Setting("Licenses", said[:80], where, TAKEN, why))
+    take(values, "licenses", why, settings)
     return found
 
 
@@ -422,12 +406,9 @@ def _preemption(found: Found | None, fields: Mapping[str, Any]) -> dict[str, Any
 
 
 def _enforcing(values: Mapping[str, Row], *, held: bool) -> list[Setting]:
-    row = values.get("accountingstorageenforce")
-    if row is None:
-        return []
-    became, why = (TAKEN, "limits") if held else (NO_BEARING, "limits are not held")
-    value = row.get("accountingstorageenforce")
-    return [Setting("AccountingStorageEnforce", value, row.where, became, why)]
+    key = "accountingstorageenforce"
+    told = (TAKEN, "limits") if held else (NO_BEARING, "limits are not held")
+    return [values[key].setting(key, *told)] if key in values else []
 
 
 def _with_accounts(limits: list[dict[str, Any]], fields: Mapping[str, Any]) -> dict[str, Any]:
