@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hpctwin.model import Partition
 from hpctwin.rms.pbs.fair_share import Shares, fair_share
-from hpctwin.rms.pbs.ordering import ordering_of
+from hpctwin.rms.pbs.ordering import Meaning, ordering_of
 from hpctwin.rms.pbs.request import parse_duration
 from hpctwin.rms.pbs.sched_config import Line, SchedConfig
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 
-__all__ = ["Meaning", "explained", "meaning_of"]
+__all__ = ["explained", "meaning_of"]
 
 _WHY = {
     "backfill_prime": "there is no prime time",
@@ -81,24 +81,6 @@ _OF_QUEUE = re.compile(
 )
 
 
-class Meaning(NamedTuple):
-    """A policy.
-
-    Args:
-        text: ordering, backfill and placement.
-        fairshare: of the cluster: how past use counts.
-        taken: what settings became, by name.
-        left: why others have no counterpart, by name.
-        keys: lines of sort keys that have none, with the reason.
-    """
-
-    text: str
-    fairshare: dict[str, Any]
-    taken: dict[str, str]
-    left: dict[str, str]
-    keys: dict[Line, str]
-
-
 def meaning_of(
     sched: SchedConfig,
     server: Mapping[str, str],
@@ -116,16 +98,16 @@ def meaning_of(
         queues: with their priorities.
         shared: whether jobs share nodes.
     """
-    order = ordering_of(sched, server, queues)
-    taken, left = {**order.taken}, {**order.left}
-    text = f"{order.text}+{_backfill(sched, server, taken, left)}{_placement(sched, taken, shared)}"
+    made = ordering_of(sched, server, queues)
+    taken, left = made.taken, made.left
+    text = f"{made.text}+{_backfill(sched, server, taken, left)}{_placement(sched, taken, shared)}"
     for name in ("strict_ordering", "by_queue", "round_robin", "fair_share"):
         said = sched.value(name, "false")
         if name in taken and said.lower() not in ("true", "false", "0", "1"):
             taken[name] += f"; PBS takes {said[:20]!r} for true"
     by_use = "fair_share" in taken
     fairshare = fair_share(sched, shares, taken, left) if by_use else {}
-    return Meaning(text, fairshare, taken, left, order.keys)
+    return made._replace(text=text, fairshare=fairshare)
 
 
 def _backfill(

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hpctwin.model import Partition
 from hpctwin.rms.pbs.sched_config import Line, SchedConfig
 
-__all__ = ["TERMS", "Ordered", "ordering_of"]
+__all__ = ["TERMS", "Meaning", "ordering_of"]
 
 
 class Key(NamedTuple):
@@ -57,27 +57,29 @@ _EXPRESS = 10**12
 """Far more than times and most formulas; of fair shares, which are at most 1, a million is."""
 
 
-class Ordered(NamedTuple):
-    """An ordering.
+class Meaning(NamedTuple):
+    """A policy, or its ordering alone.
 
     Args:
-        text: of the policy.
+        text: as a policy's.
         taken: what settings became, by name.
         left: why others have no counterpart, by name.
         keys: lines of sort keys that have none, with the reason.
+        fairshare: of the cluster: how past use counts.
     """
 
     text: str
     taken: dict[str, str]
     left: dict[str, str]
     keys: dict[Line, str]
+    fairshare: Mapping[str, Any] = {}
 
 
 def ordering_of(
     sched: SchedConfig, server: Mapping[str, str], queues: Sequence[Partition]
-) -> Ordered:
+) -> Meaning:
     """The ordering, and what became of the settings that tell it."""
-    made = Ordered("", {}, {}, {})
+    made = Meaning("", {}, {}, {})
     text = _by_formula(server, made)
     fair = sched.is_on("fair_share")
     if text and fair:
@@ -93,7 +95,7 @@ def ordering_of(
     return made._replace(text=_express_first(text, exact, sched, server, queues, made))
 
 
-def _by_formula(server: Mapping[str, str], made: Ordered) -> str:
+def _by_formula(server: Mapping[str, str], made: Meaning) -> str:
     """``job_sort_formula`` as an ordering; empty if there is none that is understood."""
     said = server.get("job_sort_formula", "").strip()
     if not said:
@@ -133,7 +135,7 @@ def _fault(text: str) -> str:
     return f"jobs do not say {', '.join(unknown)} here" if unknown else ""
 
 
-def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Ordered) -> tuple[str, bool]:
+def _by_share_and_keys(keys: Sequence[Line], fair: bool, made: Meaning) -> tuple[str, bool]:
     """By fair share, sort keys, or both; and whether something greater can still be put in front."""
     terms: list[tuple[str, int]] = []
     room = _EXACT // (_SHARES_SPAN if fair else 1)
@@ -174,7 +176,7 @@ def _express_first(
     sched: SchedConfig,
     server: Mapping[str, str],
     queues: Sequence[Partition],
-    made: Ordered,
+    made: Meaning,
 ) -> str:
     """Put jobs of express queues first, where queues do not go by their priority anyway."""
     said = server.get("preempt_queue_prio", "150")

@@ -99,18 +99,17 @@ class Conf:
         return [row for row in self.rows if row.kind == kind.lower()]
 
 
-def read_conf(path: Path, cluster: str = "") -> Conf:
+def read_conf(path: Path) -> Conf:
     """Read a file with what it includes: comments, quotes, lines that go on after a backslash.
 
     Args:
-        path: the file.
-        cluster: what ``%c`` stands for in the names of included files.
+        path: the file; ``%c`` in names of included files is the cluster's name, where that was said before.
 
     Raises:
         ConfigError: the file cannot be read.
     """
     conf = Conf()
-    _read(path, conf, cluster, 0)
+    _read(path, conf, "", 0)
     return conf
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from hpctwin.model.consumables import NOT_CONSUMED, amount_of, check_names
 
 __all__ = [
+    "MB",
     "consumables_of",
     "gpu_types",
     "gpus_in_parts",
@@ -22,6 +23,10 @@ __all__ = [
     "not_used_up",
     "tres_of",
 ]
+
+
+MB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+"""Units of memory in TRES."""
 
 
 def gpus_of(gres: Any) -> float | None:
@@ -122,11 +127,10 @@ def not_used_up(rows: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 def tres_of(text: Any) -> dict[str, float]:
     """Of ``cpu=6,mem=600M,node=1,billing=6``; memory in MB."""
     found = {}
-    units = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
     for key, value, unit in re.findall(
         r"([\w/:.-]+)=(\d{1,15}(?:\.\d+)?)([KMGTP]?)", text if isinstance(text, str) else ""
     ):
-        found[key] = float(value) * units[unit]
+        found[key] = float(value) * MB[unit]
     return found
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row, said
+from hpctwin.rms.slurm.gres import MB
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["LIMITS", "enforced", "limits_of_associations", "limits_of_qos", "tres"]
 
 _MEASURES = {"cpu": "cores", "node": "nodes", "mem": "memory_gb", "gres/gpu": "gpus"}
-_MB = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2, "P": 1024**3}
 
 # What sacctmgr writes, in a table or a dump: what it is of, and in which field of a limit it goes.
 _SAYS = {
@@ -100,7 +100,7 @@ def tres(text: str) -> tuple[dict[str, float], list[str]]:
                 others.append(part)
             continue
         number = float(match[1])
-        found[measure] = number * _MB[match[2]] / 1024 if measure == "memory_gb" else number
+        found[measure] = number * MB[match[2]] / 1024 if measure == "memory_gb" else number
     return found, others
 
 
