@@ -10,8 +10,8 @@ from hypothesis import given
 
 from hpctwin.errors import ConfigError, TraceError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.formats.batsim import read_batsim, write_batsim
-from hpctwin.formats.spars import read_spars, write_spars
+from hpctwin.formats.batsim import write_batsim
+from hpctwin.formats.spars import write_spars
 from hpctwin.model import Category, Workload
 from tests.formats.format_strategies import assert_same_jobs, labels_of, workloads
 
@@ -138,7 +138,7 @@ def test_spars_brings_back_what_it_can_carry(
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "w.json.gz"
     write_spars(workload, path)
-    assert_same_jobs(read_spars(path), workload, besides=OFTEN_LOST)
+    assert_same_jobs(read_workload(path, format="spars"), workload, besides=OFTEN_LOST)
 
 
 @given(workload=workloads(min_size=1))
@@ -147,7 +147,7 @@ def test_batsim_brings_back_what_it_can_carry(
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "w.json"
     write_workload(workload, path, format="batsim")
-    assert_same_jobs(read_batsim(path), workload, besides=("user", *OFTEN_LOST))
+    assert_same_jobs(read_workload(path, format="batsim"), workload, besides=("user", *OFTEN_LOST))
     assert_same_jobs(read_workload(path), workload, besides=("user", *OFTEN_LOST))
 
 
@@ -165,7 +165,7 @@ def test_what_spars_and_batsim_cannot_carry_is_told(tmp_path: Path) -> None:
         "SPARS has no place for ids that are not integers: jobs are numbered",
         "SPARS has no place for users that are not integers: users are numbered",
     )
-    assert labels_of(read_spars(tmp_path / "w.json").user) == ["1", None]
+    assert labels_of(read_workload(tmp_path / "w.json", format="spars").user) == ["1", None]
     assert write_batsim(w, tmp_path / "w.json") == (
         "Batsim has no place for user",
         "Batsim has no place for start epoch s",

@@ -140,8 +140,7 @@ def filter_jobs(
         kept &= workload.nodes <= max_nodes
     for labels, column in ((user, workload.user), (partition, workload.partition)):
         if labels:
-            known = np.array([label in labels for label in column.labels] + [False])
-            kept &= known[column.codes]
+            kept &= column.among(labels)
     rows = np.flatnonzero(kept)[:: every or 1][:first]
     chosen = workload.take(rows)
     write_to(chosen, target)

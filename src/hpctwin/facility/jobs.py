@@ -136,9 +136,7 @@ def _fits(kind: Kind, workload: Workload) -> npt.NDArray[np.bool_]:
     for label in ("user", "account", "partition", "qos"):
         wanted = getattr(kind, label)
         if wanted is not None:
-            column: Category = getattr(workload, label)
-            known = np.array([name in wanted for name in column.labels] + [False])
-            fits &= known[column.codes]
+            fits &= getattr(workload, label).among(wanted)
     if kind.gpus is not None:
         asked = totals_asked(workload)["gpus"] > 0
         fits &= asked == kind.gpus

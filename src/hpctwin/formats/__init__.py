@@ -144,11 +144,11 @@ def read_workload(
 
         read_table = tables.read_csv if kind == "csv" else tables.read_parquet
         return read_table(path, skip_invalid=skip_invalid)
-    from hpctwin.formats.batsim import is_batsim, read_batsim_document
+    from hpctwin.formats.batsim import is_batsim, read_batsim
     from hpctwin.formats.sacct import read_sacct
     from hpctwin.formats.sacct_json import is_sacct_document
-    from hpctwin.formats.spars import is_spars, read_spars_document
-    from hpctwin.formats.wfcommons import is_wfcommons, read_wfcommons_document
+    from hpctwin.formats.spars import is_spars, read_spars
+    from hpctwin.formats.wfcommons import is_wfcommons, read_wfcommons
 
     document = read_json(path)
     if kind == "json" and is_sacct_document(document):
@@ -157,12 +157,10 @@ def read_workload(
         kind = "batsim" if is_batsim(document) and not is_spars(document) else "spars"
         kind = "wfcommons" if is_wfcommons(document) else kind
     if kind == "wfcommons":
-        return read_wfcommons_document(path, document, skip_invalid=skip_invalid)
+        return read_wfcommons(path, document, skip_invalid=skip_invalid)
     if kind == "batsim":
-        return read_batsim_document(
-            path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid
-        )
-    return read_spars_document(path, document, skip_invalid=skip_invalid)
+        return read_batsim(path, document, flops_per_s=flops_per_s, skip_invalid=skip_invalid)
+    return read_spars(path, document, skip_invalid=skip_invalid)
 
 
 def dataset_of(path: Path, format: str | None = None) -> DataSet | None:

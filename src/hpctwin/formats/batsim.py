@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hpctwin.errors import ConfigError, TraceError, WorkloadError
-from hpctwin.formats._files import read_json, stem
+from hpctwin.formats._files import stem
 from hpctwin.formats._json_jobs import (
     JsonRecord,
     job_ids,
@@ -25,10 +25,7 @@ from hpctwin.formats._json_jobs import (
 from hpctwin.formats._losses import lost_by
 from hpctwin.model import ReadNotes, Workload
 
-__all__ = ["FLOPS_PER_S", "is_batsim", "read_batsim", "read_batsim_document", "write_batsim"]
-
-FLOPS_PER_S = 1e9
-"""Speed of a node unless another is given."""
+__all__ = ["is_batsim", "read_batsim", "write_batsim"]
 
 _CARRIED = frozenset({"nodes_hint"})
 _SHORTEST_S = 0.001
@@ -40,36 +37,20 @@ def is_batsim(document: Any) -> bool:
     return isinstance(document, dict) and "jobs" in document and "profiles" in document
 
 
-def read_batsim(
-    path: str | Path, *, flops_per_s: float = FLOPS_PER_S, skip_invalid: bool = False
-) -> Workload:
-    """Read a Batsim workload, compressed or not.
+def read_batsim(path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool) -> Workload:
+    """Read a Batsim workload.
 
     Jobs without walltime (left out or -1) get their run time as walltime.
 
     Args:
         path: the file.
+        document: what is in it.
         flops_per_s: speed of a node, for ``parallel_homogeneous`` profiles.
         skip_invalid: leave faulty jobs out and list them in the read notes.
 
     Raises:
-        TraceError: the file cannot be read, a job is faulty, or its profile is not supported.
-        ConfigError: the speed is not above 0.
-    """
-    path = Path(path)
-    return read_batsim_document(
-        path, read_json(path), flops_per_s=flops_per_s, skip_invalid=skip_invalid
-    )
-
-
-def read_batsim_document(
-    path: Path, document: Any, *, flops_per_s: float, skip_invalid: bool
-) -> Workload:
-    """Read a Batsim workload whose JSON has been read; otherwise as `read_batsim`.
-
-    Raises:
+        TraceError: it is not such a workload, a job is faulty, or its profile is not supported.
         ConfigError: ``flops_per_s`` is not a number above 0.
-        TraceError: it is not such a workload, or a job is faulty.
     """
     if not (flops_per_s > 0 and math.isfinite(flops_per_s)):
         raise ConfigError(f"flops_per_s is {flops_per_s!r}, expected a number above 0")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats._files import read_json, stem
+from hpctwin.formats._files import stem
 from hpctwin.formats._json_jobs import (
     JsonRecord,
     job_ids,
@@ -22,7 +22,7 @@ from hpctwin.formats._json_jobs import (
 from hpctwin.formats._losses import lost_by
 from hpctwin.model import Category, ReadNotes, Workload
 
-__all__ = ["is_spars", "read_spars", "read_spars_document", "write_spars"]
+__all__ = ["is_spars", "read_spars", "write_spars"]
 
 _CARRIED = frozenset({"user", "nodes_hint"})
 _SHORTEST_S = 0.001
@@ -45,21 +45,17 @@ def is_spars(document: Any) -> bool:
     return isinstance(first, dict) and bool({"job_id", "reqtime", "user_id"} & set(first))
 
 
-def read_spars(path: str | Path, *, skip_invalid: bool = False) -> Workload:
-    """Read a SPARS workload, compressed or not.
+def read_spars(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
+    """Read a SPARS workload.
 
     Args:
         path: the file.
+        document: what is in it.
         skip_invalid: leave faulty jobs out and list them in the read notes.
 
     Raises:
-        TraceError: the file cannot be read or a job is faulty.
+        TraceError: it is not such a workload, or a job is faulty.
     """
-    return read_spars_document(Path(path), read_json(Path(path)), skip_invalid=skip_invalid)
-
-
-def read_spars_document(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
-    """Read a SPARS workload whose JSON has been read; otherwise as `read_spars`."""
     ids, jobs, skipped = read_jobs(
         path, document, _id_key(document), _read_one, skip_invalid=skip_invalid
     )

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpctwin.errors import TraceError, WorkloadError
-from hpctwin.formats._files import read_json, stem
+from hpctwin.formats._files import stem
 from hpctwin.formats._json_jobs import JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.dependencies import chain_text, waiting_chain
 
-__all__ = ["is_wfcommons", "read_wfcommons", "read_wfcommons_document"]
+__all__ = ["is_wfcommons", "read_wfcommons"]
 
 _SHORTEST_S = 0.001
 _BYTES_PER_GB = 2**30
@@ -40,29 +40,21 @@ def is_wfcommons(document: Any) -> bool:
     return isinstance(workflow, dict) and bool({"specification", "tasks", "jobs"} & set(workflow))
 
 
-def read_wfcommons(path: str | Path, *, skip_invalid: bool = False) -> Workload:
-    """Read a workflow, compressed or not.
+def read_wfcommons(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
+    """Read a workflow.
 
     All jobs are submitted at time 0, take a node each, ask it for their cores and memory, and depend
     (``afterok``) on their parents. Walltimes are not in the format: jobs get their run time.
 
     Args:
         path: the file.
+        document: what is in it.
         skip_invalid: leave faulty tasks out, and what depends on them without them, and say so in the
             read notes.
 
     Raises:
-        TraceError: the file cannot be read, a task is faulty, waits for one that is not there, or for
-            itself; the message names the chain.
-    """
-    return read_wfcommons_document(Path(path), read_json(Path(path)), skip_invalid=skip_invalid)
-
-
-def read_wfcommons_document(path: Path, document: Any, *, skip_invalid: bool) -> Workload:
-    """Read a workflow whose JSON has been read; otherwise as `read_wfcommons`.
-
-    Raises:
-        TraceError: it is not a workflow, or a task is faulty.
+        TraceError: it is not a workflow, a task is faulty, waits for one that is not there, or for itself;
+            the message names the chain.
     """
     if not is_wfcommons(document):
         raise TraceError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,11 @@ class Category:
             there[UNKNOWN - low] = False
         codes = np.where(there, np.cumsum(there) - 1, UNKNOWN).astype(np.int32)
         return cls(codes[numbers - low], tuple(map(str, (np.flatnonzero(there) + low).tolist())))
+
+    def among(self, labels: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Whether each has one of some labels."""
+        known = np.array([*(label in labels for label in self.labels), False])
+        return known[self.codes]
 
     def take(self, index: npt.NDArray[Any]) -> Category:
         """The rows at ``index``, with the same labels."""

@@ -148,28 +148,12 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
         "job_id": ids,
         "submit_s": _numbers(frame, "submit_s", row_ids),
         "runtime_s": _numbers(frame, "runtime_s", row_ids),
-        "walltime_s": _numbers(frame, "walltime_s", row_ids)
-        if "walltime_s" in frame.columns
-        else None,
+        "walltime_s": _optional(frame, "walltime_s", row_ids, None),
         "nodes": _numbers(frame, "nodes", row_ids),
-        "priority": _numbers(frame, "priority", row_ids, 0)
-        if "priority" in frame.columns
-        else None,
-        "per_node": {
-            name: _numbers(frame, f"{name}_per_node", row_ids, 0)
-            for name in PER_NODE
-            if f"{name}_per_node" in frame.columns
-        },
-        "resources": {
-            name.removeprefix("res_"): _numbers(frame, name, row_ids, 0)
-            for name in frame.columns
-            if name.startswith("res_")
-        },
-        "consumables": {
-            name.removeprefix(COLUMN): _numbers(frame, name, row_ids, 0)
-            for name in frame.columns
-            if name.startswith(COLUMN)
-        },
+        "priority": _optional(frame, "priority", row_ids, 0),
+        "per_node": _group(frame, {one: f"{one}_per_node" for one in PER_NODE}, row_ids, 0),
+        "resources": _group(frame, _prefixed(frame, "res_"), row_ids, 0),
+        "consumables": _group(frame, _prefixed(frame, COLUMN), row_ids, 0),
         "chunks": {
             name: _numbers(frame, name, row_ids, CHUNKS[name])
             for name in CHUNKS
@@ -194,11 +178,9 @@ def columns_of(frame: pl.DataFrame) -> dict[str, Any]:
             for name in MALLEABLE
             if name in frame.columns
         },
-        "predicted": {
-            name: _numbers(frame, f"predicted_{name}", row_ids, float("nan"))
-            for name in PREDICTED
-            if f"predicted_{name}" in frame.columns
-        },
+        "predicted": _group(
+            frame, {one: f"predicted_{one}" for one in PREDICTED}, row_ids, float("nan")
+        ),
         **labels,
     }
 
@@ -339,9 +321,21 @@ def _numbers(
 
 
 def _optional(
-    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any], unknown: float = -1
+    frame: pl.DataFrame, name: str, ids: npt.NDArray[Any], unknown: float | None = -1
 ) -> npt.NDArray[np.float64] | None:
     return _numbers(frame, name, ids, unknown) if name in frame.columns else None
+
+
+def _group(
+    frame: pl.DataFrame, columns: Mapping[str, str], ids: npt.NDArray[Any], unknown: float
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Numbers by name, of the columns that are there."""
+    there = {name: column for name, column in columns.items() if column in frame.columns}
+    return {name: _numbers(frame, column, ids, unknown) for name, column in there.items()}
+
+
+def _prefixed(frame: pl.DataFrame, prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): name for name in frame.columns if name.startswith(prefix)}
 
 
 def _decimal(ms: int) -> str:
