@@ -89,8 +89,7 @@ class SRaps(Experiment[str, Run]):
         if not all(group.components for group in self.cluster.nodes):
             raise ConfigError(
                 f"nothing is known of the components of cluster {self.cluster.name!r}; `hpctwin system "
-                "list` names machines "
-                "of which it is"
+                "list` names machines of which it is"
             )
         return self.policies
 

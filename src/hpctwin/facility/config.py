@@ -224,8 +224,7 @@ class Facility(Settings):
             for kind in [*used, *(cluster.kinds or ())]:
                 if kind not in kinds:
                     raise ValueError(
-                        f"cluster {cluster.name!r}: kind {kind!r} is not there; known: "
-                        f"{', '.join(kinds)}"
+                        f"cluster {cluster.name!r}: kind {kind!r} is not there; known: {', '.join(kinds)}"
                     )
         targets = [] if self.origin is None else list(self.origin.clusters.values())
         if not isinstance(self.staging, float):

@@ -153,20 +153,16 @@ def _fetch_verified(
 ) -> str:
     """Fetch into ``part``, verify, and give the SHA-256."""
     resumed = part.exists() and part.stat().st_size > 0
-    _fetch(url, part, progress, timeout_s)
-    try:
-        return _verify(url, part, expected)
-    except DownloadError:
-        part.unlink()
-        if not resumed:
-            raise
-    # What was there before may have been of another version of the file: once more, from nothing.
-    _fetch(url, part, progress, timeout_s)
-    try:
-        return _verify(url, part, expected)
-    except DownloadError:
-        part.unlink()
-        raise
+    while True:
+        _fetch(url, part, progress, timeout_s)
+        try:
+            return _verify(url, part, expected)
+        except DownloadError:
+            part.unlink()
+            if not resumed:
+                raise
+        # What was there before may have been of another version of the file: once more, from nothing.
+        resumed = False
 
 
 def _fetch(

@@ -15,12 +15,7 @@ from hpctwin.model.files import cause
 __all__ = ["read_cluster"]
 
 _STATES = ("active", "switching_off", "sleeping", "switching_on")
-_FOLLOWS = {
-    "active": "switching_off",
-    "switching_off": "sleeping",
-    "sleeping": "switching_on",
-    "switching_on": "active",
-}
+_FOLLOWS = dict(zip(_STATES, (*_STATES[1:], _STATES[0]), strict=True))
 
 
 def read_cluster(path: str | Path) -> Cluster:

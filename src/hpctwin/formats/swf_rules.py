@@ -74,8 +74,7 @@ class SwfRules:
             )
         if not isinstance(self.procs_per_node, int) or self.procs_per_node < 1:
             raise ConfigError(
-                f"SWF rule procs_per_node is {self.procs_per_node!r}, expected a whole number "
-                "above 0"
+                f"SWF rule procs_per_node is {self.procs_per_node!r}, expected a whole number above 0"
             )
 
 

@@ -231,8 +231,7 @@ def _preceding(workload: Workload, numbers: IntArray) -> tuple[IntArray, IntArra
     if (times > 1).any():
         row = rows[times > 1][0]
         raise WorkloadError(
-            f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; "
-            "SWF can only express one"
+            f"job {workload.job_id[row]} depends on {times[times > 1][0]} jobs; SWF can only express one"
         )
     preceding[edges.job] = numbers[edges.on]
     think_ms[edges.job] = edges.delay_ms

@@ -351,8 +351,7 @@ class Cluster(Shown, Settings):
         for outage in self.failures.outages:
             if outage.node >= self.node_count:
                 raise ValueError(
-                    f"failures: node {outage.node} is not there; nodes are 0 to "
-                    f"{self.node_count - 1}"
+                    f"failures: node {outage.node} is not there; nodes are 0 to {self.node_count - 1}"
                 )
         return self
 

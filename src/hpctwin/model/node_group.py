@@ -142,8 +142,7 @@ class NodeGroup(Settings):
             )
         if self.mode and self.mode not in self.modes:
             raise ValueError(
-                f"node group {self.name!r}: mode {self.mode!r} is not there; "
-                f"known: {', '.join(self.modes)}"
+                f"node group {self.name!r}: mode {self.mode!r} is not there; known: {', '.join(self.modes)}"
             )
         names = [state.name for state in self.sleep]
         if len(set(names)) < len(names):

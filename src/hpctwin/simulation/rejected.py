@@ -124,7 +124,6 @@ def _count_limits(
             )
         if partition.max_walltime is not None:
             count(
-                f"ask for longer than {name} takes (max_walltime "
-                f"{format_duration(partition.max_walltime)})",
+                f"ask for longer than {name} takes (max_walltime {format_duration(partition.max_walltime)})",
                 here & (workload.walltime_ms > partition.max_walltime * 1000),
             )

@@ -151,8 +151,7 @@ def window(workload: Workload, begin_s: float, end_s: float) -> Window:
     if not chosen.any():
         raise WorkloadError(
             f"no job of {workload.name} ran, waited or was submitted from {begin_s:g} to {end_s:g} "
-            "s; it covers "
-            f"{submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} s"
+            f"s; it covers {submit.min(initial=0) / MS_PER_S:g} to {submit.max(initial=0) / MS_PER_S:g} s"
         )
     left_out = {
         "job left out: it was over before the window": int((known & (start < begin) & over).sum()),

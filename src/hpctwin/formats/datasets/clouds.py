@@ -143,8 +143,7 @@ PHILLY = DataSet(
         "a job runs from its first attempt's start to its last one's end, on the last one's nodes",
         "there are no limits: the run time is taken",
         "jobs share nodes, each asks for its GPUs; one with a GPU numbered 2 or more, or more "
-        "than two on a node, is in partition 8-gpu, "
-        "another in 2-gpu",
+        "than two on a node, is in partition 8-gpu, another in 2-gpu",
         "use of GPUs and processors (cluster_gpu_util, cluster_cpu_util) is not read",
     ),
     content=r'"attempts"\s*:',
@@ -228,11 +227,9 @@ GOOGLE = DataSet(
     system="gcloudv2",
     rules=(
         "a job runs from when its first task was scheduled until its last one ended for the last "
-        "time; one of which a task had not "
-        "ended is left out",
+        "time; one of which a task had not ended is left out",
         f"its machines are the sum of its tasks' requests of CPU, or of memory if that is more, "
-        f"over {_CAPACITY:g}, which most machines have "
-        "of the largest one's",
+        f"over {_CAPACITY:g}, which most machines have of the largest one's",
         "there are no limits: the run time is taken",
     ),
 )

@@ -326,8 +326,7 @@ def _check_unit(
     raise TraceError(
         path,
         f"the median is {middle:,.6g}, expected {between[0]:,.6g} to {between[1]:,.6g} "
-        f"({column.meaning or 'seconds since the epoch'}): "
-        "these are in another unit",
+        f"({column.meaning or 'seconds since the epoch'}): these are in another unit",
         field=column.name,
     )
 
@@ -355,8 +354,7 @@ def _check_lengths(path: Path, records: pl.DataFrame) -> None:
         raise TraceError(
             path,
             f"{longer:,} of {int(known.sum()):,} jobs ran more than {_MUCH_LONGER:g} times their "
-            "limit: limits are "
-            "in another unit than they should be",
+            "limit: limits are in another unit than they should be",
         )
 
 
@@ -408,6 +406,5 @@ def _check_power(path: Path, power: pl.Series, parts: Mapping[str, NodeGroup]) -
         raise TraceError(
             path,
             f"the median power of a node comes to {mean:,.4g} W, and nodes of this machine draw "
-            f"{idle:,.4g} to "
-            f"{full:,.4g} W: power or numbers of nodes are in another unit",
+            f"{idle:,.4g} to {full:,.4g} W: power or numbers of nodes are in another unit",
         )
