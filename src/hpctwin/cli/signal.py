@@ -105,14 +105,12 @@ def fetch(
 
 def _date(option: str, text: str | None) -> float | None:
     """Unix time; None if nothing is given."""
-    import datetime as dt
-
     from hpctwin.errors import ConfigError
+    from hpctwin.model.units import epoch_s_of
 
     if text is None:
         return None
     try:
-        date = dt.datetime.fromisoformat(text)
+        return epoch_s_of(text)
     except ValueError as error:
         raise ConfigError(f"{option} is {text!r}, no date such as 2026-01-31T13:00") from error
-    return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.errors import ConfigError
+from hpctwin.model.units import epoch_s_of
 
 __all__ = ["Series", "cheapest_begins", "times_of"]
 
@@ -216,12 +216,11 @@ def times_of(column: pl.Series, path: Path) -> tuple[FloatArray, float | None]:
 
 
 def _epoch_s(text: str | None) -> float | None:
-    """Unix time of a date in ISO 8601, in UTC if it names no zone; None if it is none."""
+    """Unix time of a date; None if it is none."""
     try:
-        date = dt.datetime.fromisoformat((text or "").strip())
+        return epoch_s_of(text)
     except ValueError:
         return None
-    return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def _unit(column: str) -> tuple[float, str]:

@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 
 from hpctwin.errors import ConfigError, DownloadError, RefusedError, UnknownNameError
+from hpctwin.model.units import epoch_s_of
 from hpctwin.model.web import UNREAD, http_address, why_unread
 
 __all__ = ["AREAS", "SOURCES", "Fetched", "Source", "fetch"]
@@ -241,7 +242,7 @@ def _electricity_maps(asking: _Asking, from_s: float, until_s: float) -> tuple[P
     headers = {"auth-token": asking.secrets[0]}
     told = asking.json(f"/v3/carbon-intensity/{path}", asked, headers)
     rows = [
-        (_epoch_s(row["datetime"]), row.get("carbonIntensity"), bool(row.get("isEstimated")))
+        (epoch_s_of(row["datetime"]), row.get("carbonIntensity"), bool(row.get("isEstimated")))
         for row in _rows(asking, told, "forecast" if asking.forecast else "data", "datetime")
     ]
     points = [(t, float(v)) for t, v, _ in rows if v is not None]
@@ -269,7 +270,7 @@ def _watt_time(asking: _Asking, from_s: float, until_s: float) -> tuple[Points, 
     if units != "lbs_co2_per_mwh":
         raise DownloadError(asking.url, f"values are in {units!r}, expected lbs_co2_per_mwh")
     known = [(row["point_time"], row.get("value")) for row in rows]
-    points = [(_epoch_s(t), float(v) * _G_PER_LB / 1000) for t, v in known if v is not None]
+    points = [(epoch_s_of(t), float(v) * _G_PER_LB / 1000) for t, v in known if v is not None]
     return points, "gCO2eq", 0
 
 
@@ -341,7 +342,7 @@ def _prices(asking: _Asking, document: ElementTree.Element) -> tuple[Points, str
     points: Points = []
     for step_s, period in sorted(periods, key=lambda one: -one[0]):
         inner = next(iter(_all(period, "timeInterval")))
-        begin, end = (_epoch_s(_text(inner, edge)) for edge in ("start", "end"))
+        begin, end = (epoch_s_of(_text(inner, edge)) for edge in ("start", "end"))
         told = {int(_text(p, "position")): float(_text(p, "price.amount")) / 1000
                 for p in _all(period, "Point")}  # fmt: skip
         # A position that is left out has the price of the one before it (curve type A03).
@@ -371,12 +372,6 @@ def _text(element: ElementTree.Element, name: str, default: str | None = None) -
 
 def _iso(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _epoch_s(text: str) -> float:
-    """Unix time of a date, in UTC where it names no zone."""
-    date = datetime.fromisoformat(str(text))
-    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _number(text: Any, default: float) -> float:

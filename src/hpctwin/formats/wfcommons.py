@@ -8,7 +8,6 @@ From version 1.5 on, ``workflow.specification.tasks`` say who waits for whom and
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from hpctwin.formats._files import stem
 from hpctwin.formats._json_jobs import JsonRecord
 from hpctwin.model import Dependencies, DependencyKind, ReadNotes, Workload
 from hpctwin.model.dependencies import chain_text, waiting_chain
+from hpctwin.model.units import epoch_s_of
 
 __all__ = ["is_wfcommons", "read_wfcommons"]
 
@@ -218,7 +218,6 @@ def _said(path: Path, task: Mapping[str, Any], name: str) -> Iterator[tuple[str,
 def _epoch_s(text: Any) -> float | None:
     """Unix time of an ISO 8601 date; None if it is none."""
     try:
-        moment = datetime.fromisoformat(text)
-    except (TypeError, ValueError):
+        return epoch_s_of(text)
+    except ValueError:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -12,7 +12,9 @@ from fractions import Fraction
 
 from hpctwin.errors import ConfigError
 
-__all__ = ["MS_PER_S", "NEVER_MS", "exact", "format_duration", "parse_duration_s", "to_ms"]
+__all__ = [
+    "MS_PER_S", "NEVER_MS", "epoch_s_of", "exact", "format_duration", "parse_duration_s", "to_ms",
+]  # fmt: skip
 
 MS_PER_S = 1000
 NEVER_MS = 2**62
@@ -66,6 +68,16 @@ def _seconds(value: float | str | dt.timedelta) -> float:
     raise ConfigError(
         f"{value!r} is not a duration; write seconds, '15m', '1d 12h', '2:30:00' or '1-12:00:00'"
     )
+
+
+def epoch_s_of(date: object) -> float:
+    """Unix time of a date in ISO 8601, in UTC if it names no zone.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = dt.datetime.fromisoformat(str(date).strip())
+    return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).timestamp()
 
 
 def to_ms(seconds: float) -> int:

@@ -19,6 +19,7 @@ from hpctwin.engine.clock import go_to
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.metrics import summarize
 from hpctwin.model import MS_PER_S, Dependencies, Workload, parse_duration_s
+from hpctwin.model.units import epoch_s_of
 from hpctwin.simulation.result import Result
 from hpctwin.simulation.simulation import Simulation
 
@@ -189,15 +190,14 @@ def moment(given: float | str, workload: Workload) -> float:
         ConfigError: it is neither, or the workload's date is not known, or later.
     """
     try:
-        date = dt.datetime.fromisoformat(given if isinstance(given, str) else "")
+        at_s = epoch_s_of(given if isinstance(given, str) else "")
     except ValueError:
         return parse_duration_s(given)
     if workload.start_epoch_s is None:
         raise ConfigError(
             f"{workload.name} does not say its date; give a time since it begins, such as 30d"
         )
-    zoned = date if date.tzinfo else date.replace(tzinfo=dt.UTC)
-    since = zoned.timestamp() - workload.start_epoch_s
+    since = at_s - workload.start_epoch_s
     if since < 0:
         first = dt.datetime.fromtimestamp(workload.start_epoch_s, dt.UTC)
         raise ConfigError(

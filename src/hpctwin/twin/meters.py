@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import json
 import math
 import os
@@ -19,6 +18,7 @@ from pydantic import AfterValidator, Field, PlainSerializer, model_validator
 from hpctwin.errors import ConfigError, UnreachableError, near
 from hpctwin.model.secrets import has_password, without_password
 from hpctwin.model.settings import Duration, Settings
+from hpctwin.model.units import epoch_s_of
 from hpctwin.model.web import UNREAD, http_address, why_unread
 from hpctwin.rms.spool import Tail
 
@@ -269,10 +269,9 @@ def unix_time(value: Any) -> float:
                 return number / per_s
         return number
     try:
-        date = dt.datetime.fromisoformat(_ZONE.sub(r"\1\2", str(value).strip()))
+        return epoch_s_of(_ZONE.sub(r"\1\2", str(value).strip()))
     except ValueError:
         return math.nan
-    return (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
 
 
 class _Prometheus:
