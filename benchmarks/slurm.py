@@ -70,7 +70,10 @@ def submissions(seed: int) -> list[tuple[float, int, int, float]]:
 def policy_of(slurm: SlurmCluster) -> str:
     """What `hpctwin import` makes of its settings."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "slurm.conf").write_text(slurm.conf.read_text())
+        version = slurm.say("slurmctld", "-V").split()[-1]
+        (Path(folder) / "slurm.conf").write_text(
+            f"{slurm.conf.read_text()}\nSLURM_VERSION={version}\n"
+        )
         site = import_site("slurm", Path(folder)).site
         assert site is not None
         return site.policy
@@ -158,11 +161,12 @@ def fidelity() -> None:
         print(f"{name}: {JOBS} jobs, mean wait {waited:.0f} s")
         print(f"  the same submissions again: {quantiles(starts(again) - real)}")
         others = () if scheduler == "builtin" else ("fcfs+conservative", "fcfs+easy")
+        others += (own.partition("@")[0],) if "@" in own else ()
         # Slurm takes about a second to clear a job's nodes, which adds up along a queue.
         for policy, cleanup_s in ((own, 0), (own, CLEANUP_S), *((other, 0) for other in others)):
             cluster = Cluster.uniform(32, cleanup=cleanup_s)
             which = f", cleanup {cleanup_s} s" if cleanup_s else ""
-            result = simulate(workload, cluster, *policy.split("+"))
+            result = simulate(workload, cluster, policy)
             start = result.jobs["start_s"].to_numpy()
             print(f"  {policy}{which}: start times differ by {quantiles(start - real)}", flush=True)
         if said:

@@ -15,6 +15,7 @@ from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
 from tests.reference.shared_places import ORDERS
+from tests.reference.slurm_by_node import ByNode
 
 
 def simulate_reference(
@@ -48,7 +49,7 @@ def simulate_reference(
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
-            lowest free numbers.
+            lowest free numbers. With ``slurm`` also ``contiguous``.
         place: scores free nodes in place of that, smallest first.
         overrun: ``terminate`` or ``continue``.
         on_dependency_failure: ``cancel`` or ``hold``.
@@ -66,6 +67,8 @@ def simulate_reference(
         "backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
     )
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
+    if backfill == "slurm" and not workload.resources:
+        of_shared = (*of_shared, "contiguous")
     _one_of("placement", placement, ("first_fit", "best_fit", "spread", *of_shared))
     _one_of("overrun", overrun, ("terminate", "continue"))
     _one_of("on_dependency_failure", on_dependency_failure, ("cancel", "hold"))
@@ -76,6 +79,8 @@ def simulate_reference(
     machine = Machine(cluster)
     jobs = jobs_of(workload, machine, expected_ms)
     kind = SharedSimulation if workload.shares_nodes else Simulation
+    if placement == "contiguous" and not workload.shares_nodes:
+        kind = ByNode
     if is_interrupted(workload, cluster):
         kind = PreemptingSimulation
     simulation = kind(

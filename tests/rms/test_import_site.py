@@ -129,6 +129,10 @@ def test_settings_that_have_no_counterpart_are_named_with_the_reason(tmp_path):
     [
         (["SchedulerType=sched/builtin"], "fcfs+none"),
         (["SchedulerType=sched/backfill"], "fcfs+slurm"),
+        (["SelectType=select/linear"], "fcfs+slurm@contiguous"),
+        (["SelectType=select/linear", "SchedulerType=sched/builtin"], "fcfs+none"),
+        (["SLURM_VERSION=22.05.8"], "fcfs+slurm:bf_round_up=no"),
+        (["SLURM_VERSION=25.05.1"], "fcfs+slurm"),
         (
             [
                 "SchedulerParameters=bf_min_age_reserve=600,bf_window=2880,sched_min_interval=2000000"

@@ -306,7 +306,13 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
         return load(kernel)
 
     monkeypatch.setattr(Kernel, "load", seen)
-    pool = ["fcfs+easy", "wfp+easy@best-fit", "sjf+conservative", "fcfs+slurm"]
+    pool = [
+        "fcfs+easy",
+        "wfp+easy@best-fit",
+        "sjf+conservative",
+        "fcfs+slurm",
+        "fcfs+slurm@contiguous",
+    ]
     core = Core(CoreSettings.model_validate({"pool": pool, "futures": 2}))
     core.warm_up()
     warm = asked.copy()
@@ -324,3 +330,37 @@ def test_no_decision_waits_for_the_engine_to_be_compiled(
     )  # fmt: skip
     assert core.decide(700.0) is not None
     assert asked - warm == set()
+
+
+def test_a_policy_that_plans_particular_nodes_sees_who_has_which() -> None:
+    nodes = tuple(NodeRecord(name=f"n{number}") for number in range(4))
+    running = [
+        JobRecord(
+            spec=JobSpec(id=job_id, submit_s=0.0, nodes=len(names), walltime_s=walltime_s),
+            start_s=0.0,
+            node_names=names,
+        )
+        for job_id, names, walltime_s in (("1", ("n1", "n2"), 100.0), ("2", ("n3",), 90.0))
+    ]
+    waiting = [
+        JobRecord(spec=JobSpec(id="3", submit_s=1.0, nodes=3, walltime_s=60.0)),
+        JobRecord(spec=JobSpec(id="4", submit_s=2.0, nodes=1, walltime_s=200.0)),
+    ]
+    every = "bf_interval=1s,bf_resolution=1s"
+    core = Core(
+        CoreSettings.model_validate(
+            {"pool": [f"fcfs+slurm:{every}", f"fcfs+slurm:{every}@contiguous"], "futures": 0}
+        )
+    )
+    core.take_snapshot(
+        Snapshot(
+            cluster="c", time_s=10.0, machine=Cluster.uniform(4), jobs=(*running, *waiting), nodes=nodes
+        )
+    )  # fmt: skip
+    decision = core.decide(10.0)
+    assert decision is not None
+    # At 100 s all nodes are free, and three of them are enough for job 3: by numbers one is left for job 4;
+    # but job 3 gets n0 to n2, and n0 is the only one that job 4 could have now.
+    by_number, by_node = decision.candidates
+    assert by_number.starts == ("4",)
+    assert by_node.starts == ()

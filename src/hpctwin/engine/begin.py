@@ -65,7 +65,7 @@ def begin_at(
     spend in each power state is counted from now on.
 
     Args:
-        sim: a new one; its nodes are tracked where they are shared or have power states, and only then.
+        sim: a new one; its nodes are tracked at least where they are shared or have power states.
         now_ms: the present.
         running: the jobs that run.
         pool: of each node [nodes].
@@ -99,8 +99,14 @@ def begin_at(
     _begin_usage(now_ms, running, charged, sim)
     _begin_waiting(arrived, sim)
     count_held(sim)
+    if len(sim["node"]) and not len(sim["share"]):
+        _begin_holding(running, np.concatenate([away, leaving]), sim)
     if powers is not None:
-        _begin_powers(now_ms, running, np.concatenate([away, leaving]), powers, sim)
+        _begin_powers(now_ms, running, powers, sim)
+    if len(sim["node"]) and not len(sim["share"]):
+        index_nodes(sim)
+        # The first pass comes before the loop would have looked.
+        more_room(sim)
 
 
 def _begin_nodes(
@@ -245,26 +251,28 @@ def _begin_running(running: Running, take: IntArray, cleanup_ms: int, sim: Sim) 
         sim["clock"][name] = size
 
 
-def _begin_powers(
-    now_ms: int, running: Running, down: IntArray, powers: NodePowers, sim: Sim
-) -> None:
-    """Who has which node, and how it is with each."""
-    node, state, clock = sim["node"], sim["state"], sim["clock"]
-    # What happened at this instant has happened.
-    clock["instants"] = 1
+def _begin_holding(running: Running, down: IntArray, sim: Sim) -> None:
+    """Who has which node, and which are not there."""
+    node, state = sim["node"], sim["state"]
     node["down"][down] = 1
-    for name in ("power", "depth"):
-        node[name] = getattr(powers, name)
-    node["since"] = powers.since_ms
-    computing = []
-    for row, start_ms, numbers in zip(
-        running.rows.tolist(), running.start_ms.tolist(), running.nodes, strict=True
-    ):
+    for row, numbers in zip(running.rows.tolist(), running.nodes, strict=True):
         if len(numbers):
             chain = np.sort(numbers)
             node["job"][chain] = row
             node["next"][chain[1:]] = chain[:-1]
             state["first_node"][row] = chain[-1]
+
+
+def _begin_powers(now_ms: int, running: Running, powers: NodePowers, sim: Sim) -> None:
+    """How it is with each node."""
+    node, state, clock = sim["node"], sim["state"], sim["clock"]
+    # What happened at this instant has happened.
+    clock["instants"] = 1
+    for name in ("power", "depth"):
+        node[name] = getattr(powers, name)
+    node["since"] = powers.since_ms
+    computing = []
+    for start_ms, numbers in zip(running.start_ms.tolist(), running.nodes, strict=True):
         if start_ms <= now_ms:
             computing.append(numbers)
             node["since"][numbers] = start_ms
@@ -288,9 +296,6 @@ def _begin_powers(
     told = job["tells_to"] > job["tells_from"]
     fill_heap(sim["releases"], running.start_ms[late][told], -1 - running.rows[late][told])
     clock["releases"] = int(told.sum())
-    index_nodes(sim)
-    # The first pass comes before the loop would have looked.
-    more_room(sim)
 
 
 def fill_heap(heap: npt.NDArray[Any], time_ms: IntArray, who: IntArray) -> None:

@@ -112,6 +112,9 @@ def all_kernels() -> list[Kernel]:
     for name in PASSES.own():
         for power in powers:
             found += kernels_of(PASSES.find(name), power)
+    for by_node in filter(None, (PASSES.find(name).on_particular_nodes() for name in PASSES.own())):
+        found += kernels_of(by_node, None)
+        found += [by_node.placing] if by_node.placing is not None else []
     for name in PREEMPTING_PASSES:
         found += kernels_of(find_preempting_pass(name), None)
     shared = filter(None, (PASSES.find(name).on_shared_nodes() for name in PASSES.own()))

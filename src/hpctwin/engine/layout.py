@@ -32,6 +32,7 @@ from hpctwin.engine.records import (
     Level,
     Lost,
     Node,
+    NodeSpan,
     Outage,
     Part,
     PartitionFact,
@@ -296,7 +297,10 @@ class Rules:
     shown: Int  # ALL_NODES …: which nodes that are not active jobs may be given
     depths: Int  # sleep depths; 0 where nodes have no power states
     log: Int  # 1: past power states are kept
-    promises: Int  # so many rows of `State.promise` are in use at most, whatever waits
+    promises: (
+        Int  # so many jobs at most are promised particular nodes, or rows of `State.promise` in use
+    )
+    by_node: Int  # 1: particular nodes are planned, though jobs have them whole
     stepped: Int  # 1: stop at each instant before the clock goes on, if so many are asked for
     youngest_first: Int  # 1: of jobs that may be preempted, those that started last come first
     sent_back_for: Int  # a job that is sent back does not start again for so long
@@ -476,6 +480,12 @@ class Scratch:
     victim: Table[
         Victim
     ]  # [jobs] heap, and behind it those that came off; see `preempting.choosing`
+    node_span: Table[NodeSpan]  # empty where numbers of nodes are planned
+    span_nodes: Grid[Int]  # [spans, words] a bit for each node that is not reserved
+    sets: Grid[Int]  # [4 + P, words] sets of nodes
+    by_end: Table[Event]  # [nodes] those of running jobs, by planned end
+    number_run: Grid[Int]  # [nodes / 2 + 1, 2] runs of numbers: the first, and how many
+    clear_until: Table[Int]  # [nodes] when each is reserved for the first time
 
 
 class Numbers:

@@ -126,6 +126,8 @@ def scratch_piece(
     parts: int,
     ranked: bool,
     stands: bool,
+    planned: int = 0,
+    spans: int = 0,
 ) -> Piece:
     """How scratch memory is laid out.
 
@@ -139,6 +141,8 @@ def scratch_piece(
         parts: of shared nodes that one job may have at most.
         ranked: whether nodes are ranked.
         stands: whether reservations outlive a pass on whole nodes.
+        planned: how many particular nodes are planned; 0 where numbers of nodes are.
+        spans: of such a plan, at least.
     """
     rows = -(-rows // _ROWS_TOGETHER) * _ROWS_TOGETHER
     (
@@ -213,6 +217,12 @@ def scratch_piece(
         "reach": (SIZES if stands else 0, BUCKETS),
         "returned": (64 if stands else 0,),
         "victim": (claims,),
+        "node_span": (spans,),
+        "span_nodes": (spans, -(-planned // BITS)),
+        "sets": (4 + pools if planned else 0, -(-planned // BITS)),
+        "by_end": (planned,),
+        "number_run": (planned // 2 + 1 if planned else 0, 2),
+        "clear_until": (planned,),
     }
     assert tuple(shapes) == SCRATCH
     return Piece(shapes)

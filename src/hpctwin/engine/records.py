@@ -164,6 +164,14 @@ class Victim:
     job: Int
 
 
+class NodeSpan:
+    """A span of time of a plan of particular nodes; see `slurm_by_node`."""
+
+    begin: Int
+    end: Int
+    next: Int  # the span that follows; -1
+
+
 class Fact:
     """What orderings see of a job besides; see `abi.JobView`."""
 

@@ -261,12 +261,22 @@ class Sim:
             parts=int(known["shape"]["parts"].max(initial=0)),
             ranked=bool(self["hooks"]["place"][0]),
             stands=_keeps_plan(self._policy),
+            planned=len(self["node"]) if self["rules"]["by_node"][0] else 0,
+            spans=self._spans(),
         )
         self._scratch = piece, np.empty(piece.size, np.uint8)
         piece.describe(self._scratch[1], self._table)
         for name in ("moves", "soon_of", "aligned_at") if shared else ():
             self._scratch[1][piece.bytes_of[name]] = 0  # stamps, of which 0 is none
         self._forget_derived()
+
+    def _spans(self) -> int:
+        """How many spans a plan of particular nodes may come to have, twice as many waiting as at present."""
+        rules = self["rules"][0]
+        if not rules["by_node"]:
+            return 0
+        jobs = min(2 * int(self["clock"]["queued"][0]) + 64, int(rules["promises"]))
+        return 2 * jobs + 2
 
     def _forget_derived(self) -> None:
         """The tournament of those that wait, and the plan that is kept, are of things as they were."""
@@ -343,9 +353,11 @@ def _undecided() -> Decided:
     return Decided({name: np.zeros(1, LAYOUT[name][0]) for name in NUMBERS})
 
 
-def _needs(policy: Decided) -> tuple[bool, bool]:
-    """Whether nodes are ranked, and whether a plan is kept."""
-    return bool(policy["hooks"]["place"][0]), _keeps_plan(policy)
+def _needs(policy: Decided) -> tuple[bool, bool, int]:
+    """Whether nodes are ranked, whether a plan is kept, and how many jobs are promised particular nodes."""
+    rules = policy["rules"]
+    by_node = int(rules["by_node"][0] * rules["promises"][0])
+    return bool(policy["hooks"]["place"][0]), _keeps_plan(policy), by_node
 
 
 def _keeps_plan(policy: Decided) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
+from hpctwin.engine.layout import CONTIGUOUS
 from hpctwin.engine.passes import PASSES, Pass
 from hpctwin.errors import ConfigError, UnknownNameError
 from hpctwin.policies.backfills import BACKFILLS, CANDIDATES, engine_numbers, find_backfill
@@ -77,6 +78,9 @@ class Policy:
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
         needed = [race, *kernels_of(self.scheduling, power)]
+        if self.on_whole_nodes is not self.scheduling:
+            needed += kernels_of(self.on_whole_nodes, None)
+            claims = self.on_whole_nodes.placing or claims
         if claims is not None:
             needed.append(claims)
         if self.placement.score is not None:
@@ -92,6 +96,12 @@ class Policy:
         """What starts jobs: the backfill's pass, or one that goes with the power policy."""
         own = self.power.power_pass.scheduling if self.power.switches else None
         return own or PASSES.find(self.backfill)
+
+    @property
+    def on_whole_nodes(self) -> Pass:
+        """As `scheduling`, where nodes are always on and nothing else is short: by particular nodes, maybe."""
+        contiguous = self.placement.number == CONTIGUOUS
+        return (self.scheduling.on_particular_nodes() if contiguous else None) or self.scheduling
 
     def numbers(self) -> dict[str, int]:
         """The backfill's settings in the engine's form."""

@@ -348,6 +348,8 @@ class SimulationBase(Looks):
             shared = PASSES.find(self.policy.backfill).on_shared_nodes()
             assert shared is not None, "refused before"
             return shared, power
+        if power is None and self.tracked and not len(self.workload.resources):
+            return self.policy.on_whole_nodes, None
         return self.policy.scheduling, power
 
     def make_room(self) -> None:

@@ -145,6 +145,8 @@ class Deciding:
 
         if not self.tracked or isinstance(self.found, SharedPass):
             return None
+        if self.found.placing is not None:
+            return self.found.placing
         preferred = (
             self.policy.power.power_pass.preferred if self.cluster.has_power else layout.LOWEST
         )
@@ -178,6 +180,9 @@ class Deciding:
         if cluster.preemption is not None:
             rules["youngest_first"] = cluster.preemption.youngest_first
             rules["sent_back_for"] = to_ms(cluster.preemption.requeue_after)
+        if self.found.placing is not None:
+            rules["by_node"] = 1
+            rules["promises"] = policy.numbers()["bf_max_job_test"]
         if isinstance(self.found, SharedPass):
             rules["promises"] = sharing.most_promises(self.sim, policy, self.found)
         if cluster.has_power:

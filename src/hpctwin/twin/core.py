@@ -63,6 +63,8 @@ class Core:
         )
         own = settings.own_policy
         self.own = None if own is None else parse_policy(own)
+        policies = [*self.pool, *([] if self.own is None else [self.own])]
+        self._track_nodes = any(policy.placement.needs_nodes for policy in policies)
         self._ties = tie_order(settings.objective.ties, self.pool)
         self.mirror = Mirror()
         learned = None if settings.learned is None else read_quantiles(settings.learned)
@@ -381,6 +383,7 @@ class Core:
             now_s=now_s,
             runtime_s=runtime_s,
             arrivals=arrivals,
+            track_nodes=self._track_nodes,
         )
 
     def _look(

@@ -120,6 +120,7 @@ def present(
     runtime_s: Mapping[str, float] | None = None,
     arrivals: Sequence[JobSpec] = (),
     carried: Carried | None = None,
+    track_nodes: bool = False,
 ) -> Present:
     """Make the simulation that begins now.
 
@@ -140,6 +141,7 @@ def present(
         runtime_s: how long jobs are expected to run, by id; the walltime for those not named.
         arrivals: jobs that will be submitted, with ids of their own.
         carried: from the presents before this one, kept by whoever looks again and again.
+        track_nodes: whether it is to be forked under a policy that asks which nodes jobs have.
 
     Raises:
         ConfigError, WorkloadError: the jobs do not go with the machine.
@@ -165,7 +167,9 @@ def present(
     )
     machine = as_expected(machine, () if shares else nodes)
     cluster = _with_reservations(machine, nodes, reservations, running, now_s, waits=not shares)
-    simulation = carried.base = _new(workload, cluster, policy, carried.base)
+    simulation = carried.base = _new(
+        workload, cluster, policy, carried.base, track_nodes=track_nodes
+    )
     unusable, used = ~carried.rows.nodes.up, np.zeros(len(nodes), bool)
     used[there.held] = True
     begin_at(
@@ -232,10 +236,15 @@ def remaining_end_ms(
 
 
 def _new(
-    workload: Workload, cluster: Cluster, policy: Policy, before: Simulation | None
+    workload: Workload,
+    cluster: Cluster,
+    policy: Policy,
+    before: Simulation | None,
+    *,
+    track_nodes: bool,
 ) -> Simulation:
     if before is None or before.cluster is not cluster or before.policy is not policy:
-        return Simulation(workload, cluster, policy=policy)
+        return Simulation(workload, cluster, policy=policy, track_nodes=track_nodes)
     return before.anew(workload)
 
 

@@ -23,7 +23,7 @@ def check_live(policy: Policy) -> None:
     Raises:
         ConfigError: it cannot.
     """
-    if policy.placement.needs_nodes:
+    if policy.placement.needs_nodes and policy.on_whole_nodes is policy.scheduling:
         raise ConfigError(
             f"policy {policy.name}: which nodes a job gets is the cluster's to say, so there is no placement "
             f"{policy.placement.name!r}; take first-fit or best-fit"

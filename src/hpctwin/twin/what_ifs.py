@@ -40,6 +40,7 @@ class Scene:
     now_s: float
     runtime_s: Mapping[str, float]
     arrivals: Sequence[JobSpec] = ()
+    track_nodes: bool = False
 
     def present(self, policy: Policy, carried: Carried | None = None) -> Present:
         """The simulation."""
@@ -56,6 +57,7 @@ class Scene:
             runtime_s=self.runtime_s,
             arrivals=self.arrivals,
             carried=carried,
+            track_nodes=self.track_nodes,
         )
 
 

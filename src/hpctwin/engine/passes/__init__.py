@@ -41,6 +41,10 @@ class Pass:
         keeps: what is said of a job that waits though nothing is short and no limit is reached.
         shared: the pass where jobs share nodes, or the module that holds it as ``PASS``, loaded once there
             are such jobs; None if there is none, and such jobs are refused.
+        by_node: the module that holds as ``PASS`` what plans particular nodes where the placement is
+            `layout.CONTIGUOUS`; None if numbers of nodes are planned in any case.
+        placing: ``(j, sim) -> None``: claims the nodes of a starting job, which the pass has chosen; None if
+            the placement chooses them.
 
     Raises:
         PolicyError: what is given for shared nodes is not of them, or is set by other numbers.
@@ -60,6 +64,8 @@ class Pass:
     counted: Kernel | None = None
     keeps: str = "the backfill does not let it start"
     shared: SharedPass | str | None = None
+    by_node: str | None = None
+    placing: Kernel | None = None
 
     def __post_init__(self) -> None:
         if self.shared is None or isinstance(self.shared, str):
@@ -79,6 +85,13 @@ class Pass:
             found: SharedPass = import_module(self.shared).PASS
             return found
         return self.shared
+
+    def on_particular_nodes(self) -> Pass | None:
+        """The pass that plans particular nodes; None if there is none."""
+        if self.by_node is None:
+            return None
+        found: Pass = import_module(self.by_node).PASS
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from hpctwin.engine.plan import (
     plan_change,
     plan_earliest,
 )
-from hpctwin.engine.records import Count, Int, Limit, Millis, Step
+from hpctwin.engine.records import Count, Int, Limit, Millis, Step, YesNo
 from hpctwin.engine.rows import SIM, view
 from hpctwin.engine.skipping import is_skipped, may_start
 from hpctwin.engine.transitions import divide_now, start_job, take_started
@@ -41,6 +41,7 @@ class Numbers:
     bf_interval: Step = 30_000  # time from one backfill cycle to the next
     bf_window: Millis = 86_400_000  # who would start later than so far ahead has no reservation
     bf_resolution: Step = 60_000  # reservations begin and end at multiples of this
+    bf_round_up: YesNo = 1  # reservations end at the next multiple (25.05 on), else at the last
     bf_max_job_test: Count = 500  # so many jobs are tried in a cycle
     bf_max_job_user: Limit = 0  # so many of each user
     bf_max_job_start: Limit = 0  # so many start in a cycle
@@ -241,10 +242,12 @@ def span_begin(start: int, sim: Arrays) -> int:
 
 
 @jit
-def span_end(end: int, sim: Arrays) -> int:
-    """Where a reservation ends whose job would end at a time."""
-    resolution = settings(sim.numbers)[0].bf_resolution
-    return (end + resolution - 1) // resolution * resolution
+def span_end(begin: int, end: int, sim: Arrays) -> int:
+    """Where a reservation ends that begins at a time and whose job would end at another."""
+    numbers = settings(sim.numbers)[0]
+    step = numbers.bf_resolution
+    more = step - 1 if numbers.bf_round_up == 1 else ZERO
+    return max((end + more) // step * step, begin + step)
 
 
 @jit
@@ -254,8 +257,9 @@ def reserve_coarsely(j: int, sim: Arrays) -> None:
     if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
         return
     choose_pools(j, sim)
-    end = span_end(start + sim.job[j].expected, sim)
-    plan_change(j, span_begin(start, sim), end, TAKE, sim)
+    begin = span_begin(start, sim)
+    end = span_end(begin, start + sim.job[j].expected, sim)
+    plan_change(j, begin, end, TAKE, sim)
 
 
 @jit
@@ -345,4 +349,5 @@ PASS = Pass(
     begin=begin,
     keeps="no cycle had come yet, or it would delay the reservation of a job before it",
     shared="hpctwin.engine.shared.pass_slurm",
+    by_node="hpctwin.engine.slurm_by_node",
 )

@@ -64,8 +64,8 @@ def promise_coarsely(j: int, sim: Arrays) -> None:
     if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
         return
     choose(j, sim)
-    end = span_end(start + sim.job[j].expected, sim)
-    promise(j, span_begin(start, sim), end, sim)
+    begins = span_begin(start, sim)
+    promise(j, begins, span_end(begins, start + sim.job[j].expected, sim), sim)
 
 
 @jit

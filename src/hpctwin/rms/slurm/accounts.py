@@ -15,6 +15,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model.limits import ROOT
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row, said, take
+from hpctwin.rms.slurm.meaning import version_of
 from hpctwin.rms.slurm.values import limit_s
 
 __all__ = ["of_cluster", "shares_of"]
@@ -207,7 +208,5 @@ def _flags(values: Mapping[str, Row]) -> tuple[list[str], str]:
 
 def _is_old(values: Mapping[str, Row], flags: Sequence[str]) -> bool:
     """Whether this Slurm has no tree unless it is told to."""
-    parts = said(values, "slurm_version").split(".")[:2]
-    if "FAIR_TREE" in flags or len(parts) < 2 or not all(part.isdigit() for part in parts):
-        return False
-    return (int(parts[0]), int(parts[1])) < (19, 5)
+    version = version_of(values)
+    return "FAIR_TREE" not in flags and version is not None and version < (19, 5)

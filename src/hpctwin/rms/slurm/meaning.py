@@ -11,7 +11,7 @@ from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting
 from hpctwin.rms.slurm.conf import Row, said, take
 from hpctwin.rms.slurm.values import limit_s
 
-__all__ = ["Meaning", "explained", "order_and_backfill"]
+__all__ = ["Meaning", "explained", "order_and_backfill", "version_of"]
 
 _WEIGHTS = {
     "priorityweightage": "age",
@@ -126,6 +126,7 @@ def order_and_backfill(
     settings: list[Setting],
     *,
     preempts: bool = False,
+    whole: bool = False,
 ) -> Meaning:
     """The nearest policy; what each setting became is appended to ``settings``.
 
@@ -134,6 +135,7 @@ def order_and_backfill(
         partitions: rows of partitions by name.
         settings: what was told so far.
         preempts: whether jobs of a higher tier preempt those of a lower one.
+        whole: whether jobs have nodes for themselves; reservations are then of particular nodes.
     """
     told = partial(said, values)
     tiers = {name: _number(row, "prioritytier") for name, row in partitions.items()}
@@ -153,7 +155,9 @@ def order_and_backfill(
         whom = "preempts those of lower ones" if preempts else "preempts none"
         why = f"a job of a higher tier goes first; it is backfilled with all others, and {whom}"
         settings.append(Setting("PriorityTier", listed[:80], where, TAKEN, why))
-    return Meaning(f"{text}+{_backfill(values, settings)}", priority)
+    backfill = _backfill(values, settings)
+    placement = "@contiguous" if whole and backfill != "none" else ""
+    return Meaning(f"{text}+{backfill}{placement}", priority)
 
 
 def _multifactor(
@@ -210,6 +214,9 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         }
         if "defer" in parameters:  # a submission then waits for the next look as an end does
             given["sched_min_interval"] = given.get("batch_sched_delay", "3s")
+        version = version_of(values)
+        if version is not None and version < (25, 5):
+            given["bf_round_up"] = "no"
         text = ":".join(["slurm", *filter(None, [",".join(f"{k}={v}" for k, v in given.items())])])
     for key, value in parameters.items():
         became, reason = NO_BEARING, ""
@@ -231,6 +238,14 @@ def _backfill(values: Mapping[str, Row], settings: list[Setting]) -> str:
         where = values["schedulerparameters"].where
         settings.append(Setting(f"SchedulerParameters: {key}", value[:80], where, became, reason))
     return text
+
+
+def version_of(values: Mapping[str, Row]) -> tuple[int, int] | None:
+    """Slurm's version, as ``scontrol show config`` tells it: year and month; None if it does not."""
+    parts = said(values, "slurm_version").split(".")[:2]
+    if len(parts) < 2 or not all(part.isdigit() for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])
 
 
 def _number_of_pass(key: str, value: str) -> str | None:

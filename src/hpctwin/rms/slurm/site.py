@@ -131,7 +131,8 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     held = enforced(found.values)
     settings += _enforcing(found.values, held=held)
     by_tier = preemption is not None and preempts and preemption.by == "partition"
-    policy = order_and_backfill(found.values, described, settings, preempts=by_tier)
+    whole = not found.shared and not preempts
+    policy = order_and_backfill(found.values, described, settings, preempts=by_tier, whole=whole)
     if preempts:
         settings = [_youngest_taken(one) for one in settings]
     partitions = [

@@ -1,0 +1,490 @@
+"""Slurm's scheduler where its reservations are of particular nodes; see `passes.slurm` for the rest.
+
+As in Slurm's backfill plugin and its node selection without a topology (22.05: ``backfill.c``,
+``select_linear.c``): what is reserved is kept as spans of time, each with the set of nodes that nobody has reserved in
+it. A job is tried from a time on with the nodes that are in no reservation while it would run; of these it
+gets, as running jobs end one after the other, the shortest sufficient run of numbers. Sets are bits in words,
+so that a job is tried against all nodes in (spans * nodes / 64) steps.
+"""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import NEVER, ONE, WAITING, ZERO, Arrays
+from hpctwin.engine.nodes import is_free
+from hpctwin.engine.order import reckon_fairshare
+from hpctwin.engine.passes import Pass
+from hpctwin.engine.passes.slurm import (
+    Numbers,
+    Own,
+    begin,
+    begin_look,
+    block,
+    depth_of,
+    fits_unblocked,
+    is_due,
+    is_young,
+    jobs_in_order,
+    look_from,
+    may_be_tried,
+    may_reserve,
+    nth,
+    open_all,
+    own,
+    set_timers,
+    settings,
+    span_begin,
+    span_end,
+    takes_part,
+)
+from hpctwin.engine.placement import claim
+from hpctwin.engine.plan import fits_at_once
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.skipping import is_skipped, may_start
+from hpctwin.engine.transitions import start_job
+
+__all__ = ["PASS", "PLACE_PICKED"]
+
+SECOND_MS = 1000
+# Rows of ``sim.sets``: nodes that are free, that a job may have at all, that it may have while it would run,
+# that it gets; then those of each pool that are up.
+FREE, MAY, CLEAR, PICKED, POOLS = 0, 1, 2, 3, 4
+
+
+@jit
+def bits_of(word: int) -> int:
+    """How many bits of a word are 1."""
+    word = word - ((word >> 1) & 0x5555555555555555)
+    word = (word & 0x3333333333333333) + ((word >> 2) & 0x3333333333333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0F
+    return ((word * 0x0101010101010101) >> 56) & 0x7F
+
+
+@jit
+def lowest(w: int, word: int) -> int:
+    """The lowest node of those in a word that is not 0."""
+    return 64 * w + bits_of((word & -word) - 1)
+
+
+@jit
+def has(row: int, node: int, sim: Arrays) -> bool:
+    """Whether a node is in a set."""
+    return (sim.sets[row, node >> 6] >> (node & 63)) & 1 == 1
+
+
+@jit
+def put_in(row: int, node: int, sim: Arrays) -> None:
+    """Put a node into a set."""
+    sim.sets[row, node >> 6] |= ONE << (node & 63)
+
+
+@jit
+def size_of(row: int, sim: Arrays) -> int:
+    """How many nodes a set has."""
+    size = ZERO
+    for w in range(sim.sets.width):
+        size += bits_of(sim.sets[row, w])
+    return size
+
+
+@jit
+def only_free(sim: Arrays) -> int:
+    """Pick those nodes that a job may have, while it would run, and that are free now; how many."""
+    for w in range(sim.sets.width):
+        sim.sets[PICKED, w] = sim.sets[FREE, w] & sim.sets[CLEAR, w]
+    return size_of(PICKED, sim)
+
+
+@jit
+def cut(time: int, size: int, sim: Arrays) -> int:
+    """Have a span begin at a time, of those there are so many; how many there are then."""
+    i = ZERO
+    while sim.node_span[i].end <= time:
+        i = sim.node_span[i].next
+    if sim.node_span[i].begin >= time:
+        return size
+    sim.node_span[size].begin = time
+    sim.node_span[size].end = sim.node_span[i].end
+    sim.node_span[size].next = sim.node_span[i].next
+    sim.node_span[i].end = time
+    sim.node_span[i].next = size
+    for w in range(sim.sets.width):
+        sim.span_nodes[size, w] = sim.span_nodes[i, w]
+    return size + 1
+
+
+@jit
+def reserve(row: int, begins: int, ends: int, size: int, sim: Arrays) -> int:
+    """Take a set of nodes out of all spans from a time to another; how many spans there are then."""
+    for w in range(sim.sets.width):
+        word = sim.sets[row, w]
+        while word != 0:
+            node = lowest(w, word)
+            sim.clear_until[node] = min(sim.clear_until[node], begins)
+            word &= word - 1
+    size = cut(begins, size, sim)
+    if ends < NEVER:
+        size = cut(ends, size, sim)
+    i = ZERO
+    while i >= 0:
+        span = sim.node_span[i]
+        if span.begin >= begins and span.end <= ends:
+            for w in range(sim.sets.width):
+                sim.span_nodes[i, w] &= ~sim.sets[row, w]
+        i = span.next
+    return size
+
+
+@jit
+def is_reserved(begins: int, ends: int, sim: Arrays) -> bool:
+    """Whether a node that was picked is reserved, or maintained, at any time from one to another."""
+    i = ZERO
+    while i >= 0:
+        span = sim.node_span[i]
+        if span.begin < ends and span.end > begins:
+            for w in range(sim.sets.width):
+                if sim.sets[PICKED, w] & ~sim.span_nodes[i, w] != 0:
+                    return True
+        i = span.next
+    for m in range(len(sim.window)):
+        window = sim.window[m]
+        if window.pool < sim.rules.pools and window.start < ends and window.end > begins:
+            for w in range(sim.sets.width):
+                if sim.sets[PICKED, w] & sim.sets[POOLS + window.pool, w] != 0:
+                    return True
+    return False
+
+
+@jit
+def open_spans(sim: Arrays) -> int:
+    """See who is free and up, and reserve nothing; how many spans that makes."""
+    for row in range(POOLS + sim.rules.pools):
+        for w in range(sim.sets.width):
+            sim.sets[row, w] = 0
+    for node in range(len(sim.node)):
+        if sim.node[node].down == 0:
+            put_in(POOLS + sim.pool_of[node], node, sim)
+        if is_free(node, sim):
+            put_in(FREE, node, sim)
+    sim.node_span[0].begin = sim.clock.now
+    sim.node_span[0].end = NEVER
+    sim.node_span[0].next = -1
+    for w in range(sim.sets.width):
+        sim.span_nodes[0, w] = -1
+    for node in range(len(sim.node)):
+        sim.clear_until[node] = NEVER
+    return ONE
+
+
+@jit
+def may_be_clear(j: int, sim: Arrays) -> bool:
+    """Whether enough nodes that are free are in no reservation so far that begins while a job would run."""
+    kind = sim.job[j].kind
+    until = sim.clock.now + sim.job[j].expected
+    found = ZERO
+    for w in range(sim.sets.width):
+        word = sim.sets[FREE, w]
+        while word != 0:
+            node = lowest(w, word)
+            word &= word - 1
+            if sim.clear_until[node] > until and sim.eligible[kind, sim.pool_of[node]] != 0:
+                found += 1
+    return found >= sim.job[j].nodes
+
+
+@jit
+def list_by_end(sim: Arrays) -> int:
+    """List the nodes of running jobs by when these are planned to end (``sim.by_end``); how many.
+
+    One whose planned end has passed ends soon.
+    """
+    size = ZERO
+    soon = sim.clock.now + SECOND_MS
+    for i in range(sim.clock.run_first, sim.clock.run_end):
+        j = sim.run[i].job
+        if j < 0:
+            continue
+        planned = sim.run[i].planned
+        node = sim.state[j].first_node
+        while node >= 0:
+            sim.by_end[size].time = planned if planned > sim.clock.now else soon
+            sim.by_end[size].job = node
+            size += 1
+            node = sim.node[node].next
+    return size
+
+
+@jit
+def narrow(j: int, since: int, until: int, sim: Arrays) -> int:
+    """Leave those nodes that a job may have from a time to another (``CLEAR``).
+
+    Returns:
+        The first end of a span, or of maintenance, by which a node comes back that was left out; -1 if none
+        does before the second span that begins later.
+    """
+    kind = sim.job[j].kind
+    for w in range(sim.sets.width):
+        word = ZERO
+        for p in range(sim.rules.pools):
+            if sim.eligible[kind, p] != 0 and sim.blocked[p] == 0:
+                word |= sim.sets[POOLS + p, w]
+        sim.sets[MAY, w] = word
+        sim.sets[CLEAR, w] = word
+    later = NEVER
+    i = ZERO
+    while i >= 0:
+        span = sim.node_span[i]
+        if span.end > since:
+            if span.next >= 0 and later == NEVER and comes_back(i, span.next, sim):
+                later = span.end
+            if span.begin > until:
+                break
+            for w in range(sim.sets.width):
+                sim.sets[CLEAR, w] &= sim.span_nodes[i, w]
+        i = span.next
+    for m in range(len(sim.window)):
+        window = sim.window[m]
+        if window.pool < sim.rules.pools and window.start < until and window.end > since:
+            for w in range(sim.sets.width):
+                sim.sets[CLEAR, w] &= ~sim.sets[POOLS + window.pool, w]
+            later = min(later, window.end)
+    return later if later < NEVER else -1
+
+
+@jit
+def comes_back(i: int, following: int, sim: Arrays) -> bool:
+    """Whether a span has a node that a job may have and that is left out by those up to another."""
+    for w in range(sim.sets.width):
+        clear = sim.sets[CLEAR, w] & sim.span_nodes[i, w]
+        if sim.sets[MAY, w] & sim.span_nodes[following, w] & ~clear != 0:
+            return True
+    return False
+
+
+@jit
+def free_from(wanted: int, used: int, sim: Arrays) -> int:
+    """When so many of the nodes left are free, which are then picked; -1 for never."""
+    found = only_free(sim)
+    if found >= wanted:
+        return sim.clock.now
+    i = ZERO
+    while i < used:
+        time = sim.by_end[i].time
+        while i < used and sim.by_end[i].time == time:
+            if has(CLEAR, sim.by_end[i].job, sim):
+                put_in(PICKED, sim.by_end[i].job, sim)
+                found += 1
+            i += 1
+        if found >= wanted:
+            return time
+    return -1
+
+
+@jit
+def list_runs(sim: Arrays) -> int:
+    """List the runs of numbers among the nodes picked (``sim.number_run``); how many."""
+    size = ZERO
+    length = ZERO
+    for node in range(len(sim.node)):
+        if node & 63 == 0 and sim.sets[PICKED, node >> 6] == 0 and length == 0:
+            continue
+        if has(PICKED, node, sim):
+            length += 1
+        elif length > 0:
+            sim.number_run[size, 0] = node - length
+            sim.number_run[size, 1] = length
+            size += 1
+            length = ZERO
+    if length > 0:
+        sim.number_run[size, 0] = len(sim.node) - length
+        sim.number_run[size, 1] = length
+        size += 1
+    return size
+
+
+@jit
+def pick_runs(wanted: int, sim: Arrays) -> None:
+    """Of those picked, leave the shortest sufficient run of numbers; else the longest runs first."""
+    runs = list_runs(sim)
+    for w in range(sim.sets.width):
+        sim.sets[PICKED, w] = 0
+    while wanted > 0:
+        best = ZERO
+        for i in range(runs):
+            length = sim.number_run[i, 1]
+            so_far = sim.number_run[best, 1]
+            shorter = wanted <= length < so_far
+            if shorter or so_far < wanted <= length or so_far < length < wanted:
+                best = i
+        taken = min(wanted, sim.number_run[best, 1])
+        for node in range(sim.number_run[best, 0], sim.number_run[best, 0] + taken):
+            put_in(PICKED, node, sim)
+        sim.number_run[best, 1] = 0
+        wanted -= taken
+
+
+@jit
+def start_picked(j: int, sim: Arrays) -> None:
+    """Start a job on the nodes that were picked."""
+    for p in range(sim.rules.pools):
+        sim.take[p] = 0
+    for node in range(len(sim.node)):
+        if has(PICKED, node, sim):
+            sim.take[sim.pool_of[node]] += 1
+    start_job(j, sim)
+    for w in range(sim.sets.width):
+        sim.sets[FREE, w] &= ~sim.sets[PICKED, w]
+
+
+def place_picked(j: int, sim: Arrays) -> None:
+    """The nodes that were picked."""
+    for node in range(len(sim.node)):
+        if has(PICKED, node, sim):
+            claim(j, node, sim)
+
+
+PLACE_PICKED = Kernel(place_picked, types.void(int64, SIM), unrolled=False)
+
+
+@jit
+def start_if_clear(j: int, sim: Arrays) -> bool:
+    """Start a job if enough nodes are free that nobody has reserved while it would run."""
+    narrow(j, sim.clock.now, sim.clock.now + sim.job[j].expected, sim)
+    if only_free(sim) < sim.job[j].nodes:
+        return False
+    pick_runs(sim.job[j].nodes, sim)
+    start_picked(j, sim)
+    return True
+
+
+@jit
+def look(full: bool, sim: Arrays) -> None:
+    """Jobs in order, down to a depth; each starts if it fits what no job before it blocks."""
+    begin_look(full, sim)
+    if not may_start(sim):
+        return
+    seen = False
+    size = jobs_in_order(sim)
+    for i in range(min(size, depth_of(full, sim))):
+        j = nth(i, size, sim)
+        if not takes_part(j, sim) or is_skipped(j, sim):
+            continue
+        if fits_unblocked(j, False, sim):
+            if not seen:
+                open_spans(sim)
+                seen = True
+            if start_if_clear(j, sim):
+                continue
+        if not is_young(j, sim) and not block(j, sim):
+            return
+
+
+@jit
+def soonest(j: int, used: int, sim: Arrays) -> int:
+    """When a job can start, on the nodes that are then picked; -1 for never, or too far ahead."""
+    numbers = settings(sim.numbers)[0]
+    now = sim.clock.now
+    job = sim.job[j]
+    since = now
+    while True:
+        later = narrow(j, since, since + job.expected, sim)
+        time = free_from(job.nodes, used, sim) if size_of(CLEAR, sim) >= job.nodes else -1
+        if time >= 0:
+            time = max(time, since)
+            if time == now or later < 0 or time <= later:
+                if time > now + numbers.bf_window:
+                    return -1
+                pick_runs(job.nodes, sim)
+                if time == now:
+                    return time
+                begins = span_begin(time, sim)
+                if not is_reserved(begins, span_end(begins, time + job.expected, sim), sim):
+                    return time
+                later = time if time > since else since + numbers.bf_resolution
+        if later < 0:
+            return -1
+        since = later
+
+
+@jit
+def reserve_soonest(j: int, used: int, size: int, sim: Arrays) -> int:
+    """Reserve the soonest nodes of a job; how many spans there are then."""
+    time = soonest(j, used, sim)
+    if time < 0:
+        return size
+    begins = span_begin(time, sim)
+    ends = span_end(begins, time + sim.job[j].expected, sim)
+    return reserve(PICKED, begins, ends, size, sim)
+
+
+@jit
+def backfill(sim: Arrays) -> None:
+    """One cycle: jobs in order; each starts if it can, or has a reservation for this cycle.
+
+    Reservations matter only to a job that could start without them: those that are owed (``sim.stack``) are
+    made when there is one, and no more of them than keep it from starting, since the others cannot help it.
+    """
+    numbers = settings(sim.numbers)[0]
+    if not may_start(sim):
+        return
+    open_all(sim)
+    size = ZERO
+    used = ZERO
+    tried = ZERO
+    owed = ZERO
+    done = ZERO
+    started = ZERO
+    queued = jobs_in_order(sim)
+    for i in range(queued):
+        j = nth(i, queued, sim)
+        if sim.state[j].phase != WAITING or is_skipped(j, sim) or not may_be_tried(j, tried, sim):
+            continue
+        if tried == numbers.bf_max_job_test:
+            return
+        sim.later[tried] = j
+        tried += 1
+        if fits_at_once(j, sim):
+            if size == 0:
+                size = open_spans(sim)
+                used = list_by_end(sim)
+            while done < owed and may_be_clear(j, sim):
+                size = reserve_soonest(sim.stack[done], used, size, sim)
+                done += 1
+            if done == owed and start_if_clear(j, sim):
+                used = list_by_end(sim)
+                started += 1
+                if started == numbers.bf_max_job_start:
+                    return
+                continue
+        if may_reserve(j, sim):
+            sim.stack[owed] = j
+            owed += 1
+
+
+def pass_slurm_by_node(sim: Arrays) -> None:
+    """Jobs in order if they may be looked at, then a backfill cycle if one is due."""
+    numbers = settings(sim.numbers)[0]
+    mine = own(sim.own)[0]
+    reckon_fairshare(sim)
+    started = sim.clock.starts
+    full = is_due(numbers.sched_interval, mine.full_at, sim)
+    looks = full or look_from(sim) <= sim.clock.now
+    if looks:
+        look(full, sim)
+    cycle = is_due(numbers.bf_interval, mine.cycle_at, sim)
+    if cycle:
+        mine.cycle_at = sim.clock.now
+        backfill(sim)
+    set_timers(looks, full, cycle, sim.clock.starts > started, sim)
+
+
+PASS = Pass(
+    Kernel(pass_slurm_by_node, types.void(SIM), unrolled=False),
+    numbers=Numbers,
+    own=Own,
+    begin=begin,
+    keeps="no cycle had come yet, or nodes that it could have are reserved for a job before it",
+    placing=PLACE_PICKED,
+)
