@@ -128,9 +128,9 @@ def reserve(row: int, begins: int, ends: int, size: int, sim: Arrays) -> int:
     if ends < NEVER:
         size = cut(ends, size, sim)
     i = ZERO
-    while i >= 0:
+    while i >= 0 and sim.node_span[i].begin < ends:
         span = sim.node_span[i]
-        if span.begin >= begins and span.end <= ends:
+        if span.begin >= begins:
             for w in range(sim.sets.width):
                 sim.span_nodes[i, w] &= ~sim.sets[row, w]
         i = span.next
@@ -141,9 +141,9 @@ def reserve(row: int, begins: int, ends: int, size: int, sim: Arrays) -> int:
 def is_reserved(begins: int, ends: int, sim: Arrays) -> bool:
     """Whether a node that was picked is reserved, or maintained, at any time from one to another."""
     i = ZERO
-    while i >= 0:
+    while i >= 0 and sim.node_span[i].begin < ends:
         span = sim.node_span[i]
-        if span.begin < ends and span.end > begins:
+        if span.end > begins:
             for w in range(sim.sets.width):
                 if sim.sets[PICKED, w] & ~sim.span_nodes[i, w] != 0:
                     return True
@@ -243,6 +243,8 @@ def narrow(j: int, since: int, until: int, sim: Arrays) -> int:
                 break
             for w in range(sim.sets.width):
                 sim.sets[CLEAR, w] &= sim.span_nodes[i, w]
+            if later < NEVER and size_of(CLEAR, sim) < sim.job[j].nodes:
+                break  # too few already
         i = span.next
     for m in range(len(sim.window)):
         window = sim.window[m]
