@@ -1,10 +1,10 @@
 """Slurm's scheduler where its reservations are of particular nodes; see `passes.slurm` for the rest.
 
 As in Slurm's backfill plugin and its node selection without a topology (22.05: ``backfill.c``,
-``select_linear.c``): what is reserved is kept as spans of time, each with the set of nodes that nobody has reserved in
-it. A job is tried from a time on with the nodes that are in no reservation while it would run; of these it
-gets, as running jobs end one after the other, the shortest sufficient run of numbers. Sets are bits in words,
-so that a job is tried against all nodes in (spans * nodes / 64) steps.
+``select_linear.c``): what is reserved is kept as spans of time, each with the set of nodes that nobody has
+reserved in it. A job is tried from a time on with the nodes that are in no reservation while it would run;
+of these it gets, as running jobs end one after the other, the shortest sufficient run of numbers. Sets are
+bits in words, so that a job is tried against all nodes in (spans * nodes / 64) steps.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ PLACEMENTS: Registry[Placement] = Registry("placement")
 for _name, _number, _help in (
     ("first-fit", layout.FIRST_FIT, "as many as possible of each pool in turn, the lowest free numbers"),
     ("best-fit", layout.BEST_FIT, "the pool with the fewest sufficient free nodes, the lowest free numbers"),
-    ("contiguous", layout.CONTIGUOUS, "the shortest sufficient run of free numbers; slurm then reserves particular nodes"),
+    ("contiguous", layout.CONTIGUOUS,
+     "the shortest sufficient run of free numbers; slurm then reserves particular nodes"),
     ("random", layout.RANDOM, "free nodes drawn with the seed"),
     ("spread", layout.SPREAD, "one by one from the pool with most left, evenly over its free nodes"),
 ):  # fmt: skip

@@ -99,7 +99,7 @@ class Policy:
 
     @property
     def on_whole_nodes(self) -> Pass:
-        """As `scheduling`, where nodes are always on and nothing else is short: by particular nodes, maybe."""
+        """As `scheduling`, where nodes are always on and nothing else is short: maybe of particular nodes."""
         contiguous = self.placement.number == CONTIGUOUS
         return (self.scheduling.on_particular_nodes() if contiguous else None) or self.scheduling
 
