@@ -237,7 +237,7 @@ def test_an_agent_is_an_ordering_by_its_files_name_in_simulate_and_compare(tmp_p
     assert not own.jobs.equals(together["fcfs+easy"].jobs)
 
 
-@pytest.mark.parametrize("action", ["share", "share-spars"])
+@pytest.mark.parametrize("action", ["share", "share-spars", "reserve"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_an_agent_is_a_power_policy_that_does_as_in_its_environment_joule_for_joule(
     tmp_path: Path, action: str, seed: int

@@ -49,11 +49,16 @@ KINDS: dict[str, tuple[type[Environment], dict[str, Any]]] = {
     "selection": (JobSelection, {"window": 16}),
     "selection, backfilling": (JobSelection, {"window": 16, "backfilling": True}),
     "rlscheduler": (JobSelection, {"observation": "rlscheduler", "backfilling": "rlscheduler"}),
+    "delays": (JobSelection, {"observation": "delays", "backfilling": True}),
     "backfilling": (Backfilling, {"window": 16}),
     "backfilling, not strict": (Backfilling, {"window": 16, "strict": False}),
     "power": (PowerManagement, {"cluster": machine()}),
     "power, at instants": (PowerManagement, {"cluster": machine(), "every_s": None}),
     "power, levels": (PowerManagement, {"cluster": machine(), "levels": 5}),
+    "power, reserve": (
+        PowerManagement,
+        {"cluster": machine(), "action": "reserve", "reward": "jobs"},
+    ),
     "power, spars": (PowerManagement, {"cluster": machine(), "preset": "spars"}),
     "power, nodes": (PowerManagement, {"cluster": machine(), "preset": "nodes"}),
 }

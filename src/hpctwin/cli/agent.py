@@ -38,7 +38,8 @@ def train(
     last: int | None = None,
     seed: int = 0,
     option: Annotated[tuple[str, ...], Parameter(name="--option")] = (),
-    environments: Count = 16,
+    learner: Literal["ppo", "evolution"] = "ppo",
+    environments: Count | None = None,
     imitate: tuple[str, ...] = (),
     checkpoints: Path | None = None,
     tensorboard: Path | None = None,
@@ -62,7 +63,9 @@ def train(
         last: and end before this one; the end of the trace if left out.
         seed: of episodes, first weights and choices.
         option: of the environment, as in backfilling=true or every_s=600. Once for each.
-        environments: stepped at once.
+        learner: ppo learns by gradients; evolution by trying weights of sums of what is seen, which takes
+            some times the steps and no PyTorch.
+        environments: stepped at once; 16 for ppo, 64 for evolution if left out.
         imitate: an ordering to begin with, as f1; of several, the one that does best on parts of the trace
             that training may see. Once for each.
         checkpoints: a folder for where training stands; it goes on from what is there.
@@ -83,13 +86,16 @@ def train(
     if not is_network(target.name):
         raise ConfigError(f"{target}: an agent is written as .safetensors")
     episodes = _episodes(trace, reading, machine, jobs, first, last)
+    layers, together = ((), 64) if learner == "evolution" else (Plan.layers, Plan.environments)
     plan = Plan(
         steps,
         seed,
-        environments,
+        environments or together,
+        layers=layers,
         imitate=imitate,
         checkpoints=checkpoints,
         tensorboard=tensorboard,
+        learner=learner,
     )
     about = {"data": {"trace": episodes.workload.name, "first": first, "last": episodes.last}}
     earned: list[float] = []

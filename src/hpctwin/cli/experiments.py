@@ -22,6 +22,7 @@ OF_PAPERS = {
     "s-raps-ml": "S-RAPS (SC25-W), figure 10: scheduling by learned prediction, beside walltime and truth.",
     "s-raps-schedulers": "S-RAPS (SC25-W), §4.2: schedulers from outside, what they decide and cost.",
     "rlscheduler": "RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its table.",
+    "nasa-agents": "Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's timeouts.",
     "surf": "A week of SURF's Lisa with measured power (as OpenDT ships it): power forecast an hour ahead.",
     "theta-year": "Simulate a year of Theta (4,360 nodes) under a handful of policies and report.",
 }

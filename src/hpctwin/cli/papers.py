@@ -12,7 +12,8 @@ from hpctwin.cli.numbers import AT_LEAST_0, AT_LEAST_1
 from hpctwin.cli.options import ClusterOptions, Trace, TraceOptions, WindowOptions
 
 __all__ = [
-    "cqsim_plus", "pas", "rlscheduler", "s_raps", "s_raps_incentives", "s_raps_ml", "s_raps_schedulers",
+    "cqsim_plus", "nasa_agents", "pas", "rlscheduler", "s_raps", "s_raps_incentives", "s_raps_ml",
+    "s_raps_schedulers",
     "schedtwin", "spars", "surf", "theta_year",
 ]  # fmt: skip
 
@@ -83,17 +84,40 @@ def pas(
     return run_and_show(experiment, plot=plot, json=json)
 
 
+def nasa_agents(
+    *,
+    seeds: Annotated[int, AT_LEAST_0] = 5,
+    steps: Count = 600_000,
+    out: Path = Path("out/nasa-agents"),
+    json: bool = False,
+) -> int:
+    """Agents that switch nodes, on held-out windows of the NASA log, beside SPARS's timeouts.
+
+    Agents are trained on the jobs before, with seeds 0, 1, …; those that --out holds already are not trained
+    again, so that it can be interrupted.
+
+    Args:
+        seeds: agents; 0 for timeouts alone.
+        steps: decisions that each is trained on.
+        out: folder for agents.
+        json: print a row of the table as one of JSON.
+    """
+    from hpctwin.experiments.nasa_agents import NasaAgents
+
+    return run_and_show(NasaAgents(seeds=seeds, steps=steps, out=out), json=json)
+
+
 def rlscheduler(
     *traces: str,
     seeds: Annotated[int, AT_LEAST_0] = 0,
-    steps: Count = 200_000,
+    steps: Count = 800_000,
     out: Path = Path("out/rlscheduler"),
     json: bool = False,
 ) -> int:
     """RLScheduler (SC20): mean bounded slowdown of heuristics and agents, beside its table.
 
-    Agents are trained on windows of 256 jobs that come before all that is tested, with seeds 0, 1, …; those
-    that --out holds already are not trained again, so that it can be interrupted.
+    Agents are trained on windows of 1,024 jobs none of which is tested, with seeds 0, 1, …; those that --out
+    holds already are not trained again, so that it can be interrupted.
 
     Args:
         traces: Lublin-1, Lublin-2, HPC2N; all if left out.

@@ -101,7 +101,7 @@ def hooks(
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
     from hpctwin.engine import lookahead, number_lines, resizing
-    from hpctwin.engine.agents import features, jobs, record, step, together
+    from hpctwin.engine.agents import delays, features, jobs, power_rewards, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, PLACE_BY_SCORE, *PLACING]
@@ -121,7 +121,7 @@ def all_kernels() -> list[Kernel]:
     places = map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own())
     for one, place, power in product(shared, places, powers):
         found += kernels_of(one, power, place)
-    for module in (features, jobs, agents_power, record, step, together):
+    for module in (delays, features, jobs, agents_power, power_rewards, record, step, together):
         found += [value for value in vars(module).values() if isinstance(value, Kernel)]
     return list(dict.fromkeys(found))
 

@@ -37,8 +37,10 @@ JOBS, SEQUENCES, DRAWN_FROM = 1024, 10, 10_000
 """Jobs of a sequence; sequences; they lie in the first so many jobs."""
 
 SEED = 1
-TRAINED_ON = 256
-"""Jobs of an episode of training."""
+OBSERVATION = "delays"
+"""What agents see."""
+LOADS = (0.8, 1.25)
+"""Between which the load of each episode of training is drawn."""
 BACKFILLING: dict[bool, bool | str] = {False: False, True: "rlscheduler"}
 """Of `JobSelection`, by whether others may pass."""
 
@@ -129,7 +131,20 @@ def sequences() -> list[int]:
     return [int(drawn.randint(JOBS, DRAWN_FROM - JOBS - 1)) for _ in range(SEQUENCES)]
 
 
-def served(trace: str, passing: bool, choose: Callable[[Any, Any, int], int]) -> FloatArray:
+def trained_on(trace: str) -> tuple[int, int]:
+    """Jobs that agents are trained on: from the first up to the second. None of them is tested.
+
+    Those before the first that is tested; of a trace that is much longer than what sequences are drawn
+    from, as many after it as these are.
+    """
+    if len(case(trace).workload) > 3 * DRAWN_FROM:
+        return DRAWN_FROM, 2 * DRAWN_FROM
+    return 0, min(sequences())
+
+
+def served(
+    trace: str, passing: bool, choose: Callable[[Any, Any, int], int], observation: str = "job"
+) -> FloatArray:
     """Mean bounded slowdown of each sequence.
 
     Args:
@@ -137,13 +152,14 @@ def served(trace: str, passing: bool, choose: Callable[[Any, Any, int], int]) ->
         passing: whether others may pass who is selected.
         choose: a place, given the environment, what is seen of those that wait, and where the sequence
             begins.
+        observation: what is seen.
     """
     from hpctwin.learn import Episodes, JobSelection
 
     own = case(trace)
     episodes = Episodes.of(own.workload, own.nodes, jobs=JOBS)
     environment = JobSelection(
-        episodes, window=JOBS, observation="job", backfilling=BACKFILLING[passing]
+        episodes, window=JOBS, observation=observation, backfilling=BACKFILLING[passing]
     )
     found = []
     for first in sequences():
@@ -171,7 +187,7 @@ def heuristic(trace: str, passing: bool, name: str) -> FloatArray:
 
 
 def agent(trace: str, passing: bool, plan: Plan) -> Network:
-    """An agent, trained on jobs before the first that is tested.
+    """An agent, trained on episodes of as many jobs as a sequence has; see `trained_on`.
 
     Args:
         trace: its name.
@@ -181,11 +197,12 @@ def agent(trace: str, passing: bool, plan: Plan) -> Network:
     from hpctwin.learn import Episodes
     from hpctwin.learn.training import train
 
-    own = case(trace)
-    last = min(sequences())
-    source = Episodes.of(own.workload, own.nodes, jobs=TRAINED_ON, last=last)
-    options = {"backfilling": BACKFILLING[passing], "window": TRAINED_ON}
-    about = {"data": {"trace": own.workload.name, "first": 0, "last": last}}
+    own, (first, last) = case(trace), trained_on(trace)
+    source = Episodes.of(own.workload, own.nodes, jobs=JOBS, first=first, last=last, load=LOADS)
+    options = {
+        "backfilling": BACKFILLING[passing], "window": JOBS, "observation": OBSERVATION,
+    }  # fmt: skip
+    about = {"data": {"trace": own.workload.name, "first": first, "last": last}}
     return train("JobSelection", source, plan, options=options, about=about)
 
 
@@ -214,25 +231,30 @@ class Row:
 
     @property
     def best(self) -> str:
-        """The heuristic that is best here, of all."""
-        return min(self._all, key=lambda name: float(self._all[name].mean()))
+        """The heuristic of its table that is best here."""
+        return _least(self.heuristics)
 
     @property
-    def _all(self) -> dict[str, FloatArray]:
-        return {**self.heuristics, **self.others}
+    def best_of_all(self) -> str:
+        """The same, of `OTHERS` too."""
+        return _least({**self.heuristics, **self.others})
 
     @property
     def more(self) -> MeanInterval:
-        """By how much the agents' mean is above the best heuristic, paired by sequence."""
-        return self._above_best(np.mean(self.agents, axis=0))
+        """By how much the agents' mean is above the best heuristic of its table, paired by sequence."""
+        return mean_interval(np.mean(self.agents, axis=0) - self.heuristics[self.best])
+
+    @property
+    def more_of_all(self) -> MeanInterval:
+        """The same, of the best of all."""
+        everybody = {**self.heuristics, **self.others}
+        return mean_interval(np.mean(self.agents, axis=0) - everybody[self.best_of_all])
 
     @property
     def each(self) -> list[tuple[float, MeanInterval]]:
         """Of each agent, by seed: its mean, and by how much that is above the best heuristic, paired."""
-        return [(float(one.mean()), self._above_best(one)) for one in self.agents]
-
-    def _above_best(self, agent: FloatArray) -> MeanInterval:
-        return mean_interval(agent - self._all[self.best])
+        best = self.heuristics[self.best]
+        return [(float(one.mean()), mean_interval(one - best)) for one in self.agents]
 
     def plain(self) -> dict[str, Any]:
         """As JSON can hold it."""
@@ -243,12 +265,18 @@ class Row:
             "heuristics": {name: float(x.mean()) for name, x in self.heuristics.items()},
             "others": {name: float(x.mean()) for name, x in self.others.items()},
             "best": self.best,
+            "best_of_all": self.best_of_all,
             "agents": [float(one.mean()) for one in self.agents],
         }
         if self.agents:
             found["more"] = _plain(self.more)
+            found["more_of_all"] = _plain(self.more_of_all)
             found["more_each"] = [_plain(more) for _, more in self.each]
         return found
+
+
+def _least(found: dict[str, FloatArray]) -> str:
+    return min(found, key=lambda name: float(found[name].mean()))
 
 
 def _plain(more: MeanInterval) -> dict[str, float | None]:
@@ -266,7 +294,10 @@ def row(trace: str, passing: bool, agents: Sequence[Path] = ()) -> Row:
     from hpctwin.policies.network import Network
 
     def of(network: Network) -> FloatArray:
-        return served(trace, passing, lambda _, seen, first: int(network.scores(seen).argmax()))
+        observation = str(network.card["options"]["observation"])
+        return served(
+            trace, passing, lambda _, seen, first: int(network.scores(seen).argmax()), observation
+        )
 
     return Row(
         trace,

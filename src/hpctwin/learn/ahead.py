@@ -36,6 +36,7 @@ def why_not_ahead(cluster: Cluster) -> str:
         "reservations": cluster.reservations,
         "limits": cluster.limits,
         "a cap": cluster.cap,
+        "nodes that are cleaned up after jobs": cluster.cleanup,
     }
     there = [name for name, given in rules.items() if given]
     return f"the machine has {' and '.join(there)}" if there else ""

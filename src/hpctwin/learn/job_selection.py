@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from hpctwin.engine.agents import jobs as hooks
+from hpctwin.engine.agents.delays import DELAY_FEATURES, OBSERVE_DELAYS
 from hpctwin.engine.agents.features import JOB_FEATURES
 from hpctwin.engine.agents.record import GOES_ON
 from hpctwin.errors import ConfigError
@@ -26,7 +27,9 @@ from hpctwin.model import Cluster, Workload
 from hpctwin.policies import find_ordering, make_policy
 from hpctwin.simulation import Simulation
 
-__all__ = ["FEATURES", "OBSERVATIONS", "PASSING", "REWARDS", "JobSelection", "job_selection"]
+__all__ = [
+    "DELAYS", "FEATURES", "OBSERVATIONS", "PASSING", "REWARDS", "JobSelection", "job_selection",
+]  # fmt: skip
 
 LEAST_SLOWDOWN = 0.1
 """Where hardly anybody waits, episodes do not weigh more than that."""
@@ -37,6 +40,16 @@ FEATURES = (
 """Of each job in the window, all from 0 to 1: whether a job is there; its wait w as w / (w + an hour); its
 walltime over a day, at most 1; its nodes over all nodes; whether it fits now; free nodes over all; the share
 of nodes that are back within its walltime; jobs beyond the window, n / (n + size of the window)."""
+
+DELAYS = (
+    "there", "wait in logs", "wait", "share of wait", "walltime", "share of nodes", "nodes", "size", "fits",
+    "running", "delay",
+)  # fmt: skip
+"""Of each job in the window, all from 0 to 1: whether a job is there; its wait w as log(1 + w) / 14 (s),
+over ten days, and as w / (w + t + 1 s); its walltime t as log(1 + t) / 14; its nodes n over all N, and as
+log(1 + n) / log(1 + N); n / N times what is seen of t; whether it fits now; the share of nodes that are back
+within its walltime; as log(1 + d) / 14, in how long d so many nodes are free, if running jobs take their
+walltimes."""
 
 
 def most_of_each(workload: Workload, cluster: Cluster) -> npt.NDArray[np.float64]:
@@ -55,12 +68,13 @@ def _windowed(window: int, nodes: int) -> tuple[int, ...]:
 OBSERVATIONS = {
     "features": Observation(hooks.OBSERVE_FEATURES, _windowed),
     "job": Observation(hooks.OBSERVE_JOB, lambda window, nodes: (window, JOB_FEATURES)),
+    "delays": Observation(OBSERVE_DELAYS, lambda window, nodes: (window, DELAY_FEATURES)),
     "rlscheduler": Observation(
         hooks.OBSERVE_RLSCHEDULER, _windowed, facts=True, amounts=most_of_each
     ),
 }
-"""By name: ``features`` are `FEATURES`. ``job`` is what orderings see, too, so that an agent can be one:
-whether a job is
+"""By name: ``features`` are `FEATURES`, ``delays`` are `DELAYS`. ``job`` is what orderings see, too, so that
+an agent can be one: whether a job is
 there; its wait w as w / (w + an hour); its walltime t as log(1 + t) / 14 (s), at most 1; its nodes n
 over all N; log(1 + n) /
 log(1 + N); w / (w + t + 1 s). ``rlscheduler`` has its eight: wait over 12 h; walltime, nodes,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-__all__ = ["Plan"]
+__all__ = ["Learner", "Plan"]
+
+Learner = Literal["ppo", "evolution"]
+"""Maskable PPO, by gradients; or the cross-entropy method, by trying weights."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Plan:
         rate: learning rate.
         entropy: weight of the entropy of choices.
         discount: of what is earned later; left out, 1 where it is earned at the end, else 0.99.
-        layers: sizes of the hidden layers, two.
+        layers: sizes of the hidden layers; none for scores that are sums of what is seen.
         threads: of the environments; None for as many as there are cores.
         checkpoints: a folder that holds where training stands, so that it can go on; None for none.
         every: steps between two of them.
@@ -30,6 +34,8 @@ class Plan:
         imitate: orderings; the one that does best on trials is imitated before anything is learnt. Empty
             for none.
         tensorboard: a folder for its logs; None for none.
+        learner: how it learns. Of the numbers above, ``evolution`` has no horizon, epochs, rate, entropy
+            and discount; it takes a multiple of the steps, and neither PyTorch nor Stable-Baselines3.
     """
 
     steps: int = 200_000
@@ -40,10 +46,11 @@ class Plan:
     rate: float = 1e-3
     entropy: float = 0.0
     discount: float | None = None
-    layers: tuple[int, int] = (32, 16)
+    layers: tuple[int, ...] = (32, 16)
     threads: int | None = None
     checkpoints: Path | None = None
     every: int = 50_000
     trials: int = 16
     imitate: tuple[str, ...] = ()
     tensorboard: Path | None = None
+    learner: Learner = "ppo"

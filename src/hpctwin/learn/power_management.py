@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hpctwin.engine.agents import power as hooks
+from hpctwin.engine.agents import power_rewards as rewards
 from hpctwin.errors import ConfigError
 from hpctwin.learn.environment import Environment
 from hpctwin.learn.episodes import Source, episodes_of
@@ -39,10 +40,12 @@ be on, l / (l + an hour); whether no job has it and it is up."""
 ACTIONS = {
     "share": hooks.SWITCH_TO_SHARE_COMING,
     "share-spars": hooks.SWITCH_TO_SHARE,
+    "reserve": hooks.SWITCH_TO_RESERVE,
     "nodes": hooks.SWITCH_EACH,
 }
 """By name: ``share`` is the share of all nodes that are to be on or on their way; ``share-spars`` the
-same, but those on their way do not count; ``nodes`` says of each node whether it is to be on."""
+same, but those on their way do not count; ``reserve`` the share that is to be on or on its way beside
+nodes that compute and those that waiting jobs ask for; ``nodes`` says of each node whether it is to be on."""
 
 OBSERVATIONS = {
     "shares": Observation(hooks.OBSERVE_SHARES, lambda window, nodes: (len(SHARES),)),
@@ -56,10 +59,16 @@ as they are: jobs that
 wait, jobs that came per second, their walltimes in sum (s), their nodes in sum, idle nodes, sleeping
 nodes."""
 
-REWARDS = {"shares": hooks.REWARD_SHARES, "spars": hooks.REWARD_SPARS}
+REWARDS = {
+    "shares": rewards.REWARD_SHARES,
+    "spars": rewards.REWARD_SPARS,
+    "jobs": rewards.REWARD_JOBS,
+}
 """By name, of a step: ``spars`` is minus alpha × waste (J) / 64, minus beta × the mean wait (s) of jobs
 that waited in it; with
-``shares`` waste is over the most that could be, and the wait is the share of the step that they waited."""
+``shares`` waste is over the most that could be, and the wait is the share of the step that they waited.
+``jobs`` is minus alpha × waste (kWh), minus beta × waits (h) in the step, over the jobs of the episode:
+of an episode, what is wasted for a job and the mean wait."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "spars": {"action": "share-spars", "observation": "spars", "reward": "spars"},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sb3_contrib
@@ -21,6 +21,7 @@ from stable_baselines3.common.vec_env import VecNormalize
 from torch import nn
 
 from hpctwin.errors import ConfigError
+from hpctwin.learn.best import Best, Learnt
 
 if TYPE_CHECKING:
     from hpctwin.learn.plan import Plan
@@ -41,18 +42,6 @@ IMITATIONS = 12
 
 LAST = "last.zip"
 RETURNS = "returns.npz"
-
-
-class Learnt(NamedTuple):
-    """What chooses.
-
-    Args:
-        layers: weights and biases.
-        rowless: scores of choices that are no row; see `Network.rowless`.
-    """
-
-    layers: list[tuple[Any, Any]]
-    rowless: Any
 
 
 class Networks(nn.Module):
@@ -183,35 +172,6 @@ class _Watch(BaseCallback):
         if self.num_timesteps - self.kept >= self.plan.every:
             self.kept = self.num_timesteps
             keep(self.model, self.best, self.plan.checkpoints)
-
-
-class Best:
-    """The best that was tried: what it earned, and what it had learnt."""
-
-    def __init__(self) -> None:
-        self.earned = -np.inf
-        self.learnt: Learnt | None = None
-
-    def offer(self, earned: float, learnt: Learnt) -> None:
-        """Keep it if it is better."""
-        if earned > self.earned:
-            self.earned, self.learnt = earned, learnt
-
-    def arrays(self) -> dict[str, Any]:
-        """As they are written."""
-        found = {"best": np.array(self.earned)}
-        if self.learnt is not None:
-            flat = [array for layer in self.learnt.layers for array in layer]
-            found |= {f"layer{number}": array for number, array in enumerate(flat)}
-            found["rowless"] = self.learnt.rowless
-        return found
-
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        """As they were written."""
-        self.earned = float(kept["best"])
-        flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
-        if flat:
-            self.learnt = Learnt(list(zip(flat[::2], flat[1::2], strict=True)), kept["rowless"])
 
 
 def learnt_of(model: Any) -> Learnt:

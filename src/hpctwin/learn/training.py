@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from inspect import signature
+from itertools import count
 from typing import Any, get_args
 
 import numpy as np
@@ -13,7 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from hpctwin import __version__
 from hpctwin.errors import ConfigError, UnknownNameError
+from hpctwin.learn import evolution
 from hpctwin.learn.backfilling import Backfilling
+from hpctwin.learn.best import Learnt
 from hpctwin.learn.environment import Environments
 from hpctwin.learn.episodes import Source
 from hpctwin.learn.job_selection import JobSelection
@@ -73,35 +76,18 @@ def train(
     if kind not in KINDS:
         raise UnknownNameError("environment", kind, list(KINDS))
     _check(kind, options or {})
-    try:
-        from hpctwin.learn import ppo
-        from hpctwin.learn.sb3 import Sb3Environments
-    except ImportError as error:
-        raise ConfigError(
-            f"training needs {error.name}, which is not installed: pip install 'hpctwin[train]'"
-        ) from error
     plan = Plan() if plan is None else plan
     chosen = {**DEFAULTS[kind], **(options or {})}
+    if plan.learner == "evolution" and "reward" not in (options or {}) and "reward" in chosen:
+        # Episodes weigh alike in any case, and what it is relative to takes time.
+        chosen["reward"] = "slowdown"
     one = KINDS[kind](source, **chosen)
-    environments = Environments(
-        one.task, one.episodes, plan.environments, one.max_steps, plan.threads
-    )
-    many = Sb3Environments(environments, seed=plan.seed)
     by_row = one.task.chosen == "place" and len(one.observation_space.shape) == 2
+    learn = _by_gradients if plan.learner == "ppo" else _by_evolution
     trial = Trial(one.task, source, plan.trials, one.max_steps) if plan.trials else None
     try:
-        imitated, shown = _shown(kind, source, plan, chosen) if plan.imitate else ("", None)
-        learnt, steps = ppo.fit(
-            many,
-            plan,
-            by_row=by_row,
-            whole="reward" in chosen,  # of jobs, which all count alike
-            trial=trial,
-            shown=shown,
-            progress=progress,
-        )
+        learnt, steps, made = learn(kind, one, plan, chosen, by_row, trial, progress)
     finally:
-        many.close()
         if trial is not None:
             trial.close()
     card = {
@@ -114,12 +100,11 @@ def train(
             "steps": steps,
             "seed": plan.seed,
             "environments": plan.environments,
-            **({"imitated": imitated} if imitated else {}),
-            "with": ppo.NAME,
+            **made,
             "versions": {
                 "hpctwin": __version__,
                 "python": platform.python_version(),
-                **ppo.VERSIONS,
+                **made["versions"],
             },
         },
         **(about or {}),
@@ -128,6 +113,69 @@ def train(
     seen = np.zeros(one.observation_space.shape, np.float32)
     network.card["us_per_decision"] = round(_seconds(lambda: network.scores(seen)) * 1e6, 1)
     return network
+
+
+def _by_gradients(
+    kind: str,
+    one: Any,
+    plan: Plan,
+    chosen: dict[str, Any],
+    by_row: bool,
+    trial: Trial | None,
+    progress: Callable[[float, float], None] | None,
+) -> tuple[Learnt, int, dict[str, Any]]:
+    """What was learnt, in how many steps, and what the card says of how.
+
+    Raises:
+        ConfigError: Stable-Baselines3 is not installed, or as of `ppo.fit`.
+    """
+    try:
+        from hpctwin.learn import ppo
+        from hpctwin.learn.sb3 import Sb3Environments
+    except ImportError as error:
+        raise ConfigError(
+            f"training needs {error.name}, which is not installed: pip install 'hpctwin[train]'"
+        ) from error
+    environments = Environments(
+        one.task, one.episodes, plan.environments, one.max_steps, plan.threads
+    )
+    many = Sb3Environments(environments, seed=plan.seed)
+    try:
+        imitated, shown = _shown(kind, one.episodes, plan, chosen) if plan.imitate else ("", None)
+        learnt, steps = ppo.fit(
+            many,
+            plan,
+            by_row=by_row,
+            whole="reward" in chosen,  # of jobs, which all count alike
+            trial=trial,
+            shown=shown,
+            progress=progress,
+        )
+    finally:
+        many.close()
+    about: dict[str, Any] = {"imitated": imitated} if imitated else {}
+    return learnt, steps, {**about, "with": ppo.NAME, "versions": ppo.VERSIONS}
+
+
+def _by_evolution(
+    kind: str,
+    one: Any,
+    plan: Plan,
+    chosen: dict[str, Any],
+    by_row: bool,
+    trial: Trial | None,
+    progress: Callable[[float, float], None] | None,
+) -> tuple[Learnt, int, dict[str, Any]]:
+    """The same, as of `evolution.fit`."""
+    imitated, shown = "", None
+    if plan.imitate:
+        imitated, shown = _shown(kind, one.episodes, plan, chosen, every=16)
+    learnt, steps = evolution.fit(
+        one.task, one.episodes, plan, by_row=by_row, limit=one.max_steps, trial=trial, shown=shown,
+        progress=progress,
+    )  # fmt: skip
+    about: dict[str, Any] = {"imitated": imitated} if imitated else {}
+    return learnt, steps, {**about, "with": evolution.NAME, "versions": evolution.VERSIONS}
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -173,9 +221,16 @@ def _check(kind: str, options: Mapping[str, Any]) -> None:
 
 
 def _shown(
-    kind: str, source: Source, plan: Plan, chosen: dict[str, Any]
+    kind: str, source: Source, plan: Plan, chosen: dict[str, Any], every: int = 1
 ) -> tuple[str, tuple[Any, Any]]:
     """The ordering that does best on trials, and what it had before it: what was seen, and masks.
+
+    Args:
+        kind: the environment.
+        source: where episodes come from.
+        plan: how it is trained.
+        chosen: options of the environment.
+        every: one in so many decisions is shown.
 
     Raises:
         ConfigError: it is no environment in which an ordering chooses.
@@ -192,9 +247,12 @@ def _shown(
     seen: list[Any] = []
     masks: list[Any] = []
 
+    turn = count()
+
     def watch(now: Any, there: Any, going: Any) -> None:
-        seen.append(now[going])  # an index by truth copies
-        masks.append(there[going])
+        if next(turn) % every == 0:
+            seen.append(now[going])  # an index by truth copies
+            masks.append(there[going])
 
     trials[best].play(first_in_order, watch)
     return best, (np.concatenate(seen), np.concatenate(masks))

@@ -56,7 +56,7 @@ class AgentControl:
             )
         self.__name__ = name
         self.network, self.every_s = network, float(every_s)
-        self.coming = options.get("action", "share") == "share"
+        self.action = options.get("action", "share")
         self.levels = int(options["levels"])
         self.hook, shape = SEEN[seen]
         self.seen = np.zeros(shape, np.float32)
@@ -79,13 +79,18 @@ class AgentControl:
         return view.orders(on=on, off=off, again_s=due_s)
 
     def switched(self, sim: Any, can_sleep: Any, share: float) -> tuple[list[int], list[int]]:
-        """Nodes to switch on and off for a share of all to be on, as `engine.agents.power` switches them."""
+        """Nodes to switch on and off for what was chosen, as `engine.agents.power` switches them."""
         node, pool = sim["node"], sim["pool_of"]
         power = node["power"]
         on = power <= layout.COMPUTING
-        if self.coming:
+        if self.action != "share-spars":
             on = on | (power == layout.SWITCHING_ON)
-        more = int(np.rint(share * len(node))) - int(on.sum())
+        wanted = int(np.rint(share * len(node)))
+        if self.action == "reserve":
+            asked = sim["job"]["nodes"][sim["queue"][: sim.clock.queued]].sum()
+            computing = (power == layout.COMPUTING).sum()
+            wanted = min(wanted + int(computing) + int(asked), len(node))
+        more = wanted - int(on.sum())
         there = (node["job"] < 0) & (node["down"] == 0)
         numbers = np.arange(len(node))
         if more < 0:

@@ -14,7 +14,6 @@ from hpctwin.engine.agents.record import (
     put_mask,
     put_seen,
 )
-from hpctwin.engine.agents.step import wasted
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     ASLEEP,
@@ -42,9 +41,8 @@ __all__ = [
     "OBSERVE_NODES",
     "OBSERVE_SHARES",
     "OBSERVE_SPARS",
-    "REWARD_SHARES",
-    "REWARD_SPARS",
     "SWITCH_EACH",
+    "SWITCH_TO_RESERVE",
     "SWITCH_TO_SHARE",
     "SWITCH_TO_SHARE_COMING",
     "TO_TIME",
@@ -121,14 +119,17 @@ def in_state(state: int, sim: Arrays) -> int:
 
 
 @jit
-def switch_to(coming: bool, address: int, sim: Arrays) -> None:
-    """Have a share of all nodes be on: computing, idle and, if asked, on their way to be."""
-    agent = agent_at(address)
-    nodes = len(sim.node)
+def share_of(nodes: int, address: int) -> int:
+    """How many of so many nodes the chosen share is."""
+    return int(np.rint(min(max(agent_at(address).share, 0.0), 1.0) * nodes))
+
+
+@jit
+def switch_to(target: int, coming: bool, address: int, sim: Arrays) -> None:
+    """Have so many nodes be on: computing, idle and, if asked, on their way to be."""
     on = in_state(IDLE, sim) + in_state(COMPUTING, sim)
     if coming:
         on += in_state(SWITCHING_ON, sim)
-    target = int(np.rint(min(max(agent.share, 0.0), 1.0) * nodes))
     done = ZERO
     if on > target:
         done = switch_some_off(on - target, address, sim)
@@ -148,13 +149,22 @@ def next_time_due(address: int, sim: Arrays) -> None:
 
 def switch_to_share(address: int, sim: Arrays) -> None:
     """As SPARS: those on their way to be on do not count."""
-    switch_to(False, address, sim)
+    switch_to(share_of(len(sim.node), address), False, address, sim)
     next_time_due(address, sim)
 
 
 def switch_to_share_coming(address: int, sim: Arrays) -> None:
     """Those on their way to be on count."""
-    switch_to(True, address, sim)
+    switch_to(share_of(len(sim.node), address), True, address, sim)
+    next_time_due(address, sim)
+
+
+def switch_to_reserve(address: int, sim: Arrays) -> None:
+    """A share of all nodes beside those that compute and those that waiting jobs ask for."""
+    wanted = in_state(COMPUTING, sim) + share_of(len(sim.node), address)
+    for i in range(sim.clock.queued):
+        wanted += sim.job[sim.queue[i]].nodes
+    switch_to(min(wanted, len(sim.node)), True, address, sim)
     next_time_due(address, sim)
 
 
@@ -180,6 +190,7 @@ def switch_each(address: int, sim: Arrays) -> None:
 
 SWITCH_TO_SHARE = hook(switch_to_share)
 SWITCH_TO_SHARE_COMING = hook(switch_to_share_coming)
+SWITCH_TO_RESERVE = hook(switch_to_reserve)
 SWITCH_EACH = hook(switch_each)
 
 
@@ -320,76 +331,3 @@ def observe_nodes(address: int, sim: Arrays) -> None:
 
 OBSERVE_SPARS, OBSERVE_SHARES = hook(observe_spars), hook(observe_shares)
 OBSERVE_NODES = hook(observe_nodes)
-
-
-# --- what is earned ------------------------------------------------------------------------------
-
-
-@jit
-def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
-    """Of the jobs that waited since the decision before, or start now: how many, and how long, ms.
-
-    How long since then, and how long in all.
-    """
-    agent = agent_at(address)
-    now = sim.clock.now
-    since = agent.since
-    jobs = ZERO
-    lately = 0.0
-    in_all = 0.0
-    settled = True
-    for i in range(agent.low, sim.clock.arrived):
-        j = sim.by_submit[i]
-        start = sim.state[j].start
-        gone = sim.state[j].end >= 0 and start < 0
-        if gone or (start >= 0 and start <= since and start < now):
-            if settled:
-                agent.low = i + 1
-            continue
-        settled = False
-        submit = sim.job[j].submit
-        until = now if start < 0 or start > now else start
-        jobs += 1
-        lately += max(ZERO, until - max(submit, since))
-        in_all += until - submit
-    return jobs, lately, in_all
-
-
-@jit
-def wasted_lately(address: int, sim: Arrays) -> float:
-    """What was wasted since the decision before, J."""
-    agent = agent_at(address)
-    before = agent.wasted
-    if agent.instants == sim.clock.instants:
-        # No node has changed.
-        agent.wasted += agent.rate * (sim.clock.now - agent.since) / 1000.0
-    else:
-        agent.wasted, agent.rate = wasted(sim, agent.watts)
-        agent.instants = sim.clock.instants
-    return agent.wasted - before
-
-
-def reward_spars(address: int, sim: Arrays) -> None:
-    """As SPARS intends: minus alpha × waste / 64 (J), minus beta × mean wait (s)."""
-    agent = agent_at(address)
-    jobs, _, in_all = waited(address, sim)
-    wait = in_all / jobs / 1000.0 if jobs > 0 else 0.0
-    agent.earned = -agent.alpha * wasted_lately(address, sim) / 64.0 - agent.beta * wait
-
-
-def reward_shares(address: int, sim: Arrays) -> None:
-    """Both from 0 to 1: waste over the most that could be, and the share of the time that jobs waited."""
-    agent = agent_at(address)
-    jobs, lately, _ = waited(address, sim)
-    length = float(sim.clock.now - agent.since)
-    waste = wasted_lately(address, sim)
-    if length <= 0.0:
-        agent.earned = 0.0
-        return
-    most = agent.most * length / 1000.0
-    part = waste / most if most > 0.0 else 0.0
-    wait = lately / jobs / length if jobs > 0 else 0.0
-    agent.earned = -agent.alpha * part - agent.beta * wait
-
-
-REWARD_SPARS, REWARD_SHARES = hook(reward_spars), hook(reward_shares)

@@ -63,9 +63,10 @@ def let_pass_before(selected: int, sim: Arrays) -> None:
         own.awaited = selected
         own.begin = sim.plan_time[plan_earliest(selected, sim)]
     reckon_fairshare(sim)
+    longest = own.begin - sim.clock.now - sim.rules.cleanup
     for left in range(order_queue(sim), 0, -1):
         j = pop_order(left, sim)
-        if j == selected or sim.clock.now + sim.job[j].limit >= own.begin or is_skipped(j, sim):
+        if j == selected or sim.job[j].limit >= longest or is_skipped(j, sim):
             continue
         if fits_at_once(j, sim) and fits_plan(j, sim):
             start_now(j, sim)

@@ -1,0 +1,84 @@
+"""What agents see of a job that waits beside the machine: how long it would have to be waited for."""
+
+from __future__ import annotations
+
+import math
+
+from hpctwin.engine.agents.jobs import free_now, mask_places, nodes_back, rows_to_empty
+from hpctwin.engine.agents.record import agent_at, hook, put_seen
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.running import close_holes
+
+__all__ = ["DELAY_FEATURES", "OBSERVE_DELAYS"]
+
+DELAY_FEATURES = 11
+LONG = 14.0  # about the logarithm of two weeks, s
+TEN_DAYS_S = 864_000.0
+
+
+@jit
+def in_logs(seconds: float) -> float:
+    """Seconds from 0 to 1, on a scale on which what is short differs too."""
+    return min(math.log(1.0 + seconds) / LONG, 1.0)
+
+
+@jit
+def sum_up_nodes_back(sim: Arrays) -> None:
+    """Write to ``sim.later`` how many nodes jobs give back up to each, in the order of planned ends."""
+    back = ZERO
+    close_holes(sim)
+    for r in range(sim.clock.running):
+        back += sim.job[sim.run[r].job].nodes
+        sim.later[r] = back
+
+
+@jit
+def enough_at(nodes: int, free: int, sim: Arrays) -> int:
+    """When so many nodes are free as planned, ms, given sums in ``sim.later``; `NEVER` if they are not."""
+    if nodes <= free:
+        return sim.clock.now
+    low = 0
+    high = sim.clock.running
+    while low < high:
+        middle = (low + high) // 2
+        if free + sim.later[middle] >= nodes:
+            high = middle
+        else:
+            low = middle + 1
+    return NEVER if low == sim.clock.running else max(sim.run[low].planned, sim.clock.now)
+
+
+def observe_delays(address: int, sim: Arrays) -> None:
+    """See `learn.job_selection.DELAYS`."""
+    agent = agent_at(address)
+    there = mask_places(address, sim)
+    now = sim.clock.now
+    machine = float(sim.rules.machine_nodes)
+    free = free_now(sim)
+    sum_up_nodes_back(sim)
+    out = agent.seen
+    for i in range(there):
+        job = sim.job[sim.queue[i]]
+        wait = (now - job.submit) / 1000.0
+        walltime = job.limit / 1000.0
+        nodes = float(job.nodes)
+        begin = enough_at(job.nodes, free, sim)
+        row = DELAY_FEATURES * i
+        put_seen(out, row, 1.0)
+        put_seen(out, row + 1, in_logs(wait))
+        put_seen(out, row + 2, min(wait / TEN_DAYS_S, 1.0))
+        put_seen(out, row + 3, wait / (wait + walltime + 1.0))
+        put_seen(out, row + 4, in_logs(walltime))
+        put_seen(out, row + 5, nodes / machine)
+        put_seen(out, row + 6, math.log(1.0 + nodes) / math.log(1.0 + machine))
+        put_seen(out, row + 7, nodes / machine * in_logs(walltime))
+        put_seen(out, row + 8, 1.0 if job.nodes <= free else 0.0)
+        put_seen(out, row + 9, nodes_back(now + job.limit, sim) / machine)
+        put_seen(out, row + 10, 1.0 if begin == NEVER else in_logs((begin - now) / 1000.0))
+    last = DELAY_FEATURES * rows_to_empty(there, address)
+    for k in range(DELAY_FEATURES * there, last):
+        put_seen(out, k, 0.0)
+
+
+OBSERVE_DELAYS = hook(observe_delays)

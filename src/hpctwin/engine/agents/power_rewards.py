@@ -1,0 +1,90 @@
+"""What agents earn that decide which nodes are on."""
+
+from __future__ import annotations
+
+from hpctwin.engine.agents.record import agent_at, hook
+from hpctwin.engine.agents.step import wasted
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import ZERO, Arrays
+
+__all__ = ["REWARD_JOBS", "REWARD_SHARES", "REWARD_SPARS"]
+
+
+@jit
+def waited(address: int, sim: Arrays) -> tuple[int, float, float]:
+    """Of the jobs that waited since the decision before, or start now: how many, and how long, ms.
+
+    How long since then, and how long in all.
+    """
+    agent = agent_at(address)
+    now = sim.clock.now
+    since = agent.since
+    jobs = ZERO
+    lately = 0.0
+    in_all = 0.0
+    settled = True
+    for i in range(agent.low, sim.clock.arrived):
+        j = sim.by_submit[i]
+        start = sim.state[j].start
+        gone = sim.state[j].end >= 0 and start < 0
+        if gone or (start >= 0 and start <= since and start < now):
+            if settled:
+                agent.low = i + 1
+            continue
+        settled = False
+        submit = sim.job[j].submit
+        until = now if start < 0 or start > now else start
+        jobs += 1
+        lately += max(ZERO, until - max(submit, since))
+        in_all += until - submit
+    return jobs, lately, in_all
+
+
+@jit
+def wasted_lately(address: int, sim: Arrays) -> float:
+    """What was wasted since the decision before, J."""
+    agent = agent_at(address)
+    before = agent.wasted
+    if agent.instants == sim.clock.instants:
+        # No node has changed.
+        agent.wasted += agent.rate * (sim.clock.now - agent.since) / 1000.0
+    else:
+        agent.wasted, agent.rate = wasted(sim, agent.watts)
+        agent.instants = sim.clock.instants
+    return agent.wasted - before
+
+
+def reward_spars(address: int, sim: Arrays) -> None:
+    """As SPARS intends: minus alpha × waste / 64 (J), minus beta × mean wait (s)."""
+    agent = agent_at(address)
+    jobs, _, in_all = waited(address, sim)
+    wait = in_all / jobs / 1000.0 if jobs > 0 else 0.0
+    agent.earned = -agent.alpha * wasted_lately(address, sim) / 64.0 - agent.beta * wait
+
+
+def reward_shares(address: int, sim: Arrays) -> None:
+    """Both from 0 to 1: waste over the most that could be, and the share of the time that jobs waited."""
+    agent = agent_at(address)
+    jobs, lately, _ = waited(address, sim)
+    length = float(sim.clock.now - agent.since)
+    waste = wasted_lately(address, sim)
+    if length <= 0.0:
+        agent.earned = 0.0
+        return
+    most = agent.most * length / 1000.0
+    part = waste / most if most > 0.0 else 0.0
+    wait = lately / jobs / length if jobs > 0 else 0.0
+    agent.earned = -agent.alpha * part - agent.beta * wait
+
+
+def reward_jobs(address: int, sim: Arrays) -> None:
+    """Waste, kWh, and waits, h, of the step over all jobs of the episode."""
+    agent = agent_at(address)
+    _, lately, _ = waited(address, sim)
+    jobs = float(len(sim.state))
+    waste = wasted_lately(address, sim) / 3.6e6
+    agent.earned = -(agent.alpha * waste + agent.beta * lately / 3.6e6) / jobs
+
+
+REWARD_SPARS, REWARD_SHARES = hook(reward_spars), hook(reward_shares)
+REWARD_JOBS = hook(reward_jobs)

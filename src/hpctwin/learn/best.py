@@ -1,0 +1,51 @@
+"""The best that was learnt so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Best", "Learnt"]
+
+
+class Learnt(NamedTuple):
+    """What chooses.
+
+    Args:
+        layers: weights and biases.
+        rowless: scores of choices that are no row; see `Network.rowless`.
+    """
+
+    layers: list[tuple[Any, Any]]
+    rowless: Any
+
+
+class Best:
+    """The best that was tried: what it earned, and what it had learnt."""
+
+    def __init__(self) -> None:
+        self.earned = -np.inf
+        self.learnt: Learnt | None = None
+
+    def offer(self, earned: float, learnt: Learnt) -> None:
+        """Keep it if it is better."""
+        if earned > self.earned:
+            self.earned, self.learnt = earned, learnt
+
+    def arrays(self) -> dict[str, Any]:
+        """As they are written."""
+        found = {"best": np.array(self.earned)}
+        if self.learnt is not None:
+            flat = [array for layer in self.learnt.layers for array in layer]
+            found |= {f"layer{number}": array for number, array in enumerate(flat)}
+            found["rowless"] = self.learnt.rowless
+        return found
+
+    def restore(self, kept: Mapping[str, Any]) -> None:
+        """As they were written."""
+        self.earned = float(kept["best"])
+        flat = [kept[f"layer{number}"] for number in range(sum("layer" in name for name in kept))]
+        if flat:
+            self.learnt = Learnt(list(zip(flat[::2], flat[1::2], strict=True)), kept["rowless"])
