@@ -48,7 +48,16 @@ def test_sequences_are_those_that_the_published_seed_draws() -> None:
 
 
 @pytest.mark.traces
-def test_agents_are_trained_before_what_is_tested_and_not_twice(
+@pytest.mark.parametrize("trace", ["Lublin-1", "Lublin-2", "HPC2N"])
+def test_no_job_that_is_tested_is_trained_on(trace: str, traces: Path) -> None:
+    first, last = experiment.trained_on(trace)
+    assert 0 <= first < last <= len(experiment.case(trace).workload)
+    assert last - first >= experiment.JOBS
+    assert all(last <= one or one + experiment.JOBS <= first for one in experiment.sequences())
+
+
+@pytest.mark.traces
+def test_agents_are_trained_once(
     tmp_path: Path,
     traces: Path,
     capsys: pytest.CaptureFixture[str],
