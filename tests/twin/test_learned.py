@@ -132,6 +132,7 @@ def live(predictor: Path) -> Expectations:
 
 
 def draws(known: Expectations, job: JobRecord, now_s: float = 0.0) -> np.ndarray:
+    known.saw_all({job.spec.id: job})
     return known.runtimes([job], now_s, 2000, np.random.default_rng(1))[:, 0]
 
 
@@ -212,6 +213,16 @@ def test_jobs_that_are_gone_are_forgotten(predictor: Path) -> None:
     learned.keep({"2"})
     state = learned.state()
     assert (list(state["foretold"]), list(state["arrived"])) == (["2"], [])
+
+
+def test_who_only_asks_changes_nothing_that_is_known(predictor: Path) -> None:
+    known = live(predictor)
+    job = JobRecord(spec=spec("there"))
+    draws(known, job)
+    before = json.dumps(known.state())
+    asked = JobRecord(spec=spec("asked", user="nora"))
+    known.runtimes([job, asked], 10.0, 4, np.random.default_rng(1))
+    assert json.dumps(known.state()) == before
 
 
 MACHINE = Cluster.uniform(nodes=12)

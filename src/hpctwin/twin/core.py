@@ -103,7 +103,7 @@ class Core:
             return False
         self._memory.saw_all(self.mirror, snapshot.time_s, self.settings)
         self.forecaster.keep(self.mirror.jobs)
-        self.expectations.keep(self.mirror.jobs)
+        self.expectations.saw_all(self.mirror.jobs)
         for one, before in applied:
             self._learn(one, before)
         self.opportunity = True
@@ -279,9 +279,9 @@ class Core:
 
     def changed(self, snapshot: Snapshot) -> Core:
         """A core that expects the same of jobs, for a cluster that is otherwise than this one's."""
-        other = Core(self.settings)
-        other.expectations = self.expectations
+        other = Core(self.settings.model_copy(update={"learned": None}))
         other.take_snapshot(snapshot)
+        other.expectations = self.expectations
         return other
 
     # --- saving ----------------------------------------------------------------------------------

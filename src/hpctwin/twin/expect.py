@@ -6,7 +6,7 @@ Learnt from the events alone, and kept as plain values, so that it can be saved 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -77,10 +77,12 @@ class Expectations:
         if self._learned is not None:
             self._learned.saw_submission(spec)
 
-    def keep(self, jobs: Container[str]) -> None:
-        """Nothing need be known any more of all other jobs."""
+    def saw_all(self, jobs: Mapping[str, JobRecord]) -> None:
+        """Jobs are there, by id, and no others: those that nobody told of have been submitted meanwhile."""
         if self._learned is not None:
             self._learned.keep(jobs)
+            for job in jobs.values():
+                self._learned.saw_submission(job.spec)
 
     def runtime_s(self, jobs: Sequence[JobRecord]) -> dict[str, float]:
         """Expected runtime of the jobs for which it is not the walltime, by id."""
@@ -130,19 +132,17 @@ class Expectations:
         known, weight = self._of_users(jobs, limit, so_far)
         upto = np.cumsum(weight, axis=1)
         chance, share = (self._draws(jobs, samples, rng) for _ in range(2))
-        # Of a job that is yet to come nothing was foretold.
-        foretold = np.array([job.spec.submit_s <= now_s for job in jobs])
-        foretold &= self._learned is not None
+        # Of a job that is yet to come, or only asked about, nothing was foretold.
+        learned = self._learned
+        foretold = np.array([learned is not None and job.spec.id in learned for job in jobs])
         draw = chance * (upto[:, -1] + np.where(foretold, _LEARNED, _OTHERS))
         place = (upto[None] <= draw[:, :, None]).sum(axis=2)
         own = place < OF_USER
         found = np.take_along_axis(known[None], np.minimum(place, OF_USER - 1)[:, :, None], axis=2)
         others = self._of_others(so_far, limit, share)
-        if self._learned is not None and foretold.any():
+        if learned is not None and foretold.any():
             there = [job for job, told in zip(jobs, foretold.tolist(), strict=True) if told]
-            others[:, foretold] = self._learned.runtimes(
-                there, so_far[foretold], share[:, foretold]
-            )
+            others[:, foretold] = learned.runtimes(there, so_far[foretold], share[:, foretold])
         result: FloatArray = np.where(own, found[:, :, 0], others)
         return result
 

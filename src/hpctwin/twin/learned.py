@@ -157,14 +157,18 @@ class LearnedRuntimes:
         self._foretold: dict[str, FloatArray] = {}
         self._places: dict[int, deque[float]] = {}
 
+    def __contains__(self, job_id: object) -> bool:
+        """Whether a job has arrived."""
+        return job_id in self._foretold or job_id in self._arrived
+
     def saw_submission(self, spec: JobSpec) -> None:
         """A job was submitted: what is known of it now foretells it."""
-        if spec.id not in self._arrived and spec.id not in self._foretold:
+        if spec.id not in self:
             self._arrived[spec.id] = self._known.submitted(spec), max(spec.walltime_s, 1.0)
 
     def saw_end(self, spec: JobSpec, runtime_s: float, end_s: float) -> None:
         """A job has run to its own end, or to its walltime."""
-        if spec.id in self._arrived or spec.id in self._foretold:
+        if spec.id in self:
             self._foretell()
             table = self._foretold.pop(spec.id)[None]
             place = float(self._place(table, np.array([max(runtime_s, 1.0)]))[0])
@@ -187,8 +191,6 @@ class LearnedRuntimes:
             so_far: how long each has run [jobs].
             draw: from 0 to below 1 [samples, jobs].
         """
-        for job in jobs:
-            self.saw_submission(job.spec)
         self._foretell()
         table = np.array([self._foretold[job.spec.id] for job in jobs])
         reached = np.where(so_far > 1.0, self._place(table, np.maximum(so_far, 1.0)), 0.0)
