@@ -18,7 +18,9 @@
 
 Written for vnodes of 8 cores and 16 GB, three of twelve with 32 cores, 64 GB and four GPUs (`ngpus`, which
 sched_config lists in its `resources`). If vnodes have a resource `rack` (``create resource rack
-type=string_array,flag=h``), half of the jobs ask for vnodes of one, ``place=…:group=rack``.
+type=string_array,flag=h``), half of the jobs ask for vnodes of one, ``place=…:group=rack``. If they have
+800 GB each of a resource `scratch` and some have two `fpga` (``type=size`` and ``type=long``, ``flag=nh``),
+half of the chunks of `act` ask for some.
 """
 
 from __future__ import annotations
@@ -190,6 +192,8 @@ def tell(folder: Path) -> None:
 # --- a twin that acts ----------------------------------------------------------------------------------
 
 LARGEST_CORES, LARGEST_GPUS = 32, 4
+SCRATCH_GB = 800
+MORE = ("", "", "", ":scratch=100gb", ":scratch=300gb", ":fpga=1")
 LATE_S = 5.0
 """Who is told to start and does not within so long found no room."""
 ACTING_S = 3600.0
@@ -252,13 +256,14 @@ def act(
     rng = np.random.default_rng(1)
     qsub = shutil.which("qsub") or "qsub"
     ids = []
+    uses_up = "resources_available.scratch" in say("pbsnodes", "-av")
     with twin(folder, by, policy):
         for _ in range(int(jobs)):
             time.sleep(rng.exponential(0.6))
             place = str(rng.choice(["free", "scatter", "pack"], p=[0.55, 0.25, 0.2]))
-            select = some_chunks(rng)
+            select = some_chunks(rng, uses_up)
             while place == "pack" and not fits_a_vnode(select):
-                select = some_chunks(rng)
+                select = some_chunks(rng, uses_up)
             runs_s = int(rng.integers(4, 25))
             asked = [
                 "-l",
@@ -276,9 +281,10 @@ def act(
     told(folder)
 
 
-def some_chunks(rng: np.random.Generator) -> str:
-    """A select of one to three kinds of chunks."""
-    return "+".join(chunk(rng) for _ in range(rng.choice([1, 2, 2, 3])))
+def some_chunks(rng: np.random.Generator, uses_up: bool) -> str:
+    """A select of one to three kinds of chunks, some with what vnodes have besides."""
+    chunks = [chunk(rng) for _ in range(rng.choice([1, 2, 2, 3]))]
+    return "+".join(one + str(rng.choice(MORE)) for one in chunks) if uses_up else "+".join(chunks)
 
 
 def fits_a_vnode(select: str) -> bool:
@@ -287,6 +293,9 @@ def fits_a_vnode(select: str) -> bool:
     return (
         sum(one.count * one.cores for one in chunks) <= LARGEST_CORES
         and sum(one.count * one.gpus for one in chunks) <= LARGEST_GPUS
+        and sum(one.count * dict(one.consumables).get("scratch", 0.0) for one in chunks)
+        <= SCRATCH_GB
+        and all(dict(one.consumables).get("fpga", 0.0) == 0.0 for one in chunks)
     )
 
 

@@ -16,6 +16,7 @@ echo "$me $*" >>calls
 if [ -f fail-$me ]; then cat fail-$me >&2; exit 1; fi
 case "$me $*" in
   "qstat -f -t -F json" | "qstat -f -F json") cat qstat.json ;;
+  "qstat -f -F json "*) cat job.json ;;
   qsub*) cat says-qsub 2>/dev/null || echo 60.vm ;;
   "qstat -Q -f -F json") cat queues.json ;;
   "qstat -B -f -F json") cat server.json ;;

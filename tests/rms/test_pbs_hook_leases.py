@@ -76,6 +76,13 @@ class Server:
     max_run_res: str | None = "[hpctwin_wait:[o:PBS_ALL=0]]"
     scheduling = True
 
+    @staticmethod
+    def vnode(name: str) -> Any:
+        """One of 8 cores and 16 GB, of which some is in use."""
+        has = Resources({"ncpus": 8, "mem": "16gb", "rank": 3})
+        used = {"n1": {"ncpus": 6, "mem": "8388608kb"}, "n2": {"ncpus": 0}}[name]
+        return types.SimpleNamespace(resources_available=has, resources_assigned=Resources(used))
+
     def queue(self, name: str) -> Queue:
         return Queue(name, {"express": 150, "long": 40}.get(name))
 
@@ -103,6 +110,7 @@ def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
 
         def reject(message: str) -> None:
             event.refused = True
+            assert about.get("why", "hpctwin: waits for its turn") == message
             raise SystemExit
 
         event.accept, event.reject = accept, reject
@@ -367,3 +375,40 @@ def test_a_fault_in_the_hook_refuses_and_delays_nothing(hook: Hook) -> None:
 def test_what_cannot_be_written_into_the_hook_is_refused(about: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         hook_text(HookSettings(**about))
+
+
+@pytest.mark.parametrize(
+    ("exec_vnode", "lacks"),
+    [
+        ("(n1:ncpus=2:mem=8gb)", ""),
+        ("(n1:ncpus=3)", "n1 has no room for ncpus"),
+        ("(n1:ncpus=1)+(n1:ncpus=2)", "n1 has no room for ncpus"),
+        ("(n2:ncpus=8+n1:ncpus=1:mem=8388609kb)", "n1 has no room for mem"),
+        ("(n2:ncpus=1:mem=16gb)+(n1:ncpus=1)", ""),
+        ("(n2:ncpus=1:rank=3)+(n2:ncpus=1:rank=3)", ""),  # which jobs do not use up
+        ("(n2:ncpus=1:ngpus=2)", "n2 has no room for ngpus"),  # no vnode says that it has any
+    ],
+)
+def test_where_the_twin_places_jobs_none_runs_where_there_is_no_room(
+    hook: Hook, settings: HookSettings, exec_vnode: str, lacks: str
+) -> None:
+    file = leases_file(settings.heartbeat)
+    file.write_text(json.dumps({"until_s": {"7.vm": 0}, "rooms": ["ncpus", "mem", "ngpus"]}))
+    said = {"refused": bool(lacks), "why": f"hpctwin: {lacks}"}
+    hook(RUNJOB, job_of(500, exec_vnode=exec_vnode), **said)
+    # Those that PBS's scheduler starts besides too; not those of a reservation, which has its own.
+    hook(RUNJOB, job_of(500, mark=None, exec_vnode=exec_vnode), **said)
+    hook(RUNJOB, job_of(500, queue=Queue("R12"), exec_vnode=exec_vnode))
+    file.write_text(json.dumps({"until_s": {"7.vm": 0}}))
+    hook(RUNJOB, job_of(500, exec_vnode=exec_vnode))
+    file.write_text(json.dumps({"until_s": {"7.vm": 0}, "rooms": ["ncpus", "mem"]}))
+    settings.heartbeat.unlink()
+    hook(RUNJOB, job_of(500, exec_vnode=exec_vnode))
+
+
+def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
+    hook: Hook, settings: HookSettings
+) -> None:
+    file = leases_file(settings.heartbeat)
+    file.write_text(json.dumps({"until_s": {"7.vm": 0}, "rooms": ["ncpus"]}))
+    hook(RUNJOB, job_of(500, exec_vnode="(nowhere:ncpus=99)"), fault=True)

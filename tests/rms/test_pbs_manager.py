@@ -224,7 +224,10 @@ def test_the_probe_says_what_works_and_changes_nothing(pbs: FakePbs) -> None:
     assert (found.manager, found.version) == ("pbs", "23.06.06")
     assert works["reading the state"]
     assert works["pushed events"] is False
+    by_start = "starts where the twin says (`act.by: start`)"
+    assert works[by_start] is False
     allowed = ("qstat -", "pbsnodes -a", "pbs_rstat -f", "qmgr -c list hook hpctwin")
+    allowed = (*allowed, "qmgr -c export hook hpctwin application/x-python default")
     assert all(call.startswith(allowed) for call in pbs.calls())
     pbs.fail("qstat", "qstat: cannot connect to server pbsvm (errno=111)\n")
     (found,) = probe(str(pbs.bin))

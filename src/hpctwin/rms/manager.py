@@ -14,15 +14,21 @@ __all__ = [
     "Identified",
     "LendsScheduling",
     "Outcome",
+    "Places",
     "Priorities",
     "Report",
     "ResourceManager",
     "Tells",
     "Way",
+    "Where",
 ]
 
 Way = Literal["lease", "start", "priority"]
 """How the twin can act: by begin times a little ahead, by starting jobs itself, by their order."""
+
+
+Where = Sequence[tuple[str, Sequence[int]]]
+"""Nodes of a job by name, and how many of its tasks of each kind are on each."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +162,18 @@ class LendsScheduling(Protocol):
 
     def give_scheduling(self) -> Outcome:
         """Let it schedule by itself again."""
+
+
+@runtime_checkable
+class Places(Protocol):
+    """A manager that starts jobs on the nodes that it is told."""
+
+    def start_on(self, job_id: str, where: Where) -> Outcome:
+        """Start a waiting job now, on these nodes where that can be had, else by `ResourceManager.start`.
+
+        Returns:
+            With the way that was taken, where it was done.
+        """
 
 
 @runtime_checkable

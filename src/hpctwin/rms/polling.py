@@ -17,17 +17,19 @@ from hpctwin.rms.events import Event
 from hpctwin.rms.manager import (
     LendsScheduling,
     Outcome,
+    Places,
     Priorities,
     Report,
     ResourceManager,
     Way,
+    Where,
 )
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, Look, News, Updated, updated
 from hpctwin.rms.priorities import StillPriorities
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.spool import Lines
 
-__all__ = ["PolledManager", "Poller"]
+__all__ = ["PolledManager", "Poller", "polled"]
 
 logger = logging.getLogger(__name__)
 
@@ -326,21 +328,17 @@ class PolledManager:
         """See `ResourceManager`."""
         return self._and_look(self.manager.start(job_id))
 
+    def start_on(self, job_id: str, where: Where) -> Outcome:
+        """See `Places`."""
+        if not isinstance(self.manager, Places):
+            return self.start(job_id)
+        return self._and_look(self.manager.start_on(job_id, where))
+
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """See `ResourceManager`."""
         if self.poller.priorities is not None:
             priority = self.poller.priorities.true(priority)
         return self._and_look(self.manager.set_priority(job_id, priority))
-
-    def take_scheduling(self) -> Outcome:
-        """See `LendsScheduling`."""
-        assert isinstance(self.manager, LendsScheduling)
-        return self._and_look(self.manager.take_scheduling())
-
-    def give_scheduling(self) -> Outcome:
-        """See `LendsScheduling`."""
-        assert isinstance(self.manager, LendsScheduling)
-        return self._and_look(self.manager.give_scheduling())
 
     def heartbeat(self, seq: int) -> None:
         """See `ResourceManager`."""
@@ -354,3 +352,23 @@ class PolledManager:
     def _and_look(self, outcome: Outcome) -> Outcome:
         self.poller.soon()
         return outcome
+
+
+class PolledLender(PolledManager):
+    """One whose whole scheduling can rest."""
+
+    def take_scheduling(self) -> Outcome:
+        """See `LendsScheduling`."""
+        assert isinstance(self.manager, LendsScheduling)
+        return self._and_look(self.manager.take_scheduling())
+
+    def give_scheduling(self) -> Outcome:
+        """See `LendsScheduling`."""
+        assert isinstance(self.manager, LendsScheduling)
+        return self._and_look(self.manager.give_scheduling())
+
+
+def polled(poller: Poller) -> PolledManager:
+    """A manager that can do what the polled one can, and no more."""
+    lends = isinstance(poller.manager, LendsScheduling)
+    return PolledLender(poller) if lends else PolledManager(poller)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from hpctwin.errors import UnreachableError
-from hpctwin.rms.manager import Outcome
+from hpctwin.rms.manager import Outcome, Places, Where
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.config import ActSettings
 from hpctwin.twin.follow import Follower
@@ -34,10 +37,16 @@ class Actor:
         self.guard = guard
         self.follower = follower
         self.done = 0
+        self._where: dict[str, Where] = {}
         self.refused = 0
         self._set: dict[str, tuple[float, float]] = {}
         # What became of actions while the journal could not be written.
         self._unwritten: dict[int, tuple[Outcome, float]] = {}
+
+    @property
+    def places(self) -> bool:
+        """Whether jobs are started on nodes that the twin tells."""
+        return self.settings.by == "start" and isinstance(self.follower.manager, Places)
 
     def asked_already(self, starts: tuple[str, ...]) -> bool:
         """Whether each of these starts waits for a person already; true where there is none."""
@@ -47,12 +56,23 @@ class Actor:
             asked.update(found["starts"] if found else ())
         return asked.issuperset(starts)
 
-    def plan(self, decision: int, starts: tuple[str, ...]) -> list[tuple[int, str]]:
+    def plan(
+        self,
+        decision: int,
+        starts: tuple[str, ...],
+        where: Mapping[str, Where] = MappingProxyType({}),
+    ) -> list[tuple[int, str]]:
         """Note the starts that may be sent, before they are; inside `Journal.writing`.
 
         By lease, jobs that are not the twin's are the manager's to start.
+
+        Args:
+            decision: its row.
+            starts: ids of the jobs.
+            where: on which nodes, of those that are told.
         """
         planned = []
+        self._where = dict(where)
         if self.settings.by == "lease":
             leases = self.follower.manager.leases()
             starts = tuple(job_id for job_id in starts if job_id in leases)
@@ -66,10 +86,11 @@ class Actor:
                 )
                 continue
             now_s = self.follower.now_s()
-            self.follower.journal.input(
-                "asked", json.dumps({"job_id": job_id, "time_s": now_s}), at_s
-            )
-            self.follower.core.asked_to_start(job_id, now_s)
+            asked: dict[str, Any] = {"job_id": job_id, "time_s": now_s}
+            if job_id in where:
+                asked["where"] = where[job_id]
+            self.follower.journal.input("asked", json.dumps(asked), at_s)
+            self.follower.core.asked_to_start(**asked)
             planned.append((action, job_id))
         return planned
 
@@ -122,7 +143,10 @@ class Actor:
         if self.guard.killed():
             return Outcome("refused", "withheld: kill switch")
         try:
-            return self.follower.manager.start(job_id)
+            manager, where = self.follower.manager, self._where.get(job_id)
+            if where is not None and isinstance(manager, Places):
+                return manager.start_on(job_id, where)
+            return manager.start(job_id)
         except UnreachableError as error:
             return Outcome("unknown", str(error))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.rms import events as ev
 from hpctwin.rms.columns import Jobs
+from hpctwin.rms.manager import Where
 from hpctwin.rms.records import JobRecord, JobSpec, Snapshot
 from hpctwin.twin.ahead import Past, WhatIf, look_ahead
 from hpctwin.twin.carried import Carried
@@ -109,9 +110,16 @@ class Core:
         self.opportunity = True
         return True
 
-    def asked_to_start(self, job_id: str, time_s: float) -> None:
-        """The cluster was asked to start a job; until it says so, the job holds nodes here."""
+    def asked_to_start(self, job_id: str, time_s: float, where: Where = ()) -> None:
+        """The cluster was asked to start a job; until it says so, the job holds nodes here.
+
+        Args:
+            job_id: the job.
+            time_s: when.
+            where: the nodes that were told besides.
+        """
         self._memory.asked[job_id] = time_s
+        self._memory.told[job_id] = where
 
     def refused(self, job_id: str, time_s: float) -> None:
         """The cluster refused; the job is left alone for a while."""

@@ -10,6 +10,7 @@ from hpctwin.twin.act import Command
 from hpctwin.twin.choice import Decision
 from hpctwin.twin.follow import Follower
 from hpctwin.twin.guard import Guard
+from hpctwin.twin.placing import places
 
 __all__ = ["Decider"]
 
@@ -73,6 +74,10 @@ class Decider:
         mode = self.guard.mode
         asks = mode == "approve" and not command.actor.asked_already(decision.starts)
         at_s = time.time()
+        acts = mode == "act" and command.in_charge and not command.faults
+        where = {}
+        if acts and command.actor.places:
+            where = places(follower.core, decision.starts, call["now_s"], decision.policy)
         with follower.journal.writing():
             row = follower.journal.decision(
                 decision,
@@ -81,8 +86,7 @@ class Decider:
                 took_ms=self.took_ms,
                 approval="pending" if asks else None,
             )
-            acts = mode == "act" and command.in_charge and not command.faults
-            planned = command.actor.plan(row, decision.starts) if acts else []
+            planned = command.actor.plan(row, decision.starts, where) if acts else []
             changes = command.actor.plan_order(row, decision) if command.orders() else []
         self.decision, self.decision_id = decision, row
         self.count += 1

@@ -9,8 +9,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpctwin.rms.records import JobRecord
-from hpctwin.rms.room import Room, parts_of
+from hpctwin.rms.manager import Where
+from hpctwin.rms.records import JobRecord, JobSpec
+from hpctwin.rms.room import Room, Taken, parts_of
 from hpctwin.twin.ahead import Past
 from hpctwin.twin.blocked import Blocked
 from hpctwin.twin.config import CoreSettings
@@ -47,6 +48,7 @@ class Memory:
         policy_since_s: since when.
         decisions: so many were made.
         asked: jobs that the cluster was asked to start, and when.
+        told: the nodes that it was told besides, by job.
         put_off: jobs that are left alone, and until when.
         past: jobs that have ended, as long as the objective looks back.
         running: those that run, by id.
@@ -56,6 +58,7 @@ class Memory:
     policy_since_s: float = 0.0
     decisions: int = 0
     asked: dict[str, float] = field(default_factory=dict)
+    told: dict[str, Where] = field(default_factory=dict)
     put_off: dict[str, float] = field(default_factory=dict)
     past: deque[StartedJob] = field(default_factory=deque)
     running: dict[str, StartedJob] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class Memory:
             i: t for i, t in self.asked.items() if waits(jobs.get(i)) and not jobs[i].spec.reason
         }
         self.asked = {i: t for i, t in asked.items() if t > oldest_s}
+        self.told = {i: where for i, where in self.told.items() if i in self.asked}
         late = asked.keys() - self.asked.keys()
         self.put_off = {i: t for i, t in self.put_off.items() if waits(jobs.get(i))}
         for job_id in late:
@@ -147,7 +151,7 @@ class Memory:
             job_id = job.spec.id
             if job.start_s is not None or job.spec.reason:
                 continue
-            if job_id in self.asked and (taken := room.place(job.spec)):
+            if job_id in self.asked and (taken := self._taken(job.spec, mirror, room)):
                 jobs[i] = job.model_copy(
                     update={
                         "start_s": self.asked[job_id],
@@ -163,6 +167,14 @@ class Memory:
                 spec = job.spec.model_copy(update={"reason": f"policy: as job {as_other}"})
                 jobs[i] = job.model_copy(update={"spec": spec})
         return jobs
+
+    def _taken(self, spec: JobSpec, mirror: Mirror, room: Room) -> Taken | None:
+        """Where a job lies that was asked to start: where it was told to, if there is room."""
+        number = {name: i for i, name in enumerate(mirror.nodes)}
+        where = self.told.get(spec.id, ())
+        taken = [(number[name], tuple(tasks)) for name, tasks in where if name in number]
+        told = bool(taken) and len(taken) == len(where) and room.has(spec, taken)
+        return taken if told else room.place(spec)
 
     def blocked(self, mirror: Mirror, now_s: float) -> Blocked:
         """The jobs that the manager would not start, and those that it did not start when asked."""

@@ -14,7 +14,7 @@ from hpctwin.errors import ConfigError, HpctwinError, JournalError
 from hpctwin.model.file_lock import FileLock
 from hpctwin.rms.heartbeat import why_no_beat
 from hpctwin.rms.manager import Hooked, ResourceManager, Tells
-from hpctwin.rms.polling import PolledManager, Poller
+from hpctwin.rms.polling import Poller, polled
 from hpctwin.rms.records import Snapshot
 from hpctwin.rms.redis_lines import RedisLines
 from hpctwin.rms.settings import ManagerSettings, NewsSettings, PolledSettings
@@ -246,7 +246,7 @@ def open_bus(
     )
     stack.callback(poller.close)
     poller.start()
-    return local, PolledManager(poller)
+    return local, polled(poller)
 
 
 def _check_policies(config: TwinConfig, snapshot: Snapshot) -> list[tuple[str, bool, str]]:

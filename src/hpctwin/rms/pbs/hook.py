@@ -129,6 +129,43 @@ def waits(job):
     return 0 <= now - int(job.ctime) < LEASE_S
 
 
+def lacks(job):
+    """Of what a vnode has too little for a job that is to run there.
+
+    PBS's server does not look: it goes by its scheduler, which knows no more of what the twin has started
+    since its cycle began than the twin does of what it starts.
+    """
+    if silence(time.time()) > FRESH_S or re.match("[RSM][0-9]+$", str(job.queue or "")):
+        return None
+    try:
+        counted = read(HEARTBEAT + ".leases", LIMIT).get("rooms")
+    except Exception:
+        return None
+    asked = {}
+    for piece in re.split(r"[()+]+", str(job.exec_vnode or "")) if counted else ():
+        pairs = piece.split(":")
+        for pair in pairs[1:]:
+            name, _, said = pair.partition("=")
+            if name in counted:
+                here = asked.setdefault(pairs[0], {})
+                here[name] = here.get(name, 0) + amount(said)
+    for vnode in sorted(asked):
+        about = pbs.server().vnode(vnode)
+        for name in sorted(asked[vnode]):
+            has = about.resources_available[name]
+            used = about.resources_assigned[name]
+            if asked[vnode][name] > amount(has or 0) - amount(used or 0):
+                return vnode + " has no room for " + name
+    return None
+
+
+def amount(said):
+    """A number, or a size in bytes."""
+    match = re.match(r"([0-9.]+)([kmgtp]?)([bw]?)$", str(said).strip().lower())
+    unit = 1024 ** "_kmgtp".index(match.group(2) or "_")
+    return float(match.group(1)) * unit * (8 if match.group(3) == "w" else 1)
+
+
 def let_through(job):
     """A job that starts takes nothing of the limit: others may be admitted beside it."""
     if job.Resource_List[WAIT]:
@@ -137,7 +174,7 @@ def let_through(job):
 
 def show_life():
     """Tell the twin that the limit would be lifted."""
-    data = json.dumps({"time_s": time.time()}).encode("utf-8")
+    data = json.dumps({"time_s": time.time(), "rooms": True}).encode("utf-8")
     file = opened(HEARTBEAT + ".lifting", os.O_WRONLY | os.O_TRUNC | os.O_CREAT)
     try:
         os.write(file, data)
@@ -205,7 +242,7 @@ def safely(what, *arguments):
 
 
 def take_in():
-    """Do what is to be done at this event; whether it is refused."""
+    """Do what is to be done at this event; why it is refused, if it is."""
     event = pbs.event()
     kind = int(event.type)
     own = refused = False
@@ -214,7 +251,11 @@ def take_in():
         # Where there is a later event that knows the job's id, that one is noted.
         own = hasattr(pbs, "POSTQUEUEJOB")
     elif kind == RUNJOB:
-        own = refused = safely(waits, event.job)
+        refused = safely(waits, event.job) and MESSAGE
+        if not refused:
+            short = safely(lacks, event.job)
+            refused = short and "hpctwin: " + short
+        own = refused
         if not refused:
             safely(let_through, event.job)
     elif kind == MODIFYJOB:
@@ -233,6 +274,7 @@ def take_in():
     return refused
 
 
-if safely(take_in):
-    pbs.event().reject(MESSAGE)
+why = safely(take_in)
+if why:
+    pbs.event().reject(why)
 pbs.event().accept()

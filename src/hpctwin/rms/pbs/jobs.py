@@ -14,8 +14,8 @@ from hpctwin.rms.pbs.values import integer, resources, time_s
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodeRecord
 
 __all__ = [
-    "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "job_mark",
-    "job_record", "roughly", "selected",
+    "MARK", "WAIT", "LargestNode", "LeaseMark", "array_of", "as_subjob", "counts", "how_it_lies",
+    "job_mark", "job_record", "roughly", "selected",
 ]  # fmt: skip
 
 MARK = "hpctwin"
@@ -207,6 +207,11 @@ def roughly(row: Mapping[str, Any], sharing: Sharing | None) -> str:
 def selected(row: Mapping[str, Any]) -> Any:
     """The chunks by which PBS places a job: with what ``default_chunk`` adds, where that is told."""
     return row.get("schedselect") or resources(row.get("Resource_List")).get("select")
+
+
+def how_it_lies(row: Mapping[str, Any]) -> tuple[str, str]:
+    """A job's select and place."""
+    return str(selected(row)), str(resources(row.get("Resource_List")).get("place", "free"))
 
 
 def _dependencies(text: Any, job_id: str, notes: list[str]) -> tuple[JobDependency, ...]:

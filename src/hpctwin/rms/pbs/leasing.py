@@ -29,6 +29,8 @@ FIRST_S = 20.0
 """A job of which nothing has been said is PBS's to start after so long."""
 AGAIN_S = 10.0
 """Between two attempts to let jobs through whose leases have run out."""
+COUNTED = ("ncpus", "mem", "ngpus")
+"""What vnodes have of PBS's own resources, and jobs use up."""
 ADMITTED_S = 10.0
 """So long is waited for an array's jobs to start after one was admitted, before it is leased again."""
 
@@ -76,6 +78,7 @@ class Leasing:
         self._looked_s = 0.0
         self._first_seen: dict[str, float] = {}
         self._again_s = 0.0
+        self._rooms: tuple[str, ...] = ()
 
     def looked(
         self, marks: Mapping[str, LeaseMark], began_s: float, left: Sequence[str] = ()
@@ -154,6 +157,21 @@ class Leasing:
         """See `ResourceManager`."""
         outcomes, rest = self._apart(job_ids)
         return outcomes | self._let_through(rest)
+
+    def watch_rooms(self, consumables: Iterable[str]) -> None:
+        """Have the hook let no job run from now on where there is no room.
+
+        Args:
+            consumables: resources of the site's that vnodes have, and jobs use up.
+        """
+        self._rooms = (*COUNTED, *sorted(consumables))
+
+    def let_run(self, job_id: str) -> Outcome:
+        """Have the hook let a job run that is run by force, and ask no scheduler.
+
+        One that was asked would be quicker, and put it where it likes.
+        """
+        return self._write({job_id: 0.0})[job_id]
 
     def _let_through(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """Let jobs go, and have PBS's scheduler look at them."""
@@ -235,7 +253,7 @@ class Leasing:
         kept |= wholes
         try:
             with write_atomically(self.path) as file:
-                file.write(json.dumps({"until_s": kept}).encode())
+                file.write(json.dumps({"until_s": kept, "rooms": self._rooms}).encode())
         except OSError as error:
             says = f"{self.path}: {error.strerror or error}"
             return dict.fromkeys(changes, Outcome("refused", says))

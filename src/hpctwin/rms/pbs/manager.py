@@ -9,13 +9,14 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from hpctwin.errors import CommandError, HpctwinError, UnreachableError
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.manager import Outcome, Priorities, Report, Way
-from hpctwin.rms.pbs.leasing import Leasing, leases_file
+from hpctwin.rms.manager import Outcome, Priorities, Report, Way, Where
+from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, leases_file
 from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
 from hpctwin.rms.pbs.parse import (
@@ -25,6 +26,7 @@ from hpctwin.rms.pbs.parse import (
     server_attributes,
     used_up_of,
 )
+from hpctwin.rms.pbs.placing import rooms_watched, vnodes_text
 from hpctwin.rms.pbs.values import is_false
 from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
@@ -49,6 +51,13 @@ _NUMBER_ONLY = re.compile(r"qmgr: Error \(\d+\) returned from server")
 RIGHTS_AGAIN_S = 600.0
 """After so long a twin whose user may not act tries whether it may now."""
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
+
+
+class _Lies(NamedTuple):
+    """Select and place of a job that waits, and when the hook told of it, if no look has yet."""
+
+    how: tuple[str, str]
+    told_s: float = 0.0
 
 
 class PbsManager(PlainManager):
@@ -94,6 +103,7 @@ class PbsManager(PlainManager):
         self._no_rights: tuple[float, str] | None = None
         self._used_up: dict[str, bool] = {}
         self._told: set[str] = set()
+        self._lies: dict[str, _Lies] = {}
         self._hook_faults: dict[str, None] = {}
         self._warned = False
         path = self.limit = None
@@ -172,6 +182,8 @@ class PbsManager(PlainManager):
         if self.limit is not None:
             self.limit.looked(server, found.limit_counts)
         self.leasing.looked(found.marks, now_s, found.kept)
+        later = {i: one for i, one in self._lies.items() if one.told_s >= now_s - OVERLAP_S}
+        self._lies = later | {i: _Lies(how) for i, how in found.lies.items()}
         self.found = found
         return found.snapshot
 
@@ -189,15 +201,60 @@ class PbsManager(PlainManager):
 
     def start(self, job_id: str) -> Outcome:
         """``qrun``: PBS places the job now, or refuses; overrides limits, see `QRUN_OVERRIDES`."""
-        if not self._warned:
-            logger.warning("PBS: %s", QRUN_OVERRIDES)
-            self._warned = True
-        # The hook would refuse one that is leased.
+        self._warn()
         if job_id in self.leasing.marks():
-            outcome = self.leasing.admit([job_id])[job_id]
+            outcome = self.leasing.let_run(job_id)
             if outcome.result != "done":
                 return outcome
         return self._change("qrun", [], job_id)
+
+    def start_on(self, job_id: str, where: Where) -> Outcome:
+        """``qrun -H``, where the hook sees to it that there is room; else as `start`."""
+        if not rooms_watched(self.heartbeat_file):
+            return self._by_pbs(job_id, "no hook of this version shows that it looks for room")
+        lies = self._lies.get(job_id)
+        if self.found is None or lies is None:
+            return self._by_pbs(job_id, "it has whole vnodes, or does not wait")
+        try:
+            vnodes = vnodes_text(*lies.how, where, self.found.consumables)
+        except ValueError as error:
+            return self._by_pbs(job_id, str(error))
+        self._warn()
+        self.leasing.watch_rooms(self.found.consumables)
+        outcome = self.leasing.let_run(job_id)
+        if outcome.result == "done":
+            # Answered at once: what it takes is counted before the next is tried.
+            outcome = self._change("qrun", ["-a", "-H", vnodes], job_id)
+        if outcome.result == "done":
+            outcome = self._taken(job_id)
+        return Outcome("done", f"qrun -H {vnodes}") if outcome.result == "done" else outcome
+
+    def _taken(self, job_id: str) -> Outcome:
+        """Whether a job was taken that was run with ``-a``: then PBS does not tell that it refuses."""
+        try:
+            said = self.commands.run("qstat", ["-f", "-F", "json", job_id])
+            (row,) = json.loads(said, strict=False)["Jobs"].values()
+            waits = str(row["job_state"]) == "Q"
+        except CommandError as error:
+            # It may have ended already.
+            gone = re.search(r"unknown job|has finished", error.said, re.I) is not None
+            return Outcome("done") if gone else Outcome("unknown", str(error))
+        except UnreachableError as error:
+            return Outcome("unknown", str(error))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return Outcome("unknown", "qstat did not say whether it runs")
+        if waits:
+            return Outcome("refused", "one of the vnodes has no room for it any more, or is not up")
+        return Outcome("done")
+
+    def _by_pbs(self, job_id: str, why: str) -> Outcome:
+        outcome = self.start(job_id)
+        return Outcome("done", f"qrun, PBS chose: {why}") if outcome.result == "done" else outcome
+
+    def _warn(self) -> None:
+        if not self._warned:
+            logger.warning("PBS: %s", QRUN_OVERRIDES)
+            self._warned = True
 
     def set_priority(self, job_id: str, priority: float) -> Outcome:
         """The job's priority, −1024 to 1023; counts where the site's formula looks at it."""
@@ -230,7 +287,7 @@ class PbsManager(PlainManager):
 
     def translator(self) -> PbsNews:
         """See `Hooked`."""
-        return PbsNews(lambda: self.found, self.leasing.told, self._hook_failed)
+        return PbsNews(lambda: self.found, self.leasing.told, self._hook_failed, self._lies_so)
 
     def identity(self) -> str:
         """See `Identified`."""
@@ -248,6 +305,10 @@ class PbsManager(PlainManager):
         if self.server:
             return f"; `manager.server` is {self.server}; left out, PBS_SERVER of PBS's conf counts"
         return "; PBS_SERVER of PBS's conf counts, as `manager.server` names none"
+
+    def _lies_so(self, job_id: str, how: tuple[str, str]) -> None:
+        # Another dictionary: a look may go through this one.
+        self._lies = {**self._lies, job_id: _Lies(how, time.time())}
 
     def _hook_failed(self, fault: str) -> None:
         if fault not in self._hook_faults and len(self._hook_faults) < MOST_HOOK_FAULTS:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from hpctwin.rms.changes import End
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News
-from hpctwin.rms.pbs.jobs import LeaseMark, job_mark, job_record
+from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record
 from hpctwin.rms.pbs.parse import Found
 from hpctwin.rms.pbs.request import vnodes
 
@@ -37,6 +37,7 @@ class PbsNews:
         found: gives what the last look found, for nodes and their sizes.
         marked: told of each new job that is marked as the twin's.
         failed: told of each fault of the hook's own.
+        lies: told of select and place of each new job that is to have parts of vnodes.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class PbsNews:
         found: Callable[[], Found | None],
         marked: Callable[[str, LeaseMark], None] = lambda job_id, mark: None,
         failed: Callable[[str], None] = lambda fault: None,
+        lies: Callable[[str, tuple[str, str]], None] = lambda job_id, how: None,
     ) -> None:
         self.found = found
         self.marked = marked
         self.failed = failed
+        self.lies = lies
         self.unreadable = 0
 
     def __call__(self, line: str) -> list[News]:
@@ -96,6 +99,8 @@ class PbsNews:
         mark = job_mark(job)
         if mark is not None:
             self.marked(job_id, mark)
+        if record.spec.tasks:
+            self.lies(job_id, how_it_lies(job))
         return JobSeen(time_s, record)
 
 

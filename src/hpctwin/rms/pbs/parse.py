@@ -19,6 +19,7 @@ from hpctwin.rms.pbs.jobs import (
     array_of,
     as_subjob,
     counts,
+    how_it_lies,
     job_mark,
     job_record,
     roughly,
@@ -62,6 +63,8 @@ class Found:
         limit_counts: whether jobs run that the limit of those that wait counts.
         unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
         asked: resources of the site's of which chunks ask for so much.
+        lies: select and place of each waiting job that has parts of vnodes.
+        consumables: resources of the site's that vnodes have, and jobs use up.
     """
 
     snapshot: Snapshot
@@ -73,6 +76,8 @@ class Found:
     limit_counts: bool = False
     unequal: dict[str, str] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    lies: dict[str, tuple[str, str]] = field(default_factory=dict)
+    consumables: frozenset[str] = frozenset()
 
 
 def cluster_snapshot(
@@ -135,6 +140,7 @@ def cluster_snapshot(
     jobs: dict[str, JobRecord] = {}
     marks = {}
     rough: dict[str, str] = {}
+    lies: dict[str, tuple[str, str]] = {}
     for job_id, row in rows.items():
         array = rows.get(array_of(job_id))
         if array is not None and array is not row:
@@ -151,6 +157,8 @@ def cluster_snapshot(
             spec = record.spec.model_copy(update={"reason": reason})
             record = record.model_copy(update={"spec": spec})
         jobs[record.spec.id] = record
+        if record.start_s is None and record.spec.tasks:
+            lies[record.spec.id] = how_it_lies(row)
         mark = job_mark(row)
         said = roughly(row, sharing) if record.start_s is None else ""
         if said:
@@ -211,16 +219,22 @@ def cluster_snapshot(
         limit_counts=any(map(counts, rows.values())),
         unequal=differs,
         asked=_asked_by_name(rows.values()),
+        lies=lies,
+        consumables=consumables,
     )
 
 
 def used_up_of(text: bytes) -> dict[str, bool]:
-    """Whether jobs use up each resource of the site's on vnodes, of ``qmgr -c 'print resource'``."""
+    """Whether jobs use up each resource of the site's on vnodes, of ``qmgr -c 'print resource'``.
+
+    GPUs (``ngpus``) are a resource that sites create, and in the picture as what they are.
+    """
     flags = re.findall(
         r"^set resource (\S+) flag = (\S+)", text.decode(errors="replace"), re.MULTILINE
     )
     names = re.findall(r"^create resource (\S+)", text.decode(errors="replace"), re.MULTILINE)
-    return {**dict.fromkeys(names, False), **{name: {"h", "n"} <= set(of) for name, of in flags}}
+    found = {**dict.fromkeys(names, False), **{name: {"h", "n"} <= set(of) for name, of in flags}}
+    return {name: used for name, used in found.items() if is_consumable(name, "1")}
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:

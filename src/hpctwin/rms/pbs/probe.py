@@ -47,12 +47,28 @@ def probe_pbs(folder: str) -> Probe:
         result.add(
             "pushed events", enabled, "the hook is in" + ("" if enabled else ", not enabled")
         )
+        _places(run, result)
     except CommandError as error:
         says = f"{error}; `hpctwin rms pbs install` puts the hook in, as root on the server"
         result.add("pushed events", False, says)
     except UnreachableError as error:
         result.add("pushed events", None, str(error))
     return result
+
+
+def _places(run: Callable[..., bytes], result: Probe) -> None:
+    """Whether ``act.by: start`` would run jobs on the vnodes that the twin chooses."""
+    what = "starts where the twin says (`act.by: start`)"
+    try:
+        said = run("qmgr", ["-c", "export hook hpctwin application/x-python default"])
+    except (CommandError, UnreachableError) as error:
+        result.add(what, None, f"the hook's text could not be read: {error}")
+        return
+    watches = b"has no room for" in said
+    says = "qrun -H: the hook lets none run where there is no room" if watches else (
+        "qrun, and PBS chooses the vnodes: the hook is an older one; `hpctwin rms pbs install` renews it"
+    )  # fmt: skip
+    result.add(what, watches, says)
 
 
 def _pbs_ends(run: Callable[..., bytes], about: dict[str, object], result: Probe) -> None:

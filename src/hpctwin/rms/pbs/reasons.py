@@ -14,7 +14,7 @@ _NODES = "ncpus|mem|ngpus|naccelerators|vmem|mpiprocs|ompthreads|nodect|host|vno
 _KINDS = tuple(
     (re.compile(pattern, re.IGNORECASE), kind)
     for pattern, kind in (
-        (r"hpctwin: waits for its turn|limit on resource hpctwin_wait", ""),
+        (r"hpctwin: (waits for its turn|\S+ has no room)|limit on resource hpctwin_wait", ""),
         (rf"Insufficient amount of resource: ({_NODES})\b", ""),
         (r"would interfere with a confirmed reservation", "reservation"),
         (r"top job|strict sorted order|free nodes|enough free resources|preempt enough", ""),

@@ -1,0 +1,168 @@
+"""Starting PBS's jobs on the vnodes that the twin chose: what `qrun -H` is told, and when PBS chooses."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from hpctwin.rms.manager import LendsScheduling, Places
+from hpctwin.rms.pbs.manager import PbsManager
+from hpctwin.rms.pbs.parse import used_up_of
+from hpctwin.rms.pbs.placing import vnodes_text
+from hpctwin.rms.polling import Poller, polled
+from tests.rms.fake_pbs import FakePbs
+from tests.rms.recorded import PBS
+
+
+@pytest.mark.parametrize(
+    ("select", "place", "where", "said"),
+    [
+        ("2:ncpus=3:mem=4gb+1:ncpus=6", "free", [("a", (1, 0)), ("b", (1, 1))],
+         "(a:ncpus=3:mem=4gb)+(b:ncpus=3:mem=4gb)+(b:ncpus=6)"),
+        ("1:ncpus=1+3:ncpus=1", "free", [("a", (3,)), ("b", (1,))],
+         "(a:ncpus=1)+(a:ncpus=1)+(a:ncpus=1)+(b:ncpus=1)"),
+        ("1:ncpus=4+2:ncpus=8:ngpus=1", "pack", [("a", (1,))],
+         "(a:ncpus=4)+(a:ncpus=8:ngpus=1)+(a:ncpus=8:ngpus=1)"),
+        ("ncpus=2:scratch=500gb:mpiprocs=2:ompthreads=1", "scatter", [("a[1]", (1,))],
+         "(a[1]:ncpus=2:scratch=500gb)"),
+        ("2:mpiprocs=4", "free", [("a", (2,))], "(a:ncpus=4)+(a:ncpus=4)"),
+    ],
+)  # fmt: skip
+def test_each_chunk_gets_the_vnode_that_was_chosen_for_it(select, place, where, said) -> None:
+    assert vnodes_text(select, place, where, ["scratch"]) == said
+
+
+@pytest.mark.parametrize(
+    ("select", "where", "why"),
+    [
+        ("1:ncpus=1:rank=3", [("a", (1,))], "chunks ask for rank"),
+        ("1:ncpus=1:host=b", [("a", (1,))], "chunks ask for host"),
+        ("3:ncpus=1", [("a", (1,)), ("b", (1,))], "3 chunks have 2 places"),
+    ],
+)
+def test_where_the_picture_does_not_know_what_chunks_ask_for_none_is_told(
+    select, where, why
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        vnodes_text(select, "free", where, ())
+
+
+@pytest.fixture
+def pbs(tmp_path: Path) -> FakePbs:
+    """Four vnodes that jobs share."""
+    found = FakePbs(tmp_path)
+    for name in ("qstat.json", "queues.json", "pbsnodes.json"):
+        (tmp_path / name).write_bytes(PBS[f"shared-{name}"])
+    return found
+
+
+@pytest.fixture
+def manager(pbs: FakePbs) -> PbsManager:
+    made = PbsManager(
+        "theta", folder=str(pbs.bin), timeout_s=120.0, heartbeat_file=pbs.folder / "alive"
+    )
+    made.snapshot()
+    pbs.calls()
+    return made
+
+
+def shown(pbs: FakePbs, **more: object) -> None:
+    """The hook's periodic part shows life."""
+    (pbs.folder / "alive.lifts").write_text(json.dumps({"time_s": time.time(), **more}))
+
+
+def state(pbs: FakePbs, word: str) -> None:
+    """What qstat says of a job from now on."""
+    (pbs.folder / "job.json").write_text(json.dumps({"Jobs": {"5.vm": {"job_state": word}}}))
+
+
+def waiting(manager: PbsManager) -> str:
+    """A job of ``3:ncpus=2:mem=50mb`` that waits."""
+    assert manager.found is not None
+    return next(
+        i for i, (select, _) in manager.found.lies.items() if select.startswith("3:ncpus=2")
+    )
+
+
+WHERE = [("n01", (1,)), ("n02", (1,)), ("n03", (1,))]
+
+
+def test_a_job_is_run_where_it_was_chosen_to_lie_and_nothing_else_is_asked_of_pbs(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    shown(pbs, rooms=True)
+    state(pbs, "R")
+    job = waiting(manager)
+    outcome = manager.start_on(job, WHERE)
+    select = "(n01:ncpus=2:mem=50mb)+(n02:ncpus=2:mem=50mb)+(n03:ncpus=2:mem=50mb)"
+    assert (outcome.result, outcome.reason) == ("done", f"qrun -H {select}")
+    assert pbs.calls() == [f"qrun -a -H {select} {job}", f"qstat -f -F json {job}"]
+    # The hook lets it pass, and looks for room from now on.
+    said = json.loads((pbs.folder / "alive.leases").read_text())
+    assert (said["until_s"][job], said["rooms"]) == (0.0, ["ncpus", "mem", "ngpus"])
+
+
+@pytest.mark.parametrize("more", [None, {}, {"rooms": False}, {"rooms": True, "time_s": 7.0}])
+def test_without_a_hook_that_looks_for_room_pbs_chooses_and_the_journal_gets_to_know(
+    pbs: FakePbs, manager: PbsManager, more: dict[str, object] | None
+) -> None:
+    if more is not None:
+        shown(pbs, **more)
+    job = waiting(manager)
+    outcome = manager.start_on(job, WHERE)
+    assert outcome.result == "done"
+    assert outcome.reason.startswith("qrun, PBS chose: no hook of this version")
+    assert [call for call in pbs.calls() if call.startswith("qrun")] == [f"qrun {job}"]
+
+
+def test_what_cannot_be_told_is_left_to_pbs_and_what_the_hook_refuses_is_refused(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    shown(pbs, rooms=True)
+    job = waiting(manager)
+    assert "3 chunks have 2 places" in manager.start_on(job, WHERE[:2]).reason
+    assert "whole vnodes, or does not wait" in manager.start_on("999.vm", WHERE).reason
+    pbs.fail("qrun", "qrun: Unauthorized Request 5.vm\n")
+    outcome = manager.start_on(job, WHERE)
+    assert (outcome.result, "Unauthorized Request" in outcome.reason) == ("refused", True)
+
+
+def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_refuses(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    shown(pbs, rooms=True)
+    job = waiting(manager)
+    state(pbs, "Q")
+    outcome = manager.start_on(job, WHERE)
+    assert (outcome.result, "no room for it any more" in outcome.reason) == ("refused", True)
+    (pbs.folder / "job.json").write_text("{}")
+    assert manager.start_on(job, WHERE).result == "unknown"
+    pbs.fail("qstat", f"qstat: Unknown Job Id {job}\n")
+    assert manager.start_on(job, WHERE).result == "done"  # it has run already
+    pbs.fail("qstat", "qstat: cannot connect to server vm (errno=15010)\n")
+    assert manager.start_on(job, WHERE).result == "unknown"
+
+
+def test_a_manager_that_is_polled_can_what_it_can_and_no_more(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    through = polled(Poller(manager, lambda event: None, every_s=60.0, floor_s=1.0))
+    # It was taken for one whose scheduling can rest: a twin that acts by `qrun` was never in charge.
+    assert isinstance(through, Places)
+    assert not isinstance(through, LendsScheduling)
+    shown(pbs, rooms=True)
+    state(pbs, "R")
+    assert through.start_on(waiting(manager), WHERE).reason.startswith("qrun -H (n01:")
+
+
+def test_gpus_that_a_site_has_created_as_a_resource_are_no_consumable_besides() -> None:
+    said = b"".join(
+        b"create resource %b\nset resource %b type = long\nset resource %b flag = %b\n"
+        % (n, n, n, f)
+        for n, f in ((b"ngpus", b"nh"), (b"fpga", b"nh"), (b"rank", b"h"))
+    )
+    # Else no look succeeded where chunks asked for an fpga.
+    assert used_up_of(said) == {"fpga": True, "rank": False}
