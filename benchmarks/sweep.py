@@ -6,6 +6,8 @@
 ``efficiency_…``: how many times as fast two workers are as one thread with so many years of the trace, by the
 clock; the machine must do nothing else. ``cpu_s_per_point…``: processor time of each, that of starting
 processes included.
+``efficiency_machine``: what the machine gives: how many times as well two processes fare as one that run the
+engine and nothing else, by the processor time of each.
 ``model``: a million simulations of the trace on 100 cores and on 1,000 workers, reckoned with what was
 measured: each worker is handed the trace once, and one scheduler hands out chunks.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import pickle
 import resource
 import time
@@ -23,7 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hpctwin import generate, simulate, sweep
+from hpctwin import Simulation, generate, simulate, sweep
 from hpctwin.experiments.traces import find_trace
 from hpctwin.formats import read_workload
 from hpctwin.sweep.running import chunk_s as length_s
@@ -116,6 +119,34 @@ def efficiency(trace: Path, years: int) -> dict[str, float]:
     return found
 
 
+def bare(trace: Path, years: int, ready: Any, found: Any) -> None:
+    """The engine alone, in a process; its processor time."""
+    jobs = read_workload(trace)
+    simulations = [Simulation(jobs, jobs.nodes_hint, "fcfs+easy") for _ in range(years + 1)]
+    simulations.pop().advance()
+    ready.wait()
+    begin = time.process_time()
+    for simulation in simulations:
+        simulation.advance()
+    found.put(time.process_time() - begin)
+
+
+def machine(trace: Path, years: int = 100) -> dict[str, float]:
+    """One such process, and two at a time."""
+    context = multiprocessing.get_context("spawn")
+    took = []
+    for count in (1, 2):
+        ready, found = context.Barrier(count), context.Queue()
+        given = (trace, years, ready, found)
+        processes = [context.Process(target=bare, args=given) for _ in range(count)]
+        for process in processes:
+            process.start()
+        took.append(sum(found.get() for _ in processes) / count)
+        for process in processes:
+            process.join()
+    return {"efficiency_machine": 2 * took[0] / took[1]}
+
+
 def per_chunk_s(chunks: int = 300) -> float:
     """Processor time of client and scheduler for each chunk, with a worker in the same process."""
     from distributed import Client
@@ -154,7 +185,7 @@ def main() -> None:
     given = parser.parse_args()
     found = overhead_ms(given.points)
     if given.trace is not None:
-        found |= efficiency(given.trace, given.years)
+        found |= efficiency(given.trace, given.years) | machine(given.trace)
         found["chunk_ms"] = 1000 * per_chunk_s()
         for cores in (100, 1000):
             found[f"million_on_{cores}_s"] = modelled(

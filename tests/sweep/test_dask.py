@@ -129,7 +129,7 @@ class AScheduler:
         file = self.folder / "scheduler.json"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.start("scheduler", "--host 127.0.0.1 --port 0 --no-dashboard", file)
-        until(file.exists)
+        until(lambda: _is_written(file))
         self.start("worker", "--nthreads 1 --no-nanny --no-dashboard --death-timeout 120", file)
         return self.processes[0], file
 
@@ -146,6 +146,14 @@ class AScheduler:
         for process in reversed(self.processes):
             process.kill()
             process.wait()
+
+
+def _is_written(file: Path) -> bool:
+    """The scheduler makes the file before it has written it."""
+    try:
+        return "address" in json.loads(file.read_text())
+    except (OSError, ValueError):
+        return False
 
 
 def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
@@ -180,6 +188,85 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
     # Nothing half made is left that would warn when it is dropped.
     gc.collect()
     assert not [warning for warning in recwarn if "unclosed cluster" in str(warning.message)]
+
+
+QSUB = """#!{python}
+import os, pathlib, subprocess, sys
+there = pathlib.Path({folder!r})
+number = len(list(there.glob("*.sh")))
+script = there / f"{{number}}.sh"
+script.write_text(pathlib.Path(sys.argv[1]).read_text())
+log = open(there / f"{{number}}.log", "wb")
+process = subprocess.Popen(["bash", script], stdout=log, stderr=log, start_new_session=True)
+(there / f"{{number}}.pid").write_text(str(process.pid))
+print(f"{{number}}.head")
+"""
+QDEL = """#!{python}
+import os, pathlib, signal, sys
+there = pathlib.Path({folder!r})
+with open(there / "deleted", "a") as file:
+    print(sys.argv[1], file=file)
+os.killpg(int((there / f"{{sys.argv[1]}}.pid").read_text()), signal.SIGTERM)
+"""
+
+
+def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
+    """Let PBS's commands be these, each job a process group here."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text.format(folder=str(folder), python=sys.executable))
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_workers_are_submitted_to_pbs_as_asked_and_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands(tmp_path / "pbs", monkeypatch, qsub=QSUB, qdel=QDEL)
+    options = {
+        "interface": "lo",
+        "cores": 2,
+        "memory": "1GB",
+        "queue": "main",
+        "walltime": "00:30:00",
+    }
+    with jobqueue("pbs", 2, options) as client:
+        there = sweep(**SMALL, where=partial(OnDask, client=client))
+    here = sweep(**SMALL, workers=1)
+    same(here.table, there.table.select(here.table.columns))
+    assert sorted((tmp_path / "pbs/deleted").read_text().split()) == ["0", "1"]
+    for number in (0, 1):
+        lines = (tmp_path / f"pbs/{number}.sh").read_text().splitlines()
+        asked = {line for line in lines if line.startswith("#PBS")}
+        assert {
+            "#PBS -q main",
+            "#PBS -l select=1:ncpus=2:mem=954MB",
+            "#PBS -l walltime=00:30:00",
+        } <= asked
+        assert sys.executable in lines[-1]
+
+
+REFUSES = """#!/bin/sh
+echo "qsub: Unknown queue" >&2
+exit 170
+"""
+
+
+def test_workers_that_are_refused_are_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    commands(tmp_path / "pbs", monkeypatch, qsub=REFUSES)
+    told = "^workers cannot be submitted to pbs: qsub: Unknown queue$"
+    with pytest.raises(UnreachableError, match=told), jobqueue("pbs", 2, {"interface": "lo"}):
+        pass
+    commands(tmp_path / "none", monkeypatch)
+    told = "^workers cannot be submitted to pbs: qsub: No such file or directory$"
+    with pytest.raises(UnreachableError, match=told), jobqueue("pbs", 2, {"interface": "lo"}):
+        pass
+    told = "^--jobqueue pbs: 'eth9' is not a valid network interface"
+    with pytest.raises(ConfigError, match=told), jobqueue("pbs", 2, {"interface": "eth9"}):
+        pass
+    assert not [one for one in caplog.records if one.levelname == "ERROR"]
 
 
 @pytest.mark.slurm

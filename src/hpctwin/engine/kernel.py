@@ -100,13 +100,13 @@ def hooks(
 
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
-    from hpctwin.engine import lookahead, number_lines, resizing
+    from hpctwin.engine import exact_sums, lookahead, number_lines, resizing
     from hpctwin.engine.agents import delays, features, jobs, power_rewards, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
-    found.append(resizing.STOP)
+    found += [resizing.STOP, exact_sums.ADD_NUMBERS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():

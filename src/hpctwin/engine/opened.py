@@ -18,7 +18,6 @@ from hpctwin.engine.state import make_parts, new_sim
 __all__ = [
     "arrive_at",
     "close_arrivals",
-    "come_at",
     "end_only_when_told",
     "expect",
     "forecast_arrays",
@@ -193,17 +192,6 @@ def expect(sim: Sim, rows: IntArray | int | slice, runtime_ms: IntArray | int) -
         runtime_ms: of each.
     """
     sim["job"]["runtime"][rows] = runtime_ms
-
-
-def come_at(sim: Sim, rows: IntArray, submit_ms: IntArray | int) -> None:
-    """Say when jobs are submitted in forecasts.
-
-    Args:
-        sim: arrays of `forecast_arrays`.
-        rows: of the jobs.
-        submit_ms: of each, or of all.
-    """
-    sim["job"]["submit"][rows] = submit_ms
 
 
 def like(sim: Sim, rows: IntArray, others: IntArray, submit_ms: IntArray) -> None:

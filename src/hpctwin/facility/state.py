@@ -82,6 +82,8 @@ class FacilityState:
         self._sent = 0
         self._waited_ms = [0] * len(self.clusters)
         self._asked: IntArray = np.array([-1])
+        self._least_of = (-1, -1)
+        self._least_ms: list[int] = []
         self._known_places: dict[int, tuple[tuple[int, int], tuple[int, IntArray]]] = {}
         self._like_jobs = LikeJobs(workload) if knowledge == "like-jobs" else None
 
@@ -89,6 +91,7 @@ class FacilityState:
         """Reckon how long jobs that have just come will run, where that is not simply known."""
         if self._like_jobs is None:
             return
+        self._least_of = (-1, -1)
         for row in rows:
             ratio = self._like_jobs.ratio(row, self.has_run_of)
             for cluster, seen in zip(self.clusters, self.jobs.on, strict=True):
@@ -217,8 +220,15 @@ class FacilityState:
 
     def likely_end_ms(self, row: int, cluster: int) -> int:
         """When a job may end at a cluster if it waits as long as was forecast last there."""
-        least_ms = self.clusters[cluster].least_runtime_ms(row)
+        least_ms = self._least(row)[cluster]
         return self.arrival_ms(row, cluster) + least_ms + self._waited_ms[cluster]
+
+    def _least(self, row: int) -> list[int]:
+        """How long a job runs at least in forecasts [clusters]; known for the instant."""
+        if self._least_of != (row, self.now_ms):
+            self._least_of = (row, self.now_ms)
+            self._least_ms = [cluster.least_runtime_ms(row) for cluster in self.clusters]
+        return self._least_ms
 
     def starts_at_once(self, row: int, cluster: int) -> bool:
         """Whether a job would start now if it was sent to a cluster now."""
@@ -244,14 +254,15 @@ class FacilityState:
         site, arrival_ms = self.clusters[cluster], self.arrival_ms(row, cluster)
         latest = NEVER_MS
         if latest_end_ms < NEVER_MS:
-            latest = latest_end_ms - site.least_runtime_ms(row)
+            latest = latest_end_ms - self._least(row)[cluster]
             if arrival_ms > latest:
                 return -1, -1
         if self._asked[0] != row:
             self._asked = np.array([row])
-        start, end = site.forecast(
+        found = site.forecast(
             self.now_ms, self._asked, self._asked, arrival_ms=arrival_ms, latest_ms=latest
-        )[:, 0].tolist()
+        )
+        start, end = found.item(0), found.item(1)
         if start >= 0:
             self._waited_ms[cluster] = start - arrival_ms
         elif latest < NEVER_MS:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from hpctwin.model import MS_PER_S
+
 __all__ = ["COUNTS", "Levels", "Steps", "levels", "steps", "up_nodes"]
 
 IntArray = npt.NDArray[np.int64]
@@ -27,6 +29,7 @@ _ELIGIBLE, _START, _END, _LEFT, _START_UNQUEUED, _LOST, _MARK = range(7)
 _KIND_BITS = 3
 _QUEUED = np.array([1, -1, 0, -1, 0, 1, 0])
 _RUNNING = np.array([0, 1, -1, 0, 1, -1, 0])
+_EXACT = 2.0**53  # whole numbers below are, as floating-point ones
 _PIECE = 1 << 13  # so that all arrays of a piece lie in a core's cache
 
 
@@ -47,16 +50,23 @@ class Steps(NamedTuple):
     """The events of a piece, and what each changes: whole numbers, which are added up in a fifth of the time.
 
     Args:
-        time_s: as of `Levels`.
+        time: as of `Levels`, but in ``unit``.
+        unit: so many to the second: ms, and whole ones, if all times are; else 1.
         queued: jobs in the queue, -1, 0 or 1 [events].
         running: jobs that run, -1, 0 or 1 [events].
         nodes: of the job [events].
     """
 
-    time_s: FloatArray
+    time: FloatArray
+    unit: int
     queued: IntArray
     running: IntArray
     nodes: IntArray
+
+    @property
+    def time_s(self) -> FloatArray:
+        """As of `Levels`."""
+        return self.time / self.unit
 
 
 def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Levels]:
@@ -68,14 +78,15 @@ def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) 
         marks_s: further times at which there is to be a row, seconds.
     """
     before = np.zeros((len(COUNTS), 1))
-    for time_s, queued, running, nodes in steps(jobs, lost, marks_s):
+    for piece in steps(jobs, lost, marks_s):
+        queued, running, nodes = piece.queued, piece.running, piece.nodes
         counts = np.empty((len(COUNTS), len(nodes)))
         changes = queued, queued * nodes, running, running * nodes
         for row, change in zip(counts, changes, strict=True):
             row[:] = np.cumsum(change)
         counts += before
         before = counts[:, -1:]
-        yield Levels(time_s, counts)
+        yield Levels(piece.time_s, counts)
 
 
 def steps(
@@ -101,18 +112,18 @@ def steps(
         if after_s > -math.inf:
             events.append((_MARK, np.array([after_s]), np.zeros(1, np.int64)))
     node_bits = max(int(nodes.max(initial=0)) for _, _, nodes in events).bit_length()
-    key, second = _keys(events, node_bits)
+    key, instants = _keys(events, node_bits)
     del events
     key.sort(kind="stable")
     for first in range(0, len(key), _PIECE):
         piece = key[first : first + _PIECE + 1]
-        time_s = second(piece >> _KIND_BITS + node_bits)
+        time = instants.times(piece >> _KIND_BITS + node_bits)
         if first + _PIECE >= len(key):
-            time_s = np.append(time_s, until_s)
+            time = np.append(time, instants.of(until_s))
         piece = piece[:_PIECE]
         kinds = (piece >> node_bits) & (1 << _KIND_BITS) - 1
         width = piece & (1 << node_bits) - 1
-        yield Steps(time_s, _QUEUED.take(kinds), _RUNNING.take(kinds), width)
+        yield Steps(time, instants.unit, _QUEUED.take(kinds), _RUNNING.take(kinds), width)
 
 
 def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
@@ -165,23 +176,33 @@ def _times(frame: pl.DataFrame, name: str) -> FloatArray:
     return frame[name].cast(pl.Float64).to_numpy()
 
 
-class _Second:
-    """From the number of an instant back to its time, seconds."""
+class _Instants:
+    """What instants in keys stand for: themselves in ms, or the place among all times that there are."""
 
-    def __init__(self, distinct: FloatArray | None) -> None:
-        self.distinct = distinct
+    def __init__(self, distinct_s: FloatArray | None) -> None:
+        self.unit, self._distinct = MS_PER_S, None
+        if distinct_s is not None:
+            ms = np.rint(distinct_s * MS_PER_S)
+            whole = (ms / MS_PER_S == distinct_s).all() and (np.abs(ms) < _EXACT).all()
+            self.unit = MS_PER_S if whole else 1
+            self._distinct = ms if whole else distinct_s
 
-    def __call__(self, instant: IntArray) -> FloatArray:
-        return instant / 1000.0 if self.distinct is None else self.distinct[instant]
+    def times(self, found: IntArray) -> FloatArray:
+        """Times as of `Steps`."""
+        return found.astype(np.float64) if self._distinct is None else self._distinct[found]
+
+    def of(self, time_s: float) -> float:
+        """A time as of `Steps`."""
+        return time_s if math.isinf(time_s) or self.unit == 1 else round(time_s * MS_PER_S)
 
 
 def _keys(
     events: list[tuple[int, FloatArray, IntArray]], node_bits: int
-) -> tuple[IntArray, _Second]:
+) -> tuple[IntArray, _Instants]:
     """Each event as one whole number, of its instant, its kind and its nodes, and how times are read off."""
     key = np.empty(sum(len(time_s) for _, time_s, _ in events), np.int64)
     if _in_ms(events, node_bits, key):
-        return key, _Second(None)
+        return key, _Instants(None)
     distinct = np.unique(np.concatenate([time_s for _, time_s, _ in events]))
     at = 0
     for kind, time_s, nodes in events:
@@ -190,12 +211,12 @@ def _keys(
         own[:] = np.searchsorted(distinct, time_s)
         own <<= _KIND_BITS + node_bits
         own += (kind << node_bits) + nodes
-    return key, _Second(distinct)
+    return key, _Instants(distinct)
 
 
 def _in_ms(events: list[tuple[int, FloatArray, IntArray]], node_bits: int, key: IntArray) -> bool:
     """Write the keys with ms as instants; False if these are not exact or have no room."""
-    most = 2.0 ** (62 - _KIND_BITS - node_bits)
+    most = min(_EXACT, 2.0 ** (62 - _KIND_BITS - node_bits))
     at = 0
     for kind, time_s, nodes in events:
         for first in range(0, len(time_s), _PIECE):

@@ -12,7 +12,6 @@ from hpctwin.engine import layout
 from hpctwin.engine.opened import (
     arrive_at,
     close_arrivals,
-    come_at,
     expect,
     forecast_arrays,
     like,
@@ -83,6 +82,7 @@ class OpenSimulation:
         self._spare = spare
         self._fastest = float(self._ahead["pool"]["speed"].max())
         self._limit_ms: IntArray = self._ahead["job"]["limit"]
+        self._arrival_ms: IntArray = self._ahead["job"]["submit"]
         self._decided: Decided | None = None
 
     @property
@@ -232,10 +232,11 @@ class OpenSimulation:
         from hpctwin.engine.lookahead import look_ahead
 
         known = coming[coming < self.size] if self._spare else coming
-        come_at(self._ahead, known, now_ms if arrival_ms is None else arrival_ms)
+        self._arrival_ms[known] = now_ms if arrival_ms is None else arrival_ms
         found = np.empty((2, len(watched)), np.int64)
         begin = time.perf_counter()
-        self._decide()
+        if self.simulation.decided() is not self._decided:
+            self._decide()
         while True:
             code = look_ahead(
                 self.simulation.state.address, self._ahead.address, now_ms,
@@ -256,13 +257,11 @@ class OpenSimulation:
 
     def _decide(self) -> None:
         """Give forecasts the simulation's policy; nobody knows of failures to come."""
-        policy = self.simulation.decided()
-        if self._decided is not policy:
-            self._decided = policy
-            rules = policy["rules"].copy()
-            rules["outage_horizon"] = NEVER_MS
-            rules["log"] = 0
-            self._ahead.decide(Decided({**policy, "rules": rules}))
+        policy = self._decided = self.simulation.decided()
+        rules = policy["rules"].copy()
+        rules["outage_horizon"] = NEVER_MS
+        rules["log"] = 0
+        self._ahead.decide(Decided({**policy, "rules": rules}))
 
     def result(self) -> Result:
         """What has happened so far; jobs that never came are pending."""

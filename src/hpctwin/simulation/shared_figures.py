@@ -11,16 +11,17 @@ import numpy.typing as npt
 import polars as pl
 
 from hpctwin.metrics import series, summarize
+from hpctwin.metrics.sums import ExactSum
 from hpctwin.model import Cluster, Workload
 from hpctwin.model.totals import totals_asked
 
 __all__ = [
     "MILLI",
+    "HeldOverTime",
     "InCores",
     "core_map",
     "cores_asked",
     "cores_held",
-    "held_over_time",
     "in_cores",
     "of_shared_nodes",
     "there",
@@ -63,7 +64,9 @@ class InCores:
     def figures(self) -> dict[str, Any]:
         """As `summarize`, with cores in the place of nodes, and how well memory and GPUs were used."""
         found = summarize(self.jobs, self.lost, self.capacity, round(self.cores * MILLI))
-        return of_shared_nodes(found, self.cluster, held_over_time(self.placements, self.cluster))
+        held = HeldOverTime(self.cluster)
+        held.add(self.placements)
+        return of_shared_nodes(found, self.cluster, held.totals())
 
     def series(self) -> pl.DataFrame:
         """As `series`, with ``used_cores`` for ``used_nodes`` and so on."""
@@ -81,18 +84,27 @@ def there(cluster: Cluster, name: str) -> float:
     return sum(group.count * (group.amount(name) or 0.0) for group in cluster.nodes)
 
 
-def held_over_time(placements: pl.DataFrame, cluster: Cluster) -> dict[str, float]:
+class HeldOverTime:
     """How much of memory (GB), GPUs and consumables was held, times seconds; not modelled counts as 0.
 
     Args:
-        placements: who held what of which node, of jobs that have ended.
         cluster: the machine.
     """
-    length = pl.col("end_s") - pl.col("start_s")
-    return {
-        name: placements.select((pl.col(name) * length).sum()).item()
-        for name in ("memory_gb", "gpus", *cluster.consumables)
-    }
+
+    def __init__(self, cluster: Cluster) -> None:
+        names = "memory_gb", "gpus", *cluster.consumables
+        self._sums = {name: ExactSum() for name in names}
+
+    def add(self, placements: pl.DataFrame) -> None:
+        """Who held what of which node, of jobs that have ended, each told once."""
+        length = placements["end_s"] - placements["start_s"]
+        for name, held in self._sums.items():
+            amount = placements[name].cast(pl.Float64) * length.cast(pl.Float64)
+            held.add(amount.fill_null(0.0).to_numpy())
+
+    def totals(self) -> dict[str, float]:
+        """The sums."""
+        return {name: held.total() for name, held in self._sums.items()}
 
 
 def of_shared_nodes(
@@ -103,7 +115,7 @@ def of_shared_nodes(
     Args:
         counted: as of `summarize`.
         cluster: the machine.
-        held: as of `held_over_time`.
+        held: as of `HeldOverTime`.
     """
     found = {**counted}
     for nodes, cores in (

@@ -77,15 +77,14 @@ class StreamedResult:
     def jobs(self) -> pl.LazyFrame:
         """The jobs in the columns of `hpctwin.Result.jobs`, in the order in which they were done with."""
         stored = pl.scan_parquet(self.folder / "jobs" / "*.parquet")
-        seconds = {f"{name}_s": pl.col(f"{name}_ms") / float(MS_PER_S) for name in _TIMES}
         wait = pl.col("start_ms") - pl.col("submit_ms")
         turnaround = pl.when(pl.col("start_ms").is_not_null()).then(
             pl.col("end_ms") - pl.col("submit_ms")
         )
         made = stored.with_columns(
-            **seconds,
-            wait_s=wait / float(MS_PER_S),
-            turnaround_s=turnaround / float(MS_PER_S),
+            **{f"{name}_s": _seconds(pl.col(f"{name}_ms")) for name in _TIMES},
+            wait_s=_seconds(wait),
+            turnaround_s=_seconds(turnaround),
             nodes=pl.col("nodes").cast(pl.Int64),
             state=pl.col("state").cast(pl.String),
             requeues=pl.col("requeues").cast(pl.Int64),
@@ -348,6 +347,15 @@ class _Stream:
             note["because"] = str(error) or type(error).__name__
         with write_atomically(self.parts.folder / STANDING) as file:
             file.write(json.dumps(note, indent=2).encode())
+
+
+def _seconds(ms: pl.Expr) -> pl.Expr:
+    """Times as a result has them: Polars multiplies by 0.001, which differs in the last digit."""
+
+    def divided(some: pl.Series) -> pl.Series:
+        return pl.Series(some.name, some.to_numpy() / MS_PER_S, pl.Float64, nan_to_null=True)
+
+    return ms.map_batches(divided, pl.Float64, is_elementwise=True)
 
 
 def _stored(jobs: pl.DataFrame) -> pl.DataFrame:

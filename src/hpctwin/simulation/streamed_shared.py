@@ -19,8 +19,8 @@ from hpctwin.simulation.placed import placements
 from hpctwin.simulation.result import jobs_so_far, lost_so_far
 from hpctwin.simulation.shared_figures import (
     MILLI,
+    HeldOverTime,
     cores_asked,
-    held_over_time,
     of_shared_nodes,
     there,
 )
@@ -42,7 +42,7 @@ class SharedSums:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._held: dict[str, float] = {}
+        self._held = HeldOverTime(cluster)
         self._joules = SharedJoules(cluster) if cluster.has_power else None
         # As how much each job that is there counted in the window before; -1 for those that are new.
         self._counted = np.zeros(0, np.int64)
@@ -85,8 +85,7 @@ class SharedSums:
                 (self._counted >= 0) & (eligible >= 0) & (eligible / MS_PER_S <= self._reached_s)
             )
             changed = np.flatnonzero(waited & (counted != self._counted))
-            by = (counted - self._counted)[changed].astype(np.float64)
-            summary.resized(eligible[changed] / MS_PER_S, by)
+            summary.resized(eligible[changed], (counted - self._counted)[changed])
         self._counted = counted
         self._reached_s = until_s
         jobs, attempts = jobs_so_far(workload, sim), lost_so_far(workload, sim)
@@ -99,8 +98,7 @@ class SharedSums:
         )
         summary.ended(in_cores.filter(gone))
         placed = placements(workload, self._cluster, sim, of=gone)
-        for name, amount in held_over_time(placed, self._cluster).items():
-            self._held[name] = self._held.get(name, 0.0) + amount
+        self._held.add(placed)
         if self._joules is not None:
             jobs = jobs.with_columns(energy_j=self._joules.window(simulation, jobs))
         return {
@@ -125,7 +123,7 @@ class SharedSums:
 
     def figures(self, counted: Mapping[str, Any]) -> dict[str, Any]:
         """The figures of the run, from those that were counted in thousandths of cores."""
-        return of_shared_nodes(counted, self._cluster, self._held)
+        return of_shared_nodes(counted, self._cluster, self._held.totals())
 
     def drawn(self, simulation: SimulationBase) -> dict[str, Any]:
         """Energies of the run; none if it is not known what nodes draw.

@@ -214,18 +214,47 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
         made.job_cls(
             "tcp://127.0.0.1:1", "tried", **{k: v for k, v in given.items() if k not in of_cluster}
         )
-        cluster = made(**given)
+        refused: list[str] = []
+        cluster = made(job_cls=_noting(made.job_cls, refused), **given)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"--jobqueue {kind}: {error}") from error
-    try:
-        with cluster:
-            cluster.scale(jobs=jobs)
-            client = Client(cluster)
+    except (
+        RuntimeError
+    ) as error:  # of the scheduler here, such as for an interface that is not there
+        raise ConfigError(f"--jobqueue {kind}: {error.__cause__ or error}") from error
+    with cluster:
+        cluster.scale(jobs=jobs)
+        # Until all are submitted, or refused.
+        cluster.sync(cluster._correct_state)
+        if refused:
+            raise UnreachableError(f"workers cannot be submitted to {kind}: {refused[0]}")
+        client = Client(cluster)
+        try:
+            yield client
+        finally:
+            client.close(timeout=5)
+
+
+def _noting(job: type, refused: list[str]) -> type:
+    """A job that notes why it could not be submitted; else Dask logs a traceback, and waits for it."""
+    base: Any = job
+
+    class Noting(base):  # type: ignore[misc]
+        async def start(self) -> None:
+            from distributed.core import Status
+
             try:
-                yield client
-            finally:
-                client.close(timeout=5)
-    except RuntimeError as error:  # what dask-jobqueue makes of a command that failed
-        if "Command exited" not in str(error):
-            raise
-        raise UnreachableError(f"workers cannot be submitted to {kind}: {error}") from error
+                await super().start()
+            except (RuntimeError, ValueError) as error:
+                refused.append(_said(str(error)))
+            except OSError as error:
+                refused.append(f"{self.submit_command}: {cause(error)}")
+            self.status = Status.running
+
+    return Noting
+
+
+def _said(error: str) -> str:
+    """What a command said, of what dask-jobqueue makes of it, in one line."""
+    _, _, said = error.partition("stderr:")
+    return " ".join((said.strip() or error).split())

@@ -1,0 +1,109 @@
+"""Sums of floating-point numbers that do not depend on their order, nor on how they are put together."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+
+__all__ = ["ADD_NUMBERS", "INFINITE", "LIMBS", "LIMB_BITS", "NOT_NUMBERS"]
+
+LIMB_BITS = 32
+LOW = (1 << LIMB_BITS) - 1
+_SIZE = (1 << 63) - 1
+INFINITE, NOT_NUMBERS = 67, 68
+LIMBS = 69
+"""A sum is 67 whole numbers, each worth 2^32 times the one before it, the first in units of the least double
+(2^-1074), with how many were infinite (+1 or -1 for each) and no numbers behind them."""
+
+_UNTIL_CARRIED = 1 << 9
+"""A number adds less than 2^53 to each of its limbs: so many have room in 62 bits."""
+
+
+@jit
+def add_at(place: int, value: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a whole number below 2^62 to a sum, so many bits above its least."""
+    limb, shift = base + (place >> 5), place & 31
+    limbs[limb] += (value & LOW) << shift
+    limbs[limb + 1] += (value >> LIMB_BITS) << shift
+
+
+@jit
+def add_one(one: int, limbs: npt.NDArray[np.int64], base: int) -> None:
+    """Add a number of any size to a sum."""
+    exponent = (one >> 52) & 0x7FF
+    mantissa = one & 0xFFFFFFFFFFFFF
+    sign = 1 | (one >> 63)
+    if exponent == 0x7FF:
+        if mantissa == 0:
+            limbs[base + INFINITE] += sign
+        else:
+            limbs[base + NOT_NUMBERS] += 1
+        return
+    if exponent == 0:
+        exponent += 1
+    else:
+        mantissa |= 1 << 52
+    limb, shift = base + ((exponent - 1) >> 5), (exponent - 1) & 31
+    limbs[limb] += sign * ((mantissa << shift) & LOW)
+    limbs[limb + 1] += sign * (mantissa >> (32 - shift))
+
+
+def add_numbers(
+    bits: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], limbs: npt.NDArray[np.int64]
+) -> None:
+    """Add numbers to sums, each exactly: the small superaccumulator of Neal (2015, arXiv:1505.05571).
+
+    Where those of a block differ by less than 2^63 in size, three limbs that begin with the least take them,
+    without a branch for each.
+
+    Args:
+        bits: of the numbers, those of the first sum first [numbers].
+        ends: where those of each sum end [sums].
+        limbs: the sums, one behind the other [sums * LIMBS].
+    """
+    begin = 0
+    for row in range(len(ends)):
+        base = row * LIMBS
+        while begin < ends[row]:
+            until = min(ends[row], begin + _UNTIL_CARRIED)
+            block = bits[begin:until]
+            least, most = 0x7FF, 1
+            for at in range(len(block)):
+                exponent = (block[at] >> 52) & 0x7FF
+                least = min(least, exponent if (block[at] & _SIZE) != 0 else 0x7FF)
+                most = max(most, exponent)
+            if least > 0 and most < 0x7FF and most - least <= 62:
+                first, second, third = int64(0), int64(0), int64(0)
+                for at in range(len(block)):
+                    one = block[at]
+                    exponent = (one >> 52) & 0x7FF
+                    mantissa = (one & 0xFFFFFFFFFFFFF) | (1 << 52)
+                    # Nothing but 0 is below the least.
+                    mantissa = mantissa if exponent > 0 else int64(0)
+                    place = exponent - least if exponent > 0 else int64(0)
+                    shift, above = place & 31, -(place >> 5)
+                    low = (mantissa << shift) & LOW
+                    high = mantissa >> (32 - shift)
+                    minus = one >> 63
+                    low, high = (low ^ minus) - minus, (high ^ minus) - minus
+                    first += low & ~above
+                    second += (high & ~above) + (low & above)
+                    third += high & above
+                add_at(least - 1, first, limbs, base)
+                add_at(least + 31, second, limbs, base)
+                add_at(least + 63, third, limbs, base)
+            else:
+                for at in range(len(block)):
+                    add_one(block[at], limbs, base)
+            for limb in range(base, base + INFINITE - 1):
+                limbs[limb + 1] += limbs[limb] >> LIMB_BITS
+                limbs[limb] &= LOW
+            begin = until
+
+
+_NUMBERS = types.Array(int64, 1, "C")
+
+ADD_NUMBERS = Kernel(add_numbers, types.void(_NUMBERS, _NUMBERS, _NUMBERS))

@@ -1,0 +1,86 @@
+"""Sums that come out the same, to the last bit, in whatever order and pieces the numbers come."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from hpctwin.engine.exact_sums import ADD_NUMBERS, INFINITE, LIMB_BITS, LIMBS, NOT_NUMBERS
+
+__all__ = ["ExactSum", "ExactSums"]
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+_LEAST = 1074
+"""The least double is 2 to minus this."""
+
+
+class ExactSum:
+    """A sum without rounding, which is rounded once, when it is asked for."""
+
+    def __init__(self) -> None:
+        self._limbs = np.zeros(LIMBS, np.int64)
+
+    def add(self, values: FloatArray) -> None:
+        """Some more numbers [n]."""
+        ADD_NUMBERS(_bits(values), np.array([len(values)]), self._limbs)
+
+    def total(self) -> float:
+        """The double next to the sum."""
+        return _rounded(self._limbs, 1)
+
+    def over(self, count: int) -> float:
+        """The double next to the sum divided by a number, 1 or more."""
+        return _rounded(self._limbs, count)
+
+
+class ExactSums:
+    """Sums and numbers of values by label."""
+
+    def __init__(self) -> None:
+        self._row: dict[str, int] = {}
+        self._limbs = np.zeros((0, LIMBS), np.int64)
+        self._counts = np.zeros(0, np.int64)
+
+    def add(self, labels: pl.Series, values: FloatArray) -> None:
+        """Some more values, each with its label; null for none of them [n]."""
+        told = pl.DataFrame({"label": labels, "value": pl.Series(values)}).drop_nulls("label")
+        found = told.group_by("label").agg("value")
+        counts = found["value"].list.len().to_numpy().astype(np.int64)
+        part = np.zeros(len(found) * LIMBS, np.int64)
+        each = found["value"].explode().to_numpy()
+        ADD_NUMBERS(_bits(each), np.cumsum(counts), part)
+        row = self._row
+        rows = [row.setdefault(label, len(row)) for label in found["label"].to_list()]
+        more = len(row) - len(self._counts)
+        self._limbs = np.pad(self._limbs, ((0, more), (0, 0)))
+        self._counts = np.pad(self._counts, (0, more))
+        # What is added is carried: limbs have room for two thousand million windows.
+        self._limbs[rows] += part.reshape(-1, LIMBS)
+        self._counts[rows] += counts
+
+    def means(self) -> list[float]:
+        """Of each label, in the order in which they came."""
+        pairs = zip(self._limbs, self._counts.tolist(), strict=True)
+        return [_rounded(limbs, count) for limbs, count in pairs]
+
+
+def _bits(values: FloatArray) -> IntArray:
+    return np.require(values, np.float64, ["C", "W"]).view(np.int64)
+
+
+def _rounded(limbs: IntArray, count: int) -> float:
+    if limbs[NOT_NUMBERS]:
+        return math.nan
+    if limbs[INFINITE]:
+        return math.copysign(math.inf, limbs[INFINITE])
+    there = np.flatnonzero(limbs).tolist()
+    whole = sum(int(limbs[place]) << (LIMB_BITS * place) for place in there)
+    try:
+        return whole / (count << _LEAST)
+    except OverflowError:
+        return math.inf if whole > 0 else -math.inf
