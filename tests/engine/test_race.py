@@ -1,4 +1,5 @@
-"""Long queues are held as a tournament (`hpctwin.engine.race`): it gives what going through all gives."""
+"""Long queues are a tournament (`hpctwin.engine.race`), shorter ones whose order changes with time a list of
+lines (`hpctwin.engine.lined`): both give what going through all gives."""
 
 from __future__ import annotations
 
@@ -41,12 +42,18 @@ POLICIES = (
 )  # fmt: skip
 
 
+NOT: int = 10**6
+WAYS = {"tournament": (20, NOT), "lines": (NOT, 4), "lines, then a tournament": (40, 4)}
+"""With how many waiting there is a tournament, and with how many a list of lines."""
+
+
 @contextmanager
-def racing(waiting: int) -> Iterator[None]:
-    """Where so many jobs wait, there is a tournament."""
+def racing(tournament: int, lines: int = NOT) -> Iterator[None]:
+    """Where so many jobs wait, there is a tournament, or a list of lines."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("RACE_SORTED", "RACE_CHANGING", "RACE_SHARED", "RACE_LIMITED"):
-            patch.setattr(layout, name, waiting)
+            patch.setattr(layout, name, tournament)
+        patch.setattr(layout, "LINES_FROM", lines)
         yield
 
 
@@ -73,10 +80,14 @@ def crowded(seed: int, jobs: int = 600) -> Workload:
 
 
 def simulated(
-    workload: Workload, policy: Any, waiting: int, until: list[float | None], **options: Any
+    workload: Workload,
+    policy: Any,
+    way: tuple[int, int],
+    until: list[float | None],
+    **options: Any,
 ) -> tuple[list[Any], Simulation]:
     """Start and end of all jobs, and who waits at each stop."""
-    with racing(waiting):
+    with racing(*way):
         simulation = Simulation(workload, Cluster.uniform(nodes=32), policy=policy, **options)
         stops: list[Any] = []
         for stop in until:
@@ -94,12 +105,18 @@ def test_a_tournament_gives_what_going_through_all_gives(order: str, backfill: s
     policy = make_policy({**CHANGING, **STEADY}[order], backfill)
     workload = crowded(len(order))
     stops = [700.0, 1500.0, 1501.0, 4000.0, None]
-    found, raced = simulated(workload, policy, 20, stops)
-    assert raced.decided()["hooks"]["run_race"][0] != 0
-    plain, walked = simulated(workload, policy, 10**6, [None])
-    assert walked.decided()["hooks"]["run_race"][0] == 0
-    assert found[-2:] == plain[-2:]
-    assert simulated(workload, policy, 10**6, stops)[0] == found
+    plain, walked = simulated(workload, policy, (NOT, NOT), [None])
+    hooks = walked.decided()["hooks"]
+    assert hooks["run_race"][0] == hooks["run_lined"][0] == 0
+    by_stops = simulated(workload, policy, (NOT, NOT), stops)[0]
+    lined = policy.order.changes and not policy.order.fairshare
+    for tournament, lines in WAYS.values() if lined else [WAYS["tournament"]]:
+        found, raced = simulated(workload, policy, (tournament, lines), stops)
+        hooks = raced.decided()["hooks"]
+        assert (hooks["run_race"][0] != 0) == (tournament < NOT)
+        assert (hooks["run_lined"][0] != 0) == (lines < NOT)
+        assert found[-2:] == plain[-2:]
+        assert by_stops == found
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
@@ -116,12 +133,12 @@ def test_who_asks_for_more_nodes_than_are_up_is_passed_over(order: str, backfill
         }
     )
     found = []
-    for waiting in (20, 10**6):
-        with racing(waiting):
+    for way in (*WAYS.values(), (NOT, NOT)):
+        with racing(*way):
             simulation = Simulation(workload, cluster, make_policy(order, backfill))
             simulation.advance()
         found.append(simulation.state["state"]["start"].tolist())
-    assert found[0] == found[1]
+    assert found[:-1] == found[-1:] * len(WAYS)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -135,22 +152,22 @@ def test_overdue_jobs_and_maintenance_are_gone_through_in_between(seed: int) -> 
     }
     for order in ("wfp", "fairshare", "sjf"):
         ends = []
-        for waiting in (20, 10**6):
-            with racing(waiting):
+        for way in (*WAYS.values(), (NOT, NOT)):
+            with racing(*way):
                 simulation = Simulation(
                     workload, Cluster.model_validate(cluster), policy=f"{order}+easy",
                     expected_s=expected, overrun="continue",
                 )  # fmt: skip
                 simulation.advance()
             ends.append(simulation.state["state"]["start"].tolist())
-        assert ends[0] == ends[1]
+        assert ends[:-1] == ends[-1:] * len(WAYS)
 
 
 def test_a_fork_under_another_policy_has_a_tournament_of_its_own() -> None:
     workload = crowded(5)
-    starts: dict[int, list[Any]] = {20: [], 10**6: []}
-    for waiting, found in starts.items():
-        with racing(waiting):
+    starts: dict[tuple[int, int], list[Any]] = {way: [] for way in (*WAYS.values(), (NOT, NOT))}
+    for way, found in starts.items():
+        with racing(*way):
             simulation = Simulation(workload, Cluster.uniform(nodes=32), policy="fcfs+easy")
             for stop, policy in ((800.0, "wfp+easy"), (3000.0, "sjf+easy"), (9000.0, "fairshare")):
                 simulation.advance(stop)
@@ -159,17 +176,17 @@ def test_a_fork_under_another_policy_has_a_tournament_of_its_own() -> None:
                     found.append(fork.state["state"]["start"].tolist())
             simulation.advance()
             found.append(simulation.state["state"]["start"].tolist())
-    assert starts[20] == starts[10**6]
+    assert all(found == starts[NOT, NOT] for found in starts.values())
 
 
 @pytest.mark.parametrize("backfill", BACKFILLS)
 @pytest.mark.parametrize("order", sorted({*BUILT_IN, "multifactor", "formula"}))
 @settings(max_examples=examples(10))
-@given(workload=strategies.simple_workloads())
+@given(workload=strategies.simple_workloads(), way=st.sampled_from([(1, NOT), (NOT, 1), (4, 1)]))
 def test_a_tournament_of_few_is_what_the_reference_does(
-    order: str, backfill: str, workload: Workload
+    order: str, backfill: str, workload: Workload, way: tuple[int, int]
 ) -> None:
-    with racing(1):
+    with racing(*way):
         compared(workload, Cluster.uniform(nodes=8), ORDERINGS[order], {"backfill": backfill})
 
 
@@ -188,7 +205,7 @@ def test_a_tournament_amid_all_that_happens_is_what_the_reference_does(data: st.
     order = data.draw(st.sampled_from(["fcfs", "sjf", "wfp", "largest", "multifactor"]))
     candidates = data.draw(st.sampled_from([None, "smallest", "wfp"]))
     backfill = {"backfill": "easy", "candidates": candidates}
-    with racing(1):
+    with racing(*data.draw(st.sampled_from([(1, NOT), (NOT, 1), (4, 1)]))):
         compared(workload, cluster, ORDERINGS[order], backfill, **options)
 
 
@@ -224,26 +241,26 @@ def test_shared_resources_are_heeded_whether_they_are_short_or_not(
     asked = np.random.default_rng(licences).integers(0, 4, len(workload))
     cluster = Cluster.uniform(nodes=32).model_copy(update={"resources": {"licences": licences}})
     ends = []
-    for waiting in (20, 10**6):
-        with racing(waiting):
+    for way in (*WAYS.values(), (NOT, NOT)):
+        with racing(*way):
             simulation = Simulation(
                 workload.replace(resources={"licences": asked}), cluster, policy=policy
             )
             simulation.advance()
         ends.append(simulation.state["state"][["start", "end"]].tolist())
-    assert ends[0] == ends[1]
+    assert ends[:-1] == ends[-1:] * len(WAYS)
 
 
 def as_gone_through(workload: Workload, cluster: dict[str, Any], policy: str) -> list[Any]:
-    """Starts and ends of all jobs, the same by a tournament and without."""
+    """Starts and ends of all jobs, the same by a tournament, by lines and without."""
     ends = []
-    for waiting in (20, 10**6):
-        with racing(waiting):
+    for way in (*WAYS.values(), (NOT, NOT)):
+        with racing(*way):
             simulation = Simulation(workload, Cluster.model_validate(cluster), policy=policy)
             simulation.advance()
-        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (waiting == 20)
+        assert (simulation.decided()["hooks"]["run_race"][0] != 0) == (way[0] < NOT)
         ends.append(simulation.state["state"][["start", "end"]].tolist())
-    assert ends[0] == ends[1]
+    assert ends[:-1] == ends[-1:] * len(WAYS)
     return list(ends[0])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 from numba import int64, types
 
-from hpctwin.engine import counting, loop, plan, power_passes, transitions
+from hpctwin.engine import counting, lined, loop, plan, power_passes, transitions
 from hpctwin.engine.claiming import PLACING
 from hpctwin.engine.compiling import prepare
 from hpctwin.engine.jit import Kernel, address_of
@@ -31,6 +31,9 @@ inner_advance = Kernel(loop.advance, loop.SIGNATURE)
 race = Kernel(counting.pass_raced, types.void(SIM))
 """The pass where many wait and counting decides."""
 
+lines = Kernel(lined.pass_lined, types.void(SIM))
+"""The pass where fewer wait, in an order that changes with time, and counting decides."""
+
 reorder = Kernel(loop.reorder, types.void(int64))
 """Put the queue into the order of another ordering: ``(address)``."""
 
@@ -45,6 +48,7 @@ def hooks(
     shared: Kernel | None = None,
     placing: Kernel | None = None,
     races: bool = False,
+    lined: bool = False,
     planned: bool = True,
     counted: bool = True,
 ) -> npt.NDArray[Any]:
@@ -60,11 +64,13 @@ def hooks(
         placing: what claims a job's nodes where they have identity and are not shared; else None.
         races: whether a tournament of those that wait is needed; False where it cannot be, or as long as
             the loop does not say `layout.NEED_RACE`.
+        lined: whether the lines of those that wait are gone through where they are fewer.
         planned: whether the pass is needed; False where counting may decide in its place as long as the loop
             does not say `layout.NEED_PASS`.
         counted: whether counting may decide, where the pass is of that kind.
     """
     needed = [race] if races else []
+    needed += [lines] if lined else []
     needed += [PLACE_BY_SCORE] if place is not None else []
     needed += [placing] if placing is not None else []
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
@@ -82,6 +88,7 @@ def hooks(
             ("advance", inner_advance.address),
             ("run_pass", found.kernel.address if planned else 0),
             ("run_race", race.address if races else 0),
+            ("run_lined", lines.address if lined else 0),
             ("run_counted", 0 if by_counting is None else by_counting.address),
             ("start", 0 if leaving is not None else transitions.START.address),
             ("place_nodes", 0 if placing is None else placing.address),
@@ -104,7 +111,7 @@ def all_kernels() -> list[Kernel]:
     from hpctwin.engine.agents import delays, features, jobs, power_rewards, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
-    found = [race, PLACE_BY_SCORE, *PLACING]
+    found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
     found += [resizing.STOP, exact_sums.ADD_NUMBERS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]

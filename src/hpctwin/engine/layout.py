@@ -122,9 +122,15 @@ DONE, REACHED, STEPPED, NEED_OUTAGES, NEED_ROOM, NEED_PASS, NEED_RACE, NOT_A_NUM
 )
 PASS = np.int64(8)  # only within: a scheduling pass is due
 
-RACE_SORTED, RACE_CHANGING, RACE_SHARED, RACE_LIMITED = 400, 60, 600, 15_000
+RACE_SORTED, RACE_CHANGING, RACE_SHARED, RACE_LIMITED = 400, 500, 600, 15_000
 """With so many jobs waiting a tournament pays (`race`): in an order that stays, that changes with time,
 with fair share, and in an order that stays where `limits` keep jobs back."""
+
+LINES_FROM = 8
+"""With so many jobs waiting, in an order that changes with time, their lines are gone through (`lined`)."""
+
+UNRACED, RACED, LINED = np.array([0, 1, 2])
+"""Of those that wait there is nothing, a tournament, or a list of their lines."""
 
 SIZES, BUCKETS = 64, 64
 """Shortest jobs that wait, and holes, are known by so many sizes and, at most, times; see `holes`."""
@@ -214,10 +220,10 @@ class Standing:
 
 
 class Race:
-    """The state of the tournament."""
+    """The state of the tournament, or of the list of lines in its place; see `lined`."""
 
     done: Int  # 1: the pass was done by it
-    valid: Int  # 1: all that wait are in it, or among the fresh
+    valid: Int  # RACED, or LINED: all that wait are in it, or among the fresh
     failed: Int  # 1: it cannot be made
     leaves: Int
     built: Int  # so many leaves were used when it was built
@@ -227,6 +233,8 @@ class Race:
     gone: Int  # so many of the queue wait no more
     unsorted: Int  # so many of the queue, the last, are in no order
     back: Int  # of so many groups some may start again since the last pass
+    fewest: Int  # of a list of lines: none asks for fewer nodes,
+    until: Int  # … and until then no line must be drawn anew
 
 
 class Ahead:
@@ -284,10 +292,12 @@ class Rules:
     )
     order_exact: Int  # 1: equal lines that do not rise or fall are equal scores
     race_from: Int  # with so many jobs waiting a tournament pays; never if it is not the same
+    lines_from: Int  # with so many jobs waiting their lines are gone through
     others: Int  # where counting decides: NOBODY_PASSES …; -1 where it never does
     own_candidates: Int  # 1: candidates have an ordering of their own
     fairshare: Int  # 1: an ordering asks for fairshare or usage
     chains: Int  # 1: the ordering asks for the chain
+    facts: Int  # 1: an ordering or placement asks for what is in `Known.fact`
     in_order: Int  # 1: nobody passes
     outage_horizon: Int  # outages are known up to here
     cleanup: Int  # a job's nodes are free so long after it has ended, ms
@@ -315,6 +325,7 @@ class Hooks:
     advance: Int  # the loop itself
     run_pass: Int  # 0: not compiled, as counting may always decide
     run_race: Int  # in its place where many wait and counting decides
+    run_lined: Int  # in its place where fewer wait, in an order that changes with time
     run_counted: Int  # in its place where counting decides
     start: Int  # a job on the nodes that were chosen
     place_nodes: Int  # where nodes have identity

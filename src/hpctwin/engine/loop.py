@@ -11,6 +11,7 @@ from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import (
     DONE,
     GIVE_UP,
+    LINED,
     NEED_OUTAGES,
     NEED_PASS,
     NEED_RACE,
@@ -19,6 +20,7 @@ from hpctwin.engine.layout import (
     NOT_A_NUMBER,
     ONE,
     PASS,
+    RACED,
     REACHED,
     RUNNING,
     STEPPED,
@@ -115,19 +117,28 @@ def next_batch(until: int, instants: int, sim: Arrays) -> int:
 
 
 @jit
+def pays(least: int, kind: int, sim: Arrays) -> bool:
+    """Whether so many wait that a tournament, or list of lines, pays; half as many, if there is one."""
+    waiting = sim.clock.queued - sim.race.gone
+    return waiting >= least or (sim.race.valid == kind and 2 * waiting >= least)
+
+
+@jit
 def schedule(sim: Arrays) -> None:
-    """Start who may start: by a tournament where so many wait that it pays, and where it can."""
+    """Start who may start: by a tournament, or a list of lines, where so many wait that it pays."""
     race = sim.race
     started = sim.clock.starts
     race.done = 0
-    if sim.hooks.run_race != 0 and race.failed == 0:
-        waiting = sim.clock.queued - race.gone
-        if waiting >= (sim.rules.race_from >> race.valid):
+    if race.failed == 0:
+        if sim.hooks.run_race != 0 and pays(sim.rules.race_from, RACED, sim):
             call(sim.hooks.run_race, sim)
+        elif sim.hooks.run_lined != 0 and pays(sim.rules.lines_from, LINED, sim):
+            call(sim.hooks.run_lined, sim)
     if race.done == 1:
-        # Now and then is enough: the tournament knows who has gone.
+        # Now and then is enough: the tournament knows who has gone. Of a short queue nothing may be left that
+        # depends on where a run has stopped.
         race.gone += sim.clock.starts - started
-        if 8 * race.gone > sim.clock.queued:
+        if race.gone > 0 and (race.valid == LINED or 8 * race.gone > sim.clock.queued):
             drop_started(sim)
         return
     tidy_queue(sim)

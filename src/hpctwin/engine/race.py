@@ -29,18 +29,15 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ONE, WAITING, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, ONE, RACED, WAITING, ZERO, Arrays
 from hpctwin.engine.limits import is_over, learn_least, room_of
 from hpctwin.engine.order import before, drop_started, heap_order, pop_order, score, score_at
-from hpctwin.engine.score_lines import draw_line, value_of, wins
+from hpctwin.engine.score_lines import MARGIN, draw_line, margin_of, value_of, wins
 from hpctwin.engine.skipping import at_limit
 
 WIDEST: Any = np.int64(2**31 - 1)
 NO_LABEL = SEVERAL = -1
 STEPS_OF_BUILDING = 64  # to build costs as much for each leaf
-MARGIN = 1e-9  # relative distance within which scores decide
-MARGIN_MS = 1e-3  # … and so much time
-MARGIN_NOW = 1e-14  # … and so much of the present time
 
 
 @jit
@@ -329,7 +326,7 @@ def build(sim: Arrays) -> bool:
     race.built = n
     race.seated = n
     race.steps = 0
-    race.valid = 1
+    race.valid = RACED
     return True
 
 
@@ -367,7 +364,7 @@ def shift_labels(sim: Arrays) -> None:
 def ready(sim: Arrays) -> bool:
     """Bring the tournament up to the present; False if there can be none."""
     race = sim.race
-    current = race.valid == 1 and admit(sim) and play_back(sim) and play_expired(sim)
+    current = race.valid == RACED and admit(sim) and play_back(sim) and play_expired(sim)
     # Who came after it was built has no place by width and label: when that has cost as much, build again.
     scattered = race.seated > race.built and race.steps > STEPS_OF_BUILDING * race.seated
     if (scattered or not current) and not build(sim):
@@ -397,7 +394,7 @@ def is_behind(node: int, best: int, sim: Arrays) -> bool:
     if moving == 0.0 and sim.rules.order_exact == 1 and racer.label == leader.label:
         return not before(mine, racer.job, theirs, leader.job, sim)
     margin = MARGIN * max(abs(mine), abs(theirs))
-    return mine > theirs + margin + moving * (MARGIN_MS + MARGIN_NOW * sim.clock.now)
+    return mine > theirs + margin + moving * margin_of(sim.clock.now)
 
 
 @jit

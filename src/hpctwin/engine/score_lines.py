@@ -17,6 +17,9 @@ from hpctwin.engine.order import before, score_at
 LONGEST_LINE: Any = np.int64(2**36)  # ms
 SHORTEST_LINE = 2
 STRAIGHT = 1e-14  # relative distance of the middle score from the line
+MARGIN = 1e-9  # relative distance of two lines within which scores decide
+MARGIN_MS = 1e-3  # … and so much time
+MARGIN_NOW = 1e-14  # … and so much of the present time
 
 
 @jit
@@ -58,6 +61,12 @@ def draw_line(leaf: int, sim: Arrays) -> bool:
         else:
             length //= 2
     return False
+
+
+@jit
+def margin_of(now: int) -> float:
+    """How long before and after two lines cross their scores decide, ms."""
+    return MARGIN_MS + MARGIN_NOW * now
 
 
 @jit

@@ -17,6 +17,7 @@ from hpctwin.engine.layout import (
     ONE,
     PENDING,
     PREEMPTED,
+    RACED,
     RUNNING,
     TAKE,
     UNSUBMITTED,
@@ -214,7 +215,7 @@ def give_back(j: int, sim: Arrays) -> None:
         sim.stock[pools + c].free += sim.asks[j, c]
     if sim.user_running.width > 0:
         partition = sim.partition[job.kind]
-        if sim.race.valid == 1 and at_limit(partition, job.user, sim):
+        if sim.race.valid == RACED and at_limit(partition, job.user, sim):
             note_back(job.user, sim)
         sim.user_running[partition, job.user] -= 1
     if len(sim.held) > 0:

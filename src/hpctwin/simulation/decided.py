@@ -93,7 +93,8 @@ class Deciding:
         """All that `_made` asks of besides policy and cluster, of whole nodes without power states."""
         sim = self.sim
         races_from = (
-            layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED, layout.RACE_LIMITED
+            layout.RACE_SHARED, layout.RACE_CHANGING, layout.RACE_SORTED, layout.RACE_LIMITED,
+            layout.LINES_FROM,
         )  # fmt: skip
         return (
             self.ordering is self.policy.order,
@@ -129,6 +130,7 @@ class Deciding:
                 self.power,
                 shared=SHARED_PLACEMENTS.find(policy.placement.shared_name) if shared else None,
                 races=self._has_race(),
+                lined=self._lined,
                 placing=self._placing(),
                 planned=self.planned or self._others < 0,
                 counted=self._others >= 0,
@@ -165,10 +167,12 @@ class Deciding:
             "order_power": order.power if order.changes else 1.0,
             "order_exact": order.exact,
             "race_from": self._race_from if self._races() else layout.NEVER,
+            "lines_from": layout.LINES_FROM,
             "others": self._others,
             "own_candidates": policy.candidates is not None,
             "fairshare": any(score.fairshare for score in self.scores),
             "chains": order.chain,
+            "facts": any(score.facts for score in self.scores),
             "stepped": policy.backfill == OUTSIDE,
             "in_order": self.found.in_order,
             "outage_horizon": self.horizon,
@@ -219,12 +223,23 @@ class Deciding:
 
         return self._races() and (self.raced or race.load())
 
+    @property
+    def _lined(self) -> bool:
+        """Whether the lines of those that wait may be gone through."""
+        order = self.ordering
+        long_enough = self.sim.jobs >= layout.LINES_FROM
+        return long_enough and order.changes and not order.fairshare and self._by_lines
+
     def _races(self) -> bool:
-        """Whether a tournament of those that wait may come to pay, and is the same as going through all."""
+        """Whether a tournament of those that wait may come to pay."""
+        return self.sim.jobs >= self._race_from and self._by_lines
+
+    @property
+    def _by_lines(self) -> bool:
+        """Whether to look for the first by their lines is the same as going through all."""
         order, sim = self.ordering, self.sim
         return (
-            sim.jobs >= self._race_from
-            and (order.power > 0 or not order.changes)
+            (order.power > 0 or not order.changes)
             and not order.chain
             and not (len(sim["held"]) and sim["user_running"].shape[1])
             and 0 <= self._others < int(layout.ALL_RESERVE)
