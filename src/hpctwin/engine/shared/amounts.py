@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import AMOUNTS, ZERO, Arrays
+from hpctwin.engine.layout import AMOUNTS, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.records import Grid
 
 _COLUMNS: Any = np.arange(AMOUNTS)
@@ -57,8 +57,7 @@ def take_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
     for c in range(AMOUNTS):
         left[row, c] -= held(kind, node, tasks, c, sim)
     if left.width > AMOUNTS:
-        for c in range(AMOUNTS, left.width):
-            left[row, c] -= held(kind, node, tasks, c, sim)
+        change_consumables(kind, node, tasks, TAKE, left, row, sim)
 
 
 @jit
@@ -67,8 +66,16 @@ def give_held(kind: int, node: int, tasks: int, left: Grid[int], row: int, sim: 
     for c in range(AMOUNTS):
         left[row, c] += held(kind, node, tasks, c, sim)
     if left.width > AMOUNTS:
-        for c in range(AMOUNTS, left.width):
-            left[row, c] += held(kind, node, tasks, c, sim)
+        change_consumables(kind, node, tasks, RETURN, left, row, sim)
+
+
+@jit
+def change_consumables(
+    kind: int, node: int, tasks: int, sign: int, left: Grid[int], row: int, sim: Arrays
+) -> None:
+    """The same of consumables; apart, so that what nearly all machines need lies within loops over nodes."""
+    for c in range(AMOUNTS, left.width):
+        left[row, c] += sign * held(kind, node, tasks, c, sim)
 
 
 @jit
@@ -90,16 +97,32 @@ def tasks_on(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
 
 
 @jit
-def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
-    """As `tasks_on`, by all but consumables; small, so that loops over nodes have it within."""
+def has_common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
+    """Whether there is room for one task, by all but consumables."""
     if sim.shape[kind].exclusive == 1:
         if left[node, ALONE] < ALL:
-            return 0
+            return False
     elif left[node, ALONE] <= 0:
-        return 0
+        return False
     for c in range(ALONE):
         if left[node, c] < sim.needs[kind, c]:
-            return 0
+            return False
+    return True
+
+
+@jit
+def has_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> bool:
+    """Whether there is room for one task of a kind of job on a node, given what is left of each node."""
+    if not has_common_room(kind, node, left, sim):
+        return False
+    return left.width == AMOUNTS or consumables_on(kind, node, left, sim) > 0
+
+
+@jit
+def common_room(kind: int, node: int, left: Grid[int], sim: Arrays) -> int:
+    """As `tasks_on`, by all but consumables; small, so that loops over nodes have it within."""
+    if not has_common_room(kind, node, left, sim):
+        return 0
     room = ALL
     for c in range(ALONE):
         if sim.needs[kind, c] > 0:

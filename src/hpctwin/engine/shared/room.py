@@ -155,17 +155,13 @@ def fits_over(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
             fits = 0
             closed = full or (at_once and not is_open(kind, node, sim))
             if not closed and is_there(node, begin, sim):
-                if sim.share[node].promise >= 0:
+                free = base
+                if not in_order or sim.share[node].promise >= 0:
                     reckon_least(node, begin, end, base, sim)
-                    fits = common_room(kind, node, sim.least, sim)
-                    if fits > 0 and uses_up:
-                        fits = min(fits, consumables_on(kind, node, sim.least, sim))
-                else:
-                    fits = common_room(kind, node, base, sim)
-                    if fits > 0 and uses_up:
-                        fits = min(fits, consumables_on(kind, node, base, sim))
-                    if not in_order:
-                        reckon_least(node, begin, end, base, sim)
+                    free = sim.least
+                fits = common_room(kind, node, free, sim)
+                if fits > 0 and uses_up:
+                    fits = min(fits, consumables_on(kind, node, free, sim))
                 if fits > 0 and keeps_off(kind, node, begin, end, sim):
                     fits = 0
             sim.fits[node] = fits
@@ -263,24 +259,38 @@ def may_fit(kind: int, sim: Arrays) -> bool:
 
     Of a job with tasks of several kinds, whether those of the first do, which come first wherever it starts.
     One that was found not to fit is looked at again only when nodes that got something back since
-    could hold as many tasks as were missing.
+    could hold as many tasks as were missing. Asked for each job that waits, hence small.
     """
-    shape = sim.shape[kind]
+    tried = sim.tried[kind]
+    if tried.short > 0 and tried.at == sim.sharing.freed:
+        return False
+    return came_to_fit(kind, sim) and fits_now(kind, sim)
+
+
+@jit
+def came_to_fit(kind: int, sim: Arrays) -> bool:
+    """Whether a kind of job may fit by what nodes got back since it was found not to."""
     tried = sim.tried[kind]
     freed = sim.sharing.freed
-    if tried.short > 0:
-        if tried.at == freed:
-            return False
-        if freed - tried.at <= FREED:
-            gained = 0
-            for f in range(tried.at, freed):
-                node = sim.freed[f % FREED]
-                if is_up(kind, node, sim):
-                    gained += min(tasks_on(kind, node, sim.left, sim), shape.most)
-            if gained < tried.short:
-                tried.at = freed
-                tried.short -= gained
-                return False
+    if tried.short == 0 or freed - tried.at > FREED:
+        return True
+    gained = 0
+    for f in range(tried.at, freed):
+        node = sim.freed[f % FREED]
+        if is_up(kind, node, sim):
+            gained += min(tasks_on(kind, node, sim.left, sim), sim.shape[kind].most)
+    if gained >= tried.short:
+        return True
+    tried.at = freed
+    tried.short -= gained
+    return False
+
+
+@jit
+def fits_now(kind: int, sim: Arrays) -> bool:
+    """As `may_fit`, by going through the nodes; how many tasks are short is kept."""
+    shape = sim.shape[kind]
+    tried = sim.tried[kind]
     total = 0
     nodes = 0
     uses_up = sim.left.width > AMOUNTS
@@ -307,7 +317,7 @@ def may_fit(kind: int, sim: Arrays) -> bool:
                     return True
         if not some:
             close_block(kind, block, sim)
-    tried.at = freed
+    tried.at = sim.sharing.freed
     tried.short = max(1, shape.tasks - total)
     return False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, ZERO, Arrays
-from hpctwin.engine.shared.amounts import copy_row, give_held, tasks_on
+from hpctwin.engine.shared.amounts import copy_row, give_held, has_room
 from hpctwin.engine.shared.leaving import list_leaving
 from hpctwin.engine.shared.room import (
     goes_by_kind,
@@ -62,13 +62,13 @@ def is_sought_again(j: int, sim: Arrays) -> bool:
 def room_from(kind: int, node: int, sim: Arrays) -> int:
     """From when on a node has room for a task of a kind of job; 0 if it has."""
     copy_row(sim.left, node, sim.base, node)
-    if tasks_on(kind, node, sim.base, sim) > 0:
+    if has_room(kind, node, sim.base, sim):
         return ZERO
     if not list_leaving(node, sim):
         return _room_from_heap(kind, node, sim)
     for i in range(sim.listed[node]):
         give_held(sim.leaves_kind[node, i], node, sim.leaves_tasks[node, i], sim.base, node, sim)
-        if tasks_on(kind, node, sim.base, sim) > 0:
+        if has_room(kind, node, sim.base, sim):
             return sim.leaves_at[node, i]
     return NEVER
 
@@ -86,7 +86,7 @@ def _room_from_heap(kind: int, node: int, sim: Arrays) -> int:
         part = sim.part[heap_pop(sim.times, n)]
         n -= 1
         give_held(part.kind, node, part.tasks, sim.base, node, sim)
-        if tasks_on(kind, node, sim.base, sim) > 0:
+        if has_room(kind, node, sim.base, sim):
             return time
     return NEVER
 
