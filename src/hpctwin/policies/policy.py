@@ -70,14 +70,14 @@ class Policy:
         """
         from hpctwin.engine.claiming import placing
         from hpctwin.engine.compiling import prepare
-        from hpctwin.engine.kernel import kernels_of, race
+        from hpctwin.engine.kernel import kernels_of, lines, race
         from hpctwin.engine.ranking import PLACE_BY_SCORE
         from hpctwin.engine.shared.placements import SHARED_PLACEMENTS
 
         self.compile()
         power = self.power.power_pass
         claims = placing(self.placement.number, power.preferred)
-        needed = [race, *kernels_of(self.scheduling, power)]
+        needed = [race, lines, *kernels_of(self.scheduling, power)]
         if self.on_whole_nodes is not self.scheduling:
             needed += kernels_of(self.on_whole_nodes, None)
             claims = self.on_whole_nodes.placing or claims
