@@ -45,6 +45,11 @@ TWINS = {
     "users": "under leases, of three users",
     "gres": "under leases, with consumables",
 }
+OWN = (
+    "fcfs+slurm:batch_sched_delay=0s,sched_min_interval=0.01s,sched_interval=1s,bf_interval=1s,"
+    "bf_resolution=1s,bf_round_up=no"
+)
+"""What `hpctwin import` makes of the scheduler's parameters."""
 LATE_S = 5
 """Who is told to start and does not within so long found no room."""
 NODES, CORES, GPUS, MEMORY_MB = 8, 8, 2, 16384
@@ -290,7 +295,7 @@ RULES = ("tightest run", "first-fit", "most packed", "least loaded")
 def tell(folder: Path) -> None:
     for scheduler, policies in (
         ("builtin", ("fcfs+none",)),
-        ("backfill", ("fcfs+conservative", "fcfs+easy")),
+        ("backfill", (OWN, "fcfs+conservative", "fcfs+easy")),
     ):
         if not (folder / f"{scheduler}.2.json").exists():
             continue
