@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from hpctwin import Cluster, Simulation, Workload
+from hpctwin import Cluster, Simulation, Workload, generate
+from hpctwin.simulation.open import OpenSimulation
 from tests import strategies
 from tests.engine.test_against_reference import ORDERINGS, SLURM, cases, compared, name_of
 from tests.examples import examples
@@ -61,3 +64,34 @@ def test_jobs_start_when_and_where_the_reference_says(
 def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any]) -> None:
     case["workload"] = case["workload"].replace(resources={})
     compared(policy=policy, **{**case, "placement": "contiguous"})
+
+
+POLICY = "fcfs+slurm:bf_interval=1s,bf_resolution=1s@contiguous"
+
+
+def test_what_was_saved_and_what_was_forked_goes_on_alike(tmp_path: Path) -> None:
+    jobs = generate("poisson", jobs=120, nodes=16, seed=3)
+    whole = Simulation(jobs, 16, POLICY)
+    whole.advance()
+    half = Simulation(jobs, 16, POLICY)
+    half.advance(float(jobs.submit_ms[60]) / 1000)
+    half.save(tmp_path / "half")
+    fork, loaded = half.fork(), Simulation.load(tmp_path / "half")
+    for one in (half, fork, loaded):
+        one.advance()
+        assert (one.column("start") == whole.column("start")).all()
+
+
+def test_a_forecast_that_knows_all_comes_true() -> None:
+    jobs = generate("poisson", jobs=120, nodes=16, seed=3)
+    opened = OpenSimulation(Simulation(jobs, 16, POLICY))
+    submit_ms = jobs.submit_ms[:60].tolist()
+    for row, at_ms in enumerate(submit_ms):
+        opened.arrive(row, at_ms)
+    now_ms = submit_ms[-1]
+    opened.advance_before(now_ms)
+    waiting = np.concatenate([opened.waiting(), opened.on_their_way()]).astype(np.int64)
+    assert len(waiting) > 5
+    start_ms, _ = opened.forecast(now_ms + 1, np.zeros(0, np.int64), waiting)
+    opened.finish()
+    assert (start_ms == opened.simulation.column("start")[waiting]).all()

@@ -238,6 +238,16 @@ def test_a_stream_under_slurms_scheduler_is_job_by_job_as_in_memory(
 
 @settings(max_examples=examples(12))
 @given(data=st.data(), batch=st.sampled_from(BATCHES))
+def test_a_stream_that_plans_particular_nodes_is_job_by_job_as_in_memory(
+    data: st.DataObject, batch: int
+) -> None:
+    compared(
+        *drawn(data, shared=False), "fcfs", "slurm", placement="contiguous", settings=SLURM, batch=batch
+    )  # fmt: skip
+
+
+@settings(max_examples=examples(12))
+@given(data=st.data(), batch=st.sampled_from(BATCHES))
 @each("shared", (False, True))
 def test_a_stream_under_pbss_scheduler_is_job_by_job_as_in_memory(
     shared: bool, data: st.DataObject, batch: int
