@@ -44,9 +44,13 @@ from hpctwin import Cluster, Simulation, Workload
 from hpctwin.model import Category
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.pbs.install import HookSettings, install, uninstall
+from hpctwin.rms.pbs.limit import lifting_file
+from hpctwin.rms.pbs.parse import cluster_snapshot
 from hpctwin.rms.pbs.request import memory_gb, parse_select
+from hpctwin.rms.pbs.resources import SiteResources
 from hpctwin.rms.pbs.sharing import Sharing, parts_held, tasks_asked
-from hpctwin.rms.room import amounts_held
+from hpctwin.rms.records import JobSpec
+from hpctwin.rms.room import Room, amounts_held
 from hpctwin.simulation.sharing import taken_by
 from hpctwin.twin.config import TwinConfig
 from hpctwin.twin.core import Core
@@ -191,8 +195,6 @@ def tell(folder: Path) -> None:
 
 # --- a twin that acts ----------------------------------------------------------------------------------
 
-LARGEST_CORES, LARGEST_GPUS = 32, 4
-SCRATCH_GB = 800
 MORE = ("", "", "", ":scratch=100gb", ":scratch=300gb", ":fpga=1")
 LATE_S = 5.0
 """Who is told to start and does not within so long found no room."""
@@ -234,6 +236,7 @@ def twin(folder: Path, by: str, policy: str) -> Iterator[None]:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         wait_for("the twin is in charge", heartbeat.exists, 300.0)
+        wait_for("the hook shows life", lifting_file(heartbeat).exists, 60.0)
         yield
     finally:
         process.terminate()
@@ -256,13 +259,14 @@ def act(
     rng = np.random.default_rng(1)
     qsub = shutil.which("qsub") or "qsub"
     ids = []
-    uses_up = "resources_available.scratch" in say("pbsnodes", "-av")
+    room = Room(machine())
+    uses_up = "scratch" in room.names
     with twin(folder, by, policy):
         for _ in range(int(jobs)):
             time.sleep(rng.exponential(0.6))
             place = str(rng.choice(["free", "scatter", "pack"], p=[0.55, 0.25, 0.2]))
             select = some_chunks(rng, uses_up)
-            while place == "pack" and not fits_a_vnode(select):
+            while not can_run(select, place, room):
                 select = some_chunks(rng, uses_up)
             runs_s = int(rng.integers(4, 25))
             asked = [
@@ -287,16 +291,22 @@ def some_chunks(rng: np.random.Generator, uses_up: bool) -> str:
     return "+".join(one + str(rng.choice(MORE)) for one in chunks) if uses_up else "+".join(chunks)
 
 
-def fits_a_vnode(select: str) -> bool:
-    """Whether the largest vnode has room for all of it."""
-    chunks = parse_select(select)
-    return (
-        sum(one.count * one.cores for one in chunks) <= LARGEST_CORES
-        and sum(one.count * one.gpus for one in chunks) <= LARGEST_GPUS
-        and sum(one.count * dict(one.consumables).get("scratch", 0.0) for one in chunks)
-        <= SCRATCH_GB
-        and all(dict(one.consumables).get("fpga", 0.0) == 0.0 for one in chunks)
-    )
+def machine() -> Cluster:
+    """The vnodes, as the twin sees them."""
+    resources = SiteResources(Commands(timeout_s=60.0))
+    resources.ask(0.0)
+    asked = ("qstat -f -t", "pbsnodes -a -v", "qstat -Q -f")
+    said = (say(*words.split(), "-F", "json").encode() for words in asked)
+    used_up = resources.consumables()
+    return cluster_snapshot(*said, b"", time.time(), used_up=used_up).snapshot.machine
+
+
+def can_run(select: str, place: str, room: Room) -> bool:
+    """Whether the empty vnodes have room for all of it."""
+    sharing = Sharing(consumables=frozenset(room.names))
+    ask = tasks_asked(parse_select(select), place, sharing, [])
+    spec = JobSpec(id="1", submit_s=0.0, walltime_s=WALLTIME_S, partition="workq", **ask)
+    return room.place(spec, empty=True) is not None
 
 
 def places(core: Core, now_s: float) -> dict[str, Where]:

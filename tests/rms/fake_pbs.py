@@ -22,6 +22,7 @@ case "$me $*" in
   "qstat -B -f -F json") cat server.json ;;
   "pbsnodes -a -v -F json") cat pbsnodes.json ;;
   "pbs_rstat -f") cat rstat.txt ;;
+  "qmgr -c print resource") cat resources.txt 2>/dev/null ;;
   qstat*|pbsnodes*) echo "not expected: $*" >&2; exit 2 ;;
 esac
 exit 0

@@ -69,6 +69,10 @@ class Queue:
         return self.name
 
 
+STATES = {"offline": 1, "down": 2, "stale": 32, "both": 64 + 1}
+"""What a vnode's state is in a hook of OpenPBS 23.06, an int of bits; 64 is job-exclusive."""
+
+
 class Server:
     """The server, with a default queue."""
 
@@ -78,10 +82,16 @@ class Server:
 
     @staticmethod
     def vnode(name: str) -> Any:
-        """One of 8 cores and 16 GB, of which some is in use."""
+        """One of 8 cores and 16 GB, of which some is in use; n3 and later are as named."""
         has = Resources({"ncpus": 8, "mem": "16gb", "rank": 3})
-        used = {"n1": {"ncpus": 6, "mem": "8388608kb"}, "n2": {"ncpus": 0}}[name]
-        return types.SimpleNamespace(resources_available=has, resources_assigned=Resources(used))
+        used = {"n1": {"ncpus": 6, "mem": "8388608kb"}, "nowhere": None}.get(name, {"ncpus": 0})
+        assert used is not None
+        return types.SimpleNamespace(
+            resources_available=has,
+            resources_assigned=Resources(used),
+            state=STATES.get(name, 0),
+            jobs="493.head/0, 493.head/1" if name == "n1" else None,
+        )
 
     def queue(self, name: str) -> Queue:
         return Queue(name, {"express": 150, "long": 40}.get(name))
@@ -124,7 +134,7 @@ def hook(settings: HookSettings, monkeypatch: pytest.MonkeyPatch) -> Hook:
 
         pbs.__dict__.update(
             event=lambda: event, server=about.get("server", Server), POSTQUEUEJOB=0x8000000,
-            LOG_DEBUG=4, logmsg=log,
+            LOG_DEBUG=4, logmsg=log, ND_STATE_OFFLINE=1, ND_STATE_DOWN=2, ND_STATE_STALE=32,
             pbs_conf={"PBS_EXEC": str(settings.spool.parent)},
         )  # fmt: skip
         monkeypatch.setitem(sys.modules, "pbs", pbs)
@@ -412,3 +422,26 @@ def test_a_vnode_that_the_hook_cannot_read_keeps_nobody_from_starting(
     file = leases_file(settings.heartbeat)
     file.write_text(json.dumps({"until_s": {"7.vm": 0}, "rooms": ["ncpus"]}))
     hook(RUNJOB, job_of(500, exec_vnode="(nowhere:ncpus=99)"), fault=True)
+
+
+@pytest.mark.parametrize(
+    ("exec_vnode", "place", "lacks"),
+    [
+        # OpenPBS 23.06's server takes each of these by `qrun -a -H` without a word.
+        ("(offline:ncpus=1)", "free", "offline is offline"),
+        ("(n2:ncpus=1)+(both:ncpus=1)", "free", "both is offline"),
+        ("(down:ncpus=1)", "scatter", "down is down"),
+        ("(stale:ncpus=1)", "scatter", "stale is stale"),
+        ("(n1:ncpus=1)+(n2:ncpus=1)", "scatter:excl", "n1 has jobs, and it is to have it alone"),
+        ("(n2:ncpus=1)", "scatter:excl", ""),
+        ("(n1:ncpus=1)", "free", ""),
+    ],
+)
+def test_where_the_twin_places_jobs_none_runs_on_a_vnode_that_is_away_or_not_its_own(
+    hook: Hook, settings: HookSettings, exec_vnode: str, place: str, lacks: str
+) -> None:
+    file = leases_file(settings.heartbeat)
+    file.write_text(json.dumps({"until_s": {"7.vm": 0}, "rooms": ["ncpus"]}))
+    job = job_of(500, exec_vnode=exec_vnode)
+    job.Resource_List["place"] = place
+    hook(RUNJOB, job, refused=bool(lacks), why=f"hpctwin: {lacks}")

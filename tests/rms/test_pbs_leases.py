@@ -133,6 +133,9 @@ def test_a_job_that_waits_for_another_is_not_held() -> None:
         ("Not Running: Specified host does not exist: n99", "nodes"),
         ("Not Running: PBS Error: request rejected by filter hook: 'x'", "policy"),
         ("Not Running: No fairy dust", "policy"),
+        ("Not Running: PBS Error: hpctwin: n04 is offline", ""),
+        ("Not Running: PBS Error: hpctwin: n03 has jobs, and it is to have it alone", ""),
+        ("Not Running: Insufficient amount of resource: fpga ", "licence"),
         ("Can Never Run: Not enough total nodes available", "nodes"),
         ("Can Never Run: Insufficient amount of resource: ncpus (R: 40 A: 32 T: 32)", "nodes"),
     ],
@@ -142,6 +145,16 @@ def test_comments_of_pbs_are_told_apart(comment: str, kind: str) -> None:
     assert said.partition(":")[0] == kind
     assert not kind or kind in REASONS
     assert len(reason_of(comment + 300 * "x")) <= 128
+
+
+def test_who_lacks_what_the_picture_has_of_vnodes_waits_for_these_and_is_not_left_to_pbs() -> None:
+    # As a job of OpenPBS 23.06 said that asked for one of two FPGAs of a vnode.
+    comment = "Not Running: Insufficient amount of resource: fpga "
+    assert reason_of(comment, {"fpga", "scratch"}) == ""
+    assert reason_of(comment, {"fpga2"}).startswith("licence: ")
+    assert reason_of(
+        "Can Never Run: Insufficient amount of resource: fpga (R: 4 A: 2 T: 2)", {"fpga"}
+    ) == ("nodes: Insufficient amount of resource: fpga (R: 4 A: 2 T: 2)")
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])

@@ -39,14 +39,14 @@ def test_a_look_asks_each_thing_once_and_what_seldom_changes_not_again(
     assert (snapshot.cluster, len(snapshot.nodes)) == ("theta", 32)
     assert snapshot.own_scheduling is True
     first = pbs.calls()
-    assert len(first) == len(set(first)) == 5
+    assert len(first) == len(set(first)) == 6
     manager.snapshot()
     assert pbs.calls() == [
         "qstat -f -t -F json",
         "pbsnodes -a -v -F json",
         "qstat -B -f -F json",
     ]
-    assert manager.report().calls_per_minute == 8
+    assert manager.report().calls_per_minute == 9
 
 
 def test_a_queue_that_was_just_made_is_asked_for_at_once(pbs: FakePbs, manager: PbsManager) -> None:
@@ -227,7 +227,11 @@ def test_the_probe_says_what_works_and_changes_nothing(pbs: FakePbs) -> None:
     by_start = "starts where the twin says (`act.by: start`)"
     assert works[by_start] is False
     allowed = ("qstat -", "pbsnodes -a", "pbs_rstat -f", "qmgr -c list hook hpctwin")
-    allowed = (*allowed, "qmgr -c export hook hpctwin application/x-python default")
+    allowed = (
+        *allowed,
+        "qmgr -c export hook hpctwin application/x-python default",
+        "qmgr -c print resource",
+    )
     assert all(call.startswith(allowed) for call in pbs.calls())
     pbs.fail("qstat", "qstat: cannot connect to server pbsvm (errno=111)\n")
     (found,) = probe(str(pbs.bin))

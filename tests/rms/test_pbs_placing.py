@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from hpctwin.rms.manager import LendsScheduling, Places
-from hpctwin.rms.pbs.manager import PbsManager
-from hpctwin.rms.pbs.parse import used_up_of
+from hpctwin.rms.pbs import manager as of_pbs
+from hpctwin.rms.pbs.manager import MOST_TIMES, PbsManager
 from hpctwin.rms.pbs.placing import vnodes_text
+from hpctwin.rms.pbs.resources import used_up_of
 from hpctwin.rms.polling import Poller, polled
 from tests.rms.fake_pbs import FakePbs
 from tests.rms.recorded import PBS
@@ -87,6 +88,16 @@ def waiting(manager: PbsManager) -> str:
     )
 
 
+def marked(pbs: FakePbs, manager: PbsManager) -> str:
+    """That job, as one whose submission the hook has marked."""
+    job = waiting(manager)
+    said = json.loads((pbs.folder / "qstat.json").read_text())
+    said["Jobs"][job]["Resource_List"]["hpctwin"] = 0
+    (pbs.folder / "qstat.json").write_text(json.dumps(said))
+    manager.snapshot()
+    return job
+
+
 WHERE = [("n01", (1,)), ("n02", (1,)), ("n03", (1,))]
 
 
@@ -144,6 +155,51 @@ def test_whether_pbs_took_a_job_is_asked_since_it_does_not_tell_that_it_refuses(
     assert manager.start_on(job, WHERE).result == "done"  # it has run already
     pbs.fail("qstat", "qstat: cannot connect to server vm (errno=15010)\n")
     assert manager.start_on(job, WHERE).result == "unknown"
+
+
+def test_a_job_that_found_no_room_waits_for_its_next_turn_and_is_left_to_pbs_in_the_end(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    shown(pbs, rooms=True)
+    state(pbs, "Q")
+    job = marked(pbs, manager)
+    for _ in range(MOST_TIMES - 1):
+        assert manager.start_on(job, WHERE).result == "refused"
+        # PBS started it elsewhere: 43 of 300 jobs of a real one, on vnodes that others had been told to take.
+        assert manager.leases()[job] > time.time() + 10
+    assert manager.start_on(job, WHERE).result == "refused"
+    assert manager.leases()[job] == 0.0
+    state(pbs, "R")
+    assert manager.start_on(job, WHERE).result == "done"
+    assert manager.leases()[job] == 0.0
+
+
+def test_many_starts_at_a_slow_pbs_do_not_make_the_hook_hold_the_twin_for_dead(
+    pbs: FakePbs, manager: PbsManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown(pbs, rooms=True)
+    state(pbs, "R")
+    job, alive = waiting(manager), pbs.folder / "alive"
+    manager.start_on(job, WHERE)
+    assert not alive.exists()  # who never was in charge shows no life
+    manager.heartbeat(7)
+    alive.unlink()
+    manager.start_on(job, WHERE)
+    assert not alive.exists()
+    monkeypatch.setattr(of_pbs, "BEAT_AGAIN_S", 0.0)
+    manager.start_on(job, WHERE)
+    assert abs(json.loads(alive.read_text())["time_s"] - time.time()) < 60
+
+
+def test_a_lease_that_stood_longer_stands_again_where_there_was_no_room(
+    pbs: FakePbs, manager: PbsManager
+) -> None:
+    shown(pbs, rooms=True)
+    state(pbs, "Q")
+    job, until_s = marked(pbs, manager), time.time() + 300
+    assert manager.lease({job: until_s})[job].result == "done"
+    manager.start_on(job, WHERE)
+    assert manager.leases()[job] == until_s
 
 
 def test_a_manager_that_is_polled_can_what_it_can_and_no_more(

@@ -12,8 +12,9 @@ import pytest
 from hpctwin import parse_policy
 from hpctwin.model import Cluster
 from hpctwin.rms.doubts import Doubts
-from hpctwin.rms.pbs.parse import Found, cluster_snapshot, used_up_of
+from hpctwin.rms.pbs.parse import Found, cluster_snapshot
 from hpctwin.rms.pbs.request import parse_select
+from hpctwin.rms.pbs.resources import used_up_of
 from hpctwin.rms.pbs.sharing import Sharing, how_shared, parts_held, tasks_asked
 from hpctwin.rms.records import NodeRecord, Snapshot
 from hpctwin.rms.room import parts_of

@@ -45,6 +45,10 @@ WAIT = "hpctwin_wait"
 MESSAGE = "hpctwin: waits for its turn"
 
 QUEUEJOB, MODIFYJOB, RUNJOB, PERIODIC, POSTQUEUEJOB = 0x1, 0x2, 0x10, 0x8000, 0x8000000
+AWAY = (
+    "OFFLINE", "OFFLINE_BY_MOM", "DOWN", "DELETED", "STALE", "UNKNOWN", "UNRESOLVABLE", "INIT", "PROV",
+    "WAIT_PROV", "SLEEP", "MAINTENANCE",
+)  # fmt: skip
 JOB = (
     "id", "Job_Name", "Job_Owner", "job_state", "substate", "queue", "Hold_Types", "Priority",
     "ctime", "qtime", "etime", "stime", "obittime", "Execution_Time", "depend", "exec_vnode",
@@ -130,7 +134,7 @@ def waits(job):
 
 
 def lacks(job):
-    """Of what a vnode has too little for a job that is to run there.
+    """Which vnode is away or has jobs, or of what one has too little, for a job that is to run there.
 
     PBS's server does not look: it goes by its scheduler, which knows no more of what the twin has started
     since its cycle began than the twin does of what it starts.
@@ -142,6 +146,7 @@ def lacks(job):
     except Exception:
         return None
     asked = {}
+    alone = "excl" in str(job.Resource_List["place"])
     for piece in re.split(r"[()+]+", str(job.exec_vnode or "")) if counted else ():
         pairs = piece.split(":")
         for pair in pairs[1:]:
@@ -151,6 +156,12 @@ def lacks(job):
                 here[name] = here.get(name, 0) + amount(said)
     for vnode in sorted(asked):
         about = pbs.server().vnode(vnode)
+        state = int(about.state or 0)
+        for word in AWAY:
+            if state & getattr(pbs, "ND_STATE_" + word, 0):
+                return vnode + " is " + word.lower()
+        if alone and about.jobs:
+            return vnode + " has jobs, and it is to have it alone"
         for name in sorted(asked[vnode]):
             has = about.resources_available[name]
             used = about.resources_assigned[name]

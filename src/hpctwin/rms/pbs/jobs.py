@@ -184,7 +184,7 @@ def _spec(
         priority=float(priority) if re.fullmatch(r"-?\d{1,6}", priority) else 0.0,
         dependencies=dependencies if state not in _RUNNING else (),
         held=_is_held(row),
-        reason=reason_of(str(row.get("comment", ""))) if state == "Q" else "",
+        reason=reason_of(str(row.get("comment", "")), modelled) if state == "Q" else "",
         constraints=constraints,
     )
 

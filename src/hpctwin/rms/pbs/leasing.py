@@ -78,6 +78,7 @@ class Leasing:
         self._looked_s = 0.0
         self._first_seen: dict[str, float] = {}
         self._again_s = 0.0
+        self._before: dict[str, float] = {}
         self._rooms: tuple[str, ...] = ()
 
     def looked(
@@ -171,7 +172,13 @@ class Leasing:
 
         One that was asked would be quicker, and put it where it likes.
         """
+        self._before = {array_of(job_id): self._until.get(array_of(job_id), 0.0)}
         return self._write({job_id: 0.0})[job_id]
+
+    def keep_back(self, job_id: str) -> None:
+        """Have a job wait again that was to run by force, and did not: PBS would put it where it likes."""
+        until_s = self.clock() + FIRST_S
+        self._write({job_id: max(until_s, self._before.pop(array_of(job_id), 0.0))})
 
     def _let_through(self, job_ids: Sequence[str]) -> dict[str, Outcome]:
         """Let jobs go, and have PBS's scheduler look at them."""

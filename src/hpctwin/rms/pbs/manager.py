@@ -19,14 +19,15 @@ from hpctwin.rms.manager import Outcome, Priorities, Report, Way, Where
 from hpctwin.rms.pbs.leasing import OVERLAP_S, Leasing, leases_file
 from hpctwin.rms.pbs.limit import WaitLimit
 from hpctwin.rms.pbs.news import PbsNews
+from hpctwin.rms.pbs.output import too_old, words_of
 from hpctwin.rms.pbs.parse import (
     Found,
     cluster_snapshot,
     own_estimates,
     server_attributes,
-    used_up_of,
 )
 from hpctwin.rms.pbs.placing import rooms_watched, vnodes_text
+from hpctwin.rms.pbs.resources import SiteResources
 from hpctwin.rms.pbs.values import is_false
 from hpctwin.rms.plain import PlainManager
 from hpctwin.rms.records import Snapshot
@@ -39,7 +40,9 @@ _ID = re.compile(r"\d{1,12}(\[\d{1,7}\])?(\.[A-Za-z0-9][A-Za-z0-9._-]{0,126})?")
 
 HIGHEST_PRIORITY = 1023.0
 SELDOM_S = 10.0
-"""Queues and reservations are asked for so often at most."""
+"""Queues and reservations are asked for so often at most, and resources where chunks ask for a new one."""
+RESOURCES_S = 60.0
+"""Resources of the site's, else."""
 MOST_HOOK_FAULTS = 5
 """So many different ones are told."""
 QRUN_OVERRIDES = (
@@ -47,7 +50,10 @@ QRUN_OVERRIDES = (
     "`act.by: lease` keeps all of them"
 )
 _NO_RIGHTS = re.compile(r"unauthorized|insufficient permission|\(15007\)", re.I)
-_NUMBER_ONLY = re.compile(r"qmgr: Error \(\d+\) returned from server")
+BEAT_AGAIN_S = 4.0
+"""The hook holds the twin for dead after 15 s."""
+MOST_TIMES = 4
+"""A job that was refused its vnodes so often one after the other is left to PBS."""
 RIGHTS_AGAIN_S = 600.0
 """After so long a twin whose user may not act tries whether it may now."""
 _STATES = re.compile(r"no reservations|unknown.*resv", re.I)
@@ -101,7 +107,9 @@ class PbsManager(PlainManager):
         self.found: Found | None = None
         self.doubts = Doubts()
         self._no_rights: tuple[float, str] | None = None
-        self._used_up: dict[str, bool] = {}
+        self._resources = SiteResources(self.commands)
+        self._no_room: dict[str, int] = {}
+        self._beat: tuple[int, float] | None = None
         self._told: set[str] = set()
         self._lies: dict[str, _Lies] = {}
         self._hook_faults: dict[str, None] = {}
@@ -159,18 +167,22 @@ class PbsManager(PlainManager):
                     scheduling=str(server.get("scheduling")).lower() == "true",
                     default_queue=str(server.get("default_queue", "")),
                     blind=self.doubts.lasting(),
-                    used_up=[name for name, is_so in self._used_up.items() if is_so],
+                    used_up=self._resources.consumables(),
                 )  # fmt: skip
 
+            self._resources.ask(RESOURCES_S)
             found = found_with(queues)
             if found.strange:
                 # A queue was made since they were asked for.
                 found = found_with(self._queues(0.0))
-            if found.asked - self._used_up.keys():
-                self._used_up = dict.fromkeys(found.asked, False) | self._resources()
+            if found.asked - self._resources.used_up.keys():
+                # A resource was made since they were asked for.
+                self._resources.ask(SELDOM_S)
                 found = found_with(self._queues(SELDOM_S))
+            found.told = self._resources.known(found.asked)
+            found.notes += self._resources.notes
         except CommandError as error:
-            raise UnreachableError(f"PBS: {_too_old(error) or error}") from error
+            raise UnreachableError(f"PBS: {too_old(error) or error}") from error
         except UnreachableError as error:
             raise UnreachableError(f"{error}{self._which_server(error)}") from error
         self.doubts.seen(found.unequal, now_s)
@@ -227,7 +239,29 @@ class PbsManager(PlainManager):
             outcome = self._change("qrun", ["-a", "-H", vnodes], job_id)
         if outcome.result == "done":
             outcome = self._taken(job_id)
-        return Outcome("done", f"qrun -H {vnodes}") if outcome.result == "done" else outcome
+        self._still_alive()
+        if outcome.result == "done":
+            self._no_room.pop(job_id, None)
+            return Outcome("done", f"qrun -H {vnodes}")
+        if outcome.result == "refused":
+            self._not_there(job_id)
+        return outcome
+
+    def _still_alive(self) -> None:
+        """Renew the file amid many starts, where PBS is slow: else the hook lets go of all jobs meanwhile."""
+        if self.heartbeat_file is not None and self._beat is not None:
+            seq, at = self._beat
+            if time.monotonic() - at >= BEAT_AGAIN_S:
+                self._beat = (seq, time.monotonic())
+                beat(self.heartbeat_file, seq)
+
+    def _not_there(self, job_id: str) -> None:
+        """Keep a job for its next turn: else PBS starts it, on vnodes that others are just told to take."""
+        waiting = self.leasing.marks().keys()
+        self._no_room = {i: times for i, times in self._no_room.items() if i in waiting}
+        self._no_room[job_id] = self._no_room.get(job_id, 0) + 1
+        if self._no_room[job_id] < MOST_TIMES:
+            self.leasing.keep_back(job_id)
 
     def _taken(self, job_id: str) -> Outcome:
         """Whether a job was taken that was run with ``-a``: then PBS does not tell that it refuses."""
@@ -277,6 +311,7 @@ class PbsManager(PlainManager):
             if time.monotonic() - since < RIGHTS_AGAIN_S:
                 raise UnreachableError(why)
             self._no_rights = None
+        self._beat = (seq, time.monotonic())
         beat(self.heartbeat_file, seq)
         self.limit.keep()
         self.leasing.end_run_out()
@@ -340,7 +375,7 @@ class PbsManager(PlainManager):
         try:
             self.commands.run(command, arguments)
         except CommandError as error:
-            reason = _words_of(error)
+            reason = words_of(error)
             if _NO_RIGHTS.search(error.said):
                 why = f"{command}: {reason}: {getpass.getuser()} has to be among the server's operators"
                 self._no_rights = time.monotonic(), why
@@ -352,16 +387,6 @@ class PbsManager(PlainManager):
     def _queues(self, every_s: float) -> bytes:
         return self.commands.run_at_times("qstat", ["-Q", "-f", "-F", "json"], every_s)
 
-    def _resources(self) -> dict[str, bool]:
-        """Whether jobs use up each resource of the site's; only asked for when chunks ask for some."""
-        try:
-            return used_up_of(self.commands.run("qmgr", ["-c", "print resource"]))
-        except CommandError as error:
-            logger.warning(
-                "PBS: resources of the site's are not told (%s), and not modelled", error
-            )
-            return {}
-
     def _reservations(self) -> bytes:
         try:
             return self.commands.run_at_times("pbs_rstat", ["-f"], SELDOM_S)
@@ -369,20 +394,3 @@ class PbsManager(PlainManager):
             if _STATES.search(str(error)):
                 return b""
             raise
-
-
-def _words_of(error: CommandError) -> str:
-    """Why, in PBS's words: the last line of qmgr has a number only."""
-    lines = filter(str.strip, error.said.splitlines())
-    told = [line.strip() for line in lines if not _NUMBER_ONLY.match(line)]
-    return told[-1] if told else str(error)
-
-
-def _too_old(error: CommandError) -> str:
-    """What to say of a PBS whose commands write no JSON; empty if it is something else."""
-    if not re.search(r"^usage:|invalid option|illegal option", error.said, re.I | re.M):
-        return ""
-    return (
-        "its commands write no JSON (qstat -f -F json), which the twin reads: OpenPBS's do, and PBS "
-        f"Professional's of late; it says: {error}"
-    )

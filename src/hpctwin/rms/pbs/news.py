@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hpctwin.rms.changes import End
 from hpctwin.rms.news import JobBack, JobBegan, JobGone, JobSeen, Look, News
 from hpctwin.rms.pbs.jobs import LeaseMark, how_it_lies, job_mark, job_record
-from hpctwin.rms.pbs.parse import Found
+from hpctwin.rms.pbs.parse import Found, asked_by_name
 from hpctwin.rms.pbs.request import vnodes
 
 __all__ = ["PbsNews"]
@@ -86,7 +86,7 @@ class PbsNews:
 
     def _submitted(self, job_id: str, job: Mapping[str, str], time_s: float) -> News:
         found = self.found()
-        if found is None or not job_id or "[]" in job_id:
+        if found is None or not job_id or "[]" in job_id or asked_by_name([job]) - found.told:
             return Look(time_s)
         known = {node.name: node for node in found.snapshot.nodes}
         queues = {partition.name for partition in found.snapshot.machine.partitions}

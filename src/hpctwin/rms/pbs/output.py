@@ -1,4 +1,4 @@
-"""JSON as PBS commands write it: well-formed, or broken by what users put into their jobs."""
+"""What PBS commands write: JSON, well-formed or broken by what users put into their jobs; why they fail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 import re
 from typing import Any
 
-from hpctwin.errors import FormatError
+from hpctwin.errors import CommandError, FormatError
 
-__all__ = ["read_output"]
+__all__ = ["read_output", "too_old", "words_of"]
 
 _KEY = re.compile(r'^\s*"((?:[^"\\]|\\.)*)"\s*:\s*(.*)$', re.DOTALL)
+_NUMBER_ONLY = re.compile(r"qmgr: Error \(\d+\) returned from server")
 _CLOSE = re.compile(r"^\s*([}\]])\s*,?\s*$")
 
 
@@ -99,3 +100,20 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def words_of(error: CommandError) -> str:
+    """Why, in PBS's words: the last line of qmgr has a number only."""
+    lines = filter(str.strip, error.said.splitlines())
+    told = [line.strip() for line in lines if not _NUMBER_ONLY.match(line)]
+    return told[-1] if told else str(error)
+
+
+def too_old(error: CommandError) -> str:
+    """What to say of a PBS whose commands write no JSON; empty if it is something else."""
+    if not re.search(r"^usage:|invalid option|illegal option", error.said, re.I | re.M):
+        return ""
+    return (
+        "its commands write no JSON (qstat -f -F json), which the twin reads: OpenPBS's do, and PBS "
+        f"Professional's of late; it says: {error}"
+    )

@@ -38,8 +38,8 @@ from hpctwin.rms.pbs.values import integer, is_false, objects, resources, time_s
 from hpctwin.rms.records import JobRecord, NodeRecord, NodeReservation, Snapshot
 
 __all__ = [
-    "Found", "cluster_snapshot", "listed_nodes", "own_estimates", "partitions_of", "routed",
-    "server_attributes", "used_up_of",
+    "Found", "asked_by_name", "cluster_snapshot", "listed_nodes", "own_estimates", "partitions_of", "routed",
+    "server_attributes",
 ]  # fmt: skip
 
 _DOWN = {
@@ -63,6 +63,7 @@ class Found:
         limit_counts: whether jobs run that the limit of those that wait counts.
         unequal: vnodes of which jobs hold otherwise than PBS says in sum, and how.
         asked: resources of the site's of which chunks ask for so much.
+        told: resources of the site's of which it is known whether jobs use them up.
         lies: select and place of each waiting job that has parts of vnodes.
         consumables: resources of the site's that vnodes have, and jobs use up.
     """
@@ -76,6 +77,7 @@ class Found:
     limit_counts: bool = False
     unequal: dict[str, str] = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
     lies: dict[str, tuple[str, str]] = field(default_factory=dict)
     consumables: frozenset[str] = frozenset()
 
@@ -103,7 +105,7 @@ def cluster_snapshot(
         scheduling: whether PBS's own scheduling is on.
         default_queue: where jobs go that name none.
         blind: names of vnodes that have been `Found.unequal` for some time.
-        used_up: resources of the site's that jobs use up on vnodes; see `used_up_of`.
+        used_up: resources of the site's that jobs use up on vnodes; see `SiteResources`.
 
     Raises:
         FormatError: an output is not what that command writes.
@@ -218,23 +220,10 @@ def cluster_snapshot(
         strange=any(row.get("queue") not in queues_about for row in rows.values()),
         limit_counts=any(map(counts, rows.values())),
         unequal=differs,
-        asked=_asked_by_name(rows.values()),
+        asked=asked_by_name(rows.values()),
         lies=lies,
         consumables=consumables,
     )
-
-
-def used_up_of(text: bytes) -> dict[str, bool]:
-    """Whether jobs use up each resource of the site's on vnodes, of ``qmgr -c 'print resource'``.
-
-    GPUs (``ngpus``) are a resource that sites create, and in the picture as what they are.
-    """
-    flags = re.findall(
-        r"^set resource (\S+) flag = (\S+)", text.decode(errors="replace"), re.MULTILINE
-    )
-    names = re.findall(r"^create resource (\S+)", text.decode(errors="replace"), re.MULTILINE)
-    found = {**dict.fromkeys(names, False), **{name: {"h", "n"} <= set(of) for name, of in flags}}
-    return {name: used for name, used in found.items() if is_consumable(name, "1")}
 
 
 def server_attributes(text: bytes) -> dict[str, Any]:
@@ -315,7 +304,7 @@ def listed_nodes(
     return listed
 
 
-def _asked_by_name(jobs: Iterable[dict[str, Any]]) -> frozenset[str]:
+def asked_by_name(jobs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """Resources of the site's of which chunks ask for, or hold, so much."""
     found: set[str] = set()
     for row in jobs:
