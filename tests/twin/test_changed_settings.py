@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hpctwin import Cluster
+from hpctwin.learn.prediction import Known, train
 from hpctwin.rms.records import JobSpec
 from hpctwin.twin.bus import LocalBus
 from hpctwin.twin.config import TwinConfig
@@ -15,6 +16,7 @@ from hpctwin.twin.emulated import emulated_cluster
 from hpctwin.twin.journal import Journal
 from hpctwin.twin.repeat import decide_again, restored_core
 from hpctwin.twin.runner import Twin
+from tests.twin.test_learned import past
 from tests.twin.test_runner import Manager
 
 
@@ -66,3 +68,18 @@ def test_what_was_learnt_outlives_a_change_of_settings(tmp_path: Path) -> None:
     again = run(path, 0, True, pool=["fcfs+easy"])
     assert again.core.mirror.digest == first.core.mirror.digest
     assert again.core.forecaster.state() == first.core.forecaster.state()
+
+
+def test_a_decision_made_again_with_another_predictor_says_so(tmp_path: Path) -> None:
+    predictor, path = tmp_path / "site.predictor", tmp_path / "j.sqlite"
+    train(Known.of(past())).write(predictor)
+    # The second run begins with a state that is in the journal.
+    for _ in range(2):
+        run(path, 4, True, pool=["sjf+easy", "wfp+easy"], learned=str(predictor))
+    journal = Journal(path, read_only=True)
+    again = decide_again(journal)
+    assert (again.differences, again.notes) == ((), ())
+    train(Known.of(past(seed=2))).write(predictor)
+    (note,) = decide_again(journal).notes
+    assert note.startswith(f"{predictor} holds another predictor now")
+    journal.close()

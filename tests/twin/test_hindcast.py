@@ -21,12 +21,12 @@ from hpctwin.twin.hindcast import (
     Lived,
     at_once,
     hindcast,
-    hindcast_scores,
     lived,
     lived_under,
     recorded,
     right_of_all,
 )
+from hpctwin.twin.hindcast_scores import hindcast_scores, steadiness
 
 NODES = 16
 MACHINE = Cluster.uniform(nodes=NODES)
@@ -120,6 +120,50 @@ def test_scores_count_what_was_covered_and_stand_beside_both_rivals() -> None:
     assert asked["bin"].to_list() == ["at submission", "later"]
 
 
+def forecasts(hours: int, each: int, held: np.ndarray) -> pl.DataFrame:
+    """So many in each of some hours, and which held [hours · each]; a fifth comes before, and is left out."""
+    made_s = np.repeat(3600.0 * np.arange(hours), each)
+    before = -np.ones(len(made_s) // 4)
+    rows = len(made_s) + len(before)
+    return pl.DataFrame(
+        {
+            "job": np.arange(rows),
+            "nodes": np.ones(rows, np.int64),
+            "made_s": np.concatenate([before, made_s]),
+            "wait_s": np.concatenate([before, np.where(held, 50.0, 150.0)]),
+            "low_s": np.zeros(rows),
+            "high_s": np.full(rows, 100.0),
+        }
+    )
+
+
+def test_what_chance_leaves_is_the_binomial_where_forecasts_stand_alone_and_less_where_they_do_not() -> (
+    None
+):
+    rng = np.random.default_rng(1)
+    alone = steadiness(forecasts(400, 4, rng.random(1600) < 0.8), "week")
+    assert alone.classes == 3
+    assert alone.alike == pytest.approx(0.0, abs=0.05)
+    assert alone.together == pytest.approx(alone.independent, rel=0.15)
+    # 672 forecasts to a week, two of them, and 256: sums of the binomial between 78 and 82 %.
+    assert alone.independent == pytest.approx(2 * 0.805 + 0.576, abs=0.02)
+    together = steadiness(forecasts(400, 4, np.repeat(rng.random(400) < 0.8, 4)), "week")
+    assert together.alike == pytest.approx(1.0)
+    assert together.independent == pytest.approx(alone.independent)
+    assert together.together == pytest.approx(2 * 0.482 + 0.31, abs=0.03)
+
+
+def test_classes_are_counted_in_which_what_was_promised_held() -> None:
+    found = steadiness(forecasts(300, 4, np.arange(1200) % 5 < 4), "size")
+    assert (found.classes, found.within) == (1, 1)
+    assert found.off == pytest.approx(0.0)
+    missed = steadiness(forecasts(300, 4, np.arange(1200) % 5 < 3), "size")
+    assert (missed.classes, missed.within) == (1, 0)
+    assert missed.off == pytest.approx(0.2)
+    few = steadiness(forecasts(10, 4, np.ones(40, bool)), "week")
+    assert (few.classes, few.off, few.independent, few.together) == (0, None, 0.0, 0.0)
+
+
 def test_of_all_jobs_those_are_right_that_start_at_once_and_those_forecast_near_enough(
     past: Lived,
 ) -> None:
@@ -162,7 +206,8 @@ def test_the_command_shows_each_class(
     assert not stop.value.code
     told = json.loads(capsys.readouterr().out)
     assert told["at_once"] <= told["right_of_all_1min"] < 1.0
-    assert list(told) == ["at_once", "right_of_all_1min", "all", "asked", "size", "week"]
+    assert list(told) == ["at_once", "right_of_all_1min", "all", "asked", "size", "week", "steady"]
+    assert told["steady"]["size"]["classes"] <= len(told["size"])
     assert 0.0 < told["at_once"] < 1.0
     assert told["all"][0]["forecasts"] == sum(row["forecasts"] for row in told["size"])
     with pytest.raises(SystemExit) as stop:

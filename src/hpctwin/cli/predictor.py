@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from hpctwin.learn.prediction import Known
     from hpctwin.model import Workload
+    from hpctwin.twin.hindcast_scores import Steadiness
 
 __all__ = ["predictor_app"]
 
@@ -251,6 +252,8 @@ def forecast(
         seed: of what is drawn.
         json: print it as JSON.
     """
+    from dataclasses import asdict
+
     from hpctwin.cli.output import note_reading, print_json, screen
     from hpctwin.model import parse_duration_s
     from hpctwin.model.progress import progress_bar
@@ -259,11 +262,11 @@ def forecast(
     from hpctwin.twin.hindcast import (
         at_once,
         hindcast,
-        hindcast_scores,
         lived_under,
         recorded,
         right_of_all,
     )
+    from hpctwin.twin.hindcast_scores import hindcast_scores, steadiness
 
     policy = parse_policy(under or by_policy)
     coming_s = parse_duration_s(arrivals)
@@ -286,10 +289,16 @@ def forecast(
     if json:
         shown: dict[str, Any] = {by: table.to_dicts() for by, table in tables.items()}
         right = None if under is None else right_of_all(past, said, 60.0)
+        shown["steady"] = {
+            "size": asdict(steadiness(said, "size")),
+            "week": asdict(steadiness(said, "week")),
+        }
         print_json({"at_once": at_once(past), "right_of_all_1min": right, **shown})
         return 0
     for by, table in tables.items():
         screen().print(_forecasts(table, by))
+    print(_steady(steadiness(said, "size"), "classes of sizes"))
+    print(_steady(steadiness(said, "week"), "weeks"))
     print(f"{at_once(past):.1%} of the jobs started at once and do not count.")
     if under is not None:
         shares = [f"{right_of_all(past, said, time_s):.1%}" for time_s in (60.0, 600.0)]
@@ -297,6 +306,17 @@ def forecast(
             f"With these, of all jobs {shares[0]} were forecast to 1 min and {shares[1]} to 10 min."
         )
     return 0
+
+
+def _steady(found: Steadiness, name: str) -> str:
+    if found.off is None:
+        return f"There are no {name} of 100 forecasts or more."
+    return (
+        f"Of {found.classes} {name} of 100 forecasts or more 78 to 82 % held in {found.within}, "
+        f"off by {100 * found.off:.1f} % in the mean. Chance leaves the best of intervals "
+        f"{found.independent:.1f} of them if each holds or fails alone, {found.together:.1f} if those of an "
+        f"hour do so together as these did (intraclass correlation {found.alike:.2f})."
+    )
 
 
 def _trained_before(predictor: Path, workload: Workload, begin_s: float) -> None:

@@ -180,6 +180,7 @@ def repeat(
                 "decision": again.recorded["id"],
                 "same": not again.differences,
                 "differences": again.differences,
+                "notes": again.notes,
                 "again": asdict(again.decision),
             }
         )
@@ -188,6 +189,8 @@ def repeat(
         print(f"decision {found['id']}, state {found['state']}, seed {found['seed']}")
         for candidate in again.decision.candidates:
             print(f"  {candidate.policy}: {candidate.score!r}, starts {len(candidate.starts)}")
+        for note in again.notes:
+            print(f"note: {note}")
         if again.differences:
             for field, before, after in again.differences:
                 print(f"differs in {field}: it was {before}, now {after}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,18 +66,3 @@ class Conformal:
         reach = self._sorted[-1] - self._sorted[0]
         found: FloatArray = np.interp(place, np.arange(count), self._sorted) + beyond * reach
         return found
-
-    def interval(self) -> tuple[float, float]:
-        """Between which residuals the next one lies; there must be some already."""
-        low, high = sorted(self.quantiles((self.below, 1.0 - self.above)).tolist())
-        return low, high
-
-    def state(self) -> dict[str, Any]:
-        """All that was learnt, as plain values."""
-        return {"residuals": list(self.residuals), "below": self.below, "above": self.above}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
-        self.residuals = deque(state["residuals"], maxlen=self.residuals.maxlen)
-        self.below, self.above = state["below"], state["above"]
-        self._sorted = None

@@ -12,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from hpctwin.rms.records import JobRecord, JobSpec
-from hpctwin.twin.conformal import Conformal
+from hpctwin.twin.missed import LOWEST, Missed, levels
+from hpctwin.twin.placed import knots, place, times
 
 __all__ = ["COVERAGE", "LEVELS", "WAITS_S", "Forecast", "Forecaster"]
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 COVERAGE = 0.8
 """Share of starts that should fall into their interval."""
@@ -27,13 +30,15 @@ WAITS_S = (60.0, 600.0, 3600.0, 14_400.0, 86_400.0)
 LEVELS = tuple(level / 20 for level in range(1, 20))
 """Of which quantiles a forecast's distribution is told."""
 
-ERRORS, ENOUGH, STEP = 300, 20, 0.02
-LEAST_SCALE_S = 60.0
+ERRORS, ENOUGH = 300, 20
+LEAST_S = 60.0
 AGAIN_S = 1.0
 """Futures are drawn so often at most, by the cluster's clock, unless somebody comes to wait."""
-_OF_EXPECTED = 0.3
-"""So much of the wait that the what-if in force says counts as spread, besides that of the futures."""
 _ROUNDING_S = 1e-3
+_TAIL = (1 - COVERAGE) / 2
+_WEEK_S = 7 * 86_400.0
+_OF_CLASS_S, _OF_ALL_S = 4 * _WEEK_S, _WEEK_S
+"""For so long is remembered how often forecasts of a class of sizes, and of all jobs, were missed."""
 _NOW, _ALL = 0, -1
 """Groups: of jobs that are expected to start at once; of all others together."""
 
@@ -51,9 +56,11 @@ class Forecast(NamedTuple):
         kept: whether it will be compared with what comes true: a job's first forecast, and each
             one whose wait is half of that of the last one kept.
         nodes: how many the job asks for.
-        group: whose errors its own is compared with: jobs of its class of sizes (1, 2, 3 to 4, 5 to 8 …
+        group: whose starts its own is compared with: jobs of its class of sizes (1, 2, 3 to 4, 5 to 8 …
             nodes), apart for first forecasts and later ones; or those that were expected to start at once.
-        scale_s: what errors are compared in, by how far the futures that were drawn lie from each other.
+        early_s, late_s: by when it has started in a tenth and in nine tenths of the futures that were drawn.
+        last_s: when it starts if all run to their walltimes.
+        below, above: the shares of such forecasts whose start is to lie below and above the interval.
     """
 
     job_id: str
@@ -65,7 +72,11 @@ class Forecast(NamedTuple):
     kept: bool = False
     nodes: int = 1
     group: int = _NOW
-    scale_s: float = LEAST_SCALE_S
+    early_s: float = 0.0
+    late_s: float = 0.0
+    last_s: float = 0.0
+    below: float = 0.0
+    above: float = 0.0
 
 
 _FORECAST: Callable[[Any], Forecast] = partial(tuple.__new__, Forecast)
@@ -77,15 +88,16 @@ _NONE_DRAWN: Mapping[str, FloatArray] = {}
 class Forecaster:
     """Makes forecasts, and learns from those that came true.
 
-    The forecast is the median of futures that were drawn. Errors are compared in units of how far these lie
-    from each other (locally weighted conformal prediction; Lei et al. 2018, *Distribution-Free Predictive
-    Inference for Regression*, §5.2), apart by classes of sizes; see `Conformal`.
+    The forecast is the median of futures that were drawn. Where in them earlier starts came to lie (see
+    `placed`), apart by classes of sizes, tells between which of them the next will lie; how often intervals
+    were missed of late, in the class and among all jobs, tells how wide they must be (see `missed`).
     """
 
     def __init__(self) -> None:
         self._open: dict[str, list[Forecast]] = {}
         self._half: dict[str, float] = {}  # a forecast of no longer wait, s, is kept besides these
-        self._learnt: dict[int, Conformal] = {}
+        self._places: dict[int, deque[float]] = {}
+        self._missed: dict[int, Missed] = {}  # by class of sizes
         self._errors: deque[float] = deque(maxlen=ERRORS)
         self._last: dict[str, Forecast] = {}
         self._last_s = 0.0
@@ -126,14 +138,19 @@ class Forecaster:
         else:
             again, self._last_s = {}, now_s
         ids = [spec.id for spec in known]
-        made, start, later = self._made(known, ids, start_s, now_s, drawn_s or {})
-        found = again | dict(zip(ids, made, strict=True))
         half = np.fromiter(map(self._half.get, ids, repeat(np.inf)), np.float64, len(ids))
-        kept = [made[row] for row in np.flatnonzero(start - now_s <= half).tolist()]
+        made, later = self._made(known, ids, start_s, now_s, drawn_s or {}, half)
+        found = again | dict(zip(ids, made, strict=True))
+        for one in made:
+            if one.kept:
+                self._keep(one)
         # What is said again was compared with what had been kept when it was said first.
-        kept += [one for job_id, one in again.items() if job_id not in self._half]
-        for one in kept:
-            found[one.job_id] = self._kept(one)
+        for job_id, one in again.items():
+            if job_id not in self._half:
+                found[job_id] = kept = one._replace(kept=True)
+                self._keep(kept)
+                if kept.calibrated:
+                    self._promise(kept.group, kept.made_s, (kept.below, kept.above))
         self._last = again | dict(compress(zip(ids, made, strict=True), later))
         return tuple(_of_all(waiting, found, now_s))
 
@@ -147,16 +164,17 @@ class Forecaster:
         """As `forecast`, for whoever only asks: nothing is kept."""
         known = [spec for job in waiting if (spec := job.spec).id in start_s]
         ids = [spec.id for spec in known]
-        made, _, _ = self._made(known, ids, start_s, now_s, drawn_s or {})
+        none = np.full(len(ids), -np.inf)
+        made, _ = self._made(known, ids, start_s, now_s, drawn_s or {}, none)
         return _of_all(waiting, dict(zip(ids, made, strict=True)), now_s)
 
     def quantiles(self, said: Forecast) -> tuple[float, ...]:
         """By when a job will have started with the probabilities `LEVELS`; empty where that is not known."""
-        learnt = self._learnt_of(said.group)
-        if said.start_s is None or learnt is None:
+        places = self._places_of(said.group)
+        if said.start_s is None or places is None:
             return ()
-        times = np.maximum(said.start_s + said.scale_s * learnt.quantiles(LEVELS), said.made_s)
-        return tuple(times.tolist())
+        found = _quantiles(places, np.array(LEVELS))
+        return tuple(times(np.repeat(_knots_of(said), len(found), axis=0), found).tolist())
 
     def came_true(self, job_id: str, start_s: float) -> None:
         """A job has started: learn from what was said of it."""
@@ -166,24 +184,28 @@ class Forecaster:
             assert one.low_s is not None
             assert one.high_s is not None
             error_s = start_s - one.start_s
-            self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_SCALE_S))
-            groups = (one.group,) if one.group == _NOW else (one.group, _ALL)
-            for group in groups:
-                learnt = self._learnt.setdefault(group, Conformal(COVERAGE, ERRORS, STEP))
-                learnt.learn(error_s / one.scale_s)
+            self._errors.append(error_s / max(one.start_s - one.made_s, LEAST_S))
+            there = place(_knots_of(one)[0], start_s)
+            for group in (one.group,) if one.group == _NOW else (one.group, _ALL):
+                self._places.setdefault(group, deque(maxlen=ERRORS)).append(there)
             if one.calibrated:
-                side = (start_s > one.high_s + _ROUNDING_S) - (start_s < one.low_s - _ROUNDING_S)
-                self._learnt[one.group].missed(side)
+                below = float(start_s < one.low_s - _ROUNDING_S)
+                above = float(start_s > one.high_s + _ROUNDING_S)
+                for missed in self._missed_of(one.group):
+                    missed.settle(one.made_s, (one.below, one.above), (below, above))
 
     def forget(self, job_id: str) -> None:
         """A job will not start."""
-        self._open.pop(job_id, None)
         self._half.pop(job_id, None)
+        for one in self._open.pop(job_id, ()):
+            if one.calibrated:
+                for missed in self._missed_of(one.group):
+                    missed.drop(one.made_s, (one.below, one.above))
 
     def keep(self, jobs: Container[str]) -> None:
         """Forget the forecasts of all other jobs."""
-        self._open = {job_id: said for job_id, said in self._open.items() if job_id in jobs}
-        self._half = {job_id: _half_of(said[-1]) for job_id, said in self._open.items()}
+        for job_id in [job_id for job_id in self._open if job_id not in jobs]:
+            self.forget(job_id)
 
     @property
     def median_error(self) -> float | None:
@@ -194,7 +216,8 @@ class Forecaster:
         """All that was learnt, as plain values."""
         return {
             "open": {i: [list(one) for one in said] for i, said in self._open.items()},
-            "learnt": [[group, learnt.state()] for group, learnt in sorted(self._learnt.items())],
+            "places": [[group, list(places)] for group, places in sorted(self._places.items())],
+            "missed": [[size, missed.state()] for size, missed in sorted(self._missed.items())],
             "last": [list(one) for one in self._last.values()],
             "last_s": self._last_s,
             "errors": list(self._errors),
@@ -202,15 +225,15 @@ class Forecaster:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` gave."""
+        if "places" not in state:
+            return  # of a version that compared starts otherwise: it learns anew
         self._open = {i: [Forecast(*one) for one in said] for i, said in state["open"].items()}
         self._half = {i: _half_of(said[-1]) for i, said in self._open.items()}
         self._errors = deque(state["errors"], maxlen=ERRORS)
         self._last = {one.job_id: one for one in (Forecast(*row) for row in state["last"])}
         self._last_s = state["last_s"]
-        self._learnt = {}
-        for group, learnt in state["learnt"]:
-            self._learnt[group] = Conformal(COVERAGE, ERRORS, STEP)
-            self._learnt[group].restore(learnt)
+        self._places = {group: deque(places, maxlen=ERRORS) for group, places in state["places"]}
+        self._missed = {size: Missed.of(missed) for size, missed in state["missed"]}
 
     def _made(
         self,
@@ -219,27 +242,59 @@ class Forecaster:
         start_s: Mapping[str, float],
         now_s: float,
         drawn_s: Mapping[str, FloatArray],
-    ) -> tuple[list[Forecast], FloatArray, list[bool]]:
-        """A forecast for each of some jobs, its start, and whether later than now was expected [jobs]."""
+        half: FloatArray,
+    ) -> tuple[list[Forecast], list[bool]]:
+        """A forecast of each job, kept if its wait is no more than `half`; whether it was to wait at all."""
         expected = np.array([start_s[i] for i in ids], np.float64)
-        start, scale = _of_futures(ids, expected, now_s, drawn_s)
+        early, start, late = _of_futures(ids, expected, now_s, drawn_s)
+        last = np.maximum(expected, late)
         nodes = np.array([spec.nodes for spec in known], np.int64)
         said = np.fromiter(map(self._half.__contains__, ids), bool, len(ids))
         size = np.ceil(np.log2(np.maximum(nodes, 1))).astype(np.int64)
         later = expected > now_s
         group = np.where(later, 1 + 2 * size + said, _NOW)
-        low, high, calibrated = self._spans(group, start, scale, now_s)
-        columns = [c.tolist() for c in (start, low, high, calibrated, nodes, group, scale)]
-        about, more = columns[:4], columns[4:]
-        rows = zip(ids, repeat(now_s), *about, repeat(False), *more)
-        return list(map(_FORECAST, rows)), start, later.tolist()
+        kept = start - now_s <= half
+        calibrated, sides = self._levels(group, kept, now_s)
+        low, high = np.full(len(ids), now_s), start + np.maximum(start - now_s, LEAST_S)
+        of = knots(now_s, early, start, late, last)
+        for one in np.unique(group[calibrated]).tolist():
+            here = group == one
+            first, upto = _ends(self._places_of(one) or (), *sides[here].T)
+            low[here], high[here] = times(of[here], first), times(of[here], upto)
+        about = (start, low, high, calibrated, kept, nodes, group, early, late, last)
+        columns = (*about, *np.maximum(sides, 0.0).T)
+        rows = zip(ids, repeat(now_s), *(column.tolist() for column in columns))
+        return list(map(_FORECAST, rows)), later.tolist()
 
-    def _kept(self, one: Forecast) -> Forecast:
-        """A forecast that is to be compared with what comes true; see `Forecast`."""
-        kept = one._replace(kept=True)
-        self._open.setdefault(one.job_id, []).append(kept)
-        self._half[one.job_id] = _half_of(kept)
-        return kept
+    def _levels(
+        self, group: IntArray, kept: BoolArray, now_s: float
+    ) -> tuple[BoolArray, FloatArray]:
+        """Whether intervals are calibrated [jobs], and at which levels they are read off [jobs, 2].
+
+        Each that is kept makes up for a part of what was missed, and the next for what is left.
+        """
+        calibrated, sides = np.zeros(len(group), bool), np.zeros((len(group), 2))
+        for one in np.unique(group).tolist():
+            if self._places_of(one) is not None:
+                calibrated[group == one] = True
+                sides[group == one] = self._level(one, now_s)
+        for row in np.flatnonzero(kept & calibrated).tolist():
+            one = int(group[row])
+            below, above = sides[row] = self._level(one, now_s)
+            self._promise(one, now_s, (max(below, 0.0), max(above, 0.0)))
+        return calibrated, sides
+
+    def _level(self, group: int, now_s: float) -> tuple[float, float]:
+        return levels(_TAIL, [one.excess(now_s, _TAIL) for one in self._missed_of(group)])
+
+    def _promise(self, group: int, made_s: float, expected: tuple[float, float]) -> None:
+        for missed in self._missed_of(group):
+            missed.add(made_s, expected)
+
+    def _keep(self, one: Forecast) -> None:
+        """Compare a forecast with what comes true."""
+        self._open.setdefault(one.job_id, []).append(one)
+        self._half[one.job_id] = _half_of(one)
 
     def _said_again(
         self, known: Sequence[JobSpec], start_s: Mapping[str, float], now_s: float
@@ -247,38 +302,54 @@ class Forecaster:
         """What was said last of jobs, by id, unless they start now or should have started."""
         last = self._last
         return {
-            spec.id: one
+            spec.id: one._replace(kept=False)
             for spec in known
             if (one := last.get(spec.id)) is not None
             and start_s[spec.id] > now_s
             and (one.start_s or 0.0) > now_s
         }
 
-    def _learnt_of(self, group: int) -> Conformal | None:
-        """What was learnt of a group; of all sizes, where that is too little."""
+    def _places_of(self, group: int) -> deque[float] | None:
+        """Where starts of a group came to lie; those of all sizes, where these are too few."""
         for known in (group, _ALL) if group != _NOW else (group,):
-            learnt = self._learnt.get(known)
-            if learnt is not None and len(learnt) >= ENOUGH:
-                return learnt
+            places = self._places.get(known)
+            if places is not None and len(places) >= ENOUGH:
+                return places
         return None
 
-    def _spans(
-        self, group: npt.NDArray[np.int64], start: FloatArray, scale: FloatArray, now_s: float
-    ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-        """Low, high, whether they are calibrated [jobs]."""
-        low = np.full(len(start), now_s)
-        high = start + np.maximum(start - now_s, LEAST_SCALE_S)
-        calibrated = np.zeros(len(start), bool)
-        for one in np.unique(group).tolist():
-            learnt = self._learnt_of(one)
-            if learnt is None:
-                continue
-            here = group == one
-            below, above = learnt.interval()
-            low[here] = np.maximum(start[here] + scale[here] * below, now_s)
-            high[here] = np.maximum(start[here] + scale[here] * above, low[here])
-            calibrated[here] = True
-        return low, high, calibrated
+    def _missed_of(self, group: int) -> list[Missed]:
+        """What was missed of a group's class of sizes, and of all."""
+        spans = (
+            {_NOW: _OF_CLASS_S}
+            if group == _NOW
+            else {(group + 1) // 2: _OF_CLASS_S, _ALL: _OF_ALL_S}
+        )
+        return [self._missed.setdefault(size, Missed(span_s)) for size, span_s in spans.items()]
+
+
+def _quantiles(places: Sequence[float], shares: FloatArray) -> FloatArray:
+    """Quantiles of places, one of which is yet to come (Vovk, Gammerman, Shafer 2005)."""
+    known = np.sort(np.array(places))
+    count = len(known)
+    found: FloatArray = np.interp(shares * (count + 1) - 1.0, np.arange(count), known)
+    return found
+
+
+def _ends(
+    places: Sequence[float], below: FloatArray, above: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Between which places the next starts lie, but for shares below and above; see `levels` [jobs]."""
+    one = _quantiles(places, np.maximum(below, 0.0))
+    other = _quantiles(places, 1.0 - np.maximum(above, 0.0))
+    first, last = np.minimum(one, other), np.maximum(one, other)
+    wider = np.minimum([below, above], 0.0) / LOWEST
+    return first * (1.0 - wider[0]), last + wider[1] * np.maximum(1.0 - last, 0.0)
+
+
+def _knots_of(said: Forecast) -> FloatArray:
+    """The times of `knots` of a forecast [1, 5]."""
+    of = (said.early_s, said.start_s or 0.0, said.late_s, said.last_s)
+    return knots(said.made_s, *np.array(of)[:, None])
 
 
 def _of_all(
@@ -300,15 +371,12 @@ def _half_of(kept: Forecast) -> float:
 
 def _of_futures(
     ids: Sequence[str], expected: FloatArray, now_s: float, drawn_s: Mapping[str, FloatArray]
-) -> tuple[FloatArray, FloatArray]:
-    """Forecasts, and what their errors are compared in, seconds [jobs]."""
-    start = expected.copy()
-    scale = _OF_EXPECTED * np.maximum(expected - now_s, 0.0) + LEAST_SCALE_S
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """By when a tenth, half and nine tenths of the futures have a job started, seconds [jobs]."""
+    early, start, late = (expected.copy() for _ in range(3))
     # Who starts now by what is known does so in any future.
     rows = [r for r in np.flatnonzero(expected > now_s).tolist() if ids[r] in drawn_s]
     if rows:
         drawn = np.array([drawn_s[ids[row]] for row in rows])
-        ends = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
-        low, start[rows], high = np.quantile(drawn, ends, axis=1)
-        scale[rows] += high - low
-    return start, scale
+        early[rows], start[rows], late[rows] = np.quantile(drawn, (_TAIL, 0.5, 1 - _TAIL), axis=1)
+    return early, start, late

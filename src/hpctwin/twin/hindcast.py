@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +12,21 @@ import polars as pl
 import polars.selectors as cs
 
 from hpctwin.errors import WorkloadError
-from hpctwin.metrics.breakdown import classed
 from hpctwin.model import MS_PER_S, Category, Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.rms import events as ev
 from hpctwin.rms.records import JobSpec, NodeRecord, Snapshot
 from hpctwin.simulation import Simulation, Window, simulate
-from hpctwin.twin.accuracy import WEEK_S
 from hpctwin.twin.ahead import Past, look_ahead
 from hpctwin.twin.config import CoreSettings
 from hpctwin.twin.core import Core
 from hpctwin.twin.forecast import COVERAGE, ENOUGH, ERRORS, Forecast
+from hpctwin.twin.hindcast_scores import LEFT_OUT
 
 __all__ = [
-    "By",
     "Lived",
     "at_once",
     "hindcast",
-    "hindcast_scores",
     "lived",
     "lived_under",
     "recorded",
@@ -40,10 +37,6 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 LOW_MIDDLE_HIGH = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
-_ROUNDING_S = 1e-3
-_LEFT_OUT = 0.2
-"""When least is known."""
-
 _ENDS, _SUBMITTED, _STARTS = range(3)
 
 
@@ -245,7 +238,7 @@ def hindcast(
 def at_once(past: Lived) -> float:
     """The share of jobs that started at once; of those that were submitted in the last four fifths."""
     submit = past.workload.submit_ms
-    counted = (submit >= np.quantile(submit, _LEFT_OUT)) & (past.start_ms >= 0)
+    counted = (submit >= np.quantile(submit, LEFT_OUT)) & (past.start_ms >= 0)
     return float((past.start_ms == submit)[counted].mean()) if counted.any() else 0.0
 
 
@@ -261,7 +254,7 @@ def right_of_all(past: Lived, said: pl.DataFrame, within_s: float) -> float:
         within_s: how far off a forecast may be.
     """
     first = said.filter(pl.col("at_submission"))
-    first = first.sort("made_s", maintain_order=True).slice(round(_LEFT_OUT * len(first)))
+    first = first.sort("made_s", maintain_order=True).slice(round(LEFT_OUT * len(first)))
     share = at_once(past)
     if first.is_empty():
         return share
@@ -313,70 +306,3 @@ def _by_queue(
             if len(left) >= ENOUGH:
                 found[number] = np.quantile(left, LOW_MIDDLE_HIGH) / MS_PER_S
     return found
-
-
-By = Literal["all", "size", "week", "asked"]
-"""What forecasts are told apart by."""
-
-
-def hindcast_scores(said: pl.DataFrame, by: By = "all") -> pl.DataFrame:
-    """How well the forecasts of `hindcast` came true, beside their rivals.
-
-    Only rows count in which all have an interval or a forecast.
-
-    Args:
-        said: its rows; the first fifth is left out, when least is known.
-        by: over all, by class of sizes, by week, or apart at submission and later.
-
-    Returns:
-        A row for each class: ``bin``, ``forecasts``, ``covered`` (share of intervals that held), ``width_s``
-        (their median), ``width_ratio`` and ``mean_width_ratio`` (median and mean width over those of the
-        partition's quantiles), ``queue_covered``, ``median_error_s``, ``error_ratio`` (over that of forecasts
-        by walltimes), ``walltime_error_s``, ``queue_error_s``, ``within_1min``, ``walltime_within_1min``.
-    """
-    said = said.sort("made_s", maintain_order=True)
-    said = said.slice(round(_LEFT_OUT * len(said))).drop_nulls()
-    if by == "size":
-        said = classed(said, "size")
-    elif by == "week":
-        week = (pl.col("made_s") // WEEK_S).cast(pl.Int64)
-        said = said.with_columns(_order=week, bin=pl.format("week {}", week + 1))
-    elif by == "asked":
-        names = pl.when("at_submission").then(pl.lit("at submission")).otherwise(pl.lit("later"))
-        said = said.with_columns(_order=(~pl.col("at_submission")).cast(pl.Int64), bin=names)
-    else:
-        said = said.with_columns(_order=pl.lit(0, pl.Int64), bin=pl.lit("all"))
-
-    def error(name: str) -> pl.Expr:
-        return (pl.col(name) - pl.col("wait_s")).abs()
-
-    def covered(low: str, high: str) -> pl.Expr:
-        return (
-            pl.col("wait_s")
-            .is_between(pl.col(low) - _ROUNDING_S, pl.col(high) + _ROUNDING_S)
-            .mean()
-        )
-
-    width, queue = (
-        pl.col("high_s") - pl.col("low_s"),
-        pl.col("queue_high_s") - pl.col("queue_low_s"),
-    )
-    return (
-        said.group_by("_order", "bin")
-        .agg(
-            forecasts=pl.len().cast(pl.Int64),
-            covered=covered("low_s", "high_s"),
-            width_s=width.median(),
-            width_ratio=width.median() / queue.median(),
-            mean_width_ratio=width.mean() / queue.mean(),
-            queue_covered=covered("queue_low_s", "queue_high_s"),
-            median_error_s=error("forecast_s").median(),
-            error_ratio=error("forecast_s").median() / error("walltime_s").median(),
-            walltime_error_s=error("walltime_s").median(),
-            queue_error_s=error("queue_s").median(),
-            within_1min=(error("forecast_s") <= 60.0).mean(),
-            walltime_within_1min=(error("walltime_s") <= 60.0).mean(),
-        )
-        .sort("_order")
-        .drop("_order")
-    )

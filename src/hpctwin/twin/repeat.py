@@ -8,9 +8,10 @@ from typing import Any
 from hpctwin._version import __version__
 from hpctwin.errors import HpctwinError, JournalError
 from hpctwin.twin.choice import Decision
-from hpctwin.twin.config import TwinConfig
+from hpctwin.twin.config import CoreSettings, TwinConfig
 from hpctwin.twin.core import Core
 from hpctwin.twin.journal import Journal
+from hpctwin.twin.learned import read_quantiles
 from hpctwin.twin.restore import apply_input
 
 __all__ = ["Again", "decide_again", "restored_core"]
@@ -29,12 +30,14 @@ class Again:
         decision: as it came out now.
         differences: field, recorded and present value, for all that differs.
         versions: what the recorded one was made with.
+        notes: what else is not as it was, so that it may come out otherwise.
     """
 
     recorded: dict[str, Any]
     decision: Decision
     differences: tuple[tuple[str, Any, Any], ...]
     versions: dict[str, str]
+    notes: tuple[str, ...] = ()
 
 
 def decide_again(journal: Journal, number: int | None = None) -> Again:
@@ -51,7 +54,8 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
     if recorded is None:
         raise HpctwinError(f"{journal.path}: no decision {number or ''}".rstrip())
     body, versions = journal.read_settings(recorded["settings"])
-    core = Core(TwinConfig.of(body, f"{journal.path}, settings").core)
+    settings = TwinConfig.of(body, f"{journal.path}, settings").core
+    core = Core(settings)
     state, inputs = journal.read_inputs(before=recorded["input"])
     if not inputs or inputs[-1].id != recorded["input"]:
         raise HpctwinError(
@@ -78,7 +82,22 @@ def decide_again(journal: Journal, number: int | None = None) -> Again:
             differences.append((f"forecast of job {again.job_id}", before[2:_TOLD], again[2:_TOLD]))
     if versions["hpctwin"] != __version__ and differences:
         differences.append(("version", versions["hpctwin"], __version__))
-    return Again(recorded, decision, tuple(differences), versions)
+    notes = _other_predictor(settings, state)
+    return Again(recorded, decision, tuple(differences), versions, notes)
+
+
+def _other_predictor(settings: CoreSettings, state: dict[str, Any] | None) -> tuple[str, ...]:
+    """That the predictor's file holds another one than the twin had then, if it does."""
+    learned = None if state is None else state["expectations"].get("learned")
+    if settings.learned is None or learned is None:
+        return ()
+    now = read_quantiles(settings.learned).digest
+    if learned["digest"] == now:
+        return ()
+    return (
+        f"{settings.learned} holds another predictor now ({now}) than the twin had then "
+        f"({learned['digest']}), so forecasts may come out otherwise; give it back the file of then",
+    )
 
 
 def restored_core(journal: Journal) -> Core:
