@@ -1,5 +1,8 @@
 """What it costs around the scheduling, against size: `python benchmarks/around.py [--figure FILE] [case …]`.
 
+`--page docs/cost.md` measures the cases of which the page has tables, and fills these in; the figure has
+them and the case read.
+
 All cases if none is named. CPU time, the least of some runs; the last line of a case is the exponent of a
 line fitted in logarithms. `--large` goes to the largest sizes, which takes some GB and minutes.
 
@@ -13,6 +16,7 @@ line fitted in logarithms. `--large` goes to the largest sizes, which takes some
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import tempfile
@@ -22,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+import pages
 from hpctwin import Cluster, Simulation, Workload, generate, read_workload, simulate, write_workload
 
 Cost = dict[str, float]
@@ -190,12 +195,39 @@ def draw(found: dict[str, tuple[list[int], dict[str, list[float]]]], path: str) 
     figure.savefig(path, dpi=110)
 
 
+def redraw(page: Path, figure: str | None, *, large: bool) -> None:
+    """Measure the cases of a page's tables, and fill these in."""
+    found: dict[str, tuple[list[int], dict[str, list[float]]]] = {}
+
+    def cells(options: list[str], rows: list[str], columns: list[str]) -> pages.Cells:
+        (name,) = options
+        sizes, costs = found[name] = show(name, large=large)
+        written: pages.Cells = {}
+        for column in columns:
+            measured = next(c for n, c in costs.items() if n.partition("_")[0] == column.strip("`"))
+            for size, cost in zip(sizes, measured, strict=True):
+                # Two digits that count.
+                digits = max(1 - math.floor(math.log10(cost)), 0)
+                written[f"{size:,}", column] = f"{cost:.{digits}f}"
+            fit = np.polyfit(np.log(sizes), np.log(measured), 1)[0]
+            written["fitted exponent", column] = f"{fit:.2f}"
+        return written
+
+    pages.redraw(page, "around.py", cells)
+    if figure:
+        draw({**found, "read": show("read", large=large)}, figure)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
     parser.add_argument("cases", nargs="*", choices=[[], *CASES])
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--figure", metavar="FILE")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="fill in its tables")
     asked = parser.parse_args()
+    if asked.page:
+        redraw(asked.page, asked.figure, large=asked.large)
+        return
     found = {name: show(name, large=asked.large) for name in asked.cases or CASES}
     if asked.figure:
         draw(found, asked.figure)

@@ -1,4 +1,7 @@
-"""What a long queue costs: `python benchmarks/cliffs.py` prints the table of docs/long-queues.md.
+"""What a long queue costs: `python benchmarks/cliffs.py` prints a table as those of docs/long-queues.md.
+
+`python benchmarks/cliffs.py --page docs/long-queues.md --figure docs/images/cliffs.png` measures all tables
+of the page anew, with the options that stand before each, and draws the first.
 
 So many jobs are submitted within an hour to 1,000 nodes, so that nearly all of them wait. Least CPU time of
 the engine of some runs; the exponent is that of the line through the last half of the points of a log-log
@@ -15,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import pages
 from hpctwin import Cluster, Simulation, Workload, parse_policy
 from hpctwin.model import Category
 
@@ -151,6 +155,58 @@ def draw(found: dict[str, list[float]], all_sizes: list[int], path: Path) -> Non
     figure.savefig(path, dpi=120)
 
 
+def told(seconds: float) -> str:
+    """A time as the tables have it."""
+    return f"{seconds * 1e3:.0f} ms" if seconds < 0.9995 else f"{seconds:.2f} s"
+
+
+def measure(args: Any, policies: list[str], sizes: list[int]) -> dict[str, list[float]]:
+    """Seconds by policy and size, told as they come; sizes after one that takes too long are left out."""
+    cluster = machine(
+        args.jobs_per_user, shared=args.shared, limits=args.limits, preempt=args.preempt
+    )
+    jobs = {size: crowd(size, urgent=0.1 if args.preempt else 0.0) for size in sizes}
+    workloads = {size: sharing(one) if args.shared else one for size, one in jobs.items()}
+    print("| policy |", " | ".join(f"{size:,}" for size in sizes), "| exponent |")
+    print("|---|" + "---|" * (len(sizes) + 1))
+    found: dict[str, list[float]] = {}
+    for policy in policies:
+        measured(workloads[sizes[0]], cluster, policy, 0)  # what compiles, compiles now
+        seconds: list[float] = []
+        for size in sizes:
+            if seconds and seconds[-1] > args.limit:
+                break
+            seconds.append(measured(workloads[size], cluster, policy, args.limit))
+        found[policy] = seconds
+        cells = [told(s) for s in seconds] + [""] * (len(sizes) - len(seconds))
+        power = exponent(sizes[: len(seconds)], seconds)
+        print(f"| `{policy}` |", " | ".join(cells), f"| {power:.2f} |", flush=True)
+    return found
+
+
+def redraw(parser: argparse.ArgumentParser, page: Path, figure: Path | None) -> None:
+    """Measure all tables of a page anew, and draw the first."""
+    drawn: list[str] = []
+
+    def cells(options: list[str], rows: list[str], columns: list[str]) -> pages.Cells:
+        args = parser.parse_args(options)
+        policies = [row.strip("`") for row in rows if row.count("`") == 2 and row.endswith("`")]
+        sizes = [int(column.replace(",", "")) for column in columns if column[-1] == "0"]
+        found = measure(args, policies, sizes)
+        if figure and not drawn:
+            draw(found, sizes, figure)
+        drawn.append(str(options))
+        written: pages.Cells = {}
+        for policy, seconds in found.items():
+            texts = [told(s) for s in seconds] + [""] * (len(sizes) - len(seconds))
+            written |= {(f"`{policy}`", f"{n:,}"): t for n, t in zip(sizes, texts, strict=True)}
+            power = exponent(sizes[: len(seconds)], seconds)
+            written[f"`{policy}`", "exponent"] = f"{power:.2f}"
+        return written
+
+    pages.redraw(page, "cliffs.py", cells)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", nargs="*", default=POLICIES)
@@ -162,27 +218,13 @@ def main() -> None:
     parser.add_argument("--limits", action="store_true", help="of accounts and their users")
     parser.add_argument("--preempt", action="store_true", help="urgent jobs preempt the others")
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--page", type=Path, help="measure its tables anew")
     args: Any = parser.parse_args()
+    if args.page:
+        redraw(parser, args.page, args.figure)
+        return
     sizes = [size for size in SIZES if args.smallest <= size <= args.largest]
-    cluster = machine(
-        args.jobs_per_user, shared=args.shared, limits=args.limits, preempt=args.preempt
-    )
-    jobs = {size: crowd(size, urgent=0.1 if args.preempt else 0.0) for size in sizes}
-    workloads = {size: sharing(one) if args.shared else one for size, one in jobs.items()}
-    print("| policy |", " | ".join(f"{size:,}" for size in sizes), "| exponent |")
-    print("|---|" + "---|" * (len(sizes) + 1))
-    found: dict[str, list[float]] = {}
-    for policy in args.policies:
-        seconds: list[float] = []
-        for size in sizes:
-            if seconds and seconds[-1] > args.limit:
-                break
-            seconds.append(measured(workloads[size], cluster, policy, args.limit))
-        found[policy] = seconds
-        cells = [f"{s * 1e3:.0f} ms" if s < 0.9995 else f"{s:.2f} s" for s in seconds]
-        cells += [""] * (len(sizes) - len(cells))
-        power = exponent(sizes[: len(seconds)], seconds)
-        print(f"| `{policy}` |", " | ".join(cells), f"| {power:.2f} |", flush=True)
+    found = measure(args, args.policies, sizes)
     if args.figure:
         draw(found, sizes, args.figure)
 

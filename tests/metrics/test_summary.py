@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
 
 import polars as pl
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from hpctwin.metrics import series, summarize, widths_s
+from hpctwin.metrics import Summary, series, summarize, widths_s
+from hpctwin.metrics.running import RunningSummary
 from tests.metrics.metric_frames import NO_LOST, capacity, frame, job, lost_attempts, results
 
 Result = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
@@ -158,3 +161,28 @@ def test_values_can_be_written_as_json_and_shares_are_shares(result: Result) -> 
         assert value is None or 0 <= value <= 1 + 1e-12
     if summary["utilization"] is not None:
         assert summary["utilization"] + summary["fragmentation_loss"] <= 1 + 1e-12  # type: ignore[operator]
+
+
+@given(
+    results(), st.lists(st.integers(0, 120), max_size=3), st.sampled_from([(1.0, 1), (1e8, 1000)])
+)
+def test_what_is_summed_at_once_is_what_is_summed_in_pieces(
+    result: Result, cuts: list[int], scales: tuple[float, int]
+) -> None:
+    """Also where a run comes in stretches, and where it is so long that no sum has room in 64 bits."""
+    scale, wider = scales
+    tables = [
+        table.with_columns(pl.col(pl.Float64) * scale, pl.col("nodes") * wider) for table in result
+    ]
+
+    def figures() -> Summary:
+        running = RunningSummary(100, exact=True)
+        for until_s in sorted({*(scale * cut for cut in cuts), math.inf}):
+            running.passed(*tables, until_s)
+        running.ended(tables[0])
+        return running.figures()
+
+    at_once = figures()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpctwin.metrics.over_time._whole", lambda capacity: None)
+        assert figures() == at_once

@@ -246,6 +246,50 @@ def test_workers_are_submitted_to_pbs_as_asked_and_taken_back(
         assert sys.executable in lines[-1]
 
 
+WAITS = """#!{python}
+import pathlib
+there = pathlib.Path({folder!r})
+number = 0
+while True:
+    try:
+        (there / f"{{number}}.queued").touch(exist_ok=False)
+        break
+    except FileExistsError:
+        number += 1
+print(f"{{number}}.head")
+"""
+GONE = """#!/bin/sh
+[ "$1" = 0 ] && echo "$1" >> {folder}/deleted && exit 0
+echo "qdel: Server is away" >&2
+exit 1
+"""
+
+
+def test_a_sweep_that_is_ended_cancels_its_waiting_workers_and_tells_which_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = tmp_path / "pbs"
+    commands(there, monkeypatch, qsub=WAITS, qdel=GONE)
+    (tmp_path / "it.yaml").write_text(
+        "workloads: [{generate: poisson, options: {jobs: 5, nodes: 4}}]\npolicies: [fcfs]\n"
+    )
+    asked = ["--jobqueue", "pbs", "--worker-jobs", "2", "--worker-option", "interface=lo"]
+    command = [sys.executable, "-m", "hpctwin", "sweep", "it.yaml", *asked]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        until(lambda: len(list(there.glob("*.queued"))) == 2)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert (there / "deleted").read_text().split() == ["0"]
+    said = " ".join(told.split())
+    assert (
+        "the worker's job 1 could not be cancelled, and may be left: qdel: Server is away" in said
+    )
+
+
 REFUSES = """#!/bin/sh
 echo "qsub: Unknown queue" >&2
 exit 170

@@ -17,7 +17,18 @@ import polars as pl
 
 from hpctwin.model import MS_PER_S
 
-__all__ = ["COUNTS", "Levels", "Steps", "levels", "steps", "up_nodes"]
+__all__ = [
+    "CHANGES",
+    "COUNTS",
+    "KIND_BITS",
+    "Events",
+    "Levels",
+    "Steps",
+    "events_of",
+    "levels",
+    "steps",
+    "up_nodes",
+]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -26,9 +37,12 @@ COUNTS = ("queue_length", "queued_nodes", "running_jobs", "used_nodes")
 
 # Kinds of events; the second to last gives an attempt back to the queue, the last is a mere mark.
 _ELIGIBLE, _START, _END, _LEFT, _START_UNQUEUED, _LOST, _MARK = range(7)
-_KIND_BITS = 3
+KIND_BITS = 3
 _QUEUED = np.array([1, -1, 0, -1, 0, 1, 0])
 _RUNNING = np.array([0, 1, -1, 0, 1, -1, 0])
+CHANGES = np.stack([_QUEUED, _RUNNING], axis=1)
+"""By how much each kind of event changes jobs in the queue, and jobs that run [kinds, 2]."""
+
 _EXACT = 2.0**53  # whole numbers below are, as floating-point ones
 _PIECE = 1 << 13  # so that all arrays of a piece lie in a core's cache
 
@@ -69,6 +83,40 @@ class Steps(NamedTuple):
         return self.time / self.unit
 
 
+class Events(NamedTuple):
+    """All events, in order of time.
+
+    Args:
+        key: of each its instant, its kind and its nodes in one number [events].
+        instants: what instants stand for.
+        node_bits: so many bits are of the nodes, and `KIND_BITS` above them of the kind.
+        until_s: how long what the last one left holds.
+    """
+
+    key: IntArray
+    instants: _Instants
+    node_bits: int
+    until_s: float
+
+    @property
+    def in_ms(self) -> bool:
+        """Whether instants are times in whole ms."""
+        return self.instants.themselves
+
+    def pieces(self) -> Iterator[Steps]:
+        """What each changes."""
+        key, node_bits, instants = self.key, self.node_bits, self.instants
+        for first in range(0, len(key), _PIECE):
+            piece = key[first : first + _PIECE + 1]
+            time = instants.times(piece >> KIND_BITS + node_bits)
+            if first + _PIECE >= len(key):
+                time = np.append(time, instants.of(self.until_s))
+            piece = piece[:_PIECE]
+            kinds = (piece >> node_bits) & (1 << KIND_BITS) - 1
+            width = piece & (1 << node_bits) - 1
+            yield Steps(time, instants.unit, _QUEUED.take(kinds), _RUNNING.take(kinds), width)
+
+
 def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Levels]:
     """What `series` describes, event by event, in pieces.
 
@@ -89,15 +137,20 @@ def levels(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) 
         yield Levels(piece.time_s, counts)
 
 
-def steps(
+def steps(jobs: pl.DataFrame, lost: pl.DataFrame, marks_s: npt.ArrayLike = ()) -> Iterator[Steps]:
+    """All events, in order of time, in pieces; arguments as of `events_of`."""
+    return events_of(jobs, lost, marks_s).pieces()
+
+
+def events_of(
     jobs: pl.DataFrame,
     lost: pl.DataFrame,
     marks_s: npt.ArrayLike = (),
     *,
     after_s: float = -math.inf,
     until_s: float = math.inf,
-) -> Iterator[Steps]:
-    """All events, in order of time, in pieces.
+) -> Events:
+    """All events, in order of time.
 
     Args:
         jobs: a result's jobs.
@@ -115,15 +168,7 @@ def steps(
     key, instants = _keys(events, node_bits)
     del events
     key.sort(kind="stable")
-    for first in range(0, len(key), _PIECE):
-        piece = key[first : first + _PIECE + 1]
-        time = instants.times(piece >> _KIND_BITS + node_bits)
-        if first + _PIECE >= len(key):
-            time = np.append(time, instants.of(until_s))
-        piece = piece[:_PIECE]
-        kinds = (piece >> node_bits) & (1 << _KIND_BITS) - 1
-        width = piece & (1 << node_bits) - 1
-        yield Steps(time, instants.unit, _QUEUED.take(kinds), _RUNNING.take(kinds), width)
+    return Events(key, instants, node_bits, until_s)
 
 
 def up_nodes(capacity: pl.DataFrame) -> Callable[[FloatArray], FloatArray]:
@@ -187,6 +232,11 @@ class _Instants:
             self.unit = MS_PER_S if whole else 1
             self._distinct = ms if whole else distinct_s
 
+    @property
+    def themselves(self) -> bool:
+        """Whether they stand for themselves."""
+        return self._distinct is None
+
     def times(self, found: IntArray) -> FloatArray:
         """Times as of `Steps`."""
         return found.astype(np.float64) if self._distinct is None else self._distinct[found]
@@ -209,14 +259,14 @@ def _keys(
         own = key[at : at + len(time_s)]
         at += len(time_s)
         own[:] = np.searchsorted(distinct, time_s)
-        own <<= _KIND_BITS + node_bits
+        own <<= KIND_BITS + node_bits
         own += (kind << node_bits) + nodes
     return key, _Instants(distinct)
 
 
 def _in_ms(events: list[tuple[int, FloatArray, IntArray]], node_bits: int, key: IntArray) -> bool:
     """Write the keys with ms as instants; False if these are not exact or have no room."""
-    most = min(_EXACT, 2.0 ** (62 - _KIND_BITS - node_bits))
+    most = min(_EXACT, 2.0 ** (62 - KIND_BITS - node_bits))
     at = 0
     for kind, time_s, nodes in events:
         for first in range(0, len(time_s), _PIECE):
@@ -227,7 +277,7 @@ def _in_ms(events: list[tuple[int, FloatArray, IntArray]], node_bits: int, key: 
             own = key[at : at + len(some)]
             at += len(some)
             own[:] = ms
-            own <<= _KIND_BITS + node_bits
+            own <<= KIND_BITS + node_bits
             own += nodes[first : first + _PIECE]
             own += kind << node_bits
     return True

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,8 @@ import polars as pl
 
 from hpctwin.metrics.fairness import jain
 from hpctwin.metrics.jobs import served_metrics
-from hpctwin.metrics.levels import Steps, steps, up_nodes
+from hpctwin.metrics.levels import events_of
+from hpctwin.metrics.over_time import Held, OverTime, Span, add_up, sum_of_products
 from hpctwin.metrics.quantiles import Exact, Quantiles, Sketch
 from hpctwin.metrics.sums import ExactSum, ExactSums
 from hpctwin.model import MS_PER_S
@@ -27,10 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _DISTRIBUTIONS = ("wait_s", "turnaround_s", "slowdown", "bounded_slowdown", "pp_bounded_slowdown")
-
-_SUMS = (
-    "up", "used", "present", "used_loaded", "present_loaded", "queue", "queued_nodes", "loaded",
-)  # fmt: skip
 
 
 class _Distribution:
@@ -60,111 +56,6 @@ class _Distribution:
         }
 
 
-class _Levels(NamedTuple):
-    """What holds from event to event: whole numbers, as floating-point ones."""
-
-    queue: npt.NDArray[Any]
-    used: npt.NDArray[Any]
-    queued_nodes: npt.NDArray[Any]  # by how much each event changes them, …
-    queued_before: int  # … what they were before, …
-    queued_most: int  # … and no less than they are in between, also in any other order
-
-    def as_numbers(self, kind: type) -> _Levels:
-        """The same as numbers of a kind."""
-        return self._replace(
-            queue=self.queue.astype(kind),
-            used=self.used.astype(kind),
-            queued_nodes=self.queued_nodes.astype(kind),
-        )
-
-
-def _sum_of_products(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Any:
-    """Of two vectors, the same however many cores there are, as a number of Python's.
-
-    NumPy's own product hands long ones to threads, which then keep a core busy while they wait for more.
-    """
-    return _plain((a * b).sum())
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _integrals(
-    time: npt.NDArray[Any], levels: _Levels, up: npt.NDArray[Any]
-) -> dict[str, int | float]:
-    """Of what holds for some spans, by name, in the kind of numbers that are given.
-
-    Args:
-        time: where they begin, and the last ends [spans + 1].
-        levels: what holds.
-        up: nodes that are up [spans], or at all times [1].
-    """
-    width = np.diff(time)
-    queue, used = levels.queue, levels.used
-    loaded = width * (queue > 0)
-    span, loaded_span = _plain(width.sum()), _plain(loaded.sum())
-    changes = _sum_of_products(levels.queued_nodes, time[-1] - time[:-1])
-    found = {
-        "queue": _sum_of_products(queue, width),
-        "queued_nodes": levels.queued_before * span + changes,
-        "used": _sum_of_products(used, width),
-        "used_loaded": _sum_of_products(used, loaded),
-        "loaded": loaded_span,
-    }
-    if len(up) == 1 and used.max() <= up[0]:
-        there = _plain(up[0])
-        present = {"up": there * span, "present": there * span}
-        return {**found, **present, "present_loaded": there * loaded_span}
-    up = np.broadcast_to(up, width.shape)
-    # A job that is late may keep its nodes into a maintenance: more are used than are up.
-    most = np.maximum(up, used)
-    return {
-        **found,
-        "up": _sum_of_products(up, width),
-        "present": _sum_of_products(most, width),
-        "present_loaded": _sum_of_products(most, loaded),
-    }
-
-
-class _OverTime:
-    """Integrals over time in ms, exact if all times are whole ms."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, int | float] = dict.fromkeys(_SUMS, 0)
-        self.longest = 0
-
-    def add(self, time: FloatArray, unit: int, levels: _Levels, up: FloatArray) -> None:
-        """What holds for some spans.
-
-        Args:
-            time: where they begin, and the last ends [spans + 1].
-            unit: as of `hpctwin.metrics.levels.Steps`.
-            levels: what holds.
-            up: nodes that are up [spans], or at all times [1].
-        """
-        found = _integrals(time, levels, up)
-        if unit == MS_PER_S:
-            # Whole numbers are exact up to 2^53, and no sum but that of queued nodes is below its parts.
-            most = max(*found.values(), levels.queued_most * (time[-1] - time[0]))
-            if most >= 2.0**53:
-                kind = np.int64 if most < 2.0**62 else object
-                found = _integrals(
-                    time.astype(np.int64).astype(kind), levels.as_numbers(kind), up.astype(kind)
-                )
-        for name, value in found.items():
-            self.sums[name] += int(value) if unit == MS_PER_S else value * MS_PER_S
-        if levels.queue.max(initial=0.0) > self.longest:
-            self.longest = max(self.longest, int((levels.queue * (np.diff(time) > 0)).max()))
-
-    def take(self, other: _OverTime) -> None:
-        """Add what another has, which begins anew."""
-        for name in _SUMS:
-            self.sums[name] += other.sums[name]
-        self.longest = max(self.longest, other.longest)
-        other.sums, other.longest = dict.fromkeys(_SUMS, 0), 0
-
-
 class RunningSummary:
     """The figures of `hpctwin.metrics.summarize`, of a run that comes piece by piece.
 
@@ -187,9 +78,9 @@ class RunningSummary:
         self._first: float | None = None
         self._last: float | None = None
         self._reached = -math.inf
-        self._queue = self._used = self._queued_nodes = 0
+        self._held = Held()
         # Up to the last end of a job, and from there on, which counts if one more ends.
-        self._over, self._beyond = _OverTime(), _OverTime()
+        self._over, self._beyond = OverTime(), OverTime()
 
     def ended(self, jobs: pl.DataFrame) -> None:
         """Some jobs that are done with, each told once; at the end all that are left."""
@@ -213,11 +104,12 @@ class RunningSummary:
         """
         eligible, more = eligible_ms.astype(object), by.astype(object)
         settled, reached = (round(one * MS_PER_S) for one in (self._settled, self._reached))
-        before = _sum_of_products(more, np.maximum(settled - eligible, 0))
+        before = sum_of_products(more, np.maximum(settled - eligible, 0))
         self._over.sums["queued_nodes"] += before
         since = reached - np.maximum(eligible, settled)
-        self._beyond.sums["queued_nodes"] += _sum_of_products(more, since)
-        self._queued_nodes += int(by.sum())
+        self._beyond.sums["queued_nodes"] += sum_of_products(more, since)
+        more_nodes = self._held.queued_nodes + int(by.sum())
+        self._held = self._held._replace(queued_nodes=more_nodes)
 
     @property
     def _settled(self) -> float:
@@ -254,37 +146,11 @@ class RunningSummary:
             self._last = last
             self._over.take(self._beyond)
         first, settled = self._first or 0.0, self._settled
-        up_at = up_nodes(capacity)
-        fixed = up_at(np.zeros(1)) if len(capacity) == 1 else None
-        for piece, levels in self._levels(jobs, lost, capacity["time_s"], after, until_s):
-            up = up_at(piece.time_s[:-1]) if fixed is None else fixed
-            if last is not None:
-                self._over.add(_clipped(piece, first, settled), piece.unit, levels, up)
-            if settled < until_s < math.inf:
-                self._beyond.add(_clipped(piece, settled, until_s), piece.unit, levels, up)
-
-    def _levels(
-        self,
-        jobs: pl.DataFrame,
-        lost: pl.DataFrame,
-        marks_s: pl.Series,
-        after_s: float,
-        until_s: float,
-    ) -> Iterator[tuple[Steps, _Levels]]:
-        """Events, and what holds after each, in pieces; goes on from what held before."""
-        for piece in steps(jobs, lost, marks_s, after_s=after_s, until_s=until_s):
-            changes = piece.queued * piece.nodes
-            running = piece.running * piece.nodes
-            found = _Levels(
-                np.add(np.cumsum(piece.queued), self._queue, dtype=np.float64),
-                np.add(np.cumsum(running), self._used, dtype=np.float64),
-                changes.astype(np.float64),
-                self._queued_nodes,
-                abs(self._queued_nodes) + int(piece.nodes.sum()),
-            )
-            self._queue, self._used = int(found.queue[-1]), int(found.used[-1])
-            self._queued_nodes += int(changes.sum())
-            yield piece, found
+        parts = [(self._over, Span(first, settled))] if last is not None else []
+        if settled < until_s < math.inf:
+            parts.append((self._beyond, Span(settled, until_s)))
+        events = events_of(jobs, lost, capacity["time_s"], after_s=after, until_s=until_s)
+        self._held = add_up(events, capacity, self._held, parts)
 
     @staticmethod
     def _last_end(jobs: pl.DataFrame, after_s: float, until_s: float) -> float | None:
@@ -342,12 +208,3 @@ def _count(states: pl.Series) -> dict[str, int]:
 
 def _ratio(part: float, whole: float) -> float | None:
     return float(part / whole) if whole > 0 else None
-
-
-def _clipped(piece: Steps, first_s: float, last_s: float) -> FloatArray:
-    """The times of a piece, in its unit, within two others."""
-    first, last = first_s * piece.unit, last_s * piece.unit
-    if piece.unit == MS_PER_S:
-        first, last = round(first), round(last)
-    inside = first <= piece.time[0] and piece.time[-1] <= last
-    return piece.time if inside else np.clip(piece.time, first, last)

@@ -111,7 +111,8 @@ class SimulationBase(Looks):
         self.log = log and cluster.has_power
         self._track_nodes = track_nodes
         self.risk = risks(risk, workload)
-        self._begin(expected_ms(expected_s, workload), begin_s, seed)
+        self._asked = expected_ms(expected_s, workload), begin_s
+        self._begin(*self._asked, seed)
 
     def _begin(
         self,
@@ -119,40 +120,45 @@ class SimulationBase(Looks):
         begin_s: npt.ArrayLike | None,
         seed: int,
         like: Sim | None = None,
+        known: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         """Stand where nothing has happened yet."""
-        workload, cluster = self.workload, self.cluster
-        failures = cluster.failures
-        self.tracked = (
-            self._track_nodes
-            or workload.shares_nodes
-            or cluster.has_power
-            or bool(failures.outages)
-            or failures.mtbf is not None
-            or is_interrupted(workload, cluster)
-            or self.sizing is not None
-            or self.policy.placement.needs_nodes
-        )
+        failures = self.cluster.failures
+        self.tracked = self._tracks()
         self.engine_s = 0.0
         self.outside = powered.Outside()
         self.sized = Sized()
         self._horizon = NEVER_MS if failures.mtbf is None else 0
-        self._sim = self._new_sim(expected, begin_s, seed, like=like)
+        self._sim = self._new_sim(expected, begin_s, seed, like=like, known=known)
         if self.sizing is not None:
             self.sized = Sized(expected_ms=self.expected_ms())
             own_jobs(self._sim)
         self.drawn = 0
         self._outages: list[Outages] = []
         if failures.outages:
-            self._add_outages(recorded_outages(cluster))
+            self._add_outages(recorded_outages(self.cluster))
         self.broken: str | None = None
-        self.slice = max(64, SHORT // max(len(workload), 1))
+        self.slice = max(64, SHORT // max(len(self.workload), 1))
         self.stopped = False
         self._decided: Decided | None = None
         # Where jobs may have any node, on or not, counting decides as it does without power states.
         switching = self.passes()[1]
         self._planned = switching is not None and switching.shown != layout.ALL_NODES
         self._raced = False
+
+    def _tracks(self) -> bool:
+        """Whether nodes have identity."""
+        workload, cluster = self.workload, self.cluster
+        return (
+            self._track_nodes
+            or workload.shares_nodes
+            or cluster.has_power
+            or bool(cluster.failures.outages)
+            or cluster.failures.mtbf is not None
+            or is_interrupted(workload, cluster)
+            or self.sizing is not None
+            or self.policy.placement.needs_nodes
+        )
 
     def fork(self, policy: Policy | str | None = None, *, arrivals: bool = True) -> Self:
         """A copy that goes its own way; nothing in it changes this simulation.
@@ -198,8 +204,37 @@ class SimulationBase(Looks):
         other.__dict__.update(self.__dict__)
         other.__dict__.pop("_rows", None)
         other.workload, other.risk = workload, risks(None, workload)
-        other._begin(None, None, 0, like=self._sim)
+        other._asked = None, None
+        other._begin(*other._asked, 0, like=self._sim)
         return other
+
+    def under(self, policy: PolicyLike, *, seed: int = 0) -> Self:
+        """The same jobs on the same machine under another policy, before anything has happened.
+
+        What is known of them is shared where it can be.
+
+        Args:
+            policy: the policy.
+            seed: of random placement.
+
+        Raises:
+            ConfigError, UnknownNameError, PolicyError: the policy does not go with them, or is none.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.policy = make_policy(policy)
+        check_together(self.cluster, other.policy, self.workload)
+        if self.sizing is not None:
+            check_sized(self.cluster, other.policy, self.workload)
+        known = self._sim.known() if self._is_known_alike(other) else None
+        other._begin(*self._asked, seed, like=self._sim, known=known)
+        return other
+
+    def _is_known_alike(self, other: Self) -> bool:
+        """Whether the same is known under another policy, and nothing of it has been changed or dropped."""
+        cluster = self.cluster
+        fixed = not cluster.has_power and cluster.cap is None and self.sizing is None
+        return fixed and self.tracked == other._tracks() and self._sim.jobs == len(self.workload)
 
     def become(self, other: Self) -> None:
         """Stand where another simulation stands, which nothing changes."""
@@ -261,19 +296,13 @@ class SimulationBase(Looks):
         *,
         waits: bool = False,
         like: Sim | None = None,
+        known: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> Sim:
         cluster, power = self.cluster, self.policy.power
-        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
-        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
         self._facts_known = False
-        facts = sharing.shared_facts if workload.shares_nodes else facts_of
-        self._facts = cache(partial(facts, workload, machine, self.risk))
-        depths = 0
-        if workload.shares_nodes:
-            known = sharing.shared_known(known, workload, machine)
-        if cluster.has_power:
-            known = powered.power_known(known, machine, workload, power, known["pool_of"])
-            depths = max(cluster.depths, 1)
+        if known is None:
+            known = self._lowered(expected)
+        depths = max(cluster.depths, 1) if cluster.has_power else 0
         late = cluster.preemption is not None and cluster.preemption.requeue_after > 0
         waits = waits or begin_s is not None or late
         sim = new_sim(known, *self.passes(), seed=seed, depths=depths, waits=waits, like=like)
@@ -282,6 +311,19 @@ class SimulationBase(Looks):
         if cluster.has_power:
             come_back_at(sim, powered.first_instant(power, sim["sleep"], depths))
         return sim
+
+    def _lowered(self, expected: npt.NDArray[np.int64] | None) -> Mapping[str, npt.NDArray[Any]]:
+        """What is known of jobs and machine, in the engine's form."""
+        cluster, power = self.cluster, self.policy.power
+        workload, machine = with_cap(self.workload, cluster, switched=power.switches)
+        known = lower(workload, machine, expected_ms=expected, tracked=self.tracked)
+        facts = sharing.shared_facts if workload.shares_nodes else facts_of
+        self._facts = cache(partial(facts, workload, machine, self.risk))
+        if workload.shares_nodes:
+            known = sharing.shared_known(known, workload, machine)
+        if cluster.has_power:
+            known = powered.power_known(known, machine, workload, power, known["pool_of"])
+        return known
 
     def decided(self) -> Decided:
         """The policy in the engine's form; the same object as long as it is the same."""
@@ -342,12 +384,14 @@ class SimulationBase(Looks):
     def passes(self) -> tuple[Pass, PowerPass | None]:
         """What starts jobs, and what switches nodes; None where they have no power states."""
         power = self.policy.power.power_pass if self.cluster.has_power else None
-        if is_interrupted(self.workload, self.cluster):
-            return find_preempting_pass(self.policy.backfill), power
+        interrupted = is_interrupted(self.workload, self.cluster)
+        find = find_preempting_pass if interrupted else PASSES.find
         if self.workload.shares_nodes:
-            shared = PASSES.find(self.policy.backfill).on_shared_nodes()
+            shared = find(self.policy.backfill).on_shared_nodes()
             assert shared is not None, "refused before"
             return shared, power
+        if interrupted:
+            return find(self.policy.backfill), power
         if power is None and self.tracked and not len(self.workload.resources):
             return self.policy.on_whole_nodes, None
         return self.policy.scheduling, power

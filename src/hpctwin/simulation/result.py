@@ -28,7 +28,13 @@ from hpctwin.simulation.rejected import why_rejected
 from hpctwin.simulation.shared_figures import InCores, cores_held, in_cores
 from hpctwin.simulation.shared_use import fragmentation, node_use
 from hpctwin.simulation.sharing import amounts_of_pools
-from hpctwin.simulation.stretches import attempts_of, sized_figures, sized_series, stretches_of
+from hpctwin.simulation.stretches import (
+    attempts_of,
+    lost_stretches,
+    sized_figures,
+    sized_series,
+    stretches_of,
+)
 
 if TYPE_CHECKING:
     from hpctwin.metrics import Accounts, AccountsBy, By
@@ -150,7 +156,8 @@ class Result(Shown):
         if self.in_cores is not None:
             return self.in_cores.figures()
         if self.stretches is not None:
-            return sized_figures(self.jobs, self.stretches, self.capacity, self.cluster.node_count)
+            parts = self.jobs, self.stretches, self.lost, self.capacity
+            return sized_figures(*parts, self.cluster.node_count)
         from hpctwin.metrics import summarize
 
         return summarize(self.jobs, self.lost, self.capacity, self.cluster.node_count)
@@ -161,7 +168,7 @@ class Result(Shown):
         if self.in_cores is not None:
             return self.in_cores.series()
         if self.stretches is not None:
-            return sized_series(self.jobs, self.stretches, self.capacity)
+            return sized_series(self.jobs, self.stretches, self.lost, self.capacity)
         from hpctwin.metrics import series
 
         return series(self.jobs, self.lost, self.capacity)
@@ -171,7 +178,7 @@ class Result(Shown):
         """The jobs as they ran last, and what they ran before that, as `jobs` and `lost` are else."""
         if self.stretches is None:
             return self.jobs, self.lost
-        return attempts_of(self.jobs, self.stretches)
+        return attempts_of(self.jobs, self.stretches, self.lost)
 
     def accounts(self, by: AccountsBy = "account") -> Accounts:
         """What each user or account used, spent and waited; accounts of several runs can be added up.
@@ -287,7 +294,7 @@ def make_result(simulation: SimulationBase) -> Result:
         energy = accounts(simulation, table, where)
     return Result(
         jobs=table,
-        lost=no_lost(table) if sized else lost_so_far(workload, sim),
+        lost=lost_stretches(workload, sim) if sized else lost_so_far(workload, sim),
         capacity=capacity_over_time(sim, simulation.outages_so_far()),
         node_map=node_map,
         workload=workload,

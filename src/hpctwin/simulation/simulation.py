@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
+from hpctwin.energy.sizing import Sizing
 from hpctwin.engine.clock import stop_at_start_of
 from hpctwin.model import MS_PER_S, Cluster, Workload
 from hpctwin.model.progress import progress_bar
@@ -192,17 +193,21 @@ class Simulation(SimulationBase):
         save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, *, policy: Policy | None = None) -> Self:
+    def load(
+        cls, path: str | Path, *, policy: Policy | None = None, sizing: Sizing | None = None
+    ) -> Self:
         """Read a simulation written by `save`.
 
         Args:
             path: the file.
             policy: to go on under another; needed if the ordering was a Python function.
+            sizing: what decides on the sizes of jobs from now on, where they were decided before.
 
         Raises:
-            SimulationError: the file is not such a file, or was written by another version.
+            SimulationError: the file is not such a file, or was written by another version; or a sizing is
+                missing, or there was none.
         """
-        return load(cls, Path(path), policy)
+        return load(cls, Path(path), policy, sizing)
 
 
 @spelled_out(SimulationOptions)

@@ -14,7 +14,7 @@ from hpctwin.metrics.series import series
 from hpctwin.model import MS_PER_S, Workload
 from hpctwin.model.columns import known_seconds
 
-__all__ = ["attempts_of", "sized_figures", "sized_series", "stretches_of"]
+__all__ = ["attempts_of", "lost_stretches", "sized_figures", "sized_series", "stretches_of"]
 
 
 def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
@@ -37,16 +37,33 @@ def stretches_of(workload: Workload, sim: Sim) -> pl.DataFrame:
     )
 
 
-def attempts_of(jobs: pl.DataFrame, stretches: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def lost_stretches(workload: Workload, sim: Sim) -> pl.DataFrame:
+    """Stretches that a node's failure ended, all of whose work is lost, after which the job waited again."""
+    past = sim["lost"][: sim.clock.lost]
+    lost = past[past["kept"] < past["end"] - past["start"]]
+    return pl.DataFrame(
+        {
+            "job_id": workload.job_id[lost["job"]],
+            "start_s": lost["start"] / MS_PER_S,
+            "end_s": lost["end"] / MS_PER_S,
+            "nodes": lost["nodes"].copy(),
+        }
+    )
+
+
+def attempts_of(
+    jobs: pl.DataFrame, stretches: pl.DataFrame, lost: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Jobs as they ran last, and what they ran before, as those who reckon with attempts take them.
 
     Args:
         jobs: of a result; they started when they began first.
         stretches: of the same.
+        lost: those of them that failures ended.
 
     Returns:
         The jobs, with start, end and nodes of the last stretch, a job that is suspended now without; and
-        the other stretches, of which nothing is lost.
+        the other stretches, and how much of each was not in vain.
     """
     last = stretches.group_by("job_id", maintain_order=True).last()
     last = last.join(jobs.select("job_id", job_end_s="end_s"), on="job_id", maintain_order="left")
@@ -60,27 +77,44 @@ def attempts_of(jobs: pl.DataFrame, stretches: pl.DataFrame) -> tuple[pl.DataFra
     before = stretches.join(
         last.rename({"last_start_s": "start_s"}), on=["job_id", "start_s"], how="anti"
     )
-    return held, before.with_columns(kept_s=pl.col("end_s") - pl.col("start_s"))
+    kept_s = (
+        pl.when(_in_vain(before, lost)).then(0.0).otherwise(pl.col("end_s") - pl.col("start_s"))
+    )
+    return held, before.with_columns(kept_s=kept_s)
+
+
+def _in_vain(stretches: pl.DataFrame, lost: pl.DataFrame) -> pl.Series:
+    """Which stretches failures ended."""
+    ended = lost.select("job_id", "start_s", in_vain=pl.lit(value=True))
+    told = stretches.join(ended, on=["job_id", "start_s"], how="left", maintain_order="left")
+    return told["in_vain"].fill_null(value=False)
 
 
 def sized_figures(
-    jobs: pl.DataFrame, stretches: pl.DataFrame, capacity: pl.DataFrame, nodes: int
+    jobs: pl.DataFrame,
+    stretches: pl.DataFrame,
+    lost: pl.DataFrame,
+    capacity: pl.DataFrame,
+    nodes: int,
 ) -> dict[str, Any]:
     """As `hpctwin.metrics.summarize`, and how often and how long jobs were suspended.
 
     Args:
         jobs: of a result.
         stretches: of the same.
+        lost: of the same.
         capacity: of the same.
         nodes: of the machine.
     """
-    attempts = attempts_of(jobs, stretches)
+    attempts = attempts_of(jobs, stretches, lost)
     running, asking = (RunningSummary(nodes, exact=True) for _ in range(2))
     running.passed(*attempts, capacity)
     running.ended(jobs)
     asking.passed(*_as_asked(jobs, *attempts), capacity)
     begins_again = stretches["start_s"] != stretches["end_s"].shift(1)
+    # Who goes on after a failure was neither suspended nor made smaller or larger.
     again = stretches["job_id"] == stretches["job_id"].shift(1)
+    again &= ~_in_vain(stretches, lost).shift(1, fill_value=False)
     held = (stretches["nodes"] * (stretches["end_s"] - stretches["start_s"])).sum()
     gaps = (stretches["start_s"] - stretches["end_s"].shift(1)).filter(again.fill_null(value=False))
     return {
@@ -94,16 +128,17 @@ def sized_figures(
 
 
 def sized_series(
-    jobs: pl.DataFrame, stretches: pl.DataFrame, capacity: pl.DataFrame
+    jobs: pl.DataFrame, stretches: pl.DataFrame, lost: pl.DataFrame, capacity: pl.DataFrame
 ) -> pl.DataFrame:
     """As `hpctwin.metrics.series`: jobs in the queue count as the nodes they ask for.
 
     Args:
         jobs: of a result.
         stretches: of the same.
+        lost: of the same.
         capacity: of the same.
     """
-    attempts = attempts_of(jobs, stretches)
+    attempts = attempts_of(jobs, stretches, lost)
     used = series(*attempts, capacity)
     asked = series(*_as_asked(jobs, *attempts), capacity).select("time_s", "queued_nodes")
     columns = used.columns

@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import Future
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hpctwin.generate import generate
 from hpctwin.model import MS_PER_S, Cluster, Dependencies, Workload
 from hpctwin.model.columns import UNKNOWN
 from hpctwin.model.units import to_ms
+from hpctwin.policies import Policy, make_policy
 from hpctwin.simulation import Simulation
 from hpctwin.simulation.window import moment
 from hpctwin.sweep.points import Inputs, Point, World
@@ -39,6 +41,7 @@ class Bench:
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self._worlds: OrderedDict[str, Future[tuple[Workload, Cluster]]] = OrderedDict()
+        self._begun: OrderedDict[tuple[int, int], Simulation] = OrderedDict()
         self._lock = threading.Lock()
         self._running: set[Simulation] = set()
         self._stopped = False
@@ -67,10 +70,7 @@ class Bench:
             simulation.stop()
 
     def _figures(self, point: Point) -> Row:
-        workload, cluster = self._made(point.world)
-        simulation = Simulation(
-            workload, cluster, point.policy, seed=point.world.seed, **self.inputs.run
-        )
+        simulation = self._start(point)
         self._running.add(simulation)
         try:
             if self._stopped:
@@ -82,6 +82,22 @@ class Bench:
         for name in ("workload", "cluster", "policy"):
             del summary[name]
         return summary
+
+    def _start(self, point: Point) -> Simulation:
+        """A point's simulation; what is known of its jobs and machine is shared with those before it."""
+        workload, cluster = self._made(point.world)
+        policy = _policy_of(point.policy)
+        of = id(workload), id(cluster)
+        with self._lock:
+            first = self._begun.get(of)
+        if first is None:
+            # It is never run; as it holds both, no others have their ids.
+            first = Simulation(workload, cluster, policy, **self.inputs.run)
+            with self._lock:
+                self._begun[of] = first
+                while len(self._begun) > _WORLDS:
+                    self._begun.popitem(last=False)
+        return first.under(policy, seed=point.world.seed)
 
     def _made(self, world: World) -> tuple[Workload, Cluster]:
         """A world's jobs and machine; made by who asks first."""
@@ -100,6 +116,12 @@ class Bench:
             except BaseException as error:
                 found.set_exception(error)
         return found.result()
+
+
+@lru_cache(maxsize=64)
+def _policy_of(text: str) -> Policy:
+    """The same object for the same text, so that the engine knows it again."""
+    return make_policy(text)
 
 
 def about(point: Point) -> Row:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import shlex
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -28,6 +31,8 @@ JOBQUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster"}
 """Resource managers that start workers as their jobs, and the class of dask-jobqueue for each."""
 
 _GONE = "Dask's scheduler went away; what was done is kept, and the same command goes on from there"
+
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 ALONE_S, AGAIN_S = 5.0, 300.0
 """That there is no worker is told after so long, and then so often."""
@@ -189,6 +194,8 @@ def _check_scheduler_file(path: Path) -> None:
 def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Client]:
     """A client of a scheduler here, whose workers are jobs of a resource manager.
 
+    They are cancelled at the end, also where a signal asks this process to end; which could not be is told.
+
     Args:
         kind: one of `JOBQUEUES`.
         jobs: how many jobs of workers are submitted.
@@ -222,7 +229,7 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
         RuntimeError
     ) as error:  # of the scheduler here, such as for an interface that is not there
         raise ConfigError(f"--jobqueue {kind}: {error.__cause__ or error}") from error
-    with cluster:
+    with _ended_by_signals(), cluster:
         cluster.scale(jobs=jobs)
         # Until all are submitted, or refused.
         cluster.sync(cluster._correct_state)
@@ -235,8 +242,27 @@ def jobqueue(kind: str, jobs: int, options: Mapping[str, Any]) -> Iterator[Clien
             client.close(timeout=5)
 
 
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let signals that end a process end it as an exception does, so that what was submitted is cancelled."""
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    here = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, end) for number in _ENDING} if here else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _noting(job: type, refused: list[str]) -> type:
-    """A job that notes why it could not be submitted; else Dask logs a traceback, and waits for it."""
+    """A job that notes why it could not be submitted, and tells why it could not be cancelled.
+
+    Else Dask logs a traceback, and waits for it; and says nothing.
+    """
     base: Any = job
 
     class Noting(base):  # type: ignore[misc]
@@ -250,6 +276,19 @@ def _noting(job: type, refused: list[str]) -> type:
             except OSError as error:
                 refused.append(f"{self.submit_command}: {cause(error)}")
             self.status = Status.running
+
+        @classmethod
+        async def _close_job(cls, job_id: str | None, cancel_command: str) -> None:
+            if not job_id:
+                return
+            try:
+                await cls._call([*shlex.split(cancel_command), job_id])
+            except (RuntimeError, OSError) as error:
+                logger.warning(
+                    "the worker's job %s could not be cancelled, and may be left: %s",
+                    job_id,
+                    _said(str(error)),
+                )
 
     return Noting
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
 from typing import Any, Protocol
 
 from hpctwin.simulation.interruptible import THREAD_NAME
 from hpctwin.sweep.bench import Bench, Row
 from hpctwin.sweep.points import Inputs, Point
 
-__all__ = ["Pool", "Processes", "Threads"]
+__all__ = ["Pool", "Processes", "Threads", "get_ready"]
+
+_SWITCH_S = 0.0005
+"""A thread that comes back from the engine waits so long at most until another lets it have its turn."""
 
 
 class Pool(Protocol):
@@ -57,6 +62,9 @@ class Threads:
         self.slots = workers or os.cpu_count() or 1
         self._bench = Bench(inputs)
         self._threads = ThreadPoolExecutor(self.slots, thread_name_prefix=THREAD_NAME)
+        self._switched_s = sys.getswitchinterval()
+        if self.slots > 1:
+            sys.setswitchinterval(min(self._switched_s, _SWITCH_S))
 
     def submit(self, chunk: Sequence[Point]) -> Future[list[Row]]:
         """See `Pool`."""
@@ -73,14 +81,17 @@ class Threads:
         if now:
             self._bench.stop()
         self._threads.shutdown(wait=not now, cancel_futures=now)
+        sys.setswitchinterval(self._switched_s)
 
 
 _bench: Bench | None = None
 
 
-def _begin(inputs: Inputs) -> None:
+def _begin(inputs: Inputs, environment: Mapping[str, str]) -> None:
     """A worker process gets what it needs, once."""
     global _bench
+    os.environ.clear()
+    os.environ.update(environment)
     # Ctrl-C goes to all processes of a terminal; this one is told by the first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bench = Bench(inputs)
@@ -89,6 +100,21 @@ def _begin(inputs: Inputs) -> None:
 def _run(chunk: Sequence[Point]) -> list[Row]:
     assert _bench is not None
     return _bench.run(chunk)
+
+
+def get_ready() -> BaseContext:
+    """How processes start: forked of one that has imported what they need, and never run anything.
+
+    It does so once, for all sweeps to come, and in the background. Forked of this process, a worker would
+    inherit the locks of threads that it has not.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    from multiprocessing.forkserver import ensure_running
+
+    multiprocessing.set_forkserver_preload([__name__])
+    ensure_running()
+    return multiprocessing.get_context("forkserver")
 
 
 class Processes:
@@ -108,10 +134,9 @@ class Processes:
         self._pool = self._made()
 
     def _made(self) -> ProcessPoolExecutor:
-        # Forked, a process would inherit the locks of threads that it has not.
-        context = multiprocessing.get_context("spawn")
+        given = self._inputs, dict(os.environ)
         return ProcessPoolExecutor(
-            self.slots, mp_context=context, initializer=_begin, initargs=(self._inputs,)
+            self.slots, mp_context=get_ready(), initializer=_begin, initargs=given
         )
 
     def submit(self, chunk: Sequence[Point]) -> Future[list[Row]]:

@@ -18,7 +18,7 @@ from hpctwin.sweep.bench import Row, about
 from hpctwin.sweep.figures import check_figures
 from hpctwin.sweep.outcome import SweepResult
 from hpctwin.sweep.points import Inputs, Plan, Point, code_version, plan_of
-from hpctwin.sweep.pools import Pool, Processes, Threads
+from hpctwin.sweep.pools import Pool, Processes, Threads, get_ready
 from hpctwin.sweep.settings import SweepSettings, read_sweep
 from hpctwin.sweep.store import Store, read_rows, table_of
 
@@ -82,6 +82,8 @@ def sweep(
         ConfigError, UnknownNameError, PolicyError, TraceError: something named is not there or not right.
         OutputError: the folder cannot be written.
     """
+    if where == "processes":
+        get_ready()  # while files are read
     known = dict(given or {})
     if settings is None:
         settings = SweepSettings.checked(_plain(varied, known), "sweep")
