@@ -1,4 +1,4 @@
-"""300 jobs that share nodes, on a real Slurm with `cons_tres` of 8 emulated nodes.
+"""Jobs that share nodes, on a real Slurm with `cons_tres`: 300 on 8 emulated nodes, or 1,000 on 32.
 
     python benchmarks/slurm_shared.py run FOLDER [RUNS]
     python benchmarks/slurm_shared.py tell FOLDER
@@ -7,7 +7,10 @@
   submissions twice under each scheduler, and once under leases of a twin; users: of three users, a third of
   them with ``--exclusive=user``, gres: half of them with consumables of the nodes, both under leases. What
   became of them is written to FOLDER. Some seven minutes each. Needs root and Slurm's daemons (Debian:
-  slurmctld slurmd slurm-client munge).
+  slurmctld slurmd slurm-client munge). mixed-builtin.1 mixed-builtin.2 mixed-backfill.1 mixed-backfill.2:
+  1,000 jobs of six users with QOS, limits, dependencies and arrays (`mixed_jobs`); preempting-…: the same
+  where a QOS preempts another. Some fifteen minutes each. These need slurmdbd with MariaDB, too (Debian:
+  slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core).
 - tell: start times against ours, beside the real one's own spread; the nodes it chose against rules of
   choice.
 
@@ -32,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.rms.beside_slurm import Beside, readable_folder, running
 from tests.rms.slurm_cluster import QUICK, SlurmCluster
 
+import mixed_jobs
 from hpctwin import Cluster, Workload, simulate
 from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobSpec
@@ -364,6 +368,7 @@ if __name__ == "__main__":
     Path(where).mkdir(parents=True, exist_ok=True)
     if command == "run":
         for name in rest or ("builtin.1", "builtin.2", "backfill.1", "backfill.2", "lease.1"):
-            run(Path(where), name)
+            (mixed_jobs.run if name.startswith(mixed_jobs.NAMES) else run)(Path(where), name)
     else:
         tell(Path(where))
+        mixed_jobs.tell(Path(where))

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+import polars as pl
+
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.model import State
 from hpctwin.policies import Ordering, make_policy, ordering
@@ -60,11 +62,13 @@ def run_engine(
     )
     simulation.advance(None if until_ms is None else until_ms / 1000)
     result = simulation.result()
-    assert result.node_map is not None
+    if workload.shares_nodes:
+        where = result.placements.select("job_id", "start_s", "node", pl.lit(1))
+    else:
+        assert result.node_map is not None
+        where = result.node_map.select("job_id", "start_s", "first_node", "count")
     nodes: dict[tuple[int, float], list[int]] = {}
-    for job, start, first, count in result.node_map.select(
-        "job_id", "start_s", "first_node", "count"
-    ).rows():
+    for job, start, first, count in where.rows():
         nodes.setdefault((job, start), []).extend(range(first, first + count))
     rows = {row["job_id"]: row for row in result.jobs.iter_rows(named=True)}
     return [

@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba import int64
 
 import hpctwin.engine
+from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import NUMBA, check_numba
+from hpctwin.engine.jit import Kernel
+from hpctwin.engine.records import Int
+from hpctwin.engine.rows import sim_at, view
 from hpctwin.errors import SimulationError
 
 ROOT = Path(__file__).parents[2]
@@ -187,3 +192,30 @@ def test_what_is_remembered_of_numba_s_own_functions_is_what_it_finds_each_time(
     for signature, function, given in found:
         assert cpu_target.typing_context.resolve_function_type(function, given, {}) == signature
     assert "resolve_function_type" not in vars(cpu_target.typing_context)
+
+
+class _Named:
+    """What a pass keeps of a job."""
+
+    start: Int
+
+
+_named = view(_Named)
+
+
+def _write_both_ways(address: int) -> int:
+    sim: Any = sim_at(address)
+    sim.kept[0, 0] = 1
+    _named(sim.kept)[0].start = 2
+    found = sim.kept[0, 0]
+    _named(sim.kept)[0].start = 3
+    sim.kept[0, 0] = 4
+    both: int = 10 * found + _named(sim.kept)[0].start
+    return both
+
+
+def test_what_a_pass_keeps_is_the_same_as_numbers_and_as_a_record() -> None:
+    workload = Workload.build(submit_s=[0], runtime_s=[1], walltime_s=[1], nodes=[1])
+    simulation = Simulation(workload, Cluster.uniform(nodes=1), policy="fcfs+conservative")
+    both_ways = Kernel(_write_both_ways, int64(int64))
+    assert both_ways(simulation.state.address) == 24

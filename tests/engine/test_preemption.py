@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.engine import layout
 from hpctwin.model import State
+from hpctwin.model.chunks import CHUNKS
 from hpctwin.policies import make_policy
 from tests import strategies
 from tests.by_hand import AFTERANY, AFTEROK, cluster_of, edges, ends, jobs, labels, starts, states
@@ -23,6 +24,7 @@ from tests.engine.test_against_reference import (
     as_reference,
     name_of,
 )
+from tests.engine.test_shared_against_reference import where_they_ran
 from tests.examples import examples
 from tests.reference import ReferenceJob, simulate_reference
 
@@ -225,6 +227,17 @@ def test_qos_preempt_those_that_they_name(run):
     assert starts(result)[3:5] == [1, 2]
 
 
+def test_who_is_preempted_in_a_cycle_of_slurm_is_tried_in_the_next_only():
+    # In the look two of each partition start, at most: the third of high's comes in the cycle.
+    workload = of_tiers(
+        *((0, 1, 1, 1, "high") for _ in range(3)), (0, 9, 9, 1, "mid"), (0, 9, 9, 1, "low")
+    )
+    policy = make_policy("fcfs", "slurm", settings={"partition_job_depth": 2})
+    result = Simulation(workload, tiers(4, youngest_first=True), policy).run()
+    # It takes mid's node, and mid does not take low's for that.
+    assert result.jobs["preemptions"].to_list() == [0, 0, 0, 1, 0]
+
+
 # --- against the reference -----------------------------------------------------------------------
 
 
@@ -300,21 +313,30 @@ def preemptions(draw: st.DrawFn, cluster: Cluster) -> dict[str, Any]:
     return content
 
 
+def with_preemption(draw: st.DrawFn, cluster: Cluster) -> Cluster:
+    """The cluster, where jobs preempt others."""
+    return Cluster.model_validate(
+        {**cluster.model_dump(exclude_unset=True), "preemption": draw(preemptions(cluster))}
+    )
+
+
+def with_checkpoints(draw: st.DrawFn, workload: Workload) -> Workload:
+    """The jobs, of which some may say how often they write checkpoints."""
+    if not draw(st.booleans()):
+        return workload
+    every = st.sampled_from((-1, 0, 2, 7))
+    column = draw(st.lists(every, min_size=len(workload), max_size=len(workload)))
+    return workload.replace(checkpoint_ms=1000 * np.array(column))
+
+
 @st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
     cluster = draw(strategies.clusters(max_nodes=9))
     workload = draw(strategies.workloads(cluster))
-    cluster = Cluster.model_validate(
-        {**cluster.model_dump(exclude_unset=True), "preemption": draw(preemptions(cluster))}
-    )
-    if draw(st.booleans()):
-        column = draw(st.lists(st.sampled_from((-1, 0, 2, 7)), min_size=len(workload),
-                               max_size=len(workload)))  # fmt: skip
-        workload = workload.replace(checkpoint_ms=1000 * np.array(column))
     rules = draw(strategies.rules(cluster))
     return {
-        "workload": workload,
-        "cluster": cluster,
+        "workload": with_checkpoints(draw, workload),
+        "cluster": with_preemption(draw, cluster),
         "placement": rules["placement"],
         "expected_ms": draw(strategies.expectations(workload)),
         **{name: rules[name] for name in ("overrun", "on_dependency_failure")},
@@ -369,7 +391,7 @@ ORDERS = ("fcfs", "sjf", "wfp", "largest")
 
 def simulations(
     case: dict[str, Any], policy: dict[str, Any], order: str
-) -> tuple[Simulation, list[tuple[int, ...]]]:
+) -> tuple[Simulation, list[ReferenceJob]]:
     """The engine's, not begun, and what the reference says."""
     case = dict(case)
     placement, expected = case.pop("placement"), case.pop("expected_ms")
@@ -389,37 +411,161 @@ def simulations(
         candidate_order=as_reference(chosen.candidates),
         settings=chosen.numbers(),
     )
-    return simulation, said(reference)
+    return simulation, reference
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=cases(), order=st.sampled_from(ORDERS))
 def test_everything_at_once(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
-    simulation, expected = simulations(case, policy, order)
+    simulation, reference = simulations(case, policy, order)
     simulation.advance()
-    assert outcome(simulation) == expected
+    assert outcome(simulation) == said(reference)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=name_of)
 @settings(max_examples=examples(90))
 @given(case=busy_cases(), order=st.sampled_from(ORDERS))
 def test_on_a_busy_machine(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
-    simulation, expected = simulations(case, policy, order)
+    simulation, reference = simulations(case, policy, order)
     simulation.advance()
-    assert outcome(simulation) == expected
+    assert outcome(simulation) == said(reference)
+
+
+# --- where nodes are shared ----------------------------------------------------------------------
+
+
+def sharing(nodes: int = 2, **preemption: Any) -> Cluster:
+    """As `tiers`, of nodes with four cores and two GPUs."""
+    of = tiers(nodes, **preemption)
+    groups = [of.nodes[0].model_copy(update={"cores": 4, "gpus": 2})]
+    return of.model_copy(update={"nodes": tuple(groups)})
+
+
+def with_tasks(*rows: tuple[float, float, int, int, str], **columns: Any) -> Workload:
+    """Jobs (submit, runtime, tasks, cores of a task, partition)."""
+    _, _, tasks, cores, names = zip(*rows, strict=True)
+    return jobs(
+        *((submit, runtime, runtime, 1) for submit, runtime, *_ in rows),
+        chunks={"tasks": tasks, "cores_per_task": cores},
+        partition=labels(*names),
+        **columns,
+    )
+
+
+@pytest.mark.parametrize("backfill", BACKFILLS)
+def test_only_who_is_in_the_way_on_a_shared_node_goes(run, backfill):
+    workload = with_tasks(
+        (0, 20, 1, 3, "low"), (0, 20, 1, 1, "low"), (0, 20, 1, 4, "mid"),
+        (5, 10, 1, 2, "high"), (6, 10, 1, 1, "high"),
+    )  # fmt: skip
+    result = run(workload, sharing(), backfill=backfill)
+    # The one with three cores goes for both of them; that with one core need not.
+    assert [job.preemptions for job in result] == [1, 0, 0, 0, 0]
+    assert starts(result) == [16, 0, 0, 5, 6]
+    assert [job.nodes for job in result] == [(1,), (1,), (0,), (1,), (1,)]
+
+
+def test_a_job_on_shared_nodes_waits_for_the_grace_of_those_in_its_way(run):
+    workload = with_tasks((0, 50, 1, 4, "low"), (0, 50, 1, 4, "mid"), (5, 5, 1, 2, "high"))
+    result = run(workload, sharing(grace=10))
+    assert starts(result)[2] == 15
+    assert [job.preemptions for job in result] == [1, 0, 0]
+
+
+def test_a_checkpoint_on_shared_nodes_keeps_the_work_of_the_slowest(run):
+    workload = with_tasks((0, 100, 1, 4, "low"), (25, 10, 1, 4, "high"))
+    result = run(workload, sharing(1, checkpoint=10, speed=2.0))
+    # 40 s of work are kept, 60 are left: 30 s.
+    assert starts(result) == [30, 25]
+    assert ends(result) == [60, 30]
+
+
+@st.composite
+def shared_cases(draw: st.DrawFn) -> dict[str, Any]:
+    cluster = draw(strategies.shared_clusters())
+    if draw(st.booleans()):
+        cluster = draw(strategies.stocked(cluster))
+    what = {name: draw(st.booleans()) for name in ("several", "owners")}
+    workload = draw(strategies.shared_workloads(cluster, max_jobs=20, **what))
+    return {
+        "workload": with_checkpoints(draw, workload),
+        "cluster": with_preemption(draw, cluster),
+        "placement": draw(st.sampled_from(("first_fit", "best_fit", "spread"))),
+        "expected_ms": draw(strategies.expectations(workload)),
+        "overrun": draw(st.sampled_from(("terminate", "continue"))),
+        "on_dependency_failure": "cancel",
+    }
+
+
+@st.composite
+def crowded_cases(draw: st.DrawFn) -> dict[str, Any]:
+    """Few shared nodes, three tiers, and long jobs of the lowest."""
+    case = draw(busy_cases())
+    workload, size = case["workload"], len(case["workload"])
+    cluster = case["cluster"]
+    groups = [group.model_copy(update={"cores": 4, "gpus": 2}) for group in cluster.nodes]
+    asked = {
+        "tasks": np.maximum(strategies.numbers(draw, size, 0, 4), np.arange(size) == 0),
+        "cores_per_task": strategies.numbers(draw, size, 1, 3),
+        "gpus_per_task": strategies.numbers(draw, size, 0, 1),
+    }
+    left_open = {name: np.full(size, value) for name, value in CHUNKS.items()}
+    return {
+        **case,
+        "workload": workload.replace(
+            nodes=np.ones(size, np.int64),
+            chunks=left_open | {name: column.astype(float) for name, column in asked.items()},
+        ),
+        "cluster": cluster.model_copy(update={"nodes": tuple(groups)}),
+    }
+
+
+def check_nodes(simulation: Simulation, reference: list[ReferenceJob]) -> None:
+    """Jobs ran last where the reference says."""
+    where = where_they_ran(simulation, reference)
+    for job in reference:
+        if job.start_ms < 0:
+            continue
+        if job.requeues:
+            # It may have been put back when it had just begun, and have begun again at that time.
+            assert set(where[job.row]) >= set(job.nodes)
+        else:
+            assert where[job.row] == list(job.nodes)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(90))
+@given(case=shared_cases(), order=st.sampled_from(ORDERS))
+def test_everything_at_once_on_shared_nodes(
+    policy: dict[str, Any], case: dict[str, Any], order: str
+) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+    check_nodes(simulation, reference)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=name_of)
+@settings(max_examples=examples(90))
+@given(case=crowded_cases(), order=st.sampled_from(ORDERS))
+def test_on_busy_shared_nodes(policy: dict[str, Any], case: dict[str, Any], order: str) -> None:
+    simulation, reference = simulations(case, policy, order)
+    simulation.advance()
+    assert outcome(simulation) == said(reference)
+    check_nodes(simulation, reference)
 
 
 @settings(max_examples=examples(60))
 @given(
-    case=st.one_of(cases(), busy_cases()),
+    case=st.one_of(cases(), busy_cases(), shared_cases(), crowded_cases()),
     policy=st.sampled_from(POLICIES),
     times=st.lists(st.integers(0, 60), min_size=1, max_size=2),
 )
 def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
     case: dict[str, Any], policy: dict[str, Any], times: list[int]
 ) -> None:
-    simulation, expected = simulations(case, policy, "fcfs")
+    simulation, reference = simulations(case, policy, "fcfs")
     with TemporaryDirectory() as folder:
         for time in sorted(times):
             simulation.advance(time)
@@ -428,4 +574,4 @@ def test_saved_and_forked_in_the_middle_it_goes_on_the_same(
             twin.save(Path(folder) / "simulation")
             simulation = Simulation.load(Path(folder) / "simulation", policy=simulation.policy)
     simulation.advance()
-    assert outcome(simulation) == expected
+    assert outcome(simulation) == said(reference)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +16,11 @@ from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.policies import make_policy, pas
+from tests import strategies
+from tests.engine.test_against_reference import cases, compared
+from tests.engine.test_shared_against_reference import where_they_ran
 from tests.examples import examples
-from tests.pushdown_reference import simulate_pushdown
+from tests.reference import JobView, simulate_reference
 
 NODES, CPU = 4, 6
 
@@ -73,22 +77,21 @@ def test_the_engine_does_what_the_plain_policy_does_in_every_cycle(
     simulation = Simulation(workload, cluster, policy=policy)
     simulation.advance()
     sim, push = simulation.state, kept_of(simulation.state, "pushdown")
-    plain = simulate_pushdown(workload, cluster, lambda row: equation_1(workload, row), chosen)
+    plain = simulate_reference(
+        workload, cluster, order=equation_1, backfill="pushdown", settings=policy.numbers()
+    )
     for job in plain:
         found = (
             *(sim["state"][name][job.row] for name in ("start", "end", "phase")),
             *(push[name][job.row] for name in ("pushed", "risen")),
         )  # fmt: skip
-        start = -1 if job.start_ms is None else job.start_ms
-        end = -1 if job.end_ms is None else job.end_ms
-        assert found == (start, end, job.state, job.pushed, job.risen), f"job {job.row}"
+        counted = (job.pushed, job.risen) if job.eligible_ms >= 0 else (0, 0)
+        assert found == (job.start_ms, job.end_ms, job.state, *counted), f"job {job.row}"
 
 
-def equation_1(workload: Workload, row: int) -> float:
+def equation_1(now: float, job: JobView) -> float:
     """Calculated priority, eq. 1; less comes first, so its negative."""
-    cpu = float(workload.resources["cpu"][row])
-    runtime_ms = float(workload.walltime_ms[row])
-    return -(workload.priority[row] + 100 / (runtime_ms + 1) - cpu / 20 - 0.0 / 50)
+    return -(job.priority + 100 / (1000 * job.walltime + 1) - job.cpu / 20 - 0.0 / 50)
 
 
 def blocked_jobs() -> Workload:
@@ -149,3 +152,37 @@ def test_blocked_jobs_go_four_down_and_after_three_pushdowns_aside() -> None:
 def test_a_priority_that_changes_while_jobs_wait_is_refused(order: str) -> None:
     with pytest.raises(ConfigError, match="priority once"):
         make_policy(order, "pushdown")
+
+
+KINDS: list[dict[str, Any]] = [
+    {"parallel": "any", "adjacent": "any", "interval": 1},
+    {"interval": 2, "every": 1, "promotion": 3},
+    {"parallel": 3, "adjacent": 2, "interval": 1, "places": 1, "attempts": 1, "every": 3, "promotion": 1},
+]  # fmt: skip
+ORDERS = ("fcfs", "sjf", "largest", "pas")
+
+
+@pytest.mark.parametrize("chosen", KINDS, ids=str)
+@settings(max_examples=examples(90))
+@given(case=cases(strategies.clusters(cleanup=True), strategies.workloads, ORDERS))
+def test_with_failures_maintenance_limits_and_all_kinds_of_dependencies(
+    chosen: dict[str, Any], case: dict[str, Any]
+) -> None:
+    compared(policy={"backfill": "pushdown", "settings": chosen}, **case)
+
+
+@pytest.mark.parametrize("chosen", KINDS, ids=str)
+@settings(max_examples=examples(90))
+@given(data=st.data())
+def test_on_shared_nodes(chosen: dict[str, Any], data: st.DataObject) -> None:
+    clusters = strategies.shared_clusters(cleanup=True)
+    if data.draw(st.booleans()):
+        clusters = clusters.flatmap(strategies.stocked)
+    what = {name: data.draw(st.booleans()) for name in ("several", "owners")}
+    jobs = partial(strategies.shared_workloads, max_jobs=20, **what)
+    case = data.draw(cases(clusters, jobs, ORDERS, lambda cluster: strategies.rules()))
+    policy = {"backfill": "pushdown", "settings": chosen}
+    simulation, reference = compared(policy=policy, **case)
+    assert where_they_ran(simulation, reference) == {
+        job.row: list(job.nodes) for job in reference if job.start_ms >= 0
+    }

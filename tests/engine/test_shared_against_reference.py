@@ -46,9 +46,20 @@ SLURM: dict[str, Any] = {
         "bf_max_job_user": 2,
     },
 }
+ROUNDED_DOWN: dict[str, Any] = {
+    "backfill": "slurm",
+    "settings": {
+        "batch_sched_delay": 0,
+        "bf_interval": 1,
+        "bf_resolution": 3,
+        "bf_round_up": False,
+        "bf_job_part_count_reserve": 2,
+    },
+}
+EVERY = [*BACKFILLS, SLURM, ROUNDED_DOWN]
 
 
-@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(
     case=cases(
@@ -68,7 +79,7 @@ def test_jobs_start_when_and_where_the_rules_say(
     }
 
 
-@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(
     case=cases(
@@ -87,7 +98,7 @@ def test_some_jobs_share_nodes_with_those_of_their_user_or_account_only(
     }
 
 
-@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(
     case=cases(
@@ -106,7 +117,7 @@ def test_tasks_of_several_kinds_are_placed_one_kind_after_the_other(
     }
 
 
-@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
@@ -124,7 +135,7 @@ def test_tasks_lie_on_nodes_of_one_group_where_a_job_asks_so(
     }
 
 
-@pytest.mark.parametrize("policy", [*BACKFILLS, SLURM], ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(100))
 @given(data=st.data())
 def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
@@ -143,11 +154,13 @@ def test_jobs_get_what_they_ask_of_the_consumables_of_nodes(
     }
 
 
-PLACEMENTS = ("weight", "round-robin", "contiguous", "fewest-switches", "fragmentation")
+PLACEMENTS = (
+    "weight", "round-robin", "contiguous", "fewest-switches", "fragmentation", "tightest-run",
+)  # fmt: skip
 PLACED = [
     pytest.param(placement, policy, id=f"{placement}-{name_of(policy)}")
     for placement in PLACEMENTS
-    for policy in ({"backfill": "easy"}, {"backfill": "conservative"})
+    for policy in ({"backfill": "easy"}, {"backfill": "conservative"}, ROUNDED_DOWN)
 ]
 
 
@@ -219,7 +232,7 @@ def test_a_function_of_ones_own_scores_shared_nodes_by_what_is_free_of_them(
     assert [job.start_ms for job in reference] == simulation.column("start").tolist()
 
 
-@pytest.mark.parametrize("policy", BACKFILLS, ids=name_of)
+@pytest.mark.parametrize("policy", EVERY, ids=name_of)
 @settings(max_examples=examples(60))
 @given(
     workload=strategies.crowded_workloads(),

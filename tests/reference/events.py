@@ -9,6 +9,7 @@ from hpctwin.model import DependencyKind, State, to_ms
 from tests.reference.jobs import Job, Order, Place
 from tests.reference.limits import Limits
 from tests.reference.machine import Machine
+from tests.reference.pushdown import Queues
 from tests.reference.results import Pass
 from tests.reference.share import Usage
 
@@ -48,6 +49,7 @@ class Events:
     looked_at: int | None = None  # … and when that was
     full_at: set[int] = field(default_factory=set)  # when all were looked at
     cycle_at: set[int] = field(default_factory=set)  # when backfill cycles were
+    queues: Queues = field(default_factory=Queues)  # of pushdown
     started: list[int] = field(default_factory=list)  # in this pass
     made: list[tuple[int, int]] = field(default_factory=list)  # reservations, in this pass
 

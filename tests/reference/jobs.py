@@ -118,6 +118,10 @@ class Job:
     planned_end: int = 0  # as the latest plan had it
     reserved: int | None = None  # conservative: start of its reservation, …
     reserved_split: dict[int, int] = field(default_factory=dict)  # … and nodes of each pool
+    # Pushdown, since it waits
+    looked: int = -1  # when it was looked at last
+    pushed: int = 0
+    risen: int = 0
     # Preemption
     standing: int = 0  # class
     checkpoint: int = 0  # ms from one to the next; 0: none
@@ -172,6 +176,7 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
         asked[name] = [
             float(v) if all_of_it else 0.0 for v, all_of_it in zip(amounts, whole, strict=True)
         ]
+    nothing = [0.0] * len(workload)
     jobs = []
     for row in range(len(workload)):
         walltime = int(workload.walltime_ms[row])
@@ -238,8 +243,10 @@ def jobs_of(workload: Workload, machine: Machine, expected_ms: Sequence[int] | N
                     requeues=0.0,
                     dominant=max(shares),
                     load=sum(shares),
-                    cpu=asked["cores"][row] * float(workload.nodes[row]),
-                    memory_mb=asked["memory_gb"][row] * float(workload.nodes[row]) * 1024,
+                    cpu=asked["cores"][row] * float(workload.nodes[row])
+                    + float(workload.resources.get("cpu", nothing)[row]),
+                    memory_mb=asked["memory_gb"][row] * float(workload.nodes[row]) * 1024
+                    + float(workload.resources.get("memory_mb", nothing)[row]),
                     chain=0.0,
                     risk=0.0,
                     predicted_runtime=float(workload.predicted_runtime_s[row]),

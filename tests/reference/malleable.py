@@ -42,17 +42,30 @@ class SizedSimulation(Simulation):
         self.workload = workload
         self.sizing = sizing
         self.again: int | None = None
+        self.left_over: list[int] = []
         self.past: dict[int, list[Stretch]] = {job.row: [] for job in self.jobs}
+        self.in_vain: dict[int, set[int]] = {job.row: set() for job in self.jobs}
         self.asked_for = {job.row: job.width for job in self.jobs}
         self.whole = {job.row: job.expected for job in self.jobs}
 
     def next_instant(self) -> int | None:
-        times = [super().next_instant(), self.again]
+        times = [self.next_event(), self.again]
         return min((time for time in times if time is not None), default=None)
+
+    def next_event(self) -> int | None:
+        """Read: the release of a job that has been cancelled since is an event as well."""
+        times = [Simulation.next_instant(self), *self.left_over]
+        return min((time for time in times if time is not None), default=None)
+
+    def end(self, job: Job, state: State) -> None:
+        time = self.release_time(job) if state == State.CANCELLED else None
+        if time is not None and time > self.now:
+            self.left_over.append(time)
+        super().end(job, state)
 
     def run(self, until: int | None) -> None:
         while any(job.ended is None for job in self.jobs):
-            event = Simulation.next_instant(self)
+            event = self.next_event()
             instant = self.next_instant()
             if instant is None:
                 return
@@ -62,6 +75,7 @@ class SizedSimulation(Simulation):
                 return
             self.now = instant
             if event == instant:
+                self.left_over = [time for time in self.left_over if time > instant]
                 self.batch()
             self.again = None
             if any(job.ended is None for job in self.jobs):
@@ -84,13 +98,17 @@ class SizedSimulation(Simulation):
         """What a job has done in all its stretches, anew from the first."""
         done, idle = Fraction(0), 0
         job = self.jobs[row]
-        stretches = list(self.past[row])
+        stretches = self.counted(row)
         if job.state == State.RUNNING:
             stretches.append(Stretch(row, job.start, self.now, tuple(job.nodes)))
         for one in stretches:
             done += max(0, one.end - one.start - idle) * self.speed(row, len(one.nodes))
             idle = self.column("resize_ms", row, 0)
         return done
+
+    def counted(self, row: int) -> list[Stretch]:
+        """The stretches of a job that no failure ended."""
+        return [one for i, one in enumerate(self.past[row]) if i not in self.in_vain[row]]
 
     def view(self) -> SizeView:
         there = [job for job in self.jobs if job.state in (State.WAITING, State.RUNNING)]
@@ -110,15 +128,19 @@ class SizedSimulation(Simulation):
                     left_s=float(self.whole[row] - self.work(row)) / MS_PER_S,
                     expected_s=self.whole[row] / MS_PER_S,
                     resize_s=self.column("resize_ms", row, 0) / MS_PER_S,
-                    begun=runs or bool(self.past[row]),
+                    begun=runs or bool(self.counted(row)),
                     suspendable=bool(self.column("suspendable", row, 0)),
                     speedup=parse_speedup("linear")
                     if malleable is None
                     else malleable.speedup_of(row),
                 )
             )
-        free = sum(1 for job in self.machine.job_on if job is None)
-        return SizeView(self.now / MS_PER_S, self.machine.cluster.node_count, free, tuple(seen))
+        up = [job for job, away in zip(*self.on_nodes(), strict=True) if not away]
+        return SizeView(self.now / MS_PER_S, len(up), up.count(None), tuple(seen))
+
+    def on_nodes(self) -> tuple[list[Job | None], list[int]]:
+        """Who is on each node, and how many outages it is in."""
+        return list(self.machine.job_on), list(self.machine.outages_over)
 
     # -- what it says --
 
@@ -172,10 +194,16 @@ class SizedSimulation(Simulation):
         self.begin(job, self.split_now(job, least))
         cut = self.terminate and job.runtime > job.walltime
         left = Fraction(job.walltime if cut else job.runtime) - self.work(row)
-        idle = self.column("resize_ms", row, 0) if self.past[row] else 0
+        idle = self.column("resize_ms", row, 0) if self.counted(row) else 0
         job.due = self.now + idle + math.ceil(left / self.speed(row, size))
         ends_well = State.FAILED if job.fails else State.COMPLETED
         job.due_state = State.WALLTIME if cut else ends_well
+
+    def lose(self, job: Job) -> None:
+        """What it did in this stretch is lost."""
+        self.in_vain[job.row].add(len(self.past[job.row]))
+        super().lose(job)
+        job.width = self.asked_for[job.row]
 
     def vacate(self, job: Job) -> None:
         self.past[job.row].append(Stretch(job.row, job.start, self.now, tuple(job.nodes)))
@@ -203,7 +231,9 @@ def simulate_sized(
         machine=machine,
         limits=Limits(workload, machine, jobs),
         jobs=jobs,
-        outages=[],
+        outages=[
+            (one.node, to_ms(one.start), to_ms(one.duration)) for one in cluster.failures.outages
+        ],
         share=usage_of(workload, cluster, jobs),
         order=fcfs,
         candidate_order=fcfs,

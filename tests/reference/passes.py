@@ -12,6 +12,7 @@ from tests.reference.events import Events
 from tests.reference.jobs import Job, NodeView, Order
 from tests.reference.pbs import pass_pbs
 from tests.reference.plan import Plan, split_over
+from tests.reference.pushdown import pass_pushdown
 from tests.reference.results import Pass
 
 OVERDUE_STEP_MS = 60 * MS_PER_S
@@ -40,6 +41,7 @@ class Simulation(Events):
             "pack": self.pass_pack,
             "slurm": self.pass_slurm,
             "pbs": partial(pass_pbs, self),
+            "pushdown": partial(pass_pushdown, self),
         }[self.backfill](queue, self.plan())
         look = self.limits.next_look(self.jobs, self.now)
         if look is not None:
@@ -355,12 +357,22 @@ class Simulation(Events):
             if 0 < of["bf_job_part_count_reserve"] <= reserved[job.partition]:
                 continue
             reserved[job.partition] += 1
-            start, split = plan.earliest(job)
-            if start <= self.now + of["bf_window"]:
-                step = of["bf_resolution"]
-                begin = max(self.now, start // step * step)
-                end = math.ceil((start + job.expected) / step) * step
-                plan.change(job, split, begin, end, -1)
+            self.keep_soonest(job, plan)
+
+    def keep_soonest(self, job: Job, plan: Plan) -> None:
+        """Keep for a job what it could start with first, unless that is too far ahead."""
+        start, split = plan.earliest(job)
+        if start <= self.now + self.settings["bf_window"]:
+            begin, end = self.span(job, start)
+            plan.change(job, split, begin, end, -1)
+
+    def span(self, job: Job, start: int) -> tuple[int, int]:
+        """From when to when nodes are kept for a job that would start at a time."""
+        step = self.settings["bf_resolution"]
+        begin = max(self.now, start // step * step)
+        end = (start + job.expected) / step
+        end = math.ceil(end) if self.settings["bf_round_up"] else math.floor(end)
+        return begin, max(end * step, begin + step)
 
     def attempt(self, job: Job, plan: Plan) -> bool:
         """Start a job that a cycle has come to, if that may be."""

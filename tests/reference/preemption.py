@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 from hpctwin.model import Cluster, State, Workload, to_ms
@@ -10,6 +11,7 @@ from hpctwin.model.preemption import PreemptedPartition, PreemptedQos
 from tests.reference.jobs import Job, Order, label_of
 from tests.reference.passes import Simulation
 from tests.reference.plan import Plan
+from tests.reference.shared import SharedPlan, SharedSimulation
 
 REORDERINGS = 2
 
@@ -23,7 +25,7 @@ def is_interrupted(workload: Workload, cluster: Cluster) -> bool:
 
 
 class PreemptingSimulation(Simulation):
-    """Whole nodes; under none, first-fit and easy."""
+    """Whole nodes; under none, first-fit, easy and slurm."""
 
     def prepare(self, workload: Workload) -> None:
         cluster = self.machine.cluster
@@ -244,7 +246,7 @@ class PreemptingSimulation(Simulation):
                 self.classes[other.standing][0] not in lower
                 or self.said(other, "mode") == "off"
                 or other.leaves is not None
-                or not set(other.split) & set(job.pools)
+                or not self.pools_of(other) & set(job.pools)
             ):
                 continue
             ready = other.start + self.said(other, "exempt")
@@ -256,8 +258,21 @@ class PreemptingSimulation(Simulation):
         if self.preemption.youngest_first:
             return sorted(found, key=lambda other: (-other.start, other.row))
         return sorted(
-            found, key=lambda other: (self.classes[other.standing][2], other.width, other.row)
+            found,
+            key=lambda other: (self.classes[other.standing][2], self.wide(other), other.row),
         )
+
+    def pools_of(self, job: Job) -> set[int]:
+        """The pools of a running job's nodes."""
+        return set(job.split)
+
+    def wide(self, job: Job) -> int:
+        """How many nodes a running job has."""
+        return job.width
+
+    def helps(self, job: Job) -> int:
+        """How much of what it has goes to whom it is preempted for."""
+        return job.width
 
     def choose(self, job: Job, plan: Plan) -> list[Job]:
         """Those that go so that a job fits."""
@@ -265,7 +280,7 @@ class PreemptingSimulation(Simulation):
         for _ in range(REORDERINGS if chosen else 0):
             *others, last = chosen
             chosen = self.first_that_suffice(
-                job, [last, *sorted(others, key=lambda other: -other.width)], plan
+                job, [last, *sorted(others, key=lambda other: -self.helps(other))], plan
             )
         return chosen
 
@@ -278,7 +293,9 @@ class PreemptingSimulation(Simulation):
             taken.append(other)
             self.give_after_grace(other, plan, 1)
             longest = max(longest, self.said(other, "grace"))
-            if plan.least(job, self.now + longest) is not None:
+            room = plan.least(job, self.now + longest)
+            if room is not None:
+                self.would_get = room
                 found = list(taken)
                 break
         for other in taken:
@@ -295,3 +312,42 @@ class PreemptingSimulation(Simulation):
                 for number, pool in enumerate(self.machine.pools):
                     if pool.away(time):
                         free[number] = min(0, free[number])
+
+
+class SharedPreemptingSimulation(PreemptingSimulation, SharedSimulation):
+    """The same where jobs share nodes."""
+
+    def prepare(self, workload: Workload) -> None:
+        SharedSimulation.prepare(self, workload)
+        PreemptingSimulation.prepare(self, workload)
+        self.speeds: dict[Job, Fraction] = {}  # of those that have left
+
+    def pools_of(self, job: Job) -> set[int]:
+        return {self.pool_of[node] for node in self.on[job]}
+
+    def wide(self, job: Job) -> int:
+        return len(self.on[job])
+
+    def helps(self, job: Job) -> int:
+        return len(set(self.on[job]) & set(self.would_get))
+
+    def vacate(self, job: Job) -> None:
+        self.speeds[job] = self.speed_of(job)
+        super().vacate(job)
+
+    def speed_of(self, job: Job) -> Fraction:
+        return super().speed_of(job) if job in self.on else self.speeds[job]
+
+    def give_after_grace(self, job: Job, plan: SharedPlan, sign: int) -> None:  # type: ignore[override]
+        leaves = self.now + self.said(job, "grace")
+        if leaves >= job.planned_end:
+            return
+        old, new = (job.planned_end, leaves)[::sign], (leaves, job.planned_end)[::sign]
+        plan.bookings = [
+            replace(one, end=new[0]) if one.job is job and one.end == old[0] else one
+            for one in plan.bookings
+        ]
+        plan.wide = [
+            (one, start, new[0]) if one is job and end == old[0] else (one, start, end)
+            for one, start, end in plan.wide
+        ]

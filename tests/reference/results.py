@@ -24,6 +24,8 @@ class ReferenceJob:
     nodes: tuple[int, ...]
     preemptions: int = 0
     in_vain_ms: int = 0
+    pushed: int = 0
+    risen: int = 0
 
 
 @dataclass(frozen=True)

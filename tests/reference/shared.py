@@ -19,17 +19,19 @@ from tests.reference.shared_requests import (
     requests,
 )
 from tests.reference.shared_room import Room, place_kinds
+from tests.reference.shared_slurm import keep_soonest
 
 
 @dataclass(frozen=True)
 class Booking:
-    """Tasks of a job on a node for a time."""
+    """Tasks of a job on a node for a time; `whole`: nobody else has anything of the node then."""
 
     job: Job
     node: int
     tasks: Tasks
     start: int
     end: int
+    whole: bool = False
 
 
 class SharedPlan:
@@ -66,6 +68,8 @@ class SharedPlan:
         for booking in self.bookings:
             if booking.node != node or not booking.start <= time < booking.end:
                 continue
+            if booking.whole:
+                return None
             if not self.simulation.asked[job].goes_with(self.simulation.asked[booking.job]):
                 return None
             for c, amount in enumerate(self.simulation.asked[booking.job].held(booking.tasks)):
@@ -79,8 +83,10 @@ class SharedPlan:
             if any(self.free_of(name, time) < amount for time in times):
                 return None
         least = {}
+        # Who would end just when a node begins to be kept is in its way.
+        kept = {b.node for b in self.bookings if b.whole and b.start <= end and b.end > start}
         for pool in set(job.pools) - self.blocked:
-            for node in self.machine.pools[pool].nodes:
+            for node in [n for n in self.machine.pools[pool].nodes if n not in kept]:
                 lefts = [self.left(job, node, time) for time in times]
                 known = [left for left in lefts if left is not None]
                 if len(known) == len(lefts):
@@ -122,6 +128,14 @@ class SharedPlan:
         else:
             self.bookings = [booking for booking in self.bookings if booking not in bookings]
             self.wide.remove((job, start, end))
+
+    def keep(self, job: Job, split: dict[int, Tasks], start: int, end: int) -> None:
+        """As Slurm does: for others there is nothing of these nodes while they are kept."""
+        if start < end:
+            self.bookings += [
+                Booking(job, n, tasks, start, end, True) for n, tasks in split.items()
+            ]
+            self.wide.append((job, start, end))
 
     def block(self, pools: list[int]) -> None:
         """Nothing of some pools is free any more, nor will be."""
@@ -204,6 +218,9 @@ class SharedSimulation(Simulation):
         size = lambda some: (*(sum(x[c] for x in some.values()) for c in range(2)), min(some))  # noqa: E731
         found = [s for s in sorted(of_value.values(), key=size) if self.fits_empty_set(job, s)]
         return found or [every]
+
+    def keep_soonest(self, job: Job, plan: SharedPlan) -> None:  # type: ignore[override]
+        keep_soonest(self, job, plan)
 
     def placed(self, job: Job, least: dict[int, Amounts]) -> dict[int, Tasks] | None:
         """The nodes and tasks that a job gets, given what is least free of each; None if it does not fit."""

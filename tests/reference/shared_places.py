@@ -22,13 +22,47 @@ def round_robin(room: Any, nodes: list[int]) -> list[int]:
     return [node for node in nodes if node >= turn] + [node for node in nodes if node < turn]
 
 
-def contiguous(room: Any, nodes: list[int]) -> list[int]:
+def runs_of(nodes: list[int]) -> list[list[int]]:
     runs: list[list[int]] = []
     for node in nodes:
         if runs and runs[-1][-1] == node - 1:
             runs[-1].append(node)
         else:
             runs.append([node])
+    return runs
+
+
+def tightest_run(room: Any, nodes: list[int]) -> list[int]:
+    tasks, wanted = room.request.tasks, room.request.nodes
+    runs, found = runs_of(nodes), list[int]()
+
+    def cores(run: list[int]) -> Fraction:
+        return sum((room.least[node][0] for node in run), Fraction(0))
+
+    def suffices(run: list[int]) -> bool:
+        return sum(room.f[node] for node in run) >= tasks and len(run) >= wanted
+
+    while tasks > 0:
+        best = runs[0]
+        for run in runs[1:]:
+            if suffices(run):
+                better = not suffices(best) or cores(run) < cores(best)
+            else:
+                better = cores(run) > cores(best)
+            best = run if better else best
+        alone = [node for node in best if room.f[node] >= tasks]
+        if wanted <= 1 and alone:
+            return [*found, min(alone, key=lambda node: room.least[node][0])]
+        for node in best:
+            found.append(node)
+            tasks -= min(room.f[node], tasks - max(0, wanted - 1))
+            wanted -= 1
+        runs.remove(best)
+    return found
+
+
+def contiguous(room: Any, nodes: list[int]) -> list[int]:
+    runs = runs_of(nodes)
     stretches = [
         run[first:last]
         for run in runs
@@ -100,6 +134,7 @@ ORDERS: dict[str, Callable[[Any, list[int]], list[int]]] = {
     "weight": weight,
     "round_robin": round_robin,
     "contiguous": contiguous,
+    "tightest_run": tightest_run,
     "fewest_switches": fewest_switches,
     "scored": scored,
 }

@@ -10,7 +10,11 @@ from tests.reference.jobs import Job, Order, Place, fcfs, jobs_of
 from tests.reference.limits import Limits
 from tests.reference.machine import Machine
 from tests.reference.passes import Simulation
-from tests.reference.preemption import PreemptingSimulation, is_interrupted
+from tests.reference.preemption import (
+    PreemptingSimulation,
+    SharedPreemptingSimulation,
+    is_interrupted,
+)
 from tests.reference.results import Pass, ReferenceJob
 from tests.reference.share_tree import usage_of
 from tests.reference.shared import SharedSimulation
@@ -45,7 +49,8 @@ def simulate_reference(
         workload: the jobs.
         cluster: the system.
         order: smallest first; gets the time in seconds.
-        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack``, ``slurm`` or ``pbs``.
+        backfill: ``none``, ``first-fit``, ``easy``, ``conservative``, ``pack``, ``slurm``, ``pbs`` or
+            ``pushdown``.
         reservations: the k of EASY.
         candidate_order: for EASY's candidates, if not the same.
         placement: ``first_fit``, ``best_fit`` or ``spread``. Which nodes of a pool: always the
@@ -55,7 +60,7 @@ def simulate_reference(
         on_dependency_failure: ``cancel`` or ``hold``.
         expected_ms: predicted runtimes by row; the walltimes if left out.
         depth, patience_ms: of ``pack``.
-        settings: of ``slurm`` and ``pbs``, times in ms; 0 for any.
+        settings: of ``slurm``, ``pbs`` and ``pushdown``, times in ms; 0 for any.
         until_ms: events after this time do not happen any more.
         outages: (node, start, duration) in ms; those of the cluster if left out.
         observer: called after each pass with the time and the reservations made in it as
@@ -64,7 +69,9 @@ def simulate_reference(
         log: passes are appended to it.
     """
     _one_of(
-        "backfill", backfill, ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs")
+        "backfill",
+        backfill,
+        ("none", "first-fit", "easy", "conservative", "pack", "slurm", "pbs", "pushdown"),
     )
     of_shared = (*ORDERS, "fragmentation") if workload.shares_nodes else ()
     if backfill == "slurm" and not workload.resources:
@@ -82,7 +89,7 @@ def simulate_reference(
     if placement == "contiguous" and not workload.shares_nodes:
         kind = ByNode
     if is_interrupted(workload, cluster):
-        kind = PreemptingSimulation
+        kind = SharedPreemptingSimulation if workload.shares_nodes else PreemptingSimulation
     simulation = kind(
         machine=machine,
         limits=Limits(workload, machine, jobs),
@@ -122,6 +129,8 @@ def results_of(jobs: list[Job]) -> list[ReferenceJob]:
             nodes=tuple(job.nodes),
             preemptions=job.preemptions,
             in_vain_ms=job.in_vain,
+            pushed=job.pushed,
+            risen=job.risen,
         )
         for job in jobs
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
@@ -134,10 +133,7 @@ class ByNode(Simulation):
                 if later is None or time <= later:
                     if time > self.now + of["bf_window"]:
                         return None
-                    begin = max(self.now, time // step * step)
-                    end = (time + job.expected) / step
-                    end = (math.ceil(end) if of["bf_round_up"] else math.floor(end)) * step
-                    end = max(end, begin + step)
+                    begin, end = self.span(job, time)
                     picked = frozenset(runs_of(nodes, job.width))
                     if not self.overlaps(picked, begin, end, reserved):
                         return Reserved(begin, end, picked)

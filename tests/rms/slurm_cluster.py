@@ -93,7 +93,7 @@ class SlurmCluster:
         for name in ("state", "spool"):
             (folder / name).mkdir()
         host = socket.gethostname().partition(".")[0]
-        first = _free_ports(nodes + 1)
+        first = free_ports(nodes + 1)
         more = list(more)
         lines = []
         if gpus:
@@ -133,7 +133,7 @@ class SlurmCluster:
         self.env = {**os.environ, "SLURM_CONF": str(self.conf)}
 
     def begin(self) -> None:
-        _begin_munge()
+        begin_munge()
         self.begin_controller()
         for number in range(1, self.nodes + 1):
             self._run("slurmd", "-f", str(self.conf), "-N", f"n{number}")
@@ -219,7 +219,7 @@ class SlurmCluster:
         subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=300)
 
 
-def _begin_munge() -> None:
+def begin_munge() -> None:
     """munged, once per machine; it is left running as a service would be."""
     if subprocess.run(["munge", "-n"], capture_output=True).returncode == 0:
         return
@@ -229,7 +229,7 @@ def _begin_munge() -> None:
     subprocess.run(["su", "-s", "/bin/sh", "munge", "-c", "munged --force"], check=True)
 
 
-def _free_ports(count: int) -> int:
+def free_ports(count: int) -> int:
     """The first of so many consecutive ports that are free on loopback; never the same ones again.
 
     They lie below those that Linux gives to connections, and each test process has its own.

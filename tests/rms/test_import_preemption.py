@@ -1,4 +1,4 @@
-"""Preemption of a Slurm site, taken over where jobs have whole nodes."""
+"""Preemption of a Slurm site, taken over."""
 
 from __future__ import annotations
 
@@ -90,10 +90,13 @@ def test_equal_tiers_preempt_nobody(tmp_path):
     assert made.site.cluster.preemption is None
 
 
-def test_where_jobs_share_nodes_no_job_is_preempted(tmp_path):
+def test_jobs_are_preempted_where_they_share_nodes_too(tmp_path):
     made = imported(tmp_path, WHOLE[1], *BY_TIER, *TIERS)
-    assert made.site.cluster.preemption is None
-    assert became(made, NOT_MODELLED)["PreemptType"] == "no job is preempted"
+    assert said(made.site.cluster)["partitions"] == {
+        "low": {"tier": 1, "grace": 30},
+        "high": {"tier": 10, "mode": "off"},
+    }
+    assert became(made, TAKEN)["PreemptMode"] == "preemption: mode requeue"
 
 
 def test_pseudonyms_are_the_same_everywhere(tmp_path):

@@ -86,6 +86,59 @@ def test_the_same_jobs_are_preempted_for_each_that_comes(preempting, tmp_path):
     assert gone == expected
 
 
+CORES = 4
+SHARED_FULL = [
+    ("main", 2), ("main", 2), ("mid", 3), ("main", 1), ("mid", 4), ("main", 3), ("mid", 1), ("main", 4),
+]  # fmt: skip
+SHARED_COMING = [("high", 1), ("high", 3), ("high", 4), ("mid", 2), ("high", 2)]
+
+
+@pytest.fixture
+def sharing(tmp_path_factory) -> Iterator[SlurmCluster]:
+    """Nodes of four cores, which jobs share, in partitions of three tiers."""
+    nodes = sum(cores for _, cores in SHARED_FULL) // CORES
+    of = [f"PartitionName={name} Nodes=n[1-{nodes}] MaxTime=INFINITE State=UP PriorityTier={tier}"
+          for name, tier in TIERS.items() if name != "main"]  # fmt: skip
+    more = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *of)
+    folder = tmp_path_factory.mktemp("sharing")
+    with running(folder, nodes=nodes, cpus=CORES, partition="PriorityTier=1", more=more) as made:
+        yield made
+
+
+def test_the_same_jobs_are_preempted_on_shared_nodes(sharing, tmp_path):
+    slurm = sharing
+
+    def submit(name: str, cores: int) -> str:
+        job = slurm.submit_tasks(60, 3000, "-N1", f"-n{cores}", "-p", name)
+        slurm.wait(lambda: runs(slurm, job), 60)
+        return job
+
+    jobs = [submit(*one) for one in SHARED_FULL]
+    gone: list[set[int]] = []
+    for one in SHARED_COMING:
+        jobs.append(submit(*one))
+        gone.append({i for i, job in enumerate(jobs) if slurm.job(job)["Restarts"] != "0"})
+
+    shutil.copy(slurm.conf, tmp_path)
+    site = import_site("slurm", tmp_path).site
+    expected = []
+    for count in range(1, len(SHARED_COMING) + 1):
+        names, cores = zip(*SHARED_FULL, *SHARED_COMING[:count], strict=True)
+        times = [*range(len(SHARED_FULL)), *range(50, 50 + count)]
+        size = len(times)
+        workload = Workload.build(
+            submit_s=times,
+            runtime_s=[3000] * size,
+            walltime_s=[3600] * size,
+            nodes=[1] * size,
+            partition=Category.of(names),
+            chunks={"tasks": [1] * size, "cores_per_task": cores},
+        )
+        result = simulate(workload, site.cluster, site.policy)
+        expected.append({i for i, n in enumerate(result.jobs["preemptions"].to_list()) if n})
+    assert gone == expected
+
+
 @pytest.mark.parametrize(
     "preempting",
     [

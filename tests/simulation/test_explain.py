@@ -15,6 +15,7 @@ from hpctwin.engine.passes import kept_of
 from hpctwin.errors import ConfigError
 from hpctwin.model import Dependencies, DependencyKind
 from hpctwin.simulation import Moment, explain
+from tests import strategies
 from tests.engine.test_adaptive_guarantees import CLUSTER, workloads
 from tests.examples import examples
 
@@ -128,3 +129,56 @@ def test_the_command_tells_it_and_names_a_job_that_is_not_there(
     assert "no job '7'; it has 2, among them 1, 2" in capsys.readouterr().err
     with pytest.raises(ConfigError):
         story(Workload.build(submit_s=[0], runtime_s=[5], nodes=[4]), "fcfs+easy", 9)
+
+
+def sharing(**chunks: list[float]) -> Workload:
+    return Workload.build(
+        submit_s=[0] * 3, runtime_s=[5, 10, 5], nodes=[1] * 3, chunks={"tasks": [1] * 3, **chunks}
+    )
+
+
+NODES = Cluster.checked({"nodes": [{"name": "n", "count": 2, "cores": 4, "memory_gb": 8}]}, "c")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "short"),
+    [
+        ({"cores_per_task": [3, 3, 2]}, {"cores": 5}),
+        ({"cores_per_task": [1, 1, 1], "memory_gb_per_task": [8, 5, 4]}, {"memory_gb": 5}),
+        (
+            {"cores_per_task": [3, 1, 2], "memory_gb_per_task": [1, 6, 4]},
+            {"fragmentation": 5},
+        ),
+        ({"cores_per_task": [1, 1, 1], "exclusive": [1, 0, 1]}, {"nodes": 5}),
+    ],
+)
+def test_what_is_short_on_shared_nodes_is_told(
+    chunks: dict[str, list[float]], short: dict[str, float]
+) -> None:
+    moments = story(sharing(**chunks), "fcfs+first-fit@spread", 3, NODES)
+    assert [m.detail["short_s"] for m in moments if m.what == "waited"] == [short]
+
+
+@pytest.mark.parametrize("policy", ["fcfs+first-fit", "sjf+easy", "pas+pushdown:interval=1s"])
+@settings(max_examples=examples(60))
+@given(data=st.data())
+def test_on_shared_nodes_stories_add_up_and_who_fits_does_not_wait_under_first_fit(
+    policy: str, data: st.DataObject
+) -> None:
+    cluster = data.draw(
+        strategies.shared_clusters(partitions=False, maintenance=False, outages=False)
+    )
+    what = {name: data.draw(st.booleans()) for name in ("owners", "several")}
+    workload = data.draw(strategies.shared_workloads(cluster, max_jobs=12, **what))
+    row = data.draw(st.integers(0, len(workload) - 1))
+    moments = story(workload, policy, workload.job_id[row], cluster)
+    result = simulate(workload, cluster, policy).jobs.row(row, named=True)
+    told = {m.what: m.time_s for m in moments}
+    for what_happened, column in (("submitted", "submit_s"), ("started", "start_s")):
+        assert told.get(what_happened) == result[column]
+    waits = [m for m in moments if m.what == "waited"]
+    for m in waits:
+        whole = m.until_s - m.time_s
+        assert sum(m.detail["kept_s"].values()) + sum(m.detail["short_s"].values()) >= whole - 1e-9
+        if policy == "fcfs+first-fit" and not what["several"]:
+            assert not m.detail["kept_s"]

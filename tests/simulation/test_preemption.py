@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hpctwin import Cluster, Simulation, Workload, simulate, simulate_stream
@@ -91,11 +90,7 @@ def test_backfills_that_know_no_preemption_are_refused(backfill):
         Simulation(workload(), cluster(), "fcfs", backfill)
 
 
-def test_shared_nodes_power_streams_forecasts_and_explanations_are_refused(tmp_path):
-    tasks = np.full(3, 2.0)
-    shared = workload(chunks={"tasks": tasks, "cores_per_task": tasks})
-    with pytest.raises(ConfigError, match=r"jobs preempt others .* ask for tasks"):
-        Simulation(shared, cluster())
+def test_power_streams_forecasts_and_explanations_are_refused(tmp_path):
     modes = {"name": "n", "count": 4, "modes": {"base": {"power_w": 100, "idle_w": 50}}}
     with pytest.raises(ConfigError, match="together with what nodes draw"):
         Simulation(workload(), cluster(nodes=[modes]))

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from hpctwin import Cluster, Simulation, Workload
 from hpctwin.errors import ConfigError, WorkloadError
 from hpctwin.formats import read_workload, write_workload
-from hpctwin.simulation import explain
 from tests import strategies
 from tests.examples import each, examples
 from tests.reference import Pass, simulate_reference
 
-BACKFILLS = ("none", "first-fit", "easy:2", "conservative", "pack:patience=20s")
+BACKFILLS = (
+    "none", "first-fit", "easy:2", "conservative", "pack:patience=20s",
+    "slurm:bf_interval=2s,bf_resolution=2s",
+)  # fmt: skip
 SWITCH = {"time": 1, "power_w": 1}
 SLEEPS = {
     "modes": {"on": {"power_w": 9}},
@@ -183,6 +185,26 @@ TABLE = """submit_s,runtime_s,walltime_s,nodes,tasks,cores_per_task,gpus_per_tas
 """
 
 
+def test_slurm_keeps_nodes_as_wholes_for_who_starts_later() -> None:
+    """Four cores are in use for 2 min, then six are kept: two for 10 min would fit beside both."""
+    cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 1, "cores": 8}]})
+    walltime_s = [120, 300, 600, 60]
+    workload = Workload.build(
+        submit_s=[0] * 4,
+        runtime_s=walltime_s,
+        walltime_s=walltime_s,
+        nodes=[1] * 4,
+        chunks={"tasks": [1] * 4, "cores_per_task": [4, 6, 2, 2]},
+    )
+    cycles = "slurm:bf_interval=1s,bf_resolution=1s"
+    began = {
+        backfill: Simulation(workload, cluster, "fcfs", backfill).run().jobs["start_s"].to_list()
+        for backfill in ("easy", "conservative", cycles)
+    }
+    assert began["easy"] == began["conservative"] == [0, 120, 0, 0]
+    assert began[cycles] == [0, 120, 120, 0]
+
+
 def test_a_table_of_tasks_is_read_simulated_and_written_again(tmp_path: Path) -> None:
     source = tmp_path / "jobs.csv"
     source.write_text(TABLE)
@@ -233,11 +255,6 @@ def test_what_a_job_cannot_ask_is_told(asked: dict[str, list[float]], why: str) 
     ("group", "policy", "why"),
     [
         ({}, "fcfs+easy", "no node group of cluster 'cluster' says how many cores"),
-        (
-            {"cores": 8},
-            "fcfs+pushdown",
-            "backfill 'pushdown' plans whole ones; take none, first-fit",
-        ),
         ({"cores": 8}, "fcfs+easy@random", "placement 'random' is one of whole nodes"),
         ({"cores": 8, **SLEEPS}, "fcfs+none~spars-auto:5", "gives jobs whole ones"),
     ],
@@ -254,7 +271,5 @@ def test_what_does_not_go_with_shared_nodes_is_refused_by_name(
 def test_what_only_whole_nodes_have_is_refused_where_they_are_shared() -> None:
     cluster = Cluster.model_validate({"nodes": [{"name": "a", "count": 2, "cores": 8}]})
     workload = Workload.build(submit_s=[0], runtime_s=[1], nodes=[1], chunks={"tasks": [2]})
-    with pytest.raises(ConfigError, match="told in whole nodes only"):
-        explain(Simulation(workload, cluster, "fcfs+easy"), 1)
-    with pytest.raises(ConfigError, match="backfill 'pushdown' plans whole ones"):
-        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+pushdown")
+    with pytest.raises(ConfigError, match="placement 'random' is one of whole nodes"):
+        Simulation(workload, cluster, "fcfs+easy").fork("fcfs+easy@random")

@@ -306,6 +306,32 @@ def test_one_instant_with_a_queue_longer_than_there_was_room_for_is_one_instant(
     assert (one.column("start") == 0).sum() > 10
 
 
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        MACHINE,
+        Cluster.uniform(nodes=32, failures={"mtbf": "1d", "mttr": "1h", "seed": 3}),
+        Cluster.uniform(nodes=32, active_w=200, idle_w=60, off_s=60, on_s=120),
+    ],
+    ids=["plain", "failing", "powered"],
+)
+def test_under_another_policy_it_is_as_if_it_were_made_anew(cluster: Cluster) -> None:
+    workload = random_workload()
+    expected = {"expected_s": workload.runtime_ms / 1000}
+    policies = ["fcfs+easy", "wfp+conservative", "fairshare+easy@random", "sjf+none"]
+    policies += ["fcfs+easy~psus:5m"] if cluster.depths else []
+    first = Simulation(workload, cluster, "fcfs+easy", **expected)
+    for number, policy in enumerate(policies * 2):
+        told = first.under(policy, seed=number).finish()
+        wanted = Simulation(workload, cluster, policy, seed=number, **expected).finish()
+        assert told.jobs.equals(wanted.jobs)
+        assert (told.node_map is None) == (wanted.node_map is None)
+        assert told.node_map is None or told.node_map.equals(wanted.node_map)
+        assert {**told.summary(), "engine_s": 0} == {**wanted.summary(), "engine_s": 0}
+        if number == len(policies):
+            first.finish()  # and drops what is known of the jobs
+
+
 @pytest.mark.parametrize("kind", ["whole", "shared", "power"])
 def test_finished_for_good_it_gives_what_a_run_gives(kind: str) -> None:
     jobs, machine, policy = random_workload(), MACHINE, "wfp+easy"

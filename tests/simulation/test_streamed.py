@@ -40,6 +40,7 @@ from tests.strategies import (
 BATCHES = (1, 2, 7, 1000)
 SHARED_PLACEMENTS = (
     "first-fit", "best-fit", "spread", "weight", "round-robin", "contiguous", "fewest-switches",
+    "tightest-run",
 )  # fmt: skip
 QUANTILES = ("median_", "p95_", "p99_")
 

@@ -74,7 +74,7 @@ class SizeView:
 
     Args:
         now_s: the present instant, seconds.
-        nodes: of the machine.
+        nodes: of the machine, that have not failed.
         free_nodes: that no job has.
         jobs: that wait, run or are suspended, by submit time, then id.
     """

@@ -1,13 +1,11 @@
-"""What orderings see of a job, and placements of a node besides. Version 4 of that contract."""
+"""What orderings see of a job, and placements of a node besides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["ABI_VERSION", "CHANGING", "JobView", "NodeView", "Order", "Place"]
-
-ABI_VERSION = 4
+__all__ = ["CHANGING", "JobView", "NodeView", "Order", "Place"]
 
 CHANGING = frozenset({"wait", "fairshare", "usage"})
 """Fields that change while a job waits; an ordering that uses none of them keeps the queue sorted."""

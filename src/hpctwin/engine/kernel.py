@@ -75,7 +75,7 @@ def hooks(
     needed += [placing] if placing is not None else []
     prepare([*kernels_of(found, power, shared, planned=planned, counted=counted), *needed])
     by_counting, reserved = _counted(found, counted), _reserved(found, power)
-    leaving = _leaving(found)
+    leaving, later = _leaving(found), _fits_later(found)
     before = after = 0
     if power is not None:
         before, after = power_passes.BEFORE.address, _after(power, shared).address
@@ -99,6 +99,7 @@ def hooks(
             ("reserved", 0 if reserved is None else reserved.address),
             ("gave_back", 0 if leaving is None else leaving.address),
             ("choose", 0 if shared is None else shared.address),
+            ("fits_later", 0 if later is None else later.address),
             ("before_pass", before),
             ("after_pass", after),
         ),
@@ -107,13 +108,13 @@ def hooks(
 
 def all_kernels() -> list[Kernel]:
     """Every kernel there is, but those of what a publication has wrong."""
-    from hpctwin.engine import exact_sums, lookahead, number_lines, resizing
+    from hpctwin.engine import exact_sums, level_sums, lookahead, number_lines, resizing
     from hpctwin.engine.agents import delays, features, jobs, power_rewards, record, step, together
     from hpctwin.engine.agents import power as agents_power
 
     found = [race, lines, PLACE_BY_SCORE, *PLACING]
     found += [reorder, power_passes.give_orders, number_lines.READ_LINES]
-    found += [resizing.STOP, exact_sums.ADD_NUMBERS]
+    found += [resizing.STOP, exact_sums.ADD_NUMBERS, level_sums.SUM_LEVELS]
     found += [lookahead.arrive, lookahead.enter, lookahead.withdraw, lookahead.look_ahead]
     powers = [POWER_PASSES.find(name) for name in POWER_PASSES.own()]
     for name in PASSES.own():
@@ -122,10 +123,13 @@ def all_kernels() -> list[Kernel]:
     for by_node in filter(None, (PASSES.find(name).on_particular_nodes() for name in PASSES.own())):
         found += kernels_of(by_node, None)
         found += [by_node.placing] if by_node.placing is not None else []
-    for name in PREEMPTING_PASSES:
-        found += kernels_of(find_preempting_pass(name), None)
+    preempting = [find_preempting_pass(name) for name in PREEMPTING_PASSES]
+    for one in preempting:
+        found += kernels_of(one, None)
     shared = filter(None, (PASSES.find(name).on_shared_nodes() for name in PASSES.own()))
-    places = map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own())
+    places = list(map(SHARED_PLACEMENTS.find, SHARED_PLACEMENTS.own()))
+    for cutting in filter(None, (one.on_shared_nodes() for one in preempting)):
+        found += kernels_of(cutting, None, places[0])
     for one, place, power in product(shared, places, powers):
         found += kernels_of(one, power, place)
     for module in (delays, features, jobs, agents_power, power_rewards, record, step, together):
@@ -159,7 +163,7 @@ def kernels_of(
             _leaving(found) or transitions.START,
             _counted(found, counted),
             found.kernel if planned else None,
-            found.entered, found.left, _reserved(found, power),
+            found.entered, found.left, _reserved(found, power), _fits_later(found),
         ),
     )  # fmt: skip
     return [inner_advance, advance, *planning, *passing, *choosing, *switching]
@@ -172,6 +176,10 @@ def _plans(power: PowerPass | None, planned: bool) -> bool:
 
 def _after(power: PowerPass, shared: Kernel | None) -> Kernel:
     return power.after if shared is None or power.shared is None else power.shared
+
+
+def _fits_later(found: Pass) -> Kernel | None:
+    return found.fits_later if isinstance(found, SharedPass) else None
 
 
 def _leaving(found: Pass) -> Kernel | None:

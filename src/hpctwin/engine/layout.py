@@ -268,6 +268,8 @@ class Rooms:
     first: Int  # the first node that was found to have room for a job
     sought: Int  # the job whose earliest start was sought last, plus 1,
     times: Int  # … and how often since another's was
+    later: Int  # from when on a job is to find room if others leave; see `preempting.parts`
+    found: Int  # 1: it does
 
 
 class Spare:
@@ -336,6 +338,7 @@ class Hooks:
     reserved: Int
     gave_back: Int
     choose: Int  # nodes for a job, where nodes are shared
+    fits_later: Int  # whether a job does if others leave, where nodes are shared
     before_pass: Int
     after_pass: Int
 

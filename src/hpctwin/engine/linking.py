@@ -102,6 +102,11 @@ class _Whole(_Unoptimized):
         super().finalize()
 
     def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            # Nobody else may call it: it is put into its only caller, and if it cannot fail nobody asks
+            # whether it did. A tenth of a run's time.
+            if function.linkage == llvm.Linkage.linkonce_odr and not function.is_declaration:
+                function.linkage = llvm.Linkage.internal
         if not hasattr(llvm, "create_pipeline_tuning_options"):  # before llvmlite 0.44
             super()._optimize_final_module()
             return

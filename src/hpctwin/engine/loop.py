@@ -54,6 +54,10 @@ def pass_has_room(sim: Arrays) -> bool:
         rows += nodes
         if sim.rules.log == 1 and sim.clock.logged + 6 * nodes > len(sim.log):
             return False
+    if len(sim.cut) > 0:
+        # Those that start may be preempted in the same pass.
+        if sim.clock.lost + sim.clock.running + sim.clock.queued > len(sim.lost):
+            return False
     if len(sim.share) > 0 and not parts_have_room(sim):
         return False
     if sim.rules.by_node == 1:
@@ -67,6 +71,11 @@ def parts_have_room(sim: Arrays) -> bool:
     """Whether whatever starts and is promised in a pass on shared nodes finds room."""
     sharing = sim.sharing
     asked = sim.clock.queued * sharing.widest
+    if len(sim.cut) > 0:
+        # Who starts may be preempted in the same pass and start again, and who runs may.
+        asked = 2 * asked + sim.clock.running * sharing.widest
+        promises = min(asked, sim.rules.promises)
+        return sharing.parts + asked <= len(sim.part) and promises <= len(sim.promise)
     if sharing.parts + asked > len(sim.part) or min(asked, sim.rules.promises) > len(sim.promise):
         asked = 0
         for i in range(sim.clock.queued):

@@ -153,6 +153,7 @@ class Cut:
     lost: Int  # so long it ran in vain then
     done: Int  # of its runtime, what checkpoints keep
     leaves: Int  # when its grace ends; 0: it has none
+    tried: Int  # 1: it is tried whether it suffices that it leaves then
     waits: Int  # until then it preempts nobody, as those it preempted are leaving
 
 
@@ -403,7 +404,7 @@ class Promise:
     start: Int
     end: Int
     node: Int  # -1: the row is free
-    tasks: Int
+    tasks: Int  # or all that the node has, -1
     kind: Int
     next: Int  # of the same job, or free, -1
     after: Int  # on the same node, -1

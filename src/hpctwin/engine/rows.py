@@ -3,7 +3,8 @@
 A kernel is given one pointer, to a table of descriptors (address, rows, columns) of all arrays in `layout`.
 Rows are pointers into the arrays, so that a field is read and written in place. Numba's own arrays of
 records would do as well, but each is seven values that every call hands over, and that is where the
-time of compiling goes. The descriptors do not change while a kernel runs, and the compiler is told so.
+time of compiling goes. The descriptors do not change while a kernel runs, and the compiler is told so; and of
+each access to a record which field it is of: what one field was read as stays when another is written.
 Whole numbers are int64 in kernels, however narrow they are stored.
 """
 
@@ -71,7 +72,8 @@ class RowType(types.Type):
 
     def __init__(self, record: type) -> None:
         self.dtype = record_type(record)
-        super().__init__(f"Row({record.__name__}, {self.dtype.descr})")
+        self.record = record
+        super().__init__(f"Row({record.__module__}.{record.__qualname__}, {self.dtype.descr})")
 
 
 class TableType(types.Type):
@@ -108,9 +110,23 @@ def _stored(dtype: np.dtype[Any]) -> ir.Type:
     return ir.IntType(8 * dtype.itemsize)
 
 
-def _load(builder: Any, pointer: Any, dtype: np.dtype[Any]) -> Any:
+def _tell(builder: Any, access: Any, what: str | None) -> None:
+    """Tell the compiler what is read or written: nothing else lies there (LLVM's type-based alias analysis).
+
+    A field of a record is never where another field is, nor in an array of numbers. Rows that `view` makes
+    of numbers are, and nothing is told of them.
+    """
+    if what is None:
+        return
+    add = builder.module.add_metadata
+    kind = add([what, add(["hpctwin"]), _WORD(0)])
+    access.set_metadata("tbaa", add([kind, kind, _WORD(0)]))
+
+
+def _load(builder: Any, pointer: Any, dtype: np.dtype[Any], what: str | None) -> Any:
     stored = _stored(dtype)
     value = builder.load(builder.bitcast(pointer, stored.as_pointer()))
+    _tell(builder, value, what)
     if dtype.itemsize == 8:
         return value
     return (
@@ -119,14 +135,21 @@ def _load(builder: Any, pointer: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _store(
-    context: Any, builder: Any, pointer: Any, dtype: np.dtype[Any], value: Any, of: Any
+    context: Any,
+    builder: Any,
+    pointer: Any,
+    dtype: np.dtype[Any],
+    value: Any,
+    of: Any,
+    what: str | None,
 ) -> None:
     stored = _stored(dtype)
     value = context.cast(builder, value, of, _number(dtype))
     if dtype.itemsize < 8:
         narrow = builder.fptrunc if dtype.kind == "f" else builder.trunc
         value = narrow(value, stored)
-    builder.store(value, builder.bitcast(pointer, stored.as_pointer()))
+    store = builder.store(value, builder.bitcast(pointer, stored.as_pointer()))
+    _tell(builder, store, what)
 
 
 def _described(builder: Any, table: Any, word: int) -> Any:
@@ -180,9 +203,15 @@ class _RowAttributes(AttributeTemplate):
         return _number(fields[attr][0]) if attr in fields else None
 
 
-def _field(builder: Any, typ: RowType, row: Any, attr: str) -> tuple[Any, np.dtype[Any]]:
+_RECORDS = frozenset(record for _, record, _ in LAYOUT.values())
+
+
+def _field(
+    builder: Any, typ: RowType, row: Any, attr: str
+) -> tuple[Any, np.dtype[Any], str | None]:
     dtype, offset = typ.dtype.fields[attr][:2]  # type: ignore[index]
-    return builder.gep(row, [_WORD(offset)], inbounds=True), dtype
+    what = f"{typ.record.__name__}.{attr}" if typ.record in _RECORDS else None
+    return builder.gep(row, [_WORD(offset)], inbounds=True), dtype, what
 
 
 @lower_getattr_generic(RowType)
@@ -192,8 +221,8 @@ def _row_attribute(context: Any, builder: Any, typ: RowType, value: Any, attr: s
 
 @lower_setattr_generic(RowType)
 def _row_set_attribute(context: Any, builder: Any, sig: Any, args: Any, attr: str) -> None:
-    pointer, dtype = _field(builder, sig.args[0], args[0], attr)
-    _store(context, builder, pointer, dtype, args[1], sig.args[1])
+    pointer, dtype, what = _field(builder, sig.args[0], args[0], attr)
+    _store(context, builder, pointer, dtype, args[1], sig.args[1], what)
 
 
 @infer_getattr
@@ -271,14 +300,14 @@ def _element(context: Any, builder: Any, typ: TableType, table: Any, index: Any)
 def _get_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     typ = sig.args[0]
     pointer = _element(context, builder, typ, *args)
-    return pointer if typ.row else _load(builder, pointer, typ.dtype)
+    return pointer if typ.row else _load(builder, pointer, typ.dtype, "number")
 
 
 @lower_builtin(operator.setitem, TableType, types.Any, types.Any)
 def _set_item(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     typ = sig.args[0]
     pointer = _element(context, builder, typ, *args[:2])
-    _store(context, builder, pointer, typ.dtype, args[2], sig.args[2])
+    _store(context, builder, pointer, typ.dtype, args[2], sig.args[2], "number")
     return context.get_dummy_value()
 
 

@@ -339,7 +339,7 @@ class _Given:
         self.arrays: dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]] = {}
         for number, name in enumerate(KNOWN):
             array, same = known[name], kept.get(name)
-            if same is None or same[0] is not array:
+            if same is None or (same[0] is not array and same[1] is not array):
                 view = _as_laid_out(name, array)
                 view.flags.writeable = False
                 same = array, view

@@ -233,7 +233,8 @@ def more_room(sim: Sim) -> None:
     """Room for the plan, and for the records of lost attempts and of node use, where it gets short."""
     nodes = len(sim["node"])
     clock = sim["clock"][0]
-    needs = {"lost": clock["lost"] + clock["running"], "segment": clock["segments"] + nodes}
+    lost = clock["lost"] + clock["running"] + (clock["queued"] if len(sim["cut"]) else 0)
+    needs = {"lost": lost, "segment": clock["segments"] + nodes}
     short = {name: rows for name, rows in needs.items() if nodes and rows > len(sim[name])}
     if short:
         sim.reshape(
@@ -250,6 +251,9 @@ def _more_parts(sim: Sim) -> None:
     clock = sim.clock
     waiting = sim["job"]["kind"][sim["queue"][: clock.queued]]
     asked = int(sim["shape"]["parts"][waiting].sum())
+    if len(sim["cut"]):
+        widest = int(sim["sharing"]["widest"][0])
+        asked = (2 * int(clock.queued) + int(clock.running)) * widest
     parts = int(sim["sharing"]["parts"][0])
     # If those that are to start have as many as those before, this is the last time.
     more = int(1.1 * parts / max(clock.starts, 1) * (clock.alive - clock.running))

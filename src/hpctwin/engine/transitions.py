@@ -256,13 +256,28 @@ def forget_end(j: int, sim: Arrays) -> None:
 
 
 @jit
+def slowest_held(j: int, sim: Arrays) -> int:
+    """The pool of the slowest nodes that a running job has."""
+    if len(sim.share) == 0:
+        load_take(j, sim)
+        return slowest_taken(sim)
+    row = sim.state[j].first_node
+    slowest = sim.pool_of[sim.part[row].node]
+    while row >= 0:
+        p = sim.pool_of[sim.part[row].node]
+        if sim.pool[p].speed < sim.pool[slowest].speed:
+            slowest = p
+        row = sim.part[row].next
+    return slowest
+
+
+@jit
 def keep_done(j: int, sim: Arrays) -> int:
     """Remember what the last checkpoint of a job that is cut off keeps; how long it took, ms."""
     every = sim.claim[j].checkpoint
     if every == 0:
         return 0
-    load_take(j, sim)
-    pool = sim.pool[slowest_taken(sim)]
+    pool = sim.pool[slowest_held(j, sim)]
     kept = (sim.clock.now - sim.state[j].start) // every * every
     whole = kept // pool.bottom
     rest = kept - whole * pool.bottom

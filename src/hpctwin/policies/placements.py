@@ -95,6 +95,7 @@ for _name, _help in (
     ("weight", "shared nodes by the weight of their group, the smallest first"),
     ("round-robin", "shared nodes in turn, after the last that a job started on"),
     ("fewest-switches", "shared nodes below the lowest switch with room, on as few switches as possible"),
+    ("tightest-run", "the run of shared nodes with the fewest cores free that suffices, as in Slurm"),
     ("fragmentation", "task by task where the GPUs that jobs of the workload cannot use grow least"),
 ):  # fmt: skip
     PLACEMENTS.register(Entry(_name, _help, partial(Placement, _name, summary=_help, whole=False)))

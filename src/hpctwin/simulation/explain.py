@@ -17,6 +17,7 @@ from hpctwin.errors import ConfigError
 from hpctwin.model import MS_PER_S, State, format_duration
 from hpctwin.simulation.lower import limits_in
 from hpctwin.simulation.refusals import check_explained
+from hpctwin.simulation.shortages import FRAGMENTATION, SharedShortages, WholeShortages
 from hpctwin.simulation.simulation import Simulation
 
 __all__ = ["Moment", "explain"]
@@ -65,7 +66,7 @@ def explain(
         progress: called now and then with the share of jobs submitted, 0 to 1.
 
     Raises:
-        ConfigError: there is no such job, or jobs share nodes.
+        ConfigError: there is no such job, or jobs preempt others.
     """
     check_explained(simulation.cluster, simulation.workload)
     ids = simulation.workload.job_id
@@ -101,12 +102,9 @@ class _Story:
         self.now = self.pushed = self.risen = self.chain = self.requeues = 0
         self.where = -1
         self.stretch: _Stretch | None = None
-        sim = simulation.state
-        pools, amount = sim.pools, sim["amount"]
-        self.names = ["nodes", *simulation.cluster.resources]
-        self.asked = [int(sim["job"]["nodes"][row]), *sim["asks"][row].tolist()]
+        shares = simulation.workload.shares_nodes
+        self.shortages = (SharedShortages if shares else WholeShortages)(simulation, row)
         self.limits = limits_in(simulation.workload, simulation.cluster)
-        self.total = [int(amount[:pools].sum()), *amount[pools:].tolist()]
 
     @property
     def ended(self) -> bool:
@@ -138,7 +136,7 @@ class _Story:
         if self.state == layout.WAITING:
             if self.stretch is None:
                 self.stretch = _Stretch(self.now, self.place())
-            self.stretch.now_for(self.short(), self.kept_by(), self.place())
+            self.stretch.now_for(self.shortages.short(), self.kept_by(), self.place())
         start = int(job["start"])
         if start >= 0 and before != layout.RUNNING:
             wait = start - int(self.simulation.workload.submit_ms[self.row])
@@ -151,9 +149,7 @@ class _Story:
     def submitted(self, eligible: int) -> None:
         workload = self.simulation.workload
         submit = int(workload.submit_ms[self.row])
-        asked = zip(self.names, self.asked, strict=True)
-        asks = ", ".join(f"{name} {amount:,}" for name, amount in asked if amount)
-        self.add("submitted", f"submitted; asks for {asks}", at_ms=submit)
+        self.add("submitted", f"submitted; asks for {self.shortages.asks()}", at_ms=submit)
         edges = workload.dependencies
         on = workload.job_id[edges.on[edges.job == self.row]]
         if len(on) and eligible != submit:
@@ -191,12 +187,10 @@ class _Story:
         times = int(push["pushed"])
         if times > self.pushed:
             short = int(push["blocked"])
-            name = self.names[short]
             self.add(
                 "pushed",
-                f"pushed down, time {times}: {name} was short ({self.asked[short]:,} asked of "
-                f"{self.total[short]:,} in all)",
-                resource=name,
+                f"pushed down, time {times}: {self.shortages.why_pushed(short)}",
+                resource=self.shortages.names[short],
                 times=times,
             )
         self.pushed = times
@@ -206,13 +200,6 @@ class _Story:
         if where == ASIDE != self.where:
             self.add("aside", "moved into the waiting queue, which goes before the main one")
         self.where = where
-
-    def short(self) -> tuple[str, ...]:
-        """Resources that it asks more of than is free after this instant's pass."""
-        sim = self.simulation.state
-        free = [self.simulation.free_nodes(), *sim["stock"]["free"][sim.pools :].tolist()]
-        needs = zip(self.names, self.asked, free, strict=True)
-        return tuple(name for name, asked, have in needs if asked > have)
 
     def kept_by(self) -> str:
         """What may keep it back if nothing is short."""
@@ -272,9 +259,12 @@ class _Stretch:
     def told(self, until: int) -> Moment:
         whole = until - self.since
         parts = []
-        if self.short_ms:
-            shares = [f"{name} {ms / whole:.0%}" for name, ms in self.short_ms.most_common()]
-            parts.append(f"short of {', '.join(shares)} of the time")
+        shares = {name: f"{ms / whole:.0%}" for name, ms in self.short_ms.most_common()}
+        apart = shares.pop(FRAGMENTATION, None)
+        if shares:
+            parts.append(f"short of {', '.join(map(' '.join, shares.items()))} of the time")
+        if apart is not None:
+            parts.append(f"enough of each but not on the same nodes {apart} of the time")
         parts += [
             f"nothing short for {_length(ms)} ({why})" for why, ms in self.kept_ms.most_common()
         ]

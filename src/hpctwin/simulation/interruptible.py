@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -23,7 +24,8 @@ def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
     """Run something that holds no lock of Python's, such that Ctrl-C ends the wait for it.
 
     Signals come to the main thread between two steps of Python, and compiled code is one step. In any
-    other thread it is simply run.
+    other thread, and where Ctrl-C is ignored as in the workers of a sweep, it is simply run: to hand it to a
+    thread makes the processor wait where as many processes run as it has cores.
 
     Args:
         run: what to run.
@@ -34,7 +36,10 @@ def run_interruptible(run: Callable[[], int]) -> tuple[int, bool]:
     Raises:
         KeyboardInterrupt: Ctrl-C came, and a moment later there was no end yet; what was run runs on.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):
         return run(), False
     given: list[int] = []
     raised: list[BaseException] = []

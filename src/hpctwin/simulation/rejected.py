@@ -30,6 +30,8 @@ def why_rejected(workload: Workload, cluster: Cluster, rejected: BoolArray) -> d
         How many jobs, by a clause such as ``ask for more nodes than the cluster has (128)``.
     """
     counts: dict[str, int] = {}
+    if not rejected.any():
+        return counts
     left = rejected.copy()
 
     def count(why: str, which: BoolArray) -> None:

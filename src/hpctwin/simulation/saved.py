@@ -16,6 +16,7 @@ import polars as pl
 
 from hpctwin._version import __version__
 from hpctwin.energy.modes import ModeChange
+from hpctwin.energy.sizing import Sizing
 from hpctwin.engine.layout import STATE
 from hpctwin.errors import HpctwinError, SimulationError
 from hpctwin.model import Cluster, Workload, write_atomically
@@ -23,6 +24,7 @@ from hpctwin.model.files import other_format
 from hpctwin.policies import Policy, parse_policy
 from hpctwin.simulation.base import SimulationBase
 from hpctwin.simulation.powered import Outside
+from hpctwin.simulation.sizing import resume_sized, sized_as_plain
 
 __all__ = ["load", "save"]
 
@@ -36,15 +38,11 @@ def save(simulation: SimulationBase, path: Path) -> None:
 
     Raises:
         OutputError: the file cannot be written.
-        SimulationError: it has a sizing.
     """
-    if simulation.sizing is not None:
-        raise SimulationError(
-            "a simulation in which the sizes of jobs are decided (sizing) cannot be saved; run it to its end"
-        )
     table = io.BytesIO()
     simulation.workload.to_frame().write_parquet(table)
-    expected = simulation.expected_ms()
+    sized = None if simulation.sizing is None else sized_as_plain(simulation)
+    expected = simulation.expected_ms() if sized is None else simulation.sized.expected_ms
     about = {
         "format": _FORMAT,
         "version": __version__,
@@ -61,6 +59,7 @@ def save(simulation: SimulationBase, path: Path) -> None:
         "engine_s": simulation.engine_s,
         "log": simulation.log,
         "outside": _outside_as_plain(simulation.outside),
+        "sized": sized,
     }
     arrays: dict[str, Any] = {f"sim_{k}": v for k, v in simulation.state.state().items()}
     arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
@@ -74,12 +73,12 @@ def save(simulation: SimulationBase, path: Path) -> None:
         np.savez_compressed(file, **arrays)
 
 
-def load(cls: type[S], path: Path, policy: Policy | None) -> S:
+def load(cls: type[S], path: Path, policy: Policy | None, sizing: Sizing | None) -> S:
     """Read a simulation.
 
     Raises:
         SimulationError: the file is not one, or comes from another version of the format; or its ordering was
-            a Python function, and no policy is given.
+            a Python function, and no policy is given; or it had a sizing and none is given, or had none.
     """
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
@@ -92,6 +91,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         raise SimulationError(f"{path}: not a simulation saved by hpctwin ({error})") from error
     if found != _FORMAT:
         raise SimulationError(other_format(path, found, _FORMAT, version))
+    _check_sizing(path, sizing, had=about.get("sized") is not None)
     with _as_it_is_now(path, version):
         frame = pl.read_parquet(io.BytesIO(arrays["workload"].tobytes()))
         workload = Workload.from_frame(frame, name=about["workload"])
@@ -111,6 +111,7 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
         workload,
         cluster,
         policy=was,
+        sizing=sizing,
         overrun=about["overrun"],
         on_dependency_failure=about["on_dependency_failure"],
         expected_s=arrays["expected_ms"] / 1000,
@@ -120,9 +121,28 @@ def load(cls: type[S], path: Path, policy: Policy | None) -> S:
     )
     with _as_it_is_now(path, version):
         made.restore(state, (node, start, end), about["drawn"], about["engine_s"], outside)
+        if sizing is not None:
+            resume_sized(made, about["sized"])
     if policy is not None and policy.name != about["policy"]:
         return made.fork(policy)
     return made
+
+
+def _check_sizing(path: Path, sizing: Sizing | None, *, had: bool) -> None:
+    """Whether a sizing is given if there was one; it is a function, which no file holds.
+
+    Raises:
+        SimulationError: it is not, or there was none.
+    """
+    if had and sizing is None:
+        raise SimulationError(
+            f"{path}: the sizes of its jobs were decided while they ran, by a function, which is not in the "
+            "file; give sizing="
+        )
+    if sizing is not None and not had:
+        raise SimulationError(
+            f"{path}: its jobs ran on the nodes they ask for; leave sizing= out, or begin anew with it"
+        )
 
 
 @contextmanager

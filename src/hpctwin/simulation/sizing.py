@@ -21,7 +21,7 @@ from hpctwin.model.malleable import Malleable
 from hpctwin.model.speedup import LINEAR, Speedup, parse_speedup
 from hpctwin.simulation.base import SimulationBase
 
-__all__ = ["advance_sized", "lengths_of", "resize"]
+__all__ = ["advance_sized", "lengths_of", "resize", "resume_sized", "sized_as_plain"]
 
 Outcome = Literal["done", "reached", "stepped"]
 
@@ -63,6 +63,8 @@ def advance_sized(
 ) -> Outcome:
     """Advance instant by instant, and ask the sizing after each.
 
+    A job that has lost a node to a failure waits from then on, with what it had done before its last stretch.
+
     Args:
         simulation: that is advanced.
         sizing: the function.
@@ -78,10 +80,13 @@ def advance_sized(
     while left is None or left > 0:
         again_s = simulation.sized.again_s
         times = [time for time in (until_s, again_s) if time is not None]
+        told = int(simulation.state.clock.lost)
         outcome = advance(min(times, default=None), instants=1)
         if simulation.done:
             return "done"
-        if outcome == "stepped":
+        _ask_anew(simulation, told)
+        # As long as nodes fail there is always something left to happen.
+        if outcome == "stepped" and int(simulation.state.clock.only_outages_since) < 0:
             _note(simulation, last_s=simulation.now_s)
         due = again_s is not None and simulation.now_s >= again_s
         if outcome == "reached" and not due:
@@ -98,6 +103,15 @@ def advance_sized(
 
 def _note(simulation: SimulationBase, **what: Any) -> None:
     simulation.sized = dataclasses.replace(simulation.sized, **what)
+
+
+def _ask_anew(simulation: SimulationBase, told: int) -> None:
+    """Jobs that failures threw back, of which nobody had been told, ask for their own nodes again."""
+    lost = simulation.state["lost"][told : simulation.state.clock.lost]
+    for row in lost["job"].tolist():
+        if int(simulation.column("phase")[row]) == layout.WAITING:
+            rules = _rules(simulation, row)
+            put_lengths(simulation.state, row, _lengths(simulation, row, rules, rules.nodes))
 
 
 def _goes_on_to_ask(
@@ -162,7 +176,7 @@ def _view(simulation: SimulationBase) -> SizeView:
     rows = np.concatenate([sim["queue"][: sim.clock.queued], sim.running["job"]])
     return SizeView(
         now_s=simulation.now_s,
-        nodes=simulation.cluster.node_count,
+        nodes=simulation.cluster.node_count - int(sim["stock"]["down"][: sim.pools].sum()),
         free_nodes=simulation.free_nodes(),
         jobs=tuple(_seen(simulation, row, workload.job_id[row]) for row in np.sort(rows).tolist()),
     )
@@ -321,6 +335,36 @@ def _lengths(simulation: SimulationBase, row: int, rules: _Rules, size: int) -> 
         walltime_ms=int(workload.walltime_ms[row]),
         expected_ms=int(simulation.sized.expected_ms[row]),
         terminate=simulation.overrun == "terminate",
+    )
+
+
+# --- in a file ---------------------------------------------------------------------------------
+
+
+def sized_as_plain(simulation: SimulationBase) -> dict[str, Any]:
+    """What is known of jobs whose sizes are decided, and what they ask now, in plain values."""
+    sized, workload, job = simulation.sized, simulation.workload, simulation.state["job"]
+    asks = job["nodes"], job["runtime"], job["limit"], job["expected"]
+    first = workload.nodes, workload.runtime_ms, workload.walltime_ms, sized.expected_ms
+    changed = np.any([now != then for now, then in zip(asks, first, strict=True)], axis=0)
+    rows = np.flatnonzero(changed)
+    return {
+        "done": [[row, one.numerator, one.denominator] for row, one in sized.done.items()],
+        "again_s": sized.again_s,
+        "last_s": sized.last_s,
+        "lengths": np.stack([rows, *(one[rows] for one in asks)], axis=1).tolist(),
+    }
+
+
+def resume_sized(simulation: SimulationBase, plain: Mapping[str, Any]) -> None:
+    """Go on from what `sized_as_plain` gave."""
+    for row, *lengths in plain["lengths"]:
+        put_lengths(simulation.state, row, Lengths(*lengths))
+    _note(
+        simulation,
+        done={row: Fraction(over, under) for row, over, under in plain["done"]},
+        again_s=plain["again_s"],
+        last_s=plain["last_s"],
     )
 
 

@@ -102,9 +102,12 @@ class SharedPass(Pass):
         promises: ``(numbers, partitions) -> jobs``: to so many jobs, at most, are nodes promised at a time,
             given what the policy sets, in the engine's form, and how many partitions there are. None if
             to any number, so that there is room for all that wait.
+        fits_later: ``(j, sim) -> None``: whether a job finds room if others leave; see `preempting.later`.
+            None where nobody is preempted.
     """
 
     promises: Callable[[Mapping[str, int], int], int] | None = None
+    fits_later: Kernel | None = None
 
 
 def settings_of(record: type | None, values: Mapping[str, float]) -> Any:

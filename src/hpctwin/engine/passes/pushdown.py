@@ -226,23 +226,18 @@ def is_adjacent(j: int, sim: Arrays) -> bool:
 
 
 @jit
-def next_cycle(changed: bool, looked: bool, room: bool, sim: Arrays) -> int:
-    """When a cycle may change something though no event comes; NEVER if none will.
-
-    A cycle after one that changed nothing changes nothing, until the waiting queue's turn comes.
-    """
+def any_waits(sim: Arrays) -> bool:
+    """Whether any job is in the main or the waiting queue."""
     push = kept(sim.kept)
+    return not (list_empty(ASIDE, push) and list_empty(MAIN, push))
+
+
+@jit
+def wait_for_cycle(changed: bool, sim: Arrays) -> int:
+    """When the next cycle is; after one that changed nothing, the next that looks at the waiting queue."""
     numbers = settings(sim.numbers)[0]
-    if list_empty(ASIDE, push) and list_empty(MAIN, push):
-        return NEVER
     cycle = sim.clock.now // numbers.interval + 1
-    if changed:
-        return cycle * numbers.interval
-    if looked or not room:
-        return NEVER
-    if next_that_fits(ZERO, sim) < 0:
-        return NEVER
-    while (cycle + 1) % numbers.every != 0:
+    while not changed and (cycle + 1) % numbers.every != 0:
         cycle += 1
     return cycle * numbers.interval
 
@@ -307,7 +302,10 @@ def pass_pushdown(sim: Arrays) -> None:
         start_aside(limit, sim)
     pushed = start_main(limit, sim)
     changed = pushed or sim.clock.starts > started
-    sim.clock.timer = next_cycle(changed, looks, sim.clock.running < limit, sim)
+    # A cycle after one that changed nothing changes nothing, until the waiting queue's turn comes.
+    may_look = not changed and not looks and sim.clock.running < limit
+    if any_waits(sim) and (changed or (may_look and next_that_fits(ZERO, sim) >= 0)):
+        sim.clock.timer = wait_for_cycle(changed, sim)
 
 
 def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
@@ -322,6 +320,9 @@ def begin(own: Any, kept: Any, state: Any, queue: Any) -> None:
     kept["slot"][ends] = kept["slotted"][ends] = 0
 
 
+ENTERED = Kernel(enter, types.void(int64, SIM))
+LEFT = Kernel(leave, types.void(int64, SIM))
+
 PASS = Pass(
     Kernel(pass_pushdown, types.void(SIM), unrolled=False),
     numbers=Numbers,
@@ -329,7 +330,8 @@ PASS = Pass(
     kept=Push,
     more_rows=LISTS,
     begin=begin,
-    entered=Kernel(enter, types.void(int64, SIM)),
-    left=Kernel(leave, types.void(int64, SIM)),
+    entered=ENTERED,
+    left=LEFT,
     keeps="its turn had not come, or its priority was not adjacent to that of a job that ran",
+    shared="hpctwin.engine.shared.pass_pushdown",
 )

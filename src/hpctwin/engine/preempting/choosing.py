@@ -10,6 +10,15 @@ from __future__ import annotations
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import ONE, RETURN, TAKE, ZERO, Arrays
 from hpctwin.engine.plan import load_take, plan_change, plan_fits, plan_split, planned_end
+from hpctwin.engine.preempting.parts import (
+    count_marked,
+    count_nodes,
+    has_parts_for,
+    leave_parts,
+    mark_chosen,
+)
+from hpctwin.engine.rows import call_with_job
+from hpctwin.engine.shared.room import goes_by_kind
 
 AGAIN = ONE + ONE  # so often they are taken in another order
 
@@ -51,16 +60,16 @@ def swap(a: int, b: int, sim: Arrays) -> None:
 
 
 @jit
-def sink(n: int, i: int, sim: Arrays) -> None:
-    """Sink entry ``i`` of the heap of ``n`` to its place."""
+def sink(base: int, n: int, i: int, sim: Arrays) -> None:
+    """Sink entry ``i`` of the heap of ``n`` that begins at a place."""
     while True:
         least = i
         for child in range(2 * i + 1, min(2 * i + 3, n)):
-            if comes_first(child, least, sim):
+            if comes_first(base + child, base + least, sim):
                 least = child
         if least == i:
             return
-        swap(i, least, sim)
+        swap(base + i, base + least, sim)
         i = least
 
 
@@ -68,11 +77,19 @@ def sink(n: int, i: int, sim: Arrays) -> None:
 def has_what_helps(r: int, j: int, sim: Arrays) -> bool:
     """Whether a running job has nodes that another could use."""
     kind = sim.job[j].kind
+    if len(sim.share) > 0:
+        return has_parts_for(r, kind, sim)
     load_take(r, sim)
     for p in range(sim.rules.pools):
         if sim.eligible[kind, p] != 0 and sim.take[p] > 0:
             return True
     return False
+
+
+@jit
+def width_of(r: int, sim: Arrays) -> int:
+    """How many nodes a running job has."""
+    return count_nodes(r, sim) if len(sim.share) > 0 else sim.job[r].nodes
 
 
 @jit
@@ -98,13 +115,13 @@ def gather(j: int, sim: Arrays) -> int:
         entry = sim.victim[n]
         entry.job = r
         entry.first = of.rank
-        entry.second = sim.job[r].nodes
+        entry.second = width_of(r, sim)
         if sim.rules.youngest_first == 1:
             entry.first = -since
             entry.second = 0
         n += 1
     for i in range(n // 2 - 1, -1, -1):
-        sink(n, i, sim)
+        sink(ZERO, n, i, sim)
     return n
 
 
@@ -119,14 +136,22 @@ def plan_without(r: int, sign: int, sim: Arrays) -> None:
     """Put what a running job holds after its grace back into the plan; or (-1) take it out again."""
     leaves = sim.clock.now + grace_of(r, sim)
     planned = planned_end(r, sim)
-    if leaves < planned:
-        load_take(r, sim)
-        plan_change(r, leaves, planned, sign, sim)
+    if leaves >= planned:
+        return
+    if len(sim.share) > 0:
+        leave_parts(r, leaves, planned, sign, sim)
+        return
+    load_take(r, sim)
+    plan_change(r, leaves, planned, sign, sim)
 
 
 @jit
 def fits_after(j: int, grace: int, sim: Arrays) -> bool:
     """Whether a job fits the plan after a time; leaves the least free amounts in ``sim.low``."""
+    if sim.hooks.fits_later != 0:
+        sim.rooms.later = sim.clock.now + grace
+        call_with_job(sim.hooks.fits_later, j, sim)
+        return sim.rooms.found == 1
     return plan_fits(j, plan_split(sim.clock.now + grace, sim), sim) < 0
 
 
@@ -151,20 +176,50 @@ def put_back(first: int, last: int, sim: Arrays) -> None:
 
 
 @jit
+def helps(r: int, sim: Arrays) -> int:
+    """How many nodes a job that goes gives back; where they are shared, of those that the other would get."""
+    return count_marked(r, sim) if len(sim.share) > 0 else sim.job[r].nodes
+
+
+@jit
 def last_first(first: int, last: int, sim: Arrays) -> None:
-    """Order entries anew: the last, then the others by falling number of nodes, equal ones as they were."""
+    """Order entries anew: the last, then the others by how much they help, equal ones as they were."""
+    if len(sim.share) > 0:
+        mark_chosen(sim)
     for i in range(first, last + 1):
         entry = sim.victim[i]
-        entry.first = -sim.job[entry.job].nodes
+        entry.first = -helps(entry.job, sim)
         entry.second = i
     sim.victim[last].first = -(sim.rules.machine_nodes + 1)
     n = last - first + 1
-    # An insertion sort: few are taken.
-    for i in range(1, n):
-        k = first + i
-        while k > first and comes_first(k, k - 1, sim):
-            swap(k, k - 1, sim)
-            k -= 1
+    for i in range(n // 2 - 1, -1, -1):
+        sink(first, n, i, sim)
+    # Who comes off the heap goes behind it, so that the first lies last.
+    while n > 1:
+        n -= 1
+        swap(first, first + n, sim)
+        sink(first, n, ZERO, sim)
+    turn(first, last, sim)
+
+
+@jit
+def is_in_vain(j: int, size: int, sim: Arrays) -> bool:
+    """Whether a job would not even fit if all entries of the heap went; False where that tells nothing.
+
+    Where all go after the same time, more room is there the more of them go. (Of a job with tasks of several
+    kinds that is not so: with more room, its first tasks may come to lie elsewhere.)
+    """
+    if len(sim.share) > 0 and goes_by_kind(sim.job[j].kind, sim):
+        return False
+    grace = grace_of(sim.victim[0].job, sim)
+    for i in range(1, size):
+        if grace_of(sim.victim[i].job, sim) != grace:
+            return False
+    for i in range(size):
+        plan_without(sim.victim[i].job, RETURN, sim)
+    fits = fits_after(j, grace, sim)
+    put_back(ZERO, size - 1, sim)
+    return not fits
 
 
 @jit
@@ -174,6 +229,8 @@ def choose(j: int, sim: Arrays) -> tuple[int, int]:
     Those chosen are out of the plan from the end of their graces.
     """
     size = gather(j, sim)
+    if size == 0 or is_in_vain(j, size, sim):
+        return ZERO, ZERO - 1
     n = size
     grace = ZERO
     fits = False
@@ -181,7 +238,7 @@ def choose(j: int, sim: Arrays) -> tuple[int, int]:
     while n > 0 and not fits:
         swap(ZERO, n - 1, sim)
         n -= 1
-        sink(n, ZERO, sim)
+        sink(ZERO, n, ZERO, sim)
         r = sim.victim[n].job
         plan_without(r, RETURN, sim)
         grace = max(grace, grace_of(r, sim))

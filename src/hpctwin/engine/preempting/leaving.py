@@ -15,12 +15,13 @@ from hpctwin.engine.layout import (
 from hpctwin.engine.order import dequeue
 from hpctwin.engine.plan import fits_plan, load_take, plan_build, plan_change, planned_end
 from hpctwin.engine.preempting.choosing import choose, grace_of, may_preempt
+from hpctwin.engine.preempting.parts import settle_parts
 from hpctwin.engine.transitions import (
     end_job,
     forget_end,
     scaled,
     send_back,
-    slowest_taken,
+    slowest_held,
     start_now,
 )
 
@@ -59,6 +60,8 @@ def forget_queued(r: int, sim: Arrays) -> None:
 @jit
 def let_go(r: int, sim: Arrays) -> None:
     """A running job is preempted: it goes at once, or when its grace ends."""
+    if len(sim.share) > 0:
+        settle_parts(r, sim)
     mode = sim.yields[sim.claim[r].standing].mode
     leaves = sim.clock.now + grace_of(r, sim)
     if leaves > sim.clock.now:
@@ -80,15 +83,13 @@ def let_go(r: int, sim: Arrays) -> None:
 
 
 @jit
-def start(j: int, sim: Arrays) -> None:
-    """Start a job that fits the plan now (``sim.low``), where its last checkpoint left it."""
-    start_now(j, sim)
+def resume(j: int, sim: Arrays) -> None:
+    """A job that has just started goes on where its last checkpoint left it."""
     done = sim.cut[j].done
     if done == 0:
         return
     job = sim.job[j]
-    load_take(j, sim)
-    pool = sim.pool[slowest_taken(sim)]
+    pool = sim.pool[slowest_held(j, sim)]
     length = scaled(job.runtime - done, pool.top, pool.bottom)
     sim.state[j].outcome = COMPLETED if job.fails == 0 else FAILED
     if sim.rules.terminate == 1 and length > job.limit:
@@ -98,11 +99,15 @@ def start(j: int, sim: Arrays) -> None:
 
 
 @jit
-def starts_or_preempts(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
-    if fits_plan(j, sim):
-        start(j, sim)
-        return True
+def start(j: int, sim: Arrays) -> None:
+    """Start a job that fits the plan now (``sim.low``), where its last checkpoint left it."""
+    start_now(j, sim)
+    resume(j, sim)
+
+
+@jit
+def make_room(j: int, sim: Arrays) -> bool:
+    """Have others go for a job that does not fit; whether it fits now, as they have gone at once."""
     if not may_preempt(j, sim):
         # Those that it preempted are still there.
         if sim.cut[j].waits > sim.clock.now:
@@ -119,6 +124,17 @@ def starts_or_preempts(j: int, sim: Arrays) -> bool:
     if grace > 0:
         sim.cut[j].waits = sim.clock.now + grace
         sim.clock.timer = min(sim.clock.timer, sim.cut[j].waits)
+        return False
+    return True
+
+
+@jit
+def starts_or_preempts(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
+    if fits_plan(j, sim):
+        start(j, sim)
+        return True
+    if not make_room(j, sim):
         return False
     fits_plan(j, sim)
     start(j, sim)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from hpctwin.engine.jit import jit
-from hpctwin.engine.layout import NEVER, ZERO, Arrays
+from hpctwin.engine.layout import NEVER, WAITING, ZERO, Arrays
 from hpctwin.engine.order import order_queue, pop_order
 
 
 @jit
 def by_level(sim: Arrays) -> int:
     """Put all that wait into ``sim.later``: by falling level of their classes, then in order; how many."""
-    n = order_queue(sim)
+    size = order_queue(sim)
     changes = sim.rules.order_changes == 1
-    for i in range(n):
-        j = pop_order(n - i, sim) if changes else sim.queue[i]
-        sim.stack[i] = j
+    n = ZERO
+    for i in range(size):
+        j = pop_order(size - i, sim) if changes else sim.queue[i]
+        # Who started in this pass, and may yet be put back, is still in the queue.
+        if sim.state[j].phase == WAITING:
+            sim.stack[n] = j
+            n += 1
     kept = ZERO
     level = NEVER
     while kept < n:

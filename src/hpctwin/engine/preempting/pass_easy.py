@@ -50,4 +50,8 @@ def pass_easy(sim: Arrays) -> None:
             start(j, sim)
 
 
-PASS = Pass(Kernel(pass_easy, types.void(SIM)), numbers=Numbers)
+PASS = Pass(
+    Kernel(pass_easy, types.void(SIM)),
+    numbers=Numbers,
+    shared="hpctwin.engine.preempting.shared_easy",
+)

@@ -30,4 +30,7 @@ def pass_first_fit(sim: Arrays) -> None:
             reserve(j, sim)
 
 
-PASS = Pass(Kernel(pass_first_fit, types.void(SIM)))
+PASS = Pass(
+    Kernel(pass_first_fit, types.void(SIM)),
+    shared="hpctwin.engine.preempting.shared_first_fit",
+)

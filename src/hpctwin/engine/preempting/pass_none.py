@@ -33,4 +33,8 @@ def pass_none(sim: Arrays) -> None:
                 return
 
 
-PASS = Pass(Kernel(pass_none, types.void(SIM)), in_order=True)
+PASS = Pass(
+    Kernel(pass_none, types.void(SIM)),
+    in_order=True,
+    shared="hpctwin.engine.preempting.shared_none",
+)

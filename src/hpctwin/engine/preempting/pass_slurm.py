@@ -118,4 +118,10 @@ def pass_slurm(sim: Arrays) -> None:
     set_timers(looks, full, cycle, sim.clock.starts > started, sim)
 
 
-PASS = Pass(Kernel(pass_slurm, types.void(SIM)), numbers=Numbers, own=Own, begin=begin)
+PASS = Pass(
+    Kernel(pass_slurm, types.void(SIM)),
+    numbers=Numbers,
+    own=Own,
+    begin=begin,
+    shared="hpctwin.engine.preempting.shared_slurm",
+)

@@ -17,14 +17,16 @@ from hpctwin.engine.records import Grid
 _COLUMNS: Any = np.arange(AMOUNTS)
 CORES, MEMORY, GPUS, ALONE = _COLUMNS
 
-ALL = np.int64(2**40)
+ALL: Any = np.int64(2**40)
 """To be alone on a node is to have all of this; any other job has 1. Also enough of what is not modelled."""
+WHOLE: Any = np.int64(-1)
+"""In place of a number of tasks that are promised to a job: it is promised the node as a whole."""
 
 
 @jit
 def held(kind: int, node: int, tasks: int, c: int, sim: Arrays) -> int:
-    """How much of an amount so many tasks of a kind of job hold on a node."""
-    if sim.shape[kind].exclusive == 1:
+    """How much of an amount so many tasks of a kind of job hold on a node; `WHOLE` tasks hold all of it."""
+    if sim.shape[kind].exclusive == 1 or tasks == WHOLE:
         return sim.whole[node, c]
     return sim.needs[kind, c] if c == ALONE else tasks * sim.needs[kind, c]
 

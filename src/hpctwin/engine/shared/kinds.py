@@ -40,11 +40,10 @@ def fits_by_kind(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 
 @jit
-def fits_beside(j: int, sim: Arrays) -> bool:
-    """As `fits_by_kind`, of what is free at this moment, whatever is promised."""
-    now = sim.clock.now
-    copy_all(sim.left, sim.least)
-    return _place(j, now, now + 1, False, sim)
+def fits_beside(j: int, begin: int, end: int, free: Grid[int], sim: Arrays) -> bool:
+    """As `fits_by_kind`, of what is free of each node, whatever is promised."""
+    copy_all(free, sim.least)
+    return _place(j, begin, end, False, sim)
 
 
 @jit

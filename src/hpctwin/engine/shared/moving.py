@@ -9,13 +9,13 @@ from hpctwin.engine.jit import Kernel, jit
 from hpctwin.engine.layout import COMPLETED, FAILED, ONE, RUNNING, TAKE, WALLTIME, Arrays
 from hpctwin.engine.limits import hold
 from hpctwin.engine.nodes import touch
-from hpctwin.engine.plan import active_from, plan_change, planned_end
+from hpctwin.engine.plan import active_from, plan_change
 from hpctwin.engine.rows import SIM
 from hpctwin.engine.running import run_insert
 from hpctwin.engine.shared.amounts import copy_row, give_held, take_held
 from hpctwin.engine.shared.leaving import drop_leaving, put_leaving
 from hpctwin.engine.shared.openings import open_node
-from hpctwin.engine.shared.room import FREED
+from hpctwin.engine.shared.room import FREED, goes_at
 from hpctwin.engine.transitions import account, note_given, scaled
 
 
@@ -182,6 +182,6 @@ def free_at(node: int, time: int, row: int, sim: Arrays) -> None:
     p = sim.share[node].part
     while p >= 0:
         part = sim.part[p]
-        if planned_end(part.job, sim) <= time:
+        if goes_at(part.job, sim) <= time:
             give_held(part.kind, node, part.tasks, sim.promise_left, row, sim)
         p = part.after

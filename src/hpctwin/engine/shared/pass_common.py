@@ -94,8 +94,8 @@ def fits_from(j: int, begin: int, base: Grid[int], sim: Arrays) -> bool:
 
 
 @jit
-def start_if_it_fits(j: int, sim: Arrays) -> bool:
-    """Start a job if it fits the plan from now on; whether it did."""
+def fits_plan_now(j: int, sim: Arrays) -> bool:
+    """Whether a job fits the plan from now on; leaves what `choose` needs."""
     now = sim.clock.now
     if is_longer(j, sim) or not resources_fit(j, now, sim):
         return False
@@ -104,7 +104,21 @@ def start_if_it_fits(j: int, sim: Arrays) -> bool:
         tried.look = sim.sharing.looks
         tried.length = sim.job[j].expected
         return False
+    return True
+
+
+@jit
+def start_chosen(j: int, sim: Arrays) -> None:
+    """Start a job of which it was just found that it fits."""
     choose(j, sim)
     start_shared(j, sim)
-    take_from_promises(j, now, sim)
-    return True
+    take_from_promises(j, sim.clock.now, sim)
+
+
+@jit
+def start_if_it_fits(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits the plan from now on; whether it did."""
+    fits = fits_plan_now(j, sim)
+    if fits:
+        start_chosen(j, sim)
+    return fits

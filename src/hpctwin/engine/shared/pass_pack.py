@@ -76,9 +76,9 @@ def finds_room(j: int, sim: Arrays) -> bool:
     """Whether nodes have room for a job at this moment, whatever is promised; leaves what `choose` needs."""
     kind = sim.job[j].kind
     shape = sim.shape[kind]
-    if goes_by_kind(kind, sim):
-        return fits_beside(j, sim)
     now = sim.clock.now
+    if goes_by_kind(kind, sim):
+        return fits_beside(j, now, now + 1, sim.left, sim)
     mark_pools(kind, now, now + 1, sim)
     total = 0
     nodes = 0

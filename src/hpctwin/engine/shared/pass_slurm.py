@@ -23,8 +23,6 @@ from hpctwin.engine.passes.slurm import (
     own,
     set_timers,
     settings,
-    span_begin,
-    span_end,
     takes_part,
 )
 from hpctwin.engine.rows import SIM
@@ -35,9 +33,8 @@ from hpctwin.engine.shared.pass_common import (
     nth,
     start_if_it_fits,
 )
-from hpctwin.engine.shared.placing import choose
-from hpctwin.engine.shared.promises import earliest, promise
 from hpctwin.engine.shared.room import is_skipped_shared, may_fit
+from hpctwin.engine.shared.slurm_soonest import keep_soonest
 
 __all__ = ["PASS"]
 
@@ -55,17 +52,6 @@ def look(full: bool, sim: Arrays) -> None:
         starts = may_fit(sim.job[j].kind, sim) and start_if_it_fits(j, sim)
         if not starts and not is_young(j, sim) and not block(j, sim):
             return
-
-
-@jit
-def promise_coarsely(j: int, sim: Arrays) -> None:
-    """Promise a job its earliest span, unless it lies too far ahead."""
-    start = earliest(j, ZERO, sim)
-    if start > sim.clock.now + settings(sim.numbers)[0].bf_window:
-        return
-    choose(j, sim)
-    begins = span_begin(start, sim)
-    promise(j, begins, span_end(begins, start + sim.job[j].expected, sim), sim)
 
 
 @jit
@@ -91,7 +77,7 @@ def backfill(sim: Arrays) -> None:
         tried += 1
         if may_fit(sim.job[j].kind, sim):
             for k in range(owed):
-                promise_coarsely(sim.stack[k], sim)
+                keep_soonest(sim.stack[k], sim)
             owed = ZERO
             if start_if_it_fits(j, sim):
                 started += 1

@@ -5,13 +5,14 @@ from __future__ import annotations
 from hpctwin.engine.heap import heap_pop, heap_push
 from hpctwin.engine.jit import jit
 from hpctwin.engine.layout import NEVER, TAKE, ZERO, Arrays
-from hpctwin.engine.plan import active_from, planned_end
+from hpctwin.engine.plan import active_from
 from hpctwin.engine.shared.amounts import copy_all, give_held, take_held, tasks_on
 from hpctwin.engine.shared.kinds import fits_by_kind
 from hpctwin.engine.shared.moving import free_at, put_back, take_resources
 from hpctwin.engine.shared.placing import choose
 from hpctwin.engine.shared.room import (
     fits_over,
+    goes_at,
     goes_by_kind,
     is_there,
     keeps_off,
@@ -93,8 +94,8 @@ def unlink(row: int, kept: bool, sim: Arrays) -> None:
 
 
 @jit
-def promise(j: int, start: int, end: int, sim: Arrays) -> int:
-    """Promise a job the chosen nodes for a span; the first row of it."""
+def promise_nodes(j: int, start: int, end: int, sim: Arrays) -> int:
+    """Promise a job the chosen nodes for a span, but nothing that all have together; the first row of it."""
     following = -1
     for n in range(sim.sharing.chosen - 1, -1, -1):
         row = new_row(sim)
@@ -110,8 +111,14 @@ def promise(j: int, start: int, end: int, sim: Arrays) -> int:
         link(row, sim)
         following = row
     sim.promise[following].first = 1
-    take_resources(j, start, end, TAKE, sim)
     return following
+
+
+@jit
+def promise(j: int, start: int, end: int, sim: Arrays) -> int:
+    """Promise a job the chosen nodes for a span; the first row of it."""
+    take_resources(j, start, end, TAKE, sim)
+    return promise_nodes(j, start, end, sim)
 
 
 @jit
@@ -150,8 +157,12 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
     n = ZERO
     while r < running and sim.run[r].planned <= now:
         if sim.run[r].job >= 0:
-            n = heap_push(sim.times, n, planned_end(sim.run[r].job, sim), sim.run[r].job)
+            n = heap_push(sim.times, n, goes_at(sim.run[r].job, sim), sim.run[r].job)
         r += 1
+    if len(sim.cut) > 0:
+        for place in range(r, running):
+            if leaves_early(place, sim):
+                n = heap_push(sim.times, n, goes_at(sim.run[place].job, sim), sim.run[place].job)
     for row in range(sim.sharing.promises):
         sim.promise[row].ahead = sim.promise[row].after
         if sim.promise[row].node >= 0 and sim.promise[row].first == 1:
@@ -177,10 +188,19 @@ def earliest(j: int, not_before: int, sim: Arrays) -> int:
             _come_back(j, heap_pop(sim.times, n), time, sim)
             n -= 1
         while r < running and sim.run[r].planned <= time:
-            if sim.run[r].job >= 0:
+            if sim.run[r].job >= 0 and not leaves_early(r, sim):
                 _come_back(j, sim.run[r].job, time, sim)
             r += 1
     return time
+
+
+@jit
+def leaves_early(place: int, sim: Arrays) -> bool:
+    """Whether the job at a place of the running ones is preempted, and gone before its planned end."""
+    if len(sim.cut) == 0:
+        return False
+    r = sim.run[place].job
+    return r >= 0 and 0 < sim.cut[r].leaves < sim.run[place].planned
 
 
 @jit

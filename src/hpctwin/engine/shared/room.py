@@ -71,6 +71,15 @@ def go_together(kind: int, other: int, sim: Arrays) -> bool:
 
 
 @jit
+def goes_at(j: int, sim: Arrays) -> int:
+    """When a running job is expected to be gone; one that is preempted, when its grace is over."""
+    planned = planned_end(j, sim)
+    if len(sim.cut) > 0 and (sim.cut[j].leaves > 0 or sim.cut[j].tried == 1):
+        return min(planned, sim.cut[j].leaves)
+    return planned
+
+
+@jit
 def runs_apart(kind: int, node: int, time: int, sim: Arrays) -> bool:
     """Whether a job beside which one of a kind may not be runs on a node, and still will at a time."""
     if sim.sharing.owners == 0:
@@ -78,7 +87,7 @@ def runs_apart(kind: int, node: int, time: int, sim: Arrays) -> bool:
     row = sim.share[node].part
     while row >= 0:
         part = sim.part[row]
-        if planned_end(part.job, sim) > time and not go_together(kind, part.kind, sim):
+        if goes_at(part.job, sim) > time and not go_together(kind, part.kind, sim):
             return True
         row = part.after
     return False
@@ -353,8 +362,8 @@ def begin_pass(sim: Arrays) -> None:
 
 
 @jit
-def resources_fit(j: int, begin: int, sim: Arrays) -> bool:
-    """Whether each cluster-wide resource that a job asks for is free over a span, by the plan."""
+def short_resource(j: int, begin: int, sim: Arrays) -> int:
+    """The first cluster-wide resource of which too little is free for a job by the plan, over a span; -1."""
     end = begin + sim.job[j].expected
     pools = sim.rules.pools
     for c in range(sim.asks.width):
@@ -363,5 +372,11 @@ def resources_fit(j: int, begin: int, sim: Arrays) -> bool:
                 upto = sim.plan_time[i + 1] if i + 1 < sim.plan_rows[0] else NEVER
                 if upto > begin and sim.plan_time[i] < end:
                     if sim.plan_amount[i, pools + c] < sim.asks[j, c]:
-                        return False
-    return True
+                        return c
+    return -1
+
+
+@jit
+def resources_fit(j: int, begin: int, sim: Arrays) -> bool:
+    """Whether each cluster-wide resource that a job asks for is free over a span, by the plan."""
+    return short_resource(j, begin, sim) < 0

@@ -44,7 +44,7 @@ class Found:
 
 
 def preemption_of(
-    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row], *, shared: bool
+    values: Mapping[str, Row], partitions: Mapping[str, Row], qos: Sequence[Row]
 ) -> Found | None:
     """What of a site's preemption is simulated; None if there is none to be told of.
 
@@ -52,10 +52,9 @@ def preemption_of(
         values: settings of slurm.conf by key.
         partitions: rows of partitions by name.
         qos: rows of ``sacctmgr show qos``.
-        shared: whether jobs share nodes, where preemption is not simulated.
     """
     kind = said(values, "preempttype").lower().removeprefix("preempt/")
-    if shared or kind not in ("partition_prio", "qos"):
+    if kind not in ("partition_prio", "qos"):
         return None
     found = Found()
     _told(found, values, "preempttype", TAKEN, "preemption")

@@ -289,6 +289,10 @@ def _on_nodes(
     """On how many nodes just a job is; 0 if its tasks may lie as they like."""
     if most and most == least:
         return least
+    # Slurm takes nodes only that have room for so many tasks each.
+    full = math.ceil(tasks / per_node) if per_node else 0
+    if full >= least and tasks % full == 0:
+        return full
     if not (memory.node or gpus["node"] or gpus["job"] or others):
         return 0
     # Slurm may spread it over more nodes, and then gives these amounts on each.

@@ -119,7 +119,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     settings: list[Setting] = []
     kept = found.partitions or _with_defaults(found.conf.of("partitionname"), "partitionname")
     named = {row.get("partitionname"): row for row in kept}
-    preemption = preemption_of(found.values, named, found.qos, shared=found.shared)
+    preemption = preemption_of(found.values, named, found.qos)
     preempts = preemption is not None and preemption.fields is not None
     described = _partitions(named, settings, preempts=preempts)
     listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hpctwin.errors import ConfigError
 from hpctwin.model import Cluster, Workload
 from hpctwin.policies import Policy
 from hpctwin.simulation.refusals.refusal import Refusal, not_interrupted, refuse
@@ -34,11 +33,6 @@ def check_explained(cluster: Cluster, workload: Workload) -> None:
         ConfigError: it cannot.
     """
     not_interrupted(cluster, workload, "it is not told what a job waited for")
-    if workload.shares_nodes:
-        raise ConfigError(
-            f"cluster {cluster.name!r}: what a job waited for is told in whole nodes only, and jobs of "
-            f"{workload.name!r} ask for tasks; the result's 'placements' say when and where it ran"
-        )
 
 
 def check_forecasts(cluster: Cluster, policy: Policy, workload: Workload) -> None:

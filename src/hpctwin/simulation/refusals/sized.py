@@ -55,12 +55,10 @@ SIZED = (
         ),
     ),
     Refusal(
+        lambda c, p: bool(c.reservations),
         lambda c, p: (
-            bool(c.reservations) or bool(c.failures.outages) or c.failures.mtbf is not None
-        ),
-        lambda c, p: (
-            f"cluster {c.name!r}: the sizes of jobs are decided where no node fails and none is in "
-            "maintenance; leave 'failures' and 'reservations' out"
+            f"cluster {c.name!r}: the sizes of jobs are decided where no node is in maintenance; leave "
+            "'reservations' out"
         ),
     ),
     Refusal(

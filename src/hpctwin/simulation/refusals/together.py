@@ -175,7 +175,7 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
     """
     refuse((*REFUSALS, *(SHARED if workload.shares_nodes else WHOLE)), cluster, policy)
     if is_interrupted(workload, cluster):
-        _check_interrupted(cluster, policy, workload)
+        refuse(INTERRUPTED, cluster, policy)
     if (
         workload.shares_nodes
         and workload.usage
@@ -186,17 +186,3 @@ def check_together(cluster: Cluster, policy: Policy, workload: Workload) -> None
             "which is reckoned for whole nodes only, and jobs ask for tasks: leave the usage out, or the "
             "components"
         )
-
-
-def _check_interrupted(cluster: Cluster, policy: Policy, workload: Workload) -> None:
-    """Whether jobs may preempt others, or go on from checkpoints.
-
-    Raises:
-        ConfigError: they may not.
-    """
-    if workload.shares_nodes:
-        raise ConfigError(
-            f"cluster {cluster.name!r}: jobs preempt others or go on from checkpoints, and jobs of "
-            f"{workload.name!r} ask for tasks: that is simulated where all ask for whole nodes"
-        )
-    refuse(INTERRUPTED, cluster, policy)

@@ -1,0 +1,54 @@
+"""Whether a job finds room on shared nodes once others have left."""
+
+from __future__ import annotations
+
+from numba import int64, types
+
+from hpctwin.engine.jit import Kernel, jit
+from hpctwin.engine.layout import Arrays
+from hpctwin.engine.rows import SIM
+from hpctwin.engine.shared.amounts import copy_all
+from hpctwin.engine.shared.moving import put_back
+from hpctwin.engine.shared.pass_common import fits_from
+from hpctwin.engine.shared.placing import choose
+from hpctwin.engine.shared.room import goes_at, resources_fit
+
+__all__ = ["FITS_LATER"]
+
+
+@jit
+def reckon_base(time: int, sim: Arrays) -> None:
+    """Put what running jobs leave free at a time into ``sim.base``, and have all promises be looked at."""
+    copy_all(sim.left, sim.base)
+    now = sim.clock.now
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r < 0 or goes_at(r, sim) > time:
+            continue
+        if sim.cut[r].tried == 0 or sim.cut[r].leaves > now:
+            put_back(r, sim)
+    for node in range(len(sim.share)):
+        sim.share[node].since = sim.share[node].promise
+    for row in range(sim.sharing.promises):
+        sim.promise[row].ahead = sim.promise[row].after
+
+
+def fits_later(j: int, sim: Arrays) -> None:
+    """Whether a job fits from ``sim.rooms.later`` on, in ``sim.rooms.found``; its nodes are chosen then."""
+    rooms = sim.rooms
+    time = rooms.later
+    rooms.found = 0
+    if not resources_fit(j, time, sim):
+        return
+    if time == sim.clock.now:
+        # Nobody goes at once but those that are tried, and what these hold is in ``sim.left``.
+        fits = fits_from(j, time, sim.left, sim)
+    else:
+        reckon_base(time, sim)
+        fits = fits_from(j, time, sim.base, sim)
+    if fits:
+        choose(j, sim)
+        rooms.found = 1
+
+
+FITS_LATER = Kernel(fits_later, types.void(int64, SIM))

@@ -1,0 +1,79 @@
+"""Jobs start on shared nodes, or make room for themselves there."""
+
+from __future__ import annotations
+
+from hpctwin.engine.jit import jit
+from hpctwin.engine.layout import RETURN, Arrays
+from hpctwin.engine.order import reckon_fairshare
+from hpctwin.engine.plan import planned_end
+from hpctwin.engine.preempting.leaving import make_room, resume
+from hpctwin.engine.shared.moving import take_resources
+from hpctwin.engine.shared.pass_common import any_may_fit, begin_anew, start_if_it_fits
+from hpctwin.engine.shared.room import goes_at, may_fit
+
+__all__ = [
+    "any_may_start", "begin_interrupted", "may_make_room", "owe", "starts", "starts_or_preempts",
+]  # fmt: skip
+
+
+@jit
+def begin_interrupted(sim: Arrays) -> None:
+    """A pass begins; those that were preempted give back what all nodes have together when they go."""
+    reckon_fairshare(sim)
+    begin_anew(sim)
+    if sim.asks.width == 0:
+        return
+    for place in range(sim.clock.run_first, sim.clock.run_end):
+        r = sim.run[place].job
+        if r >= 0:
+            leaves = goes_at(r, sim)
+            planned = planned_end(r, sim)
+            if leaves < planned:
+                take_resources(r, leaves, planned, RETURN, sim)
+
+
+@jit
+def may_make_room(j: int, sim: Arrays) -> bool:
+    """Whether a job is of a class that may preempt others."""
+    return sim.yields[sim.claim[j].standing].level > 0
+
+
+@jit
+def any_may_start(sim: Arrays) -> bool:
+    """Whether anybody who waits might start, or have others go."""
+    if any_may_fit(sim):
+        return True
+    for i in range(sim.clock.queued):
+        if may_make_room(sim.queue[i], sim):
+            return True
+    return False
+
+
+@jit
+def starts(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits now, where its last checkpoint left it; whether it did."""
+    if not may_fit(sim.job[j].kind, sim) or not start_if_it_fits(j, sim):
+        return False
+    resume(j, sim)
+    return True
+
+
+@jit
+def starts_or_preempts(j: int, sim: Arrays) -> bool:
+    """Start a job if it fits, or if it fits once others have gone at once; whether it started."""
+    if starts(j, sim):
+        return True
+    if not make_room(j, sim):
+        return False
+    sim.sharing.looks += 1  # what was found not to fit may now
+    return starts(j, sim)
+
+
+@jit
+def owe(j: int, owed: int, sim: Arrays) -> int:
+    """Note that a job is to be promised nodes before anybody else may start; how many are then.
+
+    In most passes nobody may, and no promise is made.
+    """
+    sim.order[owed].job = j
+    return owed + 1
