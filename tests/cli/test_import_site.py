@@ -45,7 +45,8 @@ def test_from_a_slurm_s_files_to_what_if_in_two_commands(folder, tmp_path, capsy
     assert Cluster.from_yaml(out / "cluster.yaml").node_count == 8
     assert len(read_workload(out / "workload.parquet")) == 31
     report = (out / "report.html").read_text()
-    assert "no job is preempted" in report
+    assert "preemption: mode requeue" in report
+    assert "placement does not look at switches" in report
     assert run("simulate", out, "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["jobs"] == 31

@@ -193,7 +193,13 @@ def test_who_cannot_be_reached_is_told(tmp_path: Path, recwarn: pytest.WarningsR
 QSUB = """#!{python}
 import os, pathlib, subprocess, sys
 there = pathlib.Path({folder!r})
-number = len(list(there.glob("*.sh")))
+number = 0
+while True:
+    try:
+        (there / f"{{number}}.sh").touch(exist_ok=False)
+        break
+    except FileExistsError:
+        number += 1
 script = there / f"{{number}}.sh"
 script.write_text(pathlib.Path(sys.argv[1]).read_text())
 log = open(there / f"{{number}}.log", "wb")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 RECORDED = Path(__file__).parents[2] / "rms" / "recorded"
-NAMES = ("qsub", "qstat", "qrls", "qdel", "pbsnodes", "pbs_rstat")
+NAMES = ("qsub", "qstat", "qrls", "qdel", "pbsnodes", "pbs_rstat", "qmgr")
 
 
 def make_commands(folder: Path) -> Path:
@@ -77,6 +77,8 @@ def main(folder: Path, name: str, arguments: list[str]) -> int:
             left = {job_id: row for job_id, row in jobs.items() if row["job_state"] != "F"}
             about = json.loads(recorded("qstat.json"))
             print(json.dumps({**about, "Jobs": left}))
+        elif name == "qmgr":
+            assert arguments == ["-c", "print resource"]
         elif name != "pbs_rstat":
             which = {"-Q": "queues.json", "-B": "server.json"}.get(arguments[0], "pbsnodes.json")
             sys.stdout.buffer.write(recorded(which))
