@@ -50,7 +50,7 @@ def test_a_csv_file_is_followed_from_its_end_on_by_its_head(tmp_path: Path) -> N
     append(path, f"power_w,time_s\n4,{NOW + 3}\n")
     assert meter.read() == [Reading(NOW + 3, 4000.0)]  # another file, other columns
     append(path, "much,now\n7\n")
-    assert all(math.isnan(power) or math.isnan(time or 0) for time, power in meter.read())
+    assert all(math.isnan(power) or math.isnan(time or 0) for time, power, _ in meter.read())
 
 
 def test_a_csv_file_without_the_column_is_named_with_what_it_has(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_json_lines_are_read_as_mqtt_s_client_writes_them(tmp_path: Path) -> Non
     found = meter.read()
     assert found[:2] == [Reading(NOW, 5e6), Reading(NOW, 6e6)]
     assert len(found) == 4  # what is no JSON and what lacks the field are told as no numbers
-    assert all(math.isnan(power) for _, power in found[2:])
+    assert all(math.isnan(power) for _, power, _ in found[2:])
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_prometheus_is_asked_and_what_it_says_is_told(
     assert Prometheus.asked == [("/api/v1/query?query=sum%28w%29", "Bearer secret")]
     assert meter.read() == [Reading(NOW, 7.0)]
     assert meter.read() == []
-    assert math.isnan(meter.read()[0].power_w)
+    assert math.isnan(meter.read()[0].value)
     for said in ("gives 2 numbers", "400 parse error", "503", *["its answer is not"] * 4):
         with pytest.raises(HpctwinError, match=said):
             meter.read()

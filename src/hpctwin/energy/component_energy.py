@@ -267,10 +267,7 @@ class ComponentEnergy(Energy):
         edges = self._edges(step_s, begin_s)
         power = self.over_time(step_s, begin_s=begin_s)
         total = power["total_w"].to_numpy()
-        if isinstance(wet_bulb, int | float):
-            wet = np.full(len(total), float(wet_bulb))
-        else:
-            wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
+        wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
         table = cool(plant, np.diff(edges), total, total - power["pumps_w"].to_numpy(), wet)
         return power.select("time_s").with_columns(step_s=np.diff(edges)).hstack(table)
 
@@ -284,10 +281,7 @@ class ComponentEnergy(Energy):
         """
         edges = self._edges(plant.step, begin_s)
         power = self.over_time(plant.step, begin_s=begin_s)
-        if isinstance(wet_bulb, int | float):
-            wet = np.full(len(power), float(wet_bulb))
-        else:
-            wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
+        wet = wet_bulb_means(wet_bulb, edges, self.start_epoch_s)
         pumps = power["pumps_w"].to_numpy()
         cdus = self.cdus_over_time(plant.step, begin_s=begin_s).drop("time_s").to_numpy().T
         each = cdus - pumps / max(len(cdus), 1)

@@ -13,7 +13,7 @@ import polars as pl
 
 from hpctwin.energy.calibration import calibrate, errors_pct
 
-__all__ = ["Metered", "Sieve"]
+__all__ = ["EARLY_S", "Metered", "Sieve"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _UNIT = 300.0
 """A meter that tells so many times as much, or as little, tells another unit: it is a factor of 1,000."""
 _LEVEL_S = 600.0
 """A jump that lasts so long is a new level."""
-_EARLY_S = 60.0
+EARLY_S = 60.0
 """A meter's clock may be so far ahead."""
 
 
@@ -73,7 +73,7 @@ class Sieve:
             return "not above 0"
         if time_s <= self._heard_s:
             return "told again" if time_s == self._heard_s else "goes backwards"
-        if time_s > now_s + _EARLY_S:
+        if time_s > now_s + EARLY_S:
             return "ahead of the clock"
         if self._last:
             times = power_w / median(self._last)

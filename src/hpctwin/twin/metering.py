@@ -7,12 +7,14 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from hpctwin.energy.metered import Metered, Sieve
+from hpctwin.energy.sensors import Sensors
 from hpctwin.errors import HpctwinError
 from hpctwin.model import Cluster, write_atomically
 from hpctwin.rms.records import JobRecord
@@ -42,6 +44,15 @@ class Metering:
         self.settings, self.kept = settings, kept
         self._reader = _Reader(settings.open())
         self._sieve = Sieve()
+        self._sensors = (
+            Sensors(
+                settings.sensor_count,
+                rising=settings.rising,
+                silent_after_s=settings.silent_after,
+            )
+            if settings.rising or settings.sensor_count > 1
+            else None
+        )
         self._metered: Metered | None = None
         self._last: tuple[float, float] | None = None
         self._began_s: float | None = None
@@ -92,11 +103,10 @@ class Metering:
         # What a mirror shows that waits for a snapshot is not what is used.
         blind = core.mirror.needs_snapshot is not None
         ended = metered.see(now_s, None if blind else list(use.values()))
-        for reading in _of_times(self._reader.new()):
-            time_s = now_s if reading.time_s is None else reading.time_s
-            if self._sieve.takes(time_s, reading.power_w, now_s):
-                self._last = (time_s, reading.power_w)
-                if not metered.read(time_s, reading.power_w):
+        for time_s, power_w in self._read(now_s):
+            if self._sieve.takes(time_s, power_w, now_s):
+                self._last = (time_s, power_w)
+                if not metered.read(time_s, power_w):
                     self._sieve.left_out["too late"] += 1
         if not ended:
             return
@@ -110,6 +120,19 @@ class Metering:
         if began >= self._due_saved:
             self._due_saved = began + SAVED_EVERY_S
             self._save()
+
+    def _read(self, now_s: float) -> Iterator[tuple[float, float]]:
+        """Time and power of what was read; what tells no time is of now."""
+        new = self._reader.new()
+        if self._sensors is None:
+            for time_s, power_w, _ in _of_times(new):
+                yield now_s if time_s is None else time_s, power_w
+            return
+        for time_s, value, sensor in new:
+            at = now_s if time_s is None else time_s
+            found = self._sensors.take(sensor, at, value, now_s)
+            if found is not None:
+                yield found
 
     def _for(self, core: Core, columns: tuple[str, ...]) -> Metered:
         """What calibrates on such use: what there is, or what was kept, or begun anew."""
@@ -139,7 +162,11 @@ class Metering:
         last = self._last
         quiet_s = now_s - (last[0] if last else self._began_s if self._began_s else now_s)
         silent = quiet_s > self.settings.silent_after
+        left_out = self._sieve.left_out
         fault = self._reader.fault or self._fault
+        if self._sensors is not None:
+            left_out = left_out + self._sensors.left_out
+            fault = fault or self._sensors.fault(now_s)
         if silent and not fault:
             said = self._sieve.fault
             fault = f"its readings are left out: {said}" if said else "it is silent"
@@ -149,7 +176,7 @@ class Metering:
             "expected_w": None if silent else self._expected_w,
             "ahead_s": self.settings.ahead,
             "error_pct": self._errors,
-            "left_out": dict(self._sieve.left_out),
+            "left_out": dict(left_out),
             "fault": fault,
         }
 
@@ -187,7 +214,7 @@ class _Reader(threading.Thread):
 
 def _of_times(readings: list[Reading]) -> list[Reading]:
     """Readings; those that tell no time are of now, and their mean is one."""
-    timeless = [one.power_w for one in readings if one.time_s is None]
+    timeless = [one.value for one in readings if one.time_s is None]
     told = [one for one in readings if one.time_s is not None]
     return [*told, Reading(None, sum(timeless) / len(timeless))] if timeless else told
 

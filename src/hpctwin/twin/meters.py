@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import json
 import math
 import os
 import re
+import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from hpctwin.errors import ConfigError, UnreachableError, near
 from hpctwin.model.secrets import has_password, without_password
@@ -24,7 +27,10 @@ from hpctwin.rms.spool import Tail
 
 __all__ = ["AnyMeter", "CsvMeter", "JsonMeter", "Meter", "PrometheusMeter", "Reading", "unix_time"]
 
-_UNITS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
+_POWER = {"W": 1.0, "kW": 1e3, "MW": 1e6}
+_ENERGY = {"uJ": 1e-6, "J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": 3.6e3, "kWh": 3.6e6, "MWh": 3.6e9}
+_WORDS = {"W": ("W", "Watt", "Watts")}
+_SEPARATORS = ",;\t|"
 _TIMEOUT_S = 5.0
 _MOST_BYTES = 1_000_000
 _ZONE = re.compile(r"Z([+-]\d\d:?\d\d)$|([+-]\d\d:?\d\d)Z$")
@@ -35,11 +41,13 @@ class Reading(NamedTuple):
 
     Args:
         time_s: when it was measured, Unix time, NaN where it cannot be read; None where it is not told.
-        power_w: W; NaN where it cannot be read.
+        value: W, or J of a counter of energy; NaN where it cannot be read.
+        sensor: which of several tells it.
     """
 
     time_s: float | None
-    power_w: float
+    value: float
+    sensor: str = ""
 
 
 class Meter(Protocol):
@@ -60,7 +68,7 @@ class MeterSettings(Settings):
     """A meter of all that the cluster draws; power is calibrated on it while the twin runs.
 
     Args:
-        unit: of what it tells.
+        unit: of what it tells; one of energy (``J``, ``kWh``, …) if it counts energy, of which power is made.
         least_w, most_w: what the machine can draw lies between, W; if left out, between a hundredth and ten
             times of what its description says it draws in full use.
         step: use and power are means of steps of so long.
@@ -69,7 +77,7 @@ class MeterSettings(Settings):
         silent_after: a meter that has told nothing for so long is silent.
     """
 
-    unit: Literal["W", "kW", "MW"] = "W"
+    unit: Literal["W", "kW", "MW", "uJ", "J", "kJ", "MJ", "Wh", "kWh", "MWh"] = "W"
     least_w: float | None = Field(default=None, ge=0)
     most_w: float | None = Field(default=None, gt=0)
     step: Duration = Field(default=30.0, ge=1, le=3600)
@@ -89,46 +97,93 @@ class MeterSettings(Settings):
 
     @property
     def factor(self) -> float:
-        """W of its unit."""
-        return _UNITS[self.unit]
+        """W, or J, of its unit."""
+        return (_POWER | _ENERGY)[self.unit]
+
+    @property
+    def rising(self) -> bool:
+        """Whether it counts energy."""
+        return self.unit in _ENERGY
+
+    @property
+    def sensor_count(self) -> int:
+        """How many tell what is to be summed."""
+        return 1
 
 
-class CsvMeter(MeterSettings):
-    """A CSV file with a head that others append lines to; what is in it when the twin begins is passed over.
+class FileMeter(MeterSettings):
+    """A file that others append lines to; what is in it when the twin begins is passed over.
 
     Args:
-        kind: ``csv``.
         path: the file.
-        time: the column of times: Unix time or ISO 8601, UTC if no zone is given; empty: when it is read.
-        power: the column of power.
+        time: the column (or field) of times: Unix time or ISO 8601; empty: when it is read.
+        power: the column (or field) of power, or of counted energy.
+        zone: of dates that name none, such as ``Europe/Berlin``; UTC if left out.
+        sensor: the column (or field) that names who tells, where several do, as each rack; their sum counts.
+        sensors: how many these are.
     """
 
-    kind: Literal["csv"]
     path: Path
     time: str = "time_s"
     power: str = "power_w"
+    zone: str | None = None
+    sensor: str = ""
+    sensors: int = Field(default=1, ge=1, le=100_000)
+
+    @field_validator("zone")
+    @classmethod
+    def _known(cls, name: str | None) -> str | None:
+        try:
+            return name if name is None else ZoneInfo(name).key
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(
+                f"time zone {name!r} is not known; write it as in Europe/Berlin or UTC"
+            ) from error
+
+    @model_validator(mode="after")
+    def _summed(self) -> Self:
+        if (self.sensors > 1) != bool(self.sensor):
+            raise ValueError("sensor, who tells, and sensors, how many, belong together")
+        return self
+
+    @property
+    def sensor_count(self) -> int:
+        """See `MeterSettings`."""
+        return self.sensors
+
+    def reading(self, fields: Mapping[str, Any]) -> Reading:
+        """What a row, or an object, tells."""
+        time_s = unix_time(fields.get(self.time), self.zone) if self.time else None
+        sensor = str(fields.get(self.sensor)) if self.sensor else ""
+        value = _number(_without_unit(fields.get(self.power), self.unit))
+        return Reading(time_s, value * self.factor, sensor)
+
+
+class CsvMeter(FileMeter):
+    """A CSV file with a head; where it is separated by semicolons, tabs or bars, decimals may have commas.
+
+    Args:
+        kind: ``csv``.
+    """
+
+    kind: Literal["csv"]
 
     def open(self) -> Meter:
         """The meter."""
         return _Csv(self)
 
 
-class JsonMeter(MeterSettings):
-    """A file of JSON objects, one a line, that others append to, such as ``mosquitto_sub -F %J >> FILE``.
+class JsonMeter(FileMeter):
+    """JSON objects, one a line, such as of ``mosquitto_sub -F %J >> FILE``.
+
+    ``payload.at`` is a field within a field, which may be JSON in text too.
 
     Args:
         kind: ``jsonl``.
-        path: the file; what is in it when the twin begins is passed over.
-        time: the field of times, as of CSV; empty: when it is read. ``payload.at`` is a field within a field,
-            which may be JSON in text too.
-        power: the field of power.
         where: only objects with these values in these fields count, such as ``{topic: site/power}``.
     """
 
     kind: Literal["jsonl"]
-    path: Path
-    time: str = "time_s"
-    power: str = "power_w"
     where: dict[str, str] = Field(default_factory=dict)
 
     def open(self) -> Meter:
@@ -183,16 +238,19 @@ class _Csv:
             first = file.readline(65_536)
         if not first.endswith("\n"):
             return []
-        head = next(csv.reader([first]), [])
-        for name in (asked.time, asked.power):
+        mark = max(_SEPARATORS, key=first.count)
+        head = next(csv.reader([first], delimiter=mark), [])
+        for name in (asked.time, asked.power, asked.sensor):
             if name and name not in head:
                 listed = ", ".join(head)
                 raise ConfigError(
                     f"{asked.path}: no column {name}; it has {listed}.{near(name, head)}"
                 )
-        rows = (row for row in csv.reader(lines) if row and row != head)
-        found = (dict(zip(head, row, strict=False)) for row in rows)
-        return [_reading(asked, row) for row in found]
+        rows = (row for row in csv.reader(lines, delimiter=mark) if row and row != head)
+        found = [dict(zip(head, row, strict=False)) for row in rows]
+        for row in found if mark != "," else ():
+            row[asked.power] = row.get(asked.power, "").replace(",", ".")
+        return [asked.reading(row) for row in found]
 
 
 class _Jsonl:
@@ -214,8 +272,8 @@ class _Jsonl:
                 found.append(Reading(math.nan, math.nan))
                 continue
             if all(str(_within(told, k)) == v for k, v in asked.where.items()):
-                fields = {name: _within(told, name) for name in (asked.time, asked.power) if name}
-                found.append(_reading(asked, fields))
+                names = (asked.time, asked.power, asked.sensor)
+                found.append(asked.reading({one: _within(told, one) for one in names if one}))
         return found
 
 
@@ -248,9 +306,10 @@ def _within(told: Any, path: str) -> Any:
     return _within(inner, rest) if rest else inner
 
 
-def _reading(asked: CsvMeter | JsonMeter, fields: Mapping[str, Any]) -> Reading:
-    time_s = unix_time(fields.get(asked.time)) if asked.time else None
-    return Reading(time_s, _number(fields.get(asked.power)) * asked.factor)
+def _without_unit(value: Any, unit: str) -> Any:
+    """A number of text that its unit follows, as ``ipmitool dcmi`` writes ``220 Watts``."""
+    words = str(value).split()
+    return words[0] if len(words) == 2 and words[1] in _WORDS.get(unit, (unit,)) else value
 
 
 def _number(value: Any) -> float:
@@ -260,8 +319,14 @@ def _number(value: Any) -> float:
         return math.nan
 
 
-def unix_time(value: Any) -> float:
-    """Unix time of a number of s, ms, µs or ns since the epoch, or of a date in ISO 8601; else NaN."""
+def unix_time(value: Any, zone: str | None = None) -> float:
+    """Unix time of a number of s, ms, µs or ns since the epoch, or of a date in ISO 8601; else NaN.
+
+    Args:
+        value: the number or date, also as text.
+        zone: of a date that names none, UTC if left out. Of a time that is twice, when clocks are put back,
+            that which is nearer to now.
+    """
     number = _number(value)
     if math.isfinite(number):
         for least, per_s in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
@@ -269,9 +334,14 @@ def unix_time(value: Any) -> float:
                 return number / per_s
         return number
     try:
-        return epoch_s_of(_ZONE.sub(r"\1\2", str(value).strip()))
+        found = dt.datetime.fromisoformat(_ZONE.sub(r"\1\2", str(value).strip()))
     except ValueError:
         return math.nan
+    if zone is None or found.tzinfo is not None:
+        return epoch_s_of(found)
+    there = ZoneInfo(zone)
+    both = [found.replace(tzinfo=there, fold=fold).timestamp() for fold in (0, 1)]
+    return min(both, key=lambda at: abs(at - time.time()))
 
 
 class _Prometheus:

@@ -296,8 +296,8 @@ def _check_meter(meter: AnyMeter) -> tuple[str, bool, str]:
         return "meter", False, str(error)
     if not readings:
         return "meter", True, "it can be read; nothing new is in it"
-    power_w = readings[-1].power_w
-    return "meter", math.isfinite(power_w), f"it tells {power_w:,.0f} W"
+    value = readings[-1].value
+    return "meter", math.isfinite(value), f"it tells {value:,.0f} {'J' if meter.rising else 'W'}"
 
 
 def _check_journal(path: Path) -> tuple[str, bool, str]:

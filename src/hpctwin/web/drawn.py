@@ -235,8 +235,6 @@ def _cooled(energy: ComponentEnergy, edges_s: FloatArray, weather: Weather) -> F
         return None
     parts = energy.draw.means(edges_s)
     total = parts.sum(axis=0)
-    wet = np.full(len(total), weather)
-    if isinstance(weather, str):
-        wet = wet_bulb_means(weather, edges_s, energy.start_epoch_s)
+    wet = wet_bulb_means(weather, edges_s, energy.start_epoch_s)
     it_w = total - parts[PARTS.index("pumps")]
     return cool(plant, np.diff(edges_s), total, it_w, wet)["pue"].to_numpy()
