@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpctwin.errors import FormatError
-from hpctwin.rms.hostlist import expand
+from hpctwin.model.hostlist import expand
 from hpctwin.rms.slurm.jobs import MARK, targets
 from hpctwin.rms.slurm.parse import cluster_snapshot, start_times
 from hpctwin.rms.slurm.values import number, words

@@ -181,6 +181,9 @@ def test_names_of_nodes_become_numbers() -> None:
     assert numbers("3,4", "[0, 9]", None) == [[3, 4], [0, 9], None]
     assert numbers("1,10", "2") == [[0, 9], [1]]
     assert numbers("n10+n9", "n1") == [[1, 2], [0]]
+    assert numbers("n[1-3,7]", "n5", "m[01-02],n1") == [[2, 3, 4, 6], [5], [0, 1, 2]]
+    assert numbers("2-4,7", "0", "") == [[2, 3, 4, 7], [0], None]
+    assert numbers("['n1', 'n2']", "(n3)", "n[1-", "n1:4+n2") == [[0, 2], [3], None, [1, 2]]
     assert numbers("a,b", "c", count=2) == [None, None]
     assert numbers("3,12", "0") == [None, None]
 

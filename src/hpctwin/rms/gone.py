@@ -10,7 +10,7 @@ import polars as pl
 from hpctwin.errors import FormatError
 from hpctwin.formats._job_table import JobTable
 from hpctwin.model import Cluster
-from hpctwin.rms.hostlist import expand
+from hpctwin.model.hostlist import expand
 from hpctwin.rms.site import TAKEN, Setting, Site
 
 __all__ = ["take_gone"]

@@ -12,11 +12,15 @@ import polars as pl
 from hpctwin.energy.accounting import Energy
 from hpctwin.energy.component_energy import ComponentEnergy
 from hpctwin.engine.layout import COMPUTING
+from hpctwin.errors import FormatError
 from hpctwin.model import MS_PER_S, Cluster, Workload
+from hpctwin.model.hostlist import MOST, expand
 
 __all__ = ["Held", "energy_of", "held_nodes", "numbers_of", "starts_and_ends"]
 
 IntArray = npt.NDArray[np.int64]
+
+_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class Held:
@@ -40,12 +44,12 @@ def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArr
     numbers in their order, if there are no more of them than nodes.
 
     Args:
-        recorded: texts such as ``3,4,5`` or ``n17+n18`` [jobs].
+        recorded: texts such as ``3,4,5``, ``3-5``, ``n17+n18`` or Slurm's ``n[17-18]`` [jobs].
         count: nodes of the machine.
     """
     if recorded is None:
         return []
-    names = [re.findall(r"[^\s,+;\[\]()]+", text or "") for text in recorded]
+    names = [_names(text or "") for text in recorded]
     distinct = sorted({name for one in names for name in one}, key=_by_number)
     if len(distinct) > count:
         return [None] * len(names)
@@ -57,6 +61,28 @@ def numbers_of(recorded: Sequence[str | None] | None, count: int) -> list[IntArr
         number = {name: i for i, name in enumerate(distinct)}
     found = [np.unique(np.array([number[name] for name in one], np.int64)) for one in names]
     return [one if len(one) and one[0] >= 0 and one[-1] < count else None for one in found]
+
+
+def _names(text: str) -> list[str]:
+    """The names of nodes that a text lists; none if it cannot be read."""
+    text = text.strip()
+    if text[:1] + text[-1:] in ("[]", "()"):
+        text = text[1:-1]
+    found: list[str] = []
+    for part in re.findall(r"[^\s+;'\"]+", text):
+        try:
+            found += expand(part) if "[" in part else filter(None, part.split(","))
+        except FormatError:
+            return []
+    return [name for one in found for name in _range(one)]
+
+
+def _range(name: str) -> list[str]:
+    """The numbers of ``3-5``; any other name as it is."""
+    ends = _RANGE.fullmatch(name)
+    if ends is None or int(ends[2]) - int(ends[1]) > MOST:
+        return [name]
+    return [str(number) for number in range(int(ends[1]), int(ends[2]) + 1)]
 
 
 def _by_number(name: str) -> list[int | str]:

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
+from hpctwin.model.hostlist import expand
 from hpctwin.model.settings import first_fault
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.records import JobDependency, JobRecord, JobSpec, NodePart, NodeRecord
 from hpctwin.rms.slurm.held import held_in_parts, parts_held
 from hpctwin.rms.slurm.preempt import Preempting

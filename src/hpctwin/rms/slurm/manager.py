@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hpctwin.errors import CommandError, UnreachableError
+from hpctwin.model.hostlist import expand
 from hpctwin.rms.commands import Commands
 from hpctwin.rms.doubts import Doubts
 from hpctwin.rms.heartbeat import beat
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import Outcome, Priorities, Report, Way
 from hpctwin.rms.plain import PlainManager

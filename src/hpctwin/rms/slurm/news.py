@@ -7,8 +7,8 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 
+from hpctwin.model.hostlist import expand
 from hpctwin.rms.changes import End
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.news import JobBegan, JobGone, Look, News
 
 __all__ = ["SlurmNews"]

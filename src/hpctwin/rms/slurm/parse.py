@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from hpctwin.errors import FormatError
 from hpctwin.model import Cluster, Partition
+from hpctwin.model.hostlist import expand
 from hpctwin.model.node_group import Sleep
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, Sleeping, group_nodes
 from hpctwin.rms.records import JobRecord, NodePower, NodeRecord, NodeReservation, Snapshot
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of, not_used_up

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from hpctwin.errors import FormatError
+from hpctwin.model.hostlist import expand
 from hpctwin.model.node_group import Sleep
 from hpctwin.model.racks import Watts
 from hpctwin.model.settings import Duration, Settings
 from hpctwin.rms.gate import Gate
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import Sleeping
 from hpctwin.rms.manager import ResourceManager, Way
 from hpctwin.rms.mark import Mark

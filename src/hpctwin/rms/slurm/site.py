@@ -13,8 +13,8 @@ from typing import Any
 
 from hpctwin.errors import ConfigError, FormatError
 from hpctwin.model.consumables import NAME, NOT_CONSUMED, amount_of
+from hpctwin.model.hostlist import expand
 from hpctwin.model.limits import ROOT
-from hpctwin.rms.hostlist import expand
 from hpctwin.rms.machine import ListedNode, equal_nodes, group_nodes
 from hpctwin.rms.records import NodeRecord
 from hpctwin.rms.site import NO_BEARING, NOT_MODELLED, TAKEN, Setting, Site, named_cluster

@@ -10,9 +10,10 @@ import re
 
 from hpctwin.errors import FormatError
 
-__all__ = ["expand"]
+__all__ = ["MOST", "expand"]
 
 MOST = 1_000_000
+"""A list names no more nodes than this."""
 
 
 def expand(text: str) -> list[str]:
