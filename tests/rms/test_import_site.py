@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from hpctwin import simulate
 from hpctwin.errors import ConfigError
+from hpctwin.formats._accounting import workload_of
 from hpctwin.policies import parse_policy
 from hpctwin.rms.importing import Imported, import_site, pseudonyms
 from hpctwin.rms.site import NOT_MODELLED
@@ -363,6 +365,45 @@ def test_jobs_share_nodes_where_the_site_s_do(tmp_path, select, asks):
     made = import_site("slurm", folder)
     assert asks in made.jobs.columns
     assert ("tasks" in made.jobs.columns) == (select == "cons_tres")
+
+
+NODES = "NodeName=n[1-8] CPUs=8"
+PARTITION = "PartitionName=batch Nodes=ALL"
+
+
+@pytest.mark.parametrize(
+    ("lines", "placement"),
+    [
+        ((NODES, PARTITION), "tightest-run"),
+        ((NODES, PARTITION, "SchedulerType=sched/builtin"), "tightest-run"),
+        ((NODES, PARTITION, "SelectTypeParameters=CR_Core_Memory,CR_LLN"), "spread"),
+        ((NODES, f"{PARTITION} LLN=YES"), "spread"),
+        ((NODES, f"{PARTITION} LLN=YES", "PartitionName=other Nodes=n1"), "tightest-run"),
+        ((f"{NODES} Weight=7", PARTITION), "tightest-run"),
+        (("NodeName=n[1-4] CPUs=8 Weight=7", "NodeName=n[5-8] CPUs=8", PARTITION), "weight"),
+        ((NODES, PARTITION, "TopologyPlugin=topology/tree"), "first-fit"),
+        ((NODES, PARTITION, "TopologyPlugin=topology/none"), "tightest-run"),
+        ((NODES, f"{PARTITION} OverSubscribe=EXCLUSIVE"), "contiguous"),
+    ],
+)
+def test_jobs_that_share_nodes_go_where_slurm_puts_them(tmp_path, lines, placement):
+    head = "ClusterName=c\nSelectType=select/cons_tres\n"
+    accounting = ACCOUNTING / "sacct-22.05-selection.txt"
+    made = import_site("slurm", site(tmp_path, accounting, slurm_conf=head + "\n".join(lines)))
+    policy = parse_policy(made.site.policy)
+    assert policy.placement.name == placement
+    workload = workload_of(made.jobs, "c", made.tally)
+    jobs = simulate(workload, made.site.cluster, policy).jobs
+    assert jobs["start_s"].null_count() < len(jobs)
+    assert {group.weight for group in made.site.cluster.nodes} == (
+        {7.0, 1.0} if placement == "weight" else {0.0}
+    )
+
+
+def test_that_some_partitions_go_by_load_is_named(tmp_path):
+    made = slurm(tmp_path, "PartitionName=q Nodes=n1 LLN=YES")
+    assert "tightest run" in not_modelled(made)["q: LLN"]
+    assert parse_policy(made.site.policy).placement.name == "first-fit"  # no job shares nodes
 
 
 def test_pseudonyms_are_stable_by_their_salt_and_no_name_is_left(tmp_path):

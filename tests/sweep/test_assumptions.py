@@ -33,6 +33,28 @@ def test_a_past_that_the_policy_made_is_met_exactly_and_nothing_gains() -> None:
     assert not found.refused
 
 
+def test_where_jobs_share_nodes_other_placements_are_tried() -> None:
+    rng = np.random.default_rng(4)
+    machine = Cluster.model_validate({"nodes": [{"name": "n", "count": 6, "cores": 8}]})
+    asked = Workload.build(
+        submit_s=np.sort(rng.uniform(0, 4000, 150)),
+        runtime_s=rng.uniform(60, 900, 150),
+        walltime_s=np.full(150, 900.0),
+        nodes=np.ones(150),
+        chunks={"tasks": np.ones(150), "cores_per_task": rng.choice([1, 2, 3, 6, 8], 150)},
+    )
+    starts = simulate(asked, machine, "fcfs+none@spread").jobs.sort("job_id")["start_s"].to_numpy()
+    recorded = asked.replace(recorded_start_ms=np.rint(1000 * starts).astype(np.int64))
+    found = check_past(recorded, machine, "fcfs+none@tightest-run")
+    first = found.instead.row(0, named=True)
+    assert (first["assumption"], first["taken"], first["instead"]) == (
+        "placement",
+        "tightest-run",
+        "spread",
+    )
+    assert (first["median_error_s"], first["p95_error_s"]) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("policy", "assumption", "instead"),
     [("sjf+easy", "ordering", "sjf"), ("fcfs+none", "backfill", "none")],

@@ -84,6 +84,8 @@ def import_site(manager: str, folder: Path, *, timezone: str | None = None) -> I
         jobs = found.jobs(tally, Machine(), timezone)
         site = _of_unknown_size(manager, found, jobs)
         site.notes += _of_no_use(files)
+    if site.shared_placement and len(jobs) and "tasks" in jobs.columns:
+        site.policy = f"{site.policy}@{site.shared_placement}"
     jobs = take_gone(site, jobs)
     return Imported(site, jobs, tally, files, found.missing())
 

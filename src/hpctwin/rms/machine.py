@@ -37,6 +37,7 @@ class ListedNode(NamedTuple):
         partitions: the partitions that it is in, sorted.
         sleeping: how it is switched off and on, if it is.
         consumables: what it has besides, by name.
+        weight: where jobs share nodes, those with the smallest come first.
     """
 
     record: NodeRecord
@@ -46,6 +47,7 @@ class ListedNode(NamedTuple):
     partitions: tuple[str, ...]
     sleeping: Sleeping | None = None
     consumables: tuple[tuple[str, float], ...] = ()
+    weight: float = 0.0
 
 
 class Groups(NamedTuple):
@@ -95,6 +97,7 @@ def group_nodes(listed: Sequence[ListedNode]) -> Groups:
                 gpus=_size(one.gpus),
                 memory_gb=_size(one.memory_gb),
                 consumables=dict(one.consumables),
+                weight=one.weight,
                 **_power(one.sleeping),
             )
         )

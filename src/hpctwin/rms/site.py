@@ -44,6 +44,7 @@ class Site:
         notes: what else is to be said, a sentence each.
         members: names of the nodes of each group.
         sized: whether it is known how many nodes there are; if not, the cluster has one in their place.
+        shared_placement: the placement of the policy where jobs share nodes; empty if none is near.
     """
 
     manager: str
@@ -53,6 +54,7 @@ class Site:
     notes: list[str] = field(default_factory=list)
     members: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sized: bool = True
+    shared_placement: str = ""
 
     @property
     def nodes(self) -> tuple[NodeGroup, ...]:

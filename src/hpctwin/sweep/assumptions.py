@@ -23,6 +23,7 @@ __all__ = ["Checked", "check_past"]
 
 BACKFILLS = ("none", "first-fit", "easy", "conservative", "slurm")
 ORDERINGS = ("fcfs", "sjf", "largest", "wfp", "priority")
+SHARED_PLACEMENTS = ("first-fit", "best-fit", "spread", "tightest-run")
 _SHARES_OF_NODES = (1.05, 0.95, 0.9)
 _HELD_S = (30, 120)
 _NOT_FITTED = ("planned with", "starts take", "of the past")
@@ -114,6 +115,9 @@ def _trials(
     for other in ORDERINGS:
         if other != order and (other != "priority" or len(np.unique(workload.priority)) > 1):
             yield _Trial("ordering", order, other, run(workload, cluster, f"{other}+{rest}"))
+    for other in _other_placements(workload, policy):
+        name = f"{order}+{backfill}@{other}"
+        yield _Trial("placement", policy.placement.name, other, run(workload, cluster, name))
     if (workload.walltime_ms != workload.runtime_ms).any():
         exact = workload.replace(walltime_ms=np.maximum(workload.runtime_ms, 1))
         yield _Trial("planned with", "walltimes", "run times", run(exact, cluster, policy))
@@ -131,6 +135,14 @@ def _trials(
         yield _Trial("starts take", "0 s", f"{-delay:,.0f} s", lambda: _shifted(taken, -delay))
     what = f"not its first {_SETTLED:.0%}"
     yield _Trial("of the past", "all", what, lambda: _settled(taken))
+
+
+def _other_placements(workload: Workload, policy: Policy) -> tuple[str, ...]:
+    """Placements that may change who starts: of shared nodes, and where particular ones are reserved."""
+    taken = policy.placement.name
+    if workload.shares_nodes:
+        return tuple(name for name in SHARED_PLACEMENTS if name != taken)
+    return ("first-fit",) if policy.backfill == "slurm" and taken == "contiguous" else ()
 
 
 def _fewer(cluster: Cluster, share: float) -> Cluster:

@@ -7,7 +7,7 @@ QOS from ``sacctmgr``. What each scheduling setting became is told, one by one (
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from hpctwin.rms.slurm.conf import Conf, Row, said, take
 from hpctwin.rms.slurm.gres import consumables_of, gpus_of
 from hpctwin.rms.slurm.limits import enforced, limits_of_associations, limits_of_qos
 from hpctwin.rms.slurm.meaning import explained, order_and_backfill
+from hpctwin.rms.slurm.placing import is_least_loaded, shared_placement, weights_of
 from hpctwin.rms.slurm.preempted import PREEMPTION_KEYS, Found, preemption_of
 from hpctwin.rms.slurm.values import limit_s
 
@@ -45,6 +46,7 @@ _PARTITION_WHY = {
     "shared": "jobs have their nodes for themselves",
     "overtimelimit": "a walltime ends a job at once",
     "gracetime": "no job is preempted",
+    "lln": "where all partitions have it, jobs go to the least loaded nodes; else to the tightest run of all",
 }
 
 
@@ -121,7 +123,9 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     named = {row.get("partitionname"): row for row in kept}
     preemption = preemption_of(found.values, named, found.qos)
     preempts = preemption is not None and preemption.fields is not None
-    described = _partitions(named, settings, preempts=preempts)
+    spreads = found.shared and is_least_loaded(found.values, list(named.values()))
+    told_apart = {key for key, told in (("gracetime", preempts), ("lln", spreads)) if told}
+    described = _partitions(named, settings, told_apart)
     listed = _nodes(found, described, notes) if found else equal_nodes(assumed, described)
     if not listed:
         raise ConfigError(
@@ -133,6 +137,12 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
     by_tier = preemption is not None and preempts and preemption.by == "partition"
     whole = not found.shared and not preempts
     policy = order_and_backfill(found.values, described, settings, preempts=by_tier, whole=whole)
+    placement = ""
+    if found.shared:
+        weighted = any(node.weight for node in listed)
+        placement = shared_placement(
+            found.values, list(described.values()), weighted=weighted, settings=settings
+        )
     if preempts:
         settings = [_youngest_taken(one) for one in settings]
     partitions = [
@@ -168,7 +178,7 @@ def slurm_site(found: SlurmSettings, *, assumed: int = 0) -> Site:
                     "placement does not look at switches; contiguous is the nearest")
         )  # fmt: skip
     cluster, names = named_cluster(fields, grouped.names, "slurm")
-    return Site("slurm", cluster, policy.text, settings, notes, names)
+    return Site("slurm", cluster, policy.text, settings, notes, names, shared_placement=placement)
 
 
 # --- nodes -----------------------------------------------------------------------------------------
@@ -180,6 +190,7 @@ def _nodes(
     rows = _named(found.nodes, "nodename", notes) if found.nodes else _from_conf(found, notes)
     in_partitions = _members(found, described, rows, notes)
     gres = _gres(found.gres, notes)
+    weights = weights_of(rows) if found.shared else {}
     listed = []
     for name, row in rows.items():
         if row.get("state").upper().startswith(("FUTURE", "CLOUD_FUTURE")):
@@ -198,6 +209,7 @@ def _nodes(
                 int(memory) / 1024 if memory.isdigit() else None,
                 tuple(sorted(in_partitions.get(name, ()))),
                 consumables=tuple(sorted(consumables.items())),
+                weight=weights.get(name, 0.0),
             )
         )
     return listed
@@ -273,16 +285,19 @@ def _gres(conf: Conf, notes: list[str]) -> dict[str, dict[str, float]]:
 
 
 def _partitions(
-    named: Mapping[str, Row], settings: list[Setting], *, preempts: bool
+    named: Mapping[str, Row], settings: list[Setting], told_apart: Collection[str]
 ) -> dict[str, Row]:
     described = {}
     for name, row in named.items():
         described[name] = row
         for key, value in row.values.items():
             plain = _PARTITION_PLAIN.get(key)
-            if key == "gracetime" and preempts:
-                continue  # told with preemption
-            if key in _OF_PARTITION or plain is None or value.upper() in (plain, "(NULL)", ""):
+            if (
+                key in told_apart
+                or key in _OF_PARTITION
+                or plain is None
+                or value.upper() in (plain, "(NULL)", "")
+            ):
                 continue
             why = _PARTITION_WHY.get(
                 key, "not looked at: jobs of the past are where they were allowed"
