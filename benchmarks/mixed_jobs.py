@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -193,9 +194,19 @@ def run(folder: Path, name: str) -> None:
 
 
 def loaded(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Rows in order of submission; tasks of an array by number."""
+    """Rows in order of submission; tasks of an array by number.
+
+    Slurm gives a job that it requeues a new time of submission: here it is the first that accounting has.
+    """
     found: list[dict[str, Any]] = json.loads((folder / f"{name}.json").read_text())
-    return sorted(found, key=lambda row: (row["submission"], row["array_task_id"] or 0))
+    header, *lines = (folder / f"{name}.site" / "sacct.txt").read_text().splitlines()
+    which, when = (header.split("|").index(column) for column in ("JobIDRaw", "Submit"))
+    first: dict[str, float] = {}
+    for fields in (line.split("|") for line in lines):
+        at_s = datetime.fromisoformat(fields[when]).timestamp()
+        first[fields[which]] = min(at_s, first.get(fields[which], at_s))
+    told = [{**row, "submit_time": first[str(row["job_id"])]} for row in found]
+    return sorted(told, key=lambda row: (row["submission"], row["array_task_id"] or 0))
 
 
 def starts(rows: list[dict[str, Any]]) -> np.ndarray:
